@@ -1,0 +1,1 @@
+//! Real servers, several sessions, crashes and load.

@@ -1,0 +1,1 @@
+-- What is left to say when every object exists: comments and rights.

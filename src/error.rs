@@ -1,0 +1,143 @@
+//! One failure type for everything that a caller sees: SQLSTATE, message, detail
+//! and hint. Each subsystem has its own error enum and converts into this one.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::ffi::{CString, c_char, c_int};
+
+/// A SQLSTATE, five characters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SqlState(pub [u8; 5]);
+
+impl SqlState {
+    /// The key is between two shards just now: try again after a moment.
+    pub const BETWEEN_SHARDS: SqlState = SqlState(*b"SM002");
+    pub const NULL_NOT_ALLOWED: SqlState = SqlState(*b"22004");
+    pub const INVALID_VALUE: SqlState = SqlState(*b"22023");
+    pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");
+    pub const UNDEFINED_OBJECT: SqlState = SqlState(*b"42704");
+    pub const DUPLICATE_OBJECT: SqlState = SqlState(*b"42710");
+    pub const NOT_IN_STATE: SqlState = SqlState(*b"55000");
+    pub const IN_USE: SqlState = SqlState(*b"55006");
+    pub const CONNECTION_FAILURE: SqlState = SqlState(*b"08006");
+    pub const UNSUPPORTED: SqlState = SqlState(*b"0A000");
+    pub const TIMEOUT: SqlState = SqlState(*b"57014");
+    pub const INTERNAL: SqlState = SqlState(*b"XX000");
+
+    /// From a server's report; anything that is not five bytes is an internal error.
+    pub fn parse(text: &str) -> SqlState {
+        text.as_bytes().try_into().map_or(SqlState::INTERNAL, SqlState)
+    }
+
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("XX000")
+    }
+
+    /// The server's packed form: six bits for each character.
+    fn packed(self) -> i32 {
+        self.0
+            .iter()
+            .enumerate()
+            .fold(0, |code, (i, c)| code | ((i32::from(*c) - i32::from(b'0')) & 0x3f) << (6 * i))
+    }
+}
+
+/// What a caller is told: message as PostgreSQL writes them, hint as a sentence.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub sqlstate: SqlState,
+    pub message: String,
+    pub detail: Option<String>,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Failure {
+        Failure { sqlstate, message: message.into(), detail: None, hint: None }
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Failure {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The boundary to SQL: `?` in a `#[pg_extern]` ends here.
+impl From<Failure> for ErrorReport {
+    fn from(failure: Failure) -> ErrorReport {
+        let code = PgSqlErrorCode::from(failure.sqlstate.packed());
+        if code as isize != failure.sqlstate.packed() as isize {
+            raise_own(failure);
+        }
+        let mut report = ErrorReport::new(code, failure.message, "shardmaster");
+        if let Some(detail) = failure.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = failure.hint {
+            report = report.set_hint(hint);
+        }
+        report
+    }
+}
+
+/// The value of an argument that may not be NULL.
+pub fn required<T>(value: Option<T>, name: &str) -> Result<T, Failure> {
+    value.ok_or_else(|| {
+        Failure::new(SqlState::NULL_NOT_ALLOWED, format!("argument \"{name}\" must not be NULL"))
+    })
+}
+
+unsafe extern "C-unwind" {
+    fn errstart(elevel: c_int, domain: *const c_char) -> bool;
+    fn errcode(sqlerrcode: c_int) -> c_int;
+    fn errmsg(fmt: *const c_char, ...) -> c_int;
+    fn errdetail(fmt: *const c_char, ...) -> c_int;
+    fn errhint(fmt: *const c_char, ...) -> c_int;
+    fn errfinish(filename: *const c_char, lineno: c_int, funcname: *const c_char);
+}
+
+/// Raises a SQLSTATE of our own. pgrx's enum of codes is closed, so this goes to
+/// the server's functions directly.
+fn raise_own(failure: Failure) -> ! {
+    let code = failure.sqlstate.packed();
+    let message = palloc_string(&failure.message);
+    let detail = failure.detail.as_deref().map(palloc_string);
+    let hint = failure.hint.as_deref().map(palloc_string);
+    drop(failure);
+    // SAFETY: errstart(ERROR) returns true and errfinish does not return. It leaves
+    // by longjmp to the server's handler, past frames that hold nothing but what
+    // the arguments of one SQL function own: all that is left to free is palloc'd
+    // and goes with its memory context.
+    unsafe {
+        errstart(PgLogLevel::ERROR as c_int, std::ptr::null());
+        errcode(code);
+        errmsg(c"%s".as_ptr(), message);
+        if let Some(detail) = detail {
+            errdetail(c"%s".as_ptr(), detail);
+        }
+        if let Some(hint) = hint {
+            errhint(c"%s".as_ptr(), hint);
+        }
+        errfinish(c"shardmaster".as_ptr(), 0, c"shardmaster".as_ptr());
+    }
+    unreachable!("errfinish returned from an ERROR")
+}
+
+/// A copy of the text in the current memory context, cut at the first NUL.
+fn palloc_string(text: &str) -> *const c_char {
+    let bytes = text.split('\0').next().unwrap_or_default();
+    let owned = CString::new(bytes).unwrap_or_default();
+    // SAFETY: pstrdup copies a NUL-terminated string.
+    unsafe { pgrx::pg_sys::pstrdup(owned.as_ptr()) }
+}

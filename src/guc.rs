@@ -1,0 +1,256 @@
+//! Settings. All begin with `shardmaster.`; `pg_settings` lists them with units.
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+type Text = GucSetting<Option<CString>>;
+type Int = GucSetting<i32>;
+
+static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
+static LOCAL_USER: Text = GucSetting::<Option<CString>>::new(None);
+static FAULT: Text = GucSetting::<Option<CString>>::new(None);
+static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static MAX_SPLIT_WORKERS: Int = Int::new(4);
+static MAX_COPY_RATE: Int = Int::new(0);
+static STEP_TIME: Int = Int::new(1_000);
+static TAIL_INTERVAL: Int = Int::new(200);
+static MAX_LAG: Int = Int::new(1_000);
+static CUTOVER_TIMEOUT: Int = Int::new(10_000);
+static CUTOVER_MAX_ROWS: Int = Int::new(20_000);
+static ROUTE_WAIT_TIMEOUT: Int = Int::new(10_000);
+static REMOTE_TIMEOUT: Int = Int::new(30_000);
+static CAPTURE_LEASE: Int = Int::new(86_400);
+static QUEUE_MAX_SIZE: Int = Int::new(4_096);
+static SEQUENCE_MARGIN: Int = Int::new(1_000);
+
+fn text(setting: &Text) -> Option<String> {
+    let value = setting.get()?;
+    let value = value.to_string_lossy().into_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+fn millis(setting: &Int) -> Duration {
+    Duration::from_millis(u64::try_from(setting.get()).unwrap_or(0))
+}
+
+/// The database that holds the extension, for the launcher.
+pub fn database() -> String {
+    text(&DATABASE).unwrap_or_else(|| "postgres".into())
+}
+/// The role that the mover uses for shards that are this very database.
+pub fn local_user() -> Option<String> {
+    text(&LOCAL_USER)
+}
+/// The developer's fault point, `point=hold|error|exit|kill`.
+pub fn fault() -> Option<String> {
+    text(&FAULT)
+}
+/// Off only to show that the checks find what capture prevents.
+pub fn capture() -> bool {
+    CAPTURE.get()
+}
+pub fn max_split_workers() -> usize {
+    usize::try_from(MAX_SPLIT_WORKERS.get()).unwrap_or(0)
+}
+/// Bytes a second; None: unlimited.
+pub fn max_copy_rate() -> Option<u64> {
+    let kilobytes = u64::try_from(MAX_COPY_RATE.get()).unwrap_or(0);
+    (kilobytes > 0).then_some(kilobytes * 1024)
+}
+pub fn step_time() -> Duration {
+    millis(&STEP_TIME)
+}
+pub fn tail_interval() -> Duration {
+    millis(&TAIL_INTERVAL)
+}
+pub fn max_lag() -> Duration {
+    millis(&MAX_LAG)
+}
+pub fn cutover_timeout() -> Duration {
+    millis(&CUTOVER_TIMEOUT)
+}
+pub fn cutover_max_rows() -> i64 {
+    i64::from(CUTOVER_MAX_ROWS.get())
+}
+pub fn route_wait_timeout() -> Duration {
+    millis(&ROUTE_WAIT_TIMEOUT)
+}
+pub fn remote_timeout() -> Duration {
+    millis(&REMOTE_TIMEOUT)
+}
+/// Seconds that capture goes on without a sign of life of the worker.
+pub fn capture_lease_seconds() -> i32 {
+    CAPTURE_LEASE.get()
+}
+/// Bytes of one captured table's queue.
+pub fn queue_max_bytes() -> i64 {
+    i64::from(QUEUE_MAX_SIZE.get()) * 1024 * 1024
+}
+pub fn sequence_margin() -> i64 {
+    i64::from(SEQUENCE_MARGIN.get())
+}
+
+/// Defines every setting; called once from `_PG_init`.
+pub fn register() {
+    register_texts();
+    register_times();
+    register_limits();
+    GucRegistry::define_bool_guc(
+        c"shardmaster.capture",
+        c"Developer's setting: installs capture triggers.",
+        c"Off makes a split lose the writes that happen while it copies; tests use it to see that losses are found.",
+        &CAPTURE,
+        GucContext::Suset,
+        GucFlags::NO_SHOW_ALL,
+    );
+    // SAFETY: called in _PG_init; the name is a static C string.
+    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"shardmaster".as_ptr()) };
+}
+
+fn register_texts() {
+    let define = |name: &'static CStr, short, long, setting: &'static Text, context| {
+        GucRegistry::define_string_guc(name, short, long, setting, context, GucFlags::default());
+    };
+    define(
+        c"shardmaster.database",
+        c"Database in which the extension is installed.",
+        c"The launcher works in this database.",
+        &DATABASE,
+        GucContext::Postmaster,
+    );
+    define(
+        c"shardmaster.local_user",
+        c"Role of the mover on shards that are the master's own database.",
+        c"Empty: the owner of the extension.",
+        &LOCAL_USER,
+        GucContext::Sighup,
+    );
+    define(
+        c"shardmaster.fault",
+        c"Developer's setting: what happens at a named point of a split.",
+        c"'point=hold', 'point=error', 'point=exit' or 'point=kill'; see shard_split_points().",
+        &FAULT,
+        GucContext::Suset,
+    );
+}
+
+fn register_times() {
+    let ms = |name: &'static CStr, short, long, setting: &'static Int, min, context| {
+        GucRegistry::define_int_guc(name, short, long, setting, min, i32::MAX, context, GucFlags::UNIT_MS);
+    };
+    ms(
+        c"shardmaster.step_time",
+        c"Time that one step of a copy should take.",
+        c"The chunk size adapts to it. A step holds one snapshot on the source.",
+        &STEP_TIME,
+        10,
+        GucContext::Sighup,
+    );
+    ms(
+        c"shardmaster.tail_interval",
+        c"Time between two windows of changes while a split follows its source.",
+        c"A window that takes longer is followed by the next at once.",
+        &TAIL_INTERVAL,
+        1,
+        GucContext::Sighup,
+    );
+    ms(
+        c"shardmaster.max_lag",
+        c"Lag below which a split counts as caught up.",
+        c"The age of the oldest change that is not applied.",
+        &MAX_LAG,
+        1,
+        GucContext::Sighup,
+    );
+    ms(
+        c"shardmaster.cutover_timeout",
+        c"Deadline of a cutover, until its decision.",
+        c"Past it everything is set back and the split goes on following its source.",
+        &CUTOVER_TIMEOUT,
+        100,
+        GucContext::Sighup,
+    );
+    ms(
+        c"shardmaster.route_wait_timeout",
+        c"Time that a write route waits for a cutover.",
+        c"Then it is refused with SM002.",
+        &ROUTE_WAIT_TIMEOUT,
+        0,
+        GucContext::Userset,
+    );
+    ms(
+        c"shardmaster.remote_timeout",
+        c"Time after which a silent shard counts as lost.",
+        c"Bounds connecting and every remote statement but the copy, which is bounded by progress.",
+        &REMOTE_TIMEOUT,
+        100,
+        GucContext::Sighup,
+    );
+    GucRegistry::define_int_guc(
+        c"shardmaster.capture_lease",
+        c"Time that capture goes on without a sign of life of the worker.",
+        c"Past it the queue stops growing and the copy starts again.",
+        &CAPTURE_LEASE,
+        1,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+}
+
+fn register_limits() {
+    let int = |name: &'static CStr, short, long, setting: &'static Int, min, max, context, flags| {
+        GucRegistry::define_int_guc(name, short, long, setting, min, max, context, flags);
+    };
+    int(
+        c"shardmaster.max_split_workers",
+        c"Splits that work at the same time.",
+        c"Others wait for their turn. Bounded by max_worker_processes.",
+        &MAX_SPLIT_WORKERS,
+        1,
+        1_000,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"shardmaster.max_copy_rate",
+        c"Rate of a copy, in kB a second of data.",
+        c"0: unlimited.",
+        &MAX_COPY_RATE,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
+    );
+    int(
+        c"shardmaster.cutover_max_rows",
+        c"Changed rows above which a cutover gives up.",
+        c"They are applied while writers wait.",
+        &CUTOVER_MAX_ROWS,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"shardmaster.queue_max_size",
+        c"Size of one table's queue of changes at which capture stops and the copy starts again.",
+        c"Client writes never fail because of it.",
+        &QUEUE_MAX_SIZE,
+        1,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MB,
+    );
+    int(
+        c"shardmaster.sequence_margin",
+        c"Values by which a moved sequence is set ahead.",
+        c"Covers values that sessions of the source hold in their caches.",
+        &SEQUENCE_MARGIN,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+}

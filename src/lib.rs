@@ -1,0 +1,28 @@
+//! shardmaster: the control plane of a sharded system whose shards are ordinary
+//! PostgreSQL databases. See `docs/architecture.md`.
+
+use pgrx::prelude::*;
+
+mod error;
+mod guc;
+mod sql;
+
+::pgrx::pg_module_magic!(name, version);
+
+extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
+extension_sql_file!("../sql/comments.sql", name = "comments", finalize);
+
+/// A table of contents: what the library sets up when a server loads it.
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    guc::register();
+}
+
+#[cfg(test)]
+pub mod pg_test {
+    pub fn setup(_options: Vec<&str>) {}
+
+    pub fn postgresql_conf_options() -> Vec<&'static str> {
+        vec!["shared_preload_libraries = 'shardmaster'", "shardmaster.database = 'pgrx_tests'"]
+    }
+}
