@@ -102,7 +102,7 @@ pub fn register() {
         c"Off makes a split lose the writes that happen while it copies; tests use it to see that losses are found.",
         &CAPTURE,
         GucContext::Suset,
-        GucFlags::NO_SHOW_ALL,
+        GucFlags::default(),
     );
     // SAFETY: called in _PG_init; the name is a static C string.
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"shardmaster".as_ptr()) };

@@ -3,9 +3,14 @@
 
 use pgrx::prelude::*;
 
+mod api;
+mod catalog;
 mod error;
 mod guc;
+mod remote;
+mod routing;
 mod sql;
+mod worker;
 
 ::pgrx::pg_module_magic!(name, version);
 
