@@ -9,6 +9,7 @@ mod error;
 mod guc;
 mod remote;
 mod routing;
+mod split;
 mod sql;
 mod worker;
 
@@ -16,11 +17,13 @@ mod worker;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
 extension_sql_file!("../sql/comments.sql", name = "comments", finalize);
+extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = ["comments"]);
 
 /// A table of contents: what the library sets up when a server loads it.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::register();
+    worker::register();
 }
 
 #[cfg(test)]

@@ -1,0 +1,1 @@
+-- What the functions about workers say of themselves.
