@@ -17,7 +17,7 @@ mod worker;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
 extension_sql_file!("../sql/comments.sql", name = "comments", finalize);
-extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = ["comments"]);
+extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 
 /// A table of contents: what the library sets up when a server loads it.
 #[pg_guard]

@@ -2,7 +2,7 @@
 
 use super::pause::Pause;
 use super::process::Kind;
-use super::{LIBRARY, accept_signals, lock, plan, split, txn, wait};
+use super::{LIBRARY, accept_signals, lock, pin_settings, plan, split, txn, wait};
 use crate::guc;
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
@@ -36,6 +36,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     accept_signals();
     let database = pg_sys::Oid::from_u32(arg.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
+    pin_settings();
     // A coordinator may outlive its launcher: then the next launcher's one gives way.
     if !txn::transaction(|| lock::try_lock(lock::COORDINATOR)) {
         return;

@@ -12,7 +12,7 @@ use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
 };
 use pgrx::prelude::*;
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 /// CREATE DATABASE wakes the launcher, and so does the end of its coordinator.
@@ -112,35 +112,45 @@ impl Launcher {
 
 /// The database if it exists, accepts connections and is not being dropped.
 fn open_database(name: &str) -> Option<pg_sys::Oid> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: called in a transaction, which releases the lock at its end. The cache
-    // entry is a valid pg_database row until it is released.
+    let database = find_database(name)?;
+    let tag = pg_sys::LOCKTAG {
+        locktag_field1: 0,
+        locktag_field2: pg_sys::DatabaseRelationId.to_u32(),
+        locktag_field3: database.to_u32(),
+        locktag_field4: 0,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    };
+    // DROP DATABASE holds the conflicting lock from before it ends our workers.
+    // SAFETY: a valid tag, not waited for, released with the transaction.
+    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::RowExclusiveLock as i32, false, true) };
+    (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(database)
+}
+
+/// Reads pg_database from its first row to its last: in a process without a database,
+/// its indexes may not be there yet.
+fn find_database(name: &str) -> Option<pg_sys::Oid> {
+    let mut found = None;
+    // SAFETY: called in a transaction. Table and scan are closed in the order that the
+    // server wants; a row is valid until the next is asked for, its name has a NUL.
     unsafe {
-        let oid = pg_sys::get_database_oid(name.as_ptr(), true);
-        if oid == pg_sys::InvalidOid {
-            return None;
+        let lock = pg_sys::AccessShareLock as i32;
+        let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
+        let (no_snapshot, no_keys) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let scan = pg_sys::systable_beginscan(table, pg_sys::InvalidOid, false, no_snapshot, 0, no_keys);
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let row: pg_sys::Form_pg_database = pg_sys::GETSTRUCT(tuple).cast();
+            let datname = CStr::from_ptr((&raw const (*row).datname.data).cast());
+            if (*row).datallowconn && datname.to_bytes() == name.as_bytes() {
+                found = Some((*row).oid);
+            }
         }
-        // DROP DATABASE holds the conflicting lock from before it ends our workers.
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: 0,
-            locktag_field2: pg_sys::DatabaseRelationId.to_u32(),
-            locktag_field3: oid.to_u32(),
-            locktag_field4: 0,
-            locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
-            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
-        };
-        let taken = pg_sys::LockAcquire(&tag, pg_sys::RowExclusiveLock as i32, false, true);
-        if taken == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
-            return None;
-        }
-        let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
-        if tuple.is_null() {
-            return None;
-        }
-        let row: pg_sys::Form_pg_database = pg_sys::GETSTRUCT(tuple).cast();
-        let open = (*row).datallowconn;
-        pg_sys::ReleaseSysCache(tuple);
-        open.then_some(oid)
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(table, lock);
     }
+    found
 }

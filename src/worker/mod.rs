@@ -24,6 +24,7 @@ pub mod wake;
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The library's file name, from which the server loads a worker's entry point.
@@ -69,6 +70,30 @@ fn accept_signals() {
         pqsignal(pg_sys::SIGTERM as i32, Some(die));
         pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
         pg_sys::BackgroundWorkerUnblockSignals();
+    }
+}
+
+/// Pins the settings on which the workers' own queries rely against what the database
+/// or the role sets for its sessions. Called once a worker is connected.
+fn pin_settings() {
+    const SETTINGS: [(&CStr, &CStr); 6] = [
+        (c"search_path", c"pg_catalog, pg_temp"),
+        (c"default_transaction_isolation", c"read committed"),
+        (c"default_transaction_read_only", c"off"),
+        (c"session_replication_role", c"origin"),
+        (c"row_security", c"off"),
+        (c"lock_timeout", c"0"),
+    ];
+    for (name, value) in SETTINGS {
+        // SAFETY: NUL-terminated names and values of settings that every server has.
+        unsafe {
+            pg_sys::SetConfigOption(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_SUSET,
+                pg_sys::GucSource::PGC_S_OVERRIDE,
+            );
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The worker of one split: takes the split's lock, does its work, ends.
 
 use super::process::Kind;
-use super::{LIBRARY, accept_signals, lock, plan, txn, wait};
+use super::{LIBRARY, accept_signals, lock, pin_settings, plan, txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::time::Duration;
@@ -41,6 +41,7 @@ pub extern "C-unwind" fn shardmaster_split_main(arg: pg_sys::Datum) {
         error!("worker of split {split_id} was started with malformed arguments");
     };
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), Some(role));
+    pin_settings();
     while has_work(split_id) && lock::try_lock(split_id) {
         // The plan is read again under the lock: another worker may have finished the
         // work in between.
