@@ -1,12 +1,28 @@
-//! The work of one split.
+//! Online splits: the state machine as data, and the steps of the engine.
+//! `docs/protocol.md` says why each of them is as it is.
 
-use crate::worker::{plan, txn, wait};
-use std::time::Duration;
+pub mod chunk;
+pub mod compare;
+pub mod cutover;
+pub mod engine;
+pub mod error;
+pub mod fence;
+pub mod finish;
+pub mod install;
+pub mod phase;
+pub mod plan;
+pub mod points;
+pub mod progress;
+pub mod purge;
+pub mod quote;
+pub mod record;
+pub mod recovery;
+pub mod rollback;
+mod run;
+pub mod sequences;
+pub mod session;
+pub mod shape;
+pub mod step;
+pub mod window;
 
-/// Works on the split until nothing is left to do.
-pub fn run(split_id: i64) {
-    while txn::transaction(|| plan::catalog_exists() && plan::has_work(split_id)) {
-        wait::report("waiting for the goal");
-        wait::sleep(Duration::from_secs(10));
-    }
-}
+pub use run::run;
