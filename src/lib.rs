@@ -15,7 +15,7 @@ mod worker;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
-extension_sql_file!("../sql/comments.sql", name = "comments", finalize);
+extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 
 /// A table of contents: what the library sets up when a server loads it.
 #[pg_guard]
