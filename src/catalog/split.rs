@@ -178,8 +178,9 @@ pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
 
 /// Tells listeners; delivered when the transaction commits.
 pub fn notify(id: i64, phase: &str, status: &str) {
-    let message = serde_json::json!({"event": "split", "split_id": id, "phase": phase, "status": status});
-    sql::write("SELECT pg_notify('shardmaster', $1)", &[message.to_string().into()]);
+    super::event::notify(
+        &serde_json::json!({"event": "split", "split_id": id, "phase": phase, "status": status}),
+    );
 }
 
 /// Identity of this master as the shards remember it. Another database or another

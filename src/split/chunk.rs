@@ -61,8 +61,8 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
 fn adapt(blocks: i64, took: Duration, bytes: u64) -> i64 {
     let wanted = guc::step_time().as_secs_f64();
     let by_time = wanted / took.as_secs_f64().max(0.001);
-    let by_rate = guc::max_copy_rate()
-        .map_or(f64::INFINITY, |rate| rate as f64 * wanted / (bytes as f64).max(1.0));
+    let by_rate =
+        guc::max_copy_rate().map_or(f64::INFINITY, |rate| rate as f64 * wanted / (bytes as f64).max(1.0));
     // Doubling at most: one lucky chunk does not make the next one long.
     let factor = by_time.min(by_rate).clamp(0.1, 2.0);
     ((blocks as f64 * factor) as i64).clamp(MIN_BLOCKS, MAX_BLOCKS)

@@ -83,7 +83,12 @@ fn leaves_differ(table: &Table, now: &TableShape, known: &TableProgress) -> Resu
         if before.triggers != triggers_of(leaf) {
             return Err(schema_changed(
                 table,
-                &format!("capture triggers of {}: before: {}; now: {}", leaf.name, before.triggers, triggers_of(leaf)),
+                &format!(
+                    "capture triggers of {}: before: {}; now: {}",
+                    leaf.name,
+                    before.triggers,
+                    triggers_of(leaf)
+                ),
             ));
         }
         differ |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();

@@ -100,7 +100,8 @@ fn disable_routes(engine: &Engine) -> Result<()> {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
         set_step(engine.plan.id, CutoverStep::Disabled);
-        routing::set_moving(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.target.shard_key);
+        routing::set_moving(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.target.shard_key)
+            .map_err(Failure::from)?;
         Ok(())
     })
 }
@@ -173,8 +174,8 @@ pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Resul
         }
         let reason = format!("split {}", plan.id);
         let target = &plan.target.shard_key;
-        let version =
-            routing::move_keys(&plan.keyspace, &plan.tenants, target, plan.id, &reason, version);
+        let version = routing::move_keys(&plan.keyspace, &plan.tenants, target, plan.id, &reason, version)
+            .map_err(Failure::from)?;
         sql::write("SET LOCAL synchronous_commit = on", &[]);
         sql::write(
             "UPDATE shardmaster.split_plan
@@ -183,7 +184,12 @@ pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Resul
               WHERE id = $1",
             &[plan.id.into(), version.into(), outcome.progress.last_event_id.into()],
         );
-        split::change_phase(plan.id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))?;
+        split::change_phase(
+            plan.id,
+            Phase::CutoverPending,
+            Phase::Completed,
+            &format!("routing version {version}"),
+        )?;
         Ok(version)
     })
 }
@@ -212,7 +218,15 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     release_old_guards(engine)?;
-    fence::change_state(&mut engine.target, id, Side::Target, generation, &["closed"], "open", Some(version))?;
+    fence::change_state(
+        &mut engine.target,
+        id,
+        Side::Target,
+        generation,
+        &["closed"],
+        "open",
+        Some(version),
+    )?;
     transaction(|| set_step(id, CutoverStep::Opened));
     Ok(())
 }

@@ -32,9 +32,10 @@ impl Table {
     /// Binary where every type has one form on all servers, else text: one form for
     /// copy and tail alike.
     pub fn format(&self) -> &'static str {
-        let same = self.source.columns().iter().filter(|c| !c.generated).all(|c| {
-            c.binary && self.target.column(&c.name).is_some_and(|t| t.binary && t.base == c.base)
-        });
+        let same =
+            self.source.columns().iter().filter(|c| !c.generated).all(|c| {
+                c.binary && self.target.column(&c.name).is_some_and(|t| t.binary && t.base == c.base)
+            });
         if same { "binary" } else { "text" }
     }
 

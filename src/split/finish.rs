@@ -15,8 +15,13 @@ use crate::worker::txn::transaction;
 pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::FINISH_BEGIN)?;
     let id = engine.plan.id;
-    let deleted =
-        purge::scope_rows(&mut engine.control, &engine.plan, Side::Source, engine.generation, points::FINISH_BATCH)?;
+    let deleted = purge::scope_rows(
+        &mut engine.control,
+        &engine.plan,
+        Side::Source,
+        engine.generation,
+        points::FINISH_BATCH,
+    )?;
     reach(points::FINISH_ROWS)?;
     install::drop_side(&mut engine.target, id, Side::Target)?;
     engine.control.run("BEGIN")?;

@@ -9,6 +9,7 @@ pub mod error;
 pub mod fence;
 pub mod finish;
 pub mod install;
+pub mod lifecycle;
 pub mod phase;
 pub mod plan;
 pub mod points;

@@ -104,4 +104,3 @@ fn fires(fault: &str) -> bool {
         )
     }) == 1
 }
-

@@ -18,9 +18,7 @@ pub fn idents(prefix: &str, names: &[String]) -> String {
 
 /// A literal of an array of texts.
 pub fn array_literal(items: &[String]) -> String {
-    let items: Vec<String> = items
-        .iter()
-        .map(|item| format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\"")))
-        .collect();
+    let items: Vec<String> =
+        items.iter().map(|item| format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\""))).collect();
     literal(&format!("{{{}}}", items.join(",")))
 }

@@ -5,7 +5,7 @@ use super::error::{Result, SplitError};
 use super::phase::Phase;
 use super::progress::TableProgress;
 use super::step::Outcome;
-use crate::catalog::split;
+use crate::catalog::{event, split};
 use crate::error::Failure;
 use crate::{guc, sql};
 
@@ -93,8 +93,10 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
     if let Some(why) = &outcome.restarted {
         split::event(id, None, None, &format!("the copy starts again: {why}"));
     }
-    let (done, all) = outcome.progress.tables.iter().map(TableProgress::blocks).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let percent = if outcome.progress.is_copied() { 100.0 } else { done as f64 * 100.0 / (all as f64).max(1.0) };
+    let (done, all) =
+        outcome.progress.tables.iter().map(TableProgress::blocks).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let percent =
+        if outcome.progress.is_copied() { 100.0 } else { done as f64 * 100.0 / (all as f64).max(1.0) };
     sql::write(
         "UPDATE shardmaster.split_plan
             SET total_rows_copied = $2, percent = round($3::numeric, 1), last_event_id = $4,
@@ -166,8 +168,7 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     };
     sql::write(&format!("UPDATE shardmaster.split_plan SET {set} WHERE id = $1"), &[id.into()]);
     if to == Phase::CutoverPending {
-        let message = serde_json::json!({"event": "caught_up", "split_id": id});
-        sql::write("SELECT pg_notify('shardmaster', $1)", &[message.to_string().into()]);
+        event::notify(&serde_json::json!({"event": "caught_up", "split_id": id}));
     }
     Ok(())
 }
@@ -236,3 +237,16 @@ fn store_error(id: i64, failure: &Failure, set: &str) {
     );
 }
 
+/// What a split waits for: what its worker says now, else what is stored.
+pub fn waiting_for(id: i64) -> Option<String> {
+    sql::read_one(
+        "SELECT coalesce(
+                (SELECT a.query FROM pg_stat_activity a
+                  WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id AND a.query <> ''),
+                p.waiting_for)
+           FROM shardmaster.split_plan p WHERE p.id = $1",
+        &[id.into()],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+}

@@ -12,8 +12,9 @@ use super::quote::literal;
 use super::session::Side;
 use super::step::Outcome;
 use crate::catalog::{routing, split};
+use crate::error::Failure;
 use crate::guc;
-use crate::worker::txn::transaction;
+use crate::worker::txn::{transaction, try_transaction};
 use std::time::{Duration, Instant};
 
 /// Settles what an interrupted cutover left before its decision.
@@ -32,39 +33,43 @@ pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
     }
     if source == "fenced" {
         // The target is closed, so no client has written there: going back is safe.
-        fence::change_state(&mut engine.control, id, Side::Source, engine.generation, &["fenced"], "capture", None)?;
+        fence::change_state(
+            &mut engine.control,
+            id,
+            Side::Source,
+            engine.generation,
+            &["fenced"],
+            "capture",
+            None,
+        )?;
     }
     if state.cutover_step != CutoverStep::None {
-        transaction(|| {
-            routing::set_back(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.source.shard_key);
+        try_transaction(|| {
+            routing::set_back(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.source.shard_key)
+                .map_err(Failure::from)?;
             cutover::set_step(id, CutoverStep::None);
             split::event(id, None, None, "the cutover was set back: the source takes writes again");
-        });
+            Ok::<_, SplitError>(())
+        })?;
     }
     Ok(())
 }
 
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     let progress = stored_progress(engine)?;
-    let outcome = Outcome {
-        progress,
-        changes: 0,
-        chunks: 0,
-        rows: 0,
-        bytes: 0,
-        lag: Duration::ZERO,
-        restarted: None,
-    };
-    transaction(|| split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost"));
+    let outcome =
+        Outcome { progress, changes: 0, chunks: 0, rows: 0, bytes: 0, lag: Duration::ZERO, restarted: None };
+    transaction(|| {
+        split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
+    });
     cutover::decide(engine, &outcome, Some(version))?;
     Ok(())
 }
 
 fn stored_progress(engine: &mut Engine) -> Result<Progress> {
-    let rows = engine.target.run(&format!(
-        "SELECT state FROM shardmaster_agent.progress WHERE split_id = {}",
-        engine.plan.id
-    ))?;
+    let rows = engine
+        .target
+        .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", engine.plan.id))?;
     Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default())
 }
 

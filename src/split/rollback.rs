@@ -11,7 +11,7 @@ use super::purge;
 use super::session::{self, Side};
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::sql;
 use crate::worker::txn::{transaction, try_transaction};
@@ -66,7 +66,8 @@ fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()>
     try_transaction(|| {
         let state = split::lock(plan.id)?;
         if state.cutover_step != CutoverStep::None {
-            routing::set_back(&plan.keyspace, &plan.tenants, &plan.source.shard_key);
+            routing::set_back(&plan.keyspace, &plan.tenants, &plan.source.shard_key)
+                .map_err(Failure::from)?;
             cutover::set_step(plan.id, CutoverStep::None);
         }
         Ok(())

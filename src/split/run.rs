@@ -51,7 +51,8 @@ pub fn run(split_id: i64) {
 impl Worker {
     /// One piece of work; returns how long to pause before the next.
     fn turn(&mut self, state: &State, work: Work) -> Result<Duration> {
-        let rests = matches!(work, Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install);
+        let rests =
+            matches!(work, Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install);
         if state.paused && rests {
             return self.rest();
         }

@@ -112,8 +112,7 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Target => &plan.target,
     };
     let mut connection = open(shard, &format!("split {} {purpose}", plan.id))?;
-    connection
-        .query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(&plan.token)])?;
+    connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(&plan.token)])?;
     if side == Side::Target {
         connection.run("SET session_replication_role = replica").map_err(explain_replica)?;
     }

@@ -100,7 +100,11 @@ pub fn begin_target(engine: &mut Engine) -> Result<Progress> {
     serde_json::from_str(state).map_err(|e| {
         SplitError::failed(
             SqlState::INTERNAL,
-            format!("progress of split {} on shard \"{}\" cannot be read: {e}", engine.plan.id, engine.target.shard()),
+            format!(
+                "progress of split {} on shard \"{}\" cannot be read: {e}",
+                engine.plan.id,
+                engine.target.shard()
+            ),
             "Roll the split back and start it again.",
         )
     })
@@ -133,7 +137,9 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<O
     let mut names = Vec::new();
     for position in differences.uncaptured {
         let fresh = engine::observe(&mut engine.control, &engine.plan, Side::Source)?;
-        if let (Some(table), Some(shape)) = (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position)) {
+        if let (Some(table), Some(shape)) =
+            (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
+        {
             table.source = shape;
             install::install_triggers(&mut engine.control, &engine.plan, table, Side::Source)?;
             names.push(table.source.name.clone());
@@ -153,14 +159,18 @@ pub fn apply(
     let mut restarted = differences.restart;
     if restarted.is_none() && window::has_overflowed(engine)? {
         drain_overflow(engine)?;
-        return Err(SplitError::Retry("the copy to start again: the queue of changes was full or its lease had ended".into()));
+        return Err(SplitError::Retry(
+            "the copy to start again: the queue of changes was full or its lease had ended".into(),
+        ));
     }
     let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
     for position in &resets {
         let known = &progress.tables[*position];
         if !known.leaves.is_empty() {
             window::delete_scope(engine, *position)?;
-            restarted.get_or_insert_with(|| format!("table {} was truncated or rewritten", engine.tables[*position].source.name));
+            restarted.get_or_insert_with(|| {
+                format!("table {} was truncated or rewritten", engine.tables[*position].source.name)
+            });
         }
         if let Some(shape) = now.tables.get(*position) {
             progress.tables[*position] = compare::fresh(shape, known);
@@ -186,7 +196,9 @@ pub fn apply(
 
 fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usize) -> Vec<usize> {
     (0..count)
-        .filter(|position| all || differ.contains(position) || entries.get(*position).is_some_and(|e| e.truncated))
+        .filter(|position| {
+            all || differ.contains(position) || entries.get(*position).is_some_and(|e| e.truncated)
+        })
         .collect()
 }
 
@@ -276,7 +288,10 @@ fn wait_for_holders(engine: &mut Engine) -> Result<()> {
         if left.is_empty() {
             return Ok(());
         }
-        wait::report(&format!("transactions that wrote while the queue was full to end: {}", left.join(", ")));
+        wait::report(&format!(
+            "transactions that wrote while the queue was full to end: {}",
+            left.join(", ")
+        ));
         wait::sleep(Duration::from_millis(100));
     }
 }

@@ -57,7 +57,8 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
 
 /// Transactions whose changes the queue did not take, visible in S.
 pub fn has_overflowed(engine: &mut Engine) -> Result<bool> {
-    let query = format!("SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {} LIMIT 1", engine.plan.id);
+    let query =
+        format!("SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {} LIMIT 1", engine.plan.id);
     Ok(!engine.reader.run(&query)?.rows.is_empty())
 }
 
@@ -72,7 +73,9 @@ fn copied_rows(progress: &TableProgress) -> Option<String> {
         .filter_map(|leaf| match leaf.cursor {
             Cursor::End => Some(format!("t.tableoid = {}", leaf.oid)),
             Cursor::Block(0) => None,
-            Cursor::Block(next) => Some(format!("(t.tableoid = {} AND t.ctid < '({next},0)'::tid)", leaf.oid)),
+            Cursor::Block(next) => {
+                Some(format!("(t.tableoid = {} AND t.ctid < '({next},0)'::tid)", leaf.oid))
+            }
         })
         .collect();
     (!parts.is_empty()).then(|| format!("({})", parts.join(" OR ")))
@@ -84,11 +87,8 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
     let Some(below) = copied_rows(&progress.tables[position]) else { return Ok(0) };
     let table = &engine.tables[position];
     let keys = agent::queue_keys(&table.source).join(", ");
-    let window = format!(
-        "SELECT DISTINCT {keys} FROM {} WHERE op <> 'T' AND {}",
-        table.queue,
-        condition(progress)
-    );
+    let window =
+        format!("SELECT DISTINCT {keys} FROM {} WHERE op <> 'T' AND {}", table.queue, condition(progress));
     let changed = copy::pipe(
         &mut engine.reader,
         &format!("COPY ({window}) TO STDOUT (FORMAT text)"),
