@@ -46,7 +46,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
         let pause = match txn::transaction(look) {
             Some(work) => coordinator.serve(&work),
             None => {
-                wait::report("waiting for CREATE EXTENSION shardmaster");
+                wait::report_idle("waiting for CREATE EXTENSION shardmaster");
                 LOOK_AGAIN
             }
         };
@@ -114,7 +114,11 @@ impl Coordinator {
                 running.insert(id);
             }
         }
-        wait::report(&format!("{} of {} splits with work have a worker", running.len(), work.splits.len()));
+        wait::report_idle(&format!(
+            "{} of {} splits with work have a worker",
+            running.len(),
+            work.splits.len()
+        ));
         sleep
     }
 
