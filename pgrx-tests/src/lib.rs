@@ -10,5 +10,6 @@ pub mod env;
 pub mod error;
 pub mod server;
 pub mod wait;
+pub mod workload;
 
 pub use error::{Error, Result};
