@@ -6,6 +6,7 @@
 //! `SHARDMASTER_PROGRAMS` (the programs of this crate).
 
 pub mod cluster;
+pub mod demo;
 pub mod env;
 pub mod error;
 pub mod server;
