@@ -164,7 +164,8 @@ impl Writer {
             72..80 => self.pick_order().map(Op::UpsertOld),
             80..88 => {
                 let tenant = self.any_tenant();
-                let account = self.new_row(tenant);
+                let mut account = self.new_row(tenant);
+                account.row.account = None;
                 let orders = (0..2).map(|_| self.new_row(tenant)).collect();
                 Some(Op::FamilyInsert(account, orders))
             }
