@@ -98,6 +98,25 @@ impl Cluster {
         Ok(client)
     }
 
+    /// Changes a setting of the running master.
+    pub fn set(&self, setting: &str, value: &str) -> Result<()> {
+        let mut client = self.superuser()?;
+        client.batch_execute(&format!("ALTER SYSTEM SET {setting} = '{}'", value.replace('\'', "''")))?;
+        client.batch_execute("SELECT pg_reload_conf()")?;
+        Ok(())
+    }
+
+    /// Makes the worker wait at a named point of `shard_split_points()`, until the
+    /// fault changes.
+    pub fn hold(&self, point: &str) -> Result<()> {
+        self.fault(&format!("{point}=hold"))
+    }
+
+    /// Sets the developer's fault; an empty one releases what is held.
+    pub fn fault(&self, fault: &str) -> Result<()> {
+        self.set("shardmaster.fault", fault)
+    }
+
     pub fn shard(&self, key: &str) -> Result<&Shard> {
         let found = self.shards.iter().find(|shard| shard.key == key);
         found.ok_or_else(|| format!("no shard \"{key}\" in this cluster").into())

@@ -1,10 +1,12 @@
 //! The demo: see `src/bin/demo.rs`.
 
-use crate::cluster::{self, Cluster, DATABASE};
+use crate::Result;
+use crate::cluster::{self, Cluster};
+use crate::split::Split;
 use crate::workload::{self, Verdict, Workload};
-use crate::{Error, Result};
-use postgres::{Client, NoTls};
 use std::time::{Duration, Instant};
+
+const FINISH_LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -46,22 +48,23 @@ impl Demo<'_> {
     pub fn run(options: &Options) -> Result<Verdict> {
         let mut demo = Demo::prepare(options)?;
         demo.workload.start();
-        demo.write_for_a_while()?;
-        let split = demo.plan()?;
-        let moved = demo.split(split);
-        if let Err(error) = &moved {
-            demo.narrator.say(&format!("the split did not go through: {error}"));
-        } else {
-            demo.write_for_a_while()?;
-            demo.finish(split)?;
-        }
+        let split = demo.move_tenants();
+        // Also after an error: what the shards hold then is worth knowing.
         demo.workload.stop()?;
         demo.narrator.say("clients stopped; comparing their record with what the shards hold");
         let verdict = demo.workload.verdict(&demo.cluster)?;
-        println!();
-        let summary = demo.summary(split);
-        println!("{}\n{verdict}", summary.unwrap_or_else(|e| format!("no metrics: {e}")));
-        moved.map(|()| verdict)
+        if let Ok(split) = &split {
+            println!("\n{}", demo.summary(*split)?);
+        }
+        println!("{verdict}");
+        split.map(|_| verdict)
+    }
+
+    fn move_tenants(&self) -> Result<i64> {
+        self.write_for_a_while()?;
+        let split = self.plan()?;
+        self.split(&split)?;
+        Ok(split.id)
     }
 
     fn prepare(options: &Options) -> Result<Demo<'_>> {
@@ -75,9 +78,7 @@ impl Demo<'_> {
         let cluster = make(2, &[])?;
         cluster::wait_healthy(&mut cluster.superuser()?)?;
         if !options.capture {
-            let mut client = cluster.superuser()?;
-            client.batch_execute("ALTER SYSTEM SET shardmaster.capture = off")?;
-            client.batch_execute("SELECT pg_reload_conf()")?;
+            cluster.set("shardmaster.capture", "off")?;
             narrator.say("capture of changes is off: this must lose writes");
         }
         narrator.say(&format!("loading {} tenants, {} rows, on shard_a", options.tenants, options.rows));
@@ -100,34 +101,24 @@ impl Demo<'_> {
         Ok(())
     }
 
-    fn plan(&self) -> Result<i64> {
+    fn plan(&self) -> Result<Split<'_>> {
         let moving = self.workload.options().moving_names();
-        let mut client = self.cluster.superuser()?;
-        let query = "SELECT shard_split_plan('shard_a', 'shard_b', $1, 'demo')";
-        let split: i64 = client.query_one(query, &[&moving])?.get(0);
-        let tenants = self.options.tenants;
-        self.narrator
-            .say(&format!("split {split} planned: {} of {tenants} tenants to shard_b", moving.len()));
+        let split = Split::plan(&self.cluster, "shard_a", "shard_b", &moving)?;
+        let (count, tenants) = (moving.len(), self.options.tenants);
+        self.narrator.say(&format!("split {} planned: {count} of {tenants} tenants to shard_b", split.id));
         Ok(split)
     }
 
-    /// The procedure says how far it is, once a second.
-    fn split(&self, split: i64) -> Result<()> {
-        self.narrator.say(&format!("CALL shard_split_run({split})"));
-        let mut config = self.cluster.master.config(DATABASE, "postgres");
-        config.notice_callback(|notice| println!("          {}", notice.message()));
-        let mut client: Client = config.connect(NoTls)?;
-        client.batch_execute(&format!("CALL shard_split_run({split})")).map_err(Error::from)?;
+    /// The move, and the removal of the moved rows from the source, under load.
+    fn split(&self, split: &Split) -> Result<()> {
+        self.narrator.say(&format!("CALL shard_split_run({})", split.id));
+        // The procedure says how far it is, once a second.
+        split.run(|line| println!("          {line}"))?;
         self.narrator.say("the tenants have moved");
-        Ok(())
-    }
-
-    /// Removes the moved rows from the source, while clients write.
-    fn finish(&self, split: i64) -> Result<()> {
-        self.narrator.say(&format!("SELECT shard_split_finish({split}): the source lets go of the rows"));
-        let mut client = self.cluster.superuser()?;
-        client.execute("SELECT shard_split_finish($1)", &[&split])?;
-        client.query_one("SELECT shard_split_wait($1, 'finished', '2 min')", &[&split])?;
+        self.write_for_a_while()?;
+        self.narrator
+            .say(&format!("SELECT shard_split_finish({}): the source lets go of the rows", split.id));
+        split.finish(FINISH_LIMIT)?;
         self.narrator.say("finished");
         Ok(())
     }

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod env;
 pub mod error;
 pub mod server;
+pub mod split;
 pub mod wait;
 pub mod workload;
 
