@@ -42,4 +42,4 @@ bench: build
 
 clean:
 	cargo clean
-	rm -rf "$$(scripts/prefix.sh --where)"
+	scripts/prefix.sh --remove

@@ -78,7 +78,7 @@ harness_test() {
     echo "== pgrx-tests: $1"
     # Two at a time: each starts servers of its own.
     beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$1" \
-        --test-threads "${SHARDMASTER_TEST_THREADS:-2}" >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
+        --test-threads "${SHARDMASTER_TEST_THREADS:-2}" ${SHARDMASTER_TEST_ARGS:-} >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$1.log"
     cargo_results "pgrx-tests: $1" "$LOGS/$1.log" "$status"
 }
@@ -93,6 +93,12 @@ suite_harness() {
     harness_programs
     # A descriptor of its own: the test programs must not read the list.
     while read -r -u 9 name _; do harness_test "$name"; done 9<"$RUN/programs"
+}
+
+# harness:NAME: one of its programs.
+suite_harness_one() {
+    harness_programs
+    harness_test "$1"
 }
 
 suite_server() { . scripts/pgtest.sh; }
@@ -111,7 +117,10 @@ summary() {
 
 started=$SECONDS
 for suite in "$@"; do
-    "suite_$suite"
+    case $suite in
+        harness:*) suite_harness_one "${suite#harness:}" ;;
+        *) "suite_$suite" ;;
+    esac
     echo "-- $suite: $((SECONDS - started)) s since the start"
 done
 summary
