@@ -5,6 +5,7 @@
 //! `SHARDMASTER_RUN_DIR` (servers go below it; the script removes it),
 //! `SHARDMASTER_PROGRAMS` (the programs of this crate).
 
+pub mod bench;
 pub mod cluster;
 pub mod demo;
 pub mod env;
