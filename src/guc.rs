@@ -117,7 +117,13 @@ fn register_texts() {
         c"Database in which the extension is installed.",
         c"The launcher works in this database.",
         &DATABASE,
-        GucContext::Postmaster,
+        // SAFETY: a plain variable of this single-threaded process. Only a preloaded
+        // library can have a setting of the postmaster, and only there it has a reader.
+        if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
+            GucContext::Postmaster
+        } else {
+            GucContext::Sighup
+        },
     );
     define(
         c"shardmaster.local_user",

@@ -3,7 +3,9 @@
 
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::*;
-use pgrx::spi::{SpiError, SpiHeapTupleData};
+use pgrx::spi::{OwnedPreparedStatement, SpiError, SpiHeapTupleData};
+use std::cell::RefCell;
+use std::thread::LocalKey;
 
 /// One row of a result, read by position from 1.
 pub struct Row<'a>(SpiHeapTupleData<'a>);
@@ -36,6 +38,52 @@ pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'
         Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
     }));
     // SAFETY: as above.
+    unsafe {
+        pg_sys::PopActiveSnapshot();
+    }
+    rows
+}
+
+/// A query of a hot path: planned on first use, kept for the life of the session.
+pub struct Prepared {
+    query: &'static str,
+    types: &'static [pg_sys::Oid],
+    plan: RefCell<Option<OwnedPreparedStatement>>,
+}
+
+impl Prepared {
+    pub const fn new(query: &'static str, types: &'static [pg_sys::Oid]) -> Prepared {
+        Prepared { query, types, plan: RefCell::new(None) }
+    }
+}
+
+/// `read` with a prepared query; the server plans it again when a table changes.
+pub fn read_prepared<R>(
+    prepared: &'static LocalKey<Prepared>,
+    args: &[DatumWithOid<'_>],
+    mut row: impl FnMut(Row<'_>) -> R,
+) -> Vec<R> {
+    // SAFETY: as in `read`.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+    }
+    let rows = bug_if_error(Spi::connect(|client| {
+        prepared.with(|prepared| {
+            let mut plan = prepared.plan.borrow_mut();
+            if plan.is_none() {
+                let types: Vec<PgOid> = prepared.types.iter().copied().map(PgOid::from).collect();
+                *plan = Some(client.prepare(prepared.query, &types)?.keep());
+            }
+            match plan.as_ref() {
+                Some(plan) => {
+                    let table = client.select(plan, None, args)?;
+                    Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
+                }
+                None => Ok(Vec::new()),
+            }
+        })
+    }));
+    // SAFETY: as in `read`.
     unsafe {
         pg_sys::PopActiveSnapshot();
     }

@@ -1,5 +1,10 @@
 //! The SQL surface: one file for each noun, thin functions that check, call, return.
 
+pub mod assignment;
+pub mod history;
+pub mod keyspace;
+mod regtype;
 pub mod routing;
+pub mod split;
 pub mod status;
 pub mod topology;

@@ -1,1 +1,49 @@
-//! To be written.
+//! Which shard holds a key: what clients call.
+
+use crate::error::{Failure, required};
+use crate::routing::lookup::{self, Intent};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_restricted, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_of(
+    key: Option<&str>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<String, ErrorReport> {
+    let key = required(key, "key")?;
+    let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
+    Ok(lookup::shard_of(key, intent, required(keyspace, "keyspace")?)?)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_restricted, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_route(
+    key: Option<&str>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard_key, String),
+            name!(conninfo, Option<String>),
+            name!(routing_version, i64),
+            name!(namespace, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    let key = required(key, "key")?;
+    let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
+    let route = lookup::route(key, intent, required(keyspace, "keyspace")?)?;
+    Ok(TableIterator::once((route.shard_key, route.conninfo, route.version, route.namespace)))
+}
+
+extension_sql_file!(
+    "../../sql/comments/routing.sql",
+    name = "comments_routing",
+    requires = [shard_of, shard_route]
+);

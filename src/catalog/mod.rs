@@ -1,5 +1,10 @@
 //! The catalog of the master: one file for each table, typed rows.
 
+pub mod event;
+pub mod in_use;
 pub mod keyspace;
+pub mod local;
 pub mod routing;
 pub mod shard;
+pub mod split;
+pub mod table_policy;

@@ -1,1 +1,217 @@
-//! To be written.
+//! Rows of `shardmaster.shard`, and what can be wrong with them.
+
+use crate::error::{Failure, SqlState};
+use crate::remote::conninfo::{Conninfo, ConninfoError};
+use crate::sql::{self, Row};
+use thiserror::Error;
+
+/// The kind of shards that hold rows; every other kind has slots alone.
+pub const POSTGRES: &str = "postgres";
+
+#[derive(Debug, Error)]
+pub enum TopologyError {
+    #[error("shard \"{0}\" does not exist")]
+    Unknown(String),
+    #[error("shard \"{0}\" already exists")]
+    Exists(String),
+    #[error("invalid value for \"{argument}\": {problem}")]
+    Invalid { argument: &'static str, problem: String },
+    #[error("shard of kind \"{0}\" cannot have a connection string")]
+    ConninfoOfOtherKind(String),
+    #[error("shard \"{shard}\" is in use by split {split}")]
+    InSplit { shard: String, split: i64 },
+    #[error("shard \"{shard}\" is in use: key \"{key}\" of keyspace \"{keyspace}\" is routed to it")]
+    Routed { shard: String, key: String, keyspace: String },
+}
+
+impl From<TopologyError> for Failure {
+    fn from(error: TopologyError) -> Failure {
+        let (state, hint) = match &error {
+            TopologyError::Unknown(_) => {
+                (SqlState::UNDEFINED_OBJECT, Some("shard_topology() lists the shards."))
+            }
+            TopologyError::Exists(_) => (SqlState::DUPLICATE_OBJECT, None),
+            TopologyError::Invalid { .. } => (SqlState::INVALID_VALUE, None),
+            TopologyError::ConninfoOfOtherKind(_) => {
+                (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))
+            }
+            TopologyError::InSplit { .. } => (
+                SqlState::IN_USE,
+                Some("Finish the split with shard_split_finish() or undo it with shard_split_rollback()."),
+            ),
+            TopologyError::Routed { .. } => (
+                SqlState::IN_USE,
+                Some("Move its keys to another shard, or take them out of routing with shard_unassign()."),
+            ),
+        };
+        let failure = Failure::new(state, error.to_string());
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShardStatus {
+    Active,
+    /// Serves reads and writes, takes no placement, is no split's target.
+    Draining,
+    /// Not routed to.
+    Disabled,
+}
+
+impl ShardStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ShardStatus::Active => "active",
+            ShardStatus::Draining => "draining",
+            ShardStatus::Disabled => "disabled",
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<ShardStatus, TopologyError> {
+        match text {
+            "active" => Ok(ShardStatus::Active),
+            "draining" => Ok(ShardStatus::Draining),
+            "disabled" => Ok(ShardStatus::Disabled),
+            other => Err(TopologyError::Invalid {
+                argument: "status",
+                problem: format!("\"{other}\" is not one of \"active\", \"draining\", \"disabled\""),
+            }),
+        }
+    }
+
+    /// A value that the catalog's own check has let through.
+    pub fn from_catalog(text: &str) -> ShardStatus {
+        match text {
+            "active" => ShardStatus::Active,
+            "draining" => ShardStatus::Draining,
+            _ => ShardStatus::Disabled,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Shard {
+    pub id: i64,
+    pub kind: String,
+    pub shard_key: String,
+    pub shard_index: i32,
+    /// None: unlimited.
+    pub capacity: Option<i64>,
+    pub status: ShardStatus,
+    /// None: this very database.
+    pub conninfo: Option<String>,
+    pub client_conninfo: Option<String>,
+    pub namespace: String,
+}
+
+const COLUMNS: &str =
+    "id, kind, shard_key, shard_index, capacity, status, conninfo, client_conninfo, namespace";
+
+fn from_row(row: Row<'_>) -> Shard {
+    Shard {
+        id: row.value(1),
+        kind: row.value(2),
+        shard_key: row.value(3),
+        shard_index: row.value(4),
+        capacity: row.get(5),
+        status: ShardStatus::from_catalog(&row.value::<String>(6)),
+        conninfo: row.get(7),
+        client_conninfo: row.get(8),
+        namespace: row.value(9),
+    }
+}
+
+impl Shard {
+    pub fn holds_rows(&self) -> bool {
+        self.kind == POSTGRES
+    }
+}
+
+/// The connection string for clients of a shard with these two strings; None: clients
+/// stay on the connection that they have.
+pub fn conninfo_for_clients(
+    conninfo: Option<&str>,
+    client_conninfo: Option<&str>,
+) -> Result<Option<String>, ConninfoError> {
+    match (client_conninfo, conninfo) {
+        (Some(given), _) => Ok(Some(given.to_owned())),
+        (None, Some(conninfo)) => Ok(Some(Conninfo::parse(conninfo)?.for_client())),
+        (None, None) => Ok(None),
+    }
+}
+
+pub fn by_key(shard_key: &str) -> Result<Shard, TopologyError> {
+    let query = format!("SELECT {COLUMNS} FROM shardmaster.shard WHERE shard_key = $1");
+    sql::read_one(&query, &[shard_key.into()], from_row)
+        .ok_or_else(|| TopologyError::Unknown(shard_key.into()))
+}
+
+/// All shards, in the order of their shard_index.
+pub fn all() -> Vec<Shard> {
+    sql::read(&format!("SELECT {COLUMNS} FROM shardmaster.shard ORDER BY shard_index"), &[], from_row)
+}
+
+/// The next shard_index. The counter's row stays locked until the transaction ends, so
+/// that what is read after it about existing shards holds.
+pub fn take_index() -> i32 {
+    let taken = sql::write_returning(
+        "UPDATE shardmaster.shard_index_counter SET next = next + 1 RETURNING next - 1",
+        &[],
+        |row| row.value(1),
+    );
+    match taken.first() {
+        Some(index) => *index,
+        None => pgrx::error!("table \"shardmaster.shard_index_counter\" is empty"),
+    }
+}
+
+/// What shard_add stores; the status is active.
+pub struct NewShard {
+    pub shard_key: String,
+    pub kind: String,
+    pub capacity: Option<i64>,
+    pub namespace: String,
+    pub conninfo: Option<String>,
+    pub client_conninfo: Option<String>,
+}
+
+/// Returns the new shard's id.
+pub fn insert(shard: NewShard, shard_index: i32) -> i64 {
+    let ids = sql::write_returning(
+        "INSERT INTO shardmaster.shard
+                (shard_key, kind, shard_index, capacity, namespace, conninfo, client_conninfo)
+         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
+        &[
+            shard.shard_key.into(),
+            shard.kind.into(),
+            shard_index.into(),
+            shard.capacity.into(),
+            shard.namespace.into(),
+            shard.conninfo.into(),
+            shard.client_conninfo.into(),
+        ],
+        |row| row.value(1),
+    );
+    ids.first().copied().unwrap_or_default()
+}
+
+pub fn set_status(shard: &Shard, status: ShardStatus) {
+    sql::write(
+        "UPDATE shardmaster.shard SET status = $2, updated_at = clock_timestamp() WHERE id = $1",
+        &[shard.id.into(), status.as_str().into()],
+    );
+}
+
+pub fn set_capacity(shard: &Shard, capacity: Option<i64>) {
+    sql::write(
+        "UPDATE shardmaster.shard SET capacity = $2, updated_at = clock_timestamp() WHERE id = $1",
+        &[shard.id.into(), capacity.into()],
+    );
+}
+
+pub fn delete(shard: &Shard) {
+    sql::write("DELETE FROM shardmaster.shard WHERE id = $1", &[shard.id.into()]);
+}

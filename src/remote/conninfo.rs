@@ -1,1 +1,164 @@
 //! Connection strings: what libpq reads in them, and what clients may see of them.
+
+use crate::error::{Failure, SqlState};
+use std::ffi::{CStr, CString, c_char};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum ConninfoError {
+    #[error("invalid connection string")]
+    Invalid { detail: Option<String> },
+    #[error("connection string contains a password")]
+    Password { keyword: String },
+}
+
+impl From<ConninfoError> for Failure {
+    fn from(error: ConninfoError) -> Failure {
+        let failure = Failure::new(SqlState::INVALID_VALUE, error.to_string());
+        match error {
+            ConninfoError::Invalid { detail: Some(detail) } => failure.detail(detail),
+            ConninfoError::Invalid { detail: None } => {
+                failure.hint("Write it as keyword=value pairs or as a postgresql:// URI, as for psql.")
+            }
+            ConninfoError::Password { keyword } => failure
+                .detail(format!("The keyword is \"{keyword}\"."))
+                .hint("Use a password file (passfile=) or a service (service=) of the account that runs the master."),
+        }
+    }
+}
+
+/// What a connection string says: the keywords that have a value, in libpq's order.
+/// Defaults and services are not resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conninfo(Vec<(String, String)>);
+
+/// What is secret wherever it is written.
+const SECRETS: [&str; 2] = ["password", "sslpassword"];
+
+/// What a client gets to know. A list of what is kept: a keyword that a later libpq
+/// adds may be a path or a secret.
+const FOR_CLIENTS: [&str; 21] = [
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "sslmode",
+    "sslnegotiation",
+    "sslcompression",
+    "sslsni",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "channel_binding",
+    "require_auth",
+    "gssencmode",
+    "target_session_attrs",
+    "load_balance_hosts",
+    "connect_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+];
+
+impl Conninfo {
+    /// Reads a string as libpq does.
+    pub fn parse(text: &str) -> Result<Conninfo, ConninfoError> {
+        let invalid = || ConninfoError::Invalid { detail: None };
+        let text_c = CString::new(text).map_err(|_| invalid())?;
+        let options = parse_with_libpq(&text_c).map_err(|message| ConninfoError::Invalid {
+            detail: message.filter(|_| !may_hold_secret(text)),
+        })?;
+        Ok(Conninfo(options))
+    }
+
+    /// Reads a string that is to be stored: one with a password in it is refused.
+    pub fn parse_without_secret(text: &str) -> Result<Conninfo, ConninfoError> {
+        let conninfo = Conninfo::parse(text)?;
+        match SECRETS.into_iter().find(|keyword| conninfo.get(keyword).is_some()) {
+            Some(keyword) => Err(ConninfoError::Password { keyword: keyword.into() }),
+            None => Ok(conninfo),
+        }
+    }
+
+    /// A keyword's value; an empty one counts as not given, as for libpq.
+    pub fn get(&self, keyword: &str) -> Option<&str> {
+        self.0.iter().find(|(k, v)| k == keyword && !v.is_empty()).map(|(_, v)| v.as_str())
+    }
+
+    /// Where it leads to: the host, or its address.
+    pub fn host(&self) -> Option<&str> {
+        self.get("host").or_else(|| self.get("hostaddr"))
+    }
+
+    /// The port; None where it is not one number (one for each of several hosts).
+    pub fn port(&self) -> Option<i32> {
+        self.get("port").and_then(|port| port.parse().ok())
+    }
+
+    /// The same place for a client: without the mover's user, secrets, file paths and
+    /// session options. A service stays where nothing else says which server it is:
+    /// without it the client would silently reach its own default server.
+    pub fn for_client(&self) -> String {
+        let service_only = self.host().is_none();
+        let kept = self.0.iter().filter(|(keyword, value)| {
+            !value.is_empty()
+                && (FOR_CLIENTS.contains(&keyword.as_str()) || (service_only && keyword == "service"))
+        });
+        kept.map(|(keyword, value)| format!("{keyword}={}", quote(value))).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A value as libpq's keyword/value syntax wants it.
+fn quote(value: &str) -> String {
+    let plain = |c: char| !c.is_whitespace() && c != '\'' && c != '\\';
+    if !value.is_empty() && value.chars().all(plain) {
+        return value.to_owned();
+    }
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// libpq's message repeats parts of the string, which may be parts of a password.
+fn may_hold_secret(text: &str) -> bool {
+    let uri = text.starts_with("postgresql://") || text.starts_with("postgres://");
+    uri || text.to_ascii_lowercase().contains("pass")
+}
+
+/// The error is libpq's message, where it gave one.
+fn parse_with_libpq(text: &CStr) -> Result<Vec<(String, String)>, Option<String>> {
+    let mut message: *mut c_char = std::ptr::null_mut();
+    // SAFETY: the text is NUL-terminated and outlives the call; the function neither
+    // blocks nor calls into the server. The message, if any, is ours to free.
+    let options = unsafe { pq_sys::PQconninfoParse(text.as_ptr(), &mut message) };
+    if options.is_null() {
+        return Err(take_message(message));
+    }
+    let mut found = Vec::new();
+    // SAFETY: the list ends with an entry whose keyword is NULL; its strings are
+    // NUL-terminated and live until PQconninfoFree, which nothing comes before.
+    unsafe {
+        let mut option = options;
+        while !(*option).keyword.is_null() {
+            if !(*option).val.is_null() {
+                let text = |p| CStr::from_ptr(p).to_string_lossy().into_owned();
+                found.push((text((*option).keyword), text((*option).val)));
+            }
+            option = option.add(1);
+        }
+        pq_sys::PQconninfoFree(options);
+    }
+    Ok(found)
+}
+
+fn take_message(message: *mut c_char) -> Option<String> {
+    if message.is_null() {
+        return None;
+    }
+    // SAFETY: a NUL-terminated string that libpq allocated for us, freed once.
+    let text = unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().trim_end().to_owned();
+        pq_sys::PQfreemem(message.cast());
+        text
+    };
+    Some(text)
+}

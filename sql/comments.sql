@@ -1,1 +1,0 @@
--- What is left to say when every object exists: comments and rights.

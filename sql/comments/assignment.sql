@@ -1,0 +1,8 @@
+COMMENT ON FUNCTION shard_assign(text, text, text, boolean, text) IS
+'routes a key to a shard and returns the routing version: a new one, or the current one if the key is there already. It moves no rows: a key that is routed to another shard needs force (55000 else). 22P02: no value of the key type; 42704: unknown shard or keyspace; 55000: the shard is disabled; 55006: an active split moves the key';
+COMMENT ON FUNCTION shard_assign_many(text[], text, text, boolean, text) IS
+'as shard_assign, for many keys in one routing version: all of them or none. 22004: a key is NULL; 22023: none, or one given twice';
+COMMENT ON FUNCTION shard_unassign(text, text) IS
+'takes a key out of routing and returns the new routing version; its rows stay. 42704: not assigned; 55006: an active split moves the key';
+COMMENT ON FUNCTION shard_routing_rollback(bigint, text) IS
+'makes a new routing version that routes as the given one did and returns it; the current one, if they do not differ. Refused with 55000, naming keys, where a split has moved a key since, or where a shard is gone or disabled; with 55006 where an active split moves a key';

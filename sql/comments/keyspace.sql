@@ -1,0 +1,10 @@
+COMMENT ON FUNCTION shard_keyspace_add(text, text, int, regtype, text[]) IS
+'adds a keyspace: tables that are routed by the same key. strategy: "directory" ("hash" and "range", with buckets and shards, come later: 0A000). key_type: smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum. 42710: exists already';
+COMMENT ON FUNCTION shard_keyspace_drop(text) IS
+'drops a keyspace with the history of its routing. Refused with 55006 while tables or keys are in it or it has splits; "default" stays (55000)';
+COMMENT ON FUNCTION shard_table_add(text, text, text, regtype) IS
+'adds a table to a keyspace. table_name: name (in each shard''s namespace) or schema.name (on every shard), quoted as in SQL. shard_by: the plain name of the column that holds the key. The keyspace "default" takes its key type from key_type, or from the column of the first table that a shard in this database has; where neither tells, keys are text. 42703: no such column; 42710: already there; 55006: an active split works on the keyspace';
+COMMENT ON FUNCTION shard_table_drop(text, text) IS
+'takes a table out of a keyspace; its data stay. 55006: an active split works on the keyspace';
+COMMENT ON FUNCTION shard_tables(text) IS
+'lists the tables of a keyspace: names as SQL writes them, and the plain name of the shard-by column';

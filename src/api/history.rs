@@ -1,0 +1,99 @@
+//! Routing as it is and as it was.
+
+use crate::catalog::{keyspace, routing};
+use crate::error::{Failure, required};
+use crate::routing::{RoutingError, rollback};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_entries(
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(key, Option<String>),
+            name!(bucket, Option<i32>),
+            name!(lower, Option<String>),
+            name!(upper, Option<String>),
+            name!(read_shard, String),
+            name!(write_shard, String),
+            name!(status, String),
+            name!(version, i64),
+        ),
+    >,
+    ErrorReport,
+> {
+    let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
+    Ok(TableIterator::new(
+        routing::entries(&keyspace.name)
+            .into_iter()
+            .map(|e| (e.key, e.bucket, e.lower, e.upper, e.read_shard, e.write_shard, e.status, e.version)),
+    ))
+}
+
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_routing_version(keyspace: default!(Option<String>, "'default'")) -> Result<i64, ErrorReport> {
+    let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
+    Ok(keyspace::version(&keyspace.name))
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_routing_history(
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(version, i64),
+            name!(changed_at, TimestampWithTimeZone),
+            name!(key, Option<String>),
+            name!(from_shard, Option<String>),
+            name!(to_shard, Option<String>),
+            name!(reason, Option<String>),
+            name!(changed_by, String),
+            name!(split_id, Option<i64>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
+    Ok(TableIterator::new(routing::history(&keyspace.name).into_iter().map(|h| {
+        (h.version, h.changed_at, h.key, h.from_shard, h.to_shard, h.reason, h.changed_by, h.split_id)
+    })))
+}
+
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_route_at(
+    key: Option<String>,
+    version: Option<i64>,
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<String, ErrorReport> {
+    let key = required(key, "key")?;
+    let version = required(version, "version")?;
+    Ok(route_at(&key, version, &required(keyspace, "keyspace")?).map_err(Failure::from)?)
+}
+
+fn route_at(key: &str, version: i64, keyspace: &str) -> Result<String, RoutingError> {
+    let keyspace = keyspace::find(keyspace)?;
+    rollback::check_version(&keyspace, version)?;
+    let key = keyspace.key_type().canonical(key);
+    routing::shard_at(&keyspace.name, &key, version).ok_or_else(|| RoutingError::UnknownKeyAt {
+        key: key.into(),
+        keyspace: keyspace.name,
+        version,
+    })
+}
+
+extension_sql_file!(
+    "../../sql/comments/history.sql",
+    name = "comments_history",
+    requires = [shard_entries, shard_routing_version, shard_routing_history, shard_route_at]
+);

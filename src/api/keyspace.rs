@@ -1,0 +1,68 @@
+//! Keyspaces and their tables.
+
+use crate::api::regtype::RegType;
+use crate::catalog::{keyspace, table_policy};
+use crate::error::{Failure, required};
+use crate::routing::keyspaces::{self, StrategyArguments};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_keyspace_add(
+    keyspace: Option<String>,
+    strategy: Option<String>,
+    buckets: default!(Option<i32>, "NULL"),
+    key_type: default!(Option<RegType>, "'text'"),
+    shards: default!(Option<Vec<Option<String>>>, "NULL"),
+) -> Result<(), ErrorReport> {
+    let keyspace = required(keyspace, "keyspace")?;
+    let strategy = required(strategy, "strategy")?;
+    let key_type = required(key_type, "key_type")?.0;
+    Ok(keyspaces::add(&keyspace, &strategy, key_type, StrategyArguments { buckets, shards })?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_keyspace_drop(keyspace: Option<String>) -> Result<(), ErrorReport> {
+    Ok(keyspaces::drop(&required(keyspace, "keyspace")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_table_add(
+    table_name: Option<String>,
+    shard_by: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    key_type: default!(Option<RegType>, "NULL"),
+) -> Result<(), ErrorReport> {
+    let table_name = required(table_name, "table_name")?;
+    let shard_by = required(shard_by, "shard_by")?;
+    let keyspace = required(keyspace, "keyspace")?;
+    Ok(keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type.map(|t| t.0))?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_table_drop(
+    table_name: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<(), ErrorReport> {
+    Ok(keyspaces::table_drop(&required(table_name, "table_name")?, &required(keyspace, "keyspace")?)?)
+}
+
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_tables(
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<TableIterator<'static, (name!(table_name, String), name!(shard_by, String))>, ErrorReport> {
+    let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
+    let policies = table_policy::list(&keyspace.name);
+    Ok(TableIterator::new(policies.into_iter().map(|policy| (policy.table_name, policy.shard_by))))
+}
+
+extension_sql_file!(
+    "../../sql/comments/keyspace.sql",
+    name = "comments_keyspace",
+    requires = [shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop, shard_tables]
+);

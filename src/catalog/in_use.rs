@@ -1,0 +1,35 @@
+//! What active splits hold: keys, shards, keyspaces. A plan is active until it is
+//! rolled back or finished.
+
+use crate::sql;
+
+/// A split that moves one of the keys, and which key.
+pub fn split_of_keys(keyspace: &str, keys: &[String]) -> Option<(i64, String)> {
+    sql::read_one(
+        "SELECT split_id, key FROM shardmaster.split_key
+          WHERE keyspace = $1 AND key = ANY ($2) AND active ORDER BY split_id, key LIMIT 1",
+        &[keyspace.into(), keys.to_vec().into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+/// A split that has the shard as source or target.
+pub fn split_of_shard(shard_key: &str) -> Option<i64> {
+    sql::read_one(
+        "SELECT id FROM shardmaster.split_plan
+          WHERE (source_shard = $1 OR target_shard = $1) AND phase <> 'rolled_back' AND finished_at IS NULL
+          ORDER BY id LIMIT 1",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// A split of the keyspace.
+pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
+    sql::read_one(
+        "SELECT id FROM shardmaster.split_plan
+          WHERE keyspace = $1 AND phase <> 'rolled_back' AND finished_at IS NULL ORDER BY id LIMIT 1",
+        &[keyspace.into()],
+        |row| row.value(1),
+    )
+}

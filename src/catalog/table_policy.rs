@@ -1,0 +1,139 @@
+//! Rows of `shardmaster.table_policy`: the tables of a keyspace, their names as SQL
+//! writes them, and their shard-by column by its plain name.
+
+use crate::catalog::keyspace::Locked;
+use crate::sql;
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
+
+/// A table of a keyspace; without a schema: in each shard's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName {
+    pub schema: Option<String>,
+    pub name: String,
+}
+
+/// Longest identifier, in bytes.
+const MAX_IDENTIFIER: usize = 63;
+
+impl TableName {
+    /// Reads `name` or `schema.name` as SQL does: folded to lower case where not quoted.
+    /// None: more than two parts. What is no name at all is an error of the server.
+    pub fn parse(text: &str) -> Option<TableName> {
+        let mut parts = parse_identifiers(text).into_iter();
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(name), None, None) => Some(TableName { schema: None, name }),
+            (Some(schema), Some(name), None) => Some(TableName { schema: Some(schema), name }),
+            _ => None,
+        }
+    }
+
+    /// As SQL writes it, quoted where needed: the form that the catalog keeps.
+    pub fn quoted(&self) -> String {
+        let name = quote_identifier(&self.name);
+        match &self.schema {
+            Some(schema) => format!("{}.{name}", quote_identifier(schema)),
+            None => name,
+        }
+    }
+}
+
+/// A column by its plain name; one in double quotes is read as SQL does.
+pub fn parse_column(text: &str) -> String {
+    let quoted = text.len() > 2 && text.starts_with('"') && text.ends_with('"');
+    let parts = if quoted { parse_identifiers(text) } else { Vec::new() };
+    match <[String; 1]>::try_from(parts) {
+        Ok([name]) => name,
+        Err(_) => truncate(text.to_owned()),
+    }
+}
+
+fn parse_identifiers(text: &str) -> Vec<String> {
+    // SAFETY: parse_ident takes (text, boolean) and returns text[]; what it raises
+    // unwinds as any error of the server does.
+    let parts = unsafe {
+        pgrx::direct_function_call::<Vec<String>>(
+            pg_sys::parse_ident,
+            &[text.into_datum(), true.into_datum()],
+        )
+    };
+    parts.unwrap_or_default().into_iter().map(truncate).collect()
+}
+
+/// The server cuts longer identifiers in the same way, between two characters.
+fn truncate(mut name: String) -> String {
+    let end = (0..=name.len().min(MAX_IDENTIFIER)).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or(0));
+    name
+}
+
+#[derive(Debug, Clone)]
+pub struct TablePolicy {
+    /// As the catalog keeps it, quoted where needed.
+    pub table_name: String,
+    /// The column's plain name, not quoted.
+    pub shard_by: String,
+}
+
+/// The tables of a keyspace by name.
+pub fn list(keyspace: &str) -> Vec<TablePolicy> {
+    sql::read(
+        "SELECT table_name, shard_by FROM shardmaster.table_policy WHERE keyspace = $1 ORDER BY table_name",
+        &[keyspace.into()],
+        |row| TablePolicy { table_name: row.value(1), shard_by: row.value(2) },
+    )
+}
+
+/// False: the keyspace has this table already.
+pub fn insert(keyspace: &Locked, table: &TableName, shard_by: &str) -> bool {
+    sql::write_returning(
+        "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by) VALUES ($1, $2, $3)
+         ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
+        &[keyspace.name.as_str().into(), table.quoted().into(), shard_by.into()],
+        |_| (),
+    )
+    .len()
+        == 1
+}
+
+/// False: the keyspace has no such table.
+pub fn delete(keyspace: &Locked, table: &TableName) -> bool {
+    sql::write_returning(
+        "DELETE FROM shardmaster.table_policy WHERE keyspace = $1 AND table_name = $2 RETURNING 1",
+        &[keyspace.name.as_str().into(), table.quoted().into()],
+        |_| (),
+    )
+    .len()
+        == 1
+}
+
+/// What this database knows of a table's shard-by column.
+pub enum Column {
+    /// No local shard has the table here.
+    TableUnknown,
+    /// The table is here, without such a column.
+    Missing,
+    Type(pg_sys::Oid),
+}
+
+/// Looks where the shards that are this very database keep the table.
+pub fn column_here(table: &TableName, column: &str) -> Column {
+    let found = sql::read_one(
+        "SELECT a.atttypid
+           FROM shardmaster.shard s
+           JOIN pg_catalog.pg_namespace n ON n.nspname = coalesce($1, s.namespace)
+           JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2 AND c.relkind IN ('r', 'p')
+           LEFT JOIN pg_catalog.pg_attribute a
+                  ON a.attrelid = c.oid AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped
+          WHERE s.kind = 'postgres' AND s.conninfo IS NULL
+          ORDER BY s.shard_index LIMIT 1",
+        &[table.schema.clone().into(), table.name.as_str().into(), column.into()],
+        |row| row.get::<pg_sys::Oid>(1),
+    );
+    match found {
+        None => Column::TableUnknown,
+        Some(None) => Column::Missing,
+        Some(Some(oid)) => Column::Type(oid),
+    }
+}

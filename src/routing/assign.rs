@@ -1,0 +1,88 @@
+//! Assignments: routing changes that move no rows.
+
+use crate::catalog::in_use;
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::routing::{self, Change};
+use crate::catalog::shard::{self, Shard, ShardStatus};
+use crate::error::Failure;
+use crate::routing::{RoutingError, name_list};
+use std::collections::HashSet;
+
+/// Keys in their canonical form; a NULL, none at all or one twice is an error.
+pub fn canonical_keys(keyspace: &Keyspace, keys: Vec<Option<String>>) -> Result<Vec<String>, RoutingError> {
+    let key_type = keyspace.key_type();
+    let keys = keys
+        .into_iter()
+        .map(|key| key.map(|key| key_type.canonical(&key).into_owned()).ok_or(RoutingError::NullKey))
+        .collect::<Result<Vec<String>, RoutingError>>()?;
+    if keys.is_empty() {
+        return Err(RoutingError::Invalid { argument: "keys", problem: "the list is empty".into() });
+    }
+    let mut seen = HashSet::with_capacity(keys.len());
+    let mut twice: Vec<&str> = keys.iter().map(String::as_str).filter(|key| !seen.insert(*key)).collect();
+    twice.sort_unstable();
+    twice.dedup();
+    if twice.is_empty() { Ok(keys) } else { Err(RoutingError::DuplicateKeys(name_list(twice))) }
+}
+
+/// What a shard must be for keys to be routed to it.
+pub fn check_takes_keys(shard: &Shard) -> Result<(), RoutingError> {
+    if !shard.holds_rows() {
+        return Err(RoutingError::HoldsNoRows { shard: shard.shard_key.clone(), kind: shard.kind.clone() });
+    }
+    match shard.status {
+        ShardStatus::Active | ShardStatus::Draining => Ok(()),
+        ShardStatus::Disabled => Err(RoutingError::ShardDisabled(shard.shard_key.clone())),
+    }
+}
+
+fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), RoutingError> {
+    match in_use::split_of_keys(keyspace, keys) {
+        Some((split, key)) => Err(RoutingError::KeyInSplit { key, split }),
+        None => Ok(()),
+    }
+}
+
+/// Routes the keys to the shard, all in one version. Keys that are there already change
+/// nothing; if none changes, the version stays.
+pub fn assign(
+    keys: Vec<Option<String>>,
+    shard_key: &str,
+    keyspace: &str,
+    force: bool,
+    reason: Option<&str>,
+) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    let shard = shard::by_key(shard_key)?;
+    check_takes_keys(&shard)?;
+    let keys = canonical_keys(&keyspace, keys)?;
+    check_not_in_split(&keyspace.name, &keys)?;
+    let current = routing::current(&keyspace.name, &keys);
+    if !force {
+        let elsewhere = current.iter().filter(|(_, at)| **at != shard_key);
+        let mut elsewhere: Vec<&str> = elsewhere.map(|(key, _)| key.as_str()).collect();
+        elsewhere.sort_unstable();
+        if !elsewhere.is_empty() {
+            return Err(RoutingError::RoutedElsewhere(name_list(elsewhere)).into());
+        }
+    }
+    let changed: Vec<String> =
+        keys.into_iter().filter(|key| current.get(key).is_none_or(|at| at != shard_key)).collect();
+    if changed.is_empty() {
+        return Ok(keyspace::version(&keyspace.name));
+    }
+    let targets = vec![shard_key.to_owned(); changed.len()];
+    let change = Change { reason, ..Change::default() };
+    Ok(routing::replace(&keyspace, &changed, (&changed, &targets), change))
+}
+
+/// Takes a key out of routing.
+pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    let keys = canonical_keys(&keyspace, vec![Some(key)])?;
+    check_not_in_split(&keyspace.name, &keys)?;
+    if routing::current(&keyspace.name, &keys).is_empty() {
+        return Err(RoutingError::UnknownKey { key: keys.concat(), keyspace: keyspace.name.clone() }.into());
+    }
+    Ok(routing::replace(&keyspace, &keys, (&[], &[]), Change::default()))
+}

@@ -1,0 +1,164 @@
+//! What can be wrong with a routing call.
+
+use crate::error::{Failure, SqlState};
+use serde_json::json;
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum RoutingError {
+    #[error("keyspace \"{0}\" does not exist")]
+    UnknownKeyspace(String),
+    #[error("keyspace \"{0}\" already exists")]
+    KeyspaceExists(String),
+    #[error("keyspace strategy \"{0}\" is not supported yet")]
+    StrategyNotYet(String),
+    #[error("invalid value for \"{argument}\": {problem}")]
+    Invalid { argument: &'static str, problem: String },
+    #[error("type {0} cannot be the type of a key")]
+    KeyType(String),
+    #[error("keys of keyspace \"{keyspace}\" are of type {is}, not {wanted}")]
+    OtherKeyType { keyspace: String, is: &'static str, wanted: &'static str },
+    #[error("key \"{key}\" is assigned in keyspace \"{keyspace}\", but as {key_type} it is \"{canonical}\"")]
+    KeyNotCanonical { key: String, keyspace: String, key_type: &'static str, canonical: String },
+    #[error("keyspace \"default\" cannot be dropped")]
+    DefaultKeyspace,
+    #[error("keyspace \"{keyspace}\" is in use: {by}")]
+    KeyspaceInUse { keyspace: String, by: String },
+    #[error("keyspace \"{keyspace}\" is in use by split {split}")]
+    KeyspaceInSplit { keyspace: String, split: i64 },
+    #[error("table \"{table}\" is already in keyspace \"{keyspace}\"")]
+    TableExists { table: String, keyspace: String },
+    #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
+    UnknownTable { table: String, keyspace: String },
+    #[error("column \"{column}\" of table \"{table}\" does not exist")]
+    UnknownColumn { column: String, table: String },
+    #[error("key \"{key}\" is not assigned in keyspace \"{keyspace}\"")]
+    UnknownKey { key: String, keyspace: String },
+    #[error("keys {keys} are not assigned in keyspace \"{keyspace}\"")]
+    UnknownKeys { keys: String, keyspace: String },
+    #[error("routing version {version} of keyspace \"{keyspace}\" does not exist")]
+    UnknownVersion { version: i64, keyspace: String },
+    #[error("key \"{key}\" was not assigned in routing version {version} of keyspace \"{keyspace}\"")]
+    UnknownKeyAt { key: String, keyspace: String, version: i64 },
+    #[error("keys must not be NULL")]
+    NullKey,
+    #[error("keys are given more than once: {0}")]
+    DuplicateKeys(String),
+    #[error("keys are routed to another shard: {0}")]
+    RoutedElsewhere(String),
+    #[error("key \"{key}\" is in use by split {split}")]
+    KeyInSplit { key: String, split: i64 },
+    #[error("shard \"{shard}\" is of kind \"{kind}\", which holds no rows")]
+    HoldsNoRows { shard: String, kind: String },
+    #[error("shard \"{0}\" is disabled")]
+    ShardDisabled(String),
+    #[error("routing version {version} names a shard that does not exist: \"{shard}\"")]
+    ShardGone { shard: String, version: i64 },
+    #[error("keys have been moved by a split since routing version {version}: {keys}")]
+    MovedSince { version: i64, keys: String },
+    #[error("key \"{key}\" is between two shards")]
+    BetweenShards { key: String, keyspace: String, version: i64 },
+    #[error("could not route key \"{0}\" for a write because a split is moving it")]
+    Serialization(String),
+}
+
+/// A table that is there, without the column: what the server itself raises.
+const UNDEFINED_COLUMN: SqlState = SqlState(*b"42703");
+
+impl From<RoutingError> for Failure {
+    fn from(error: RoutingError) -> Failure {
+        let failure = Failure::new(sqlstate(&error), error.to_string());
+        let failure = match &error {
+            RoutingError::BetweenShards { key, keyspace, version } => failure
+                .detail(json!({ "key": key, "keyspace": keyspace, "routing_version": version }).to_string()),
+            RoutingError::KeyType(_) => {
+                failure.detail("Keys are compared as text: equal values must have one text form.")
+            }
+            _ => failure,
+        };
+        match hint(&error) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+fn sqlstate(error: &RoutingError) -> SqlState {
+    use RoutingError as E;
+    match error {
+        E::UnknownKeyspace(_)
+        | E::UnknownTable { .. }
+        | E::UnknownKey { .. }
+        | E::UnknownKeys { .. }
+        | E::UnknownVersion { .. }
+        | E::UnknownKeyAt { .. } => SqlState::UNDEFINED_OBJECT,
+        E::UnknownColumn { .. } => UNDEFINED_COLUMN,
+        E::KeyspaceExists(_) | E::TableExists { .. } => SqlState::DUPLICATE_OBJECT,
+        E::StrategyNotYet(_) => SqlState::UNSUPPORTED,
+        E::Invalid { .. }
+        | E::KeyType(_)
+        | E::OtherKeyType { .. }
+        | E::DuplicateKeys(_)
+        | E::HoldsNoRows { .. } => SqlState::INVALID_VALUE,
+        E::NullKey => SqlState::NULL_NOT_ALLOWED,
+        E::DefaultKeyspace
+        | E::KeyNotCanonical { .. }
+        | E::RoutedElsewhere(_)
+        | E::ShardDisabled(_)
+        | E::ShardGone { .. }
+        | E::MovedSince { .. } => SqlState::NOT_IN_STATE,
+        E::KeyspaceInUse { .. } | E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => SqlState::IN_USE,
+        E::BetweenShards { .. } => SqlState::BETWEEN_SHARDS,
+        E::Serialization(_) => SqlState::SERIALIZATION_FAILURE,
+    }
+}
+
+fn hint(error: &RoutingError) -> Option<&'static str> {
+    use RoutingError as E;
+    Some(match error {
+        E::UnknownKeyspace(_) => "Create it with shard_keyspace_add().",
+        E::StrategyNotYet(_) => {
+            "Use the strategy \"directory\"; \"hash\" and \"range\" come in a later version."
+        }
+        E::KeyType(_) => {
+            "Use smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum; give another one as text."
+        }
+        E::OtherKeyType { .. } => "Tables with keys of another type belong to a keyspace of their own.",
+        E::KeyNotCanonical { .. } => "Take it out with shard_unassign() and assign it again afterwards.",
+        E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
+        E::UnknownColumn { .. } => "Give the column's plain name, with its capitals.",
+        E::UnknownKey { .. } | E::UnknownKeys { .. } => "Assign a key with shard_assign().",
+        E::UnknownVersion { .. } | E::UnknownKeyAt { .. } => "shard_routing_history() lists the versions.",
+        E::RoutedElsewhere(_) => {
+            "A split moves the rows, an assignment does not: use shard_split_plan(), or force => true where the rows are on the new shard."
+        }
+        E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => {
+            "Finish the split with shard_split_finish() or undo it with shard_split_rollback()."
+        }
+        E::ShardDisabled(_) => "Enable it with shard_set_status(shard_key, 'active').",
+        E::MovedSince { .. } => "Their rows are where they are routed now: move them back with a split.",
+        E::BetweenShards { .. } => "A split is moving the key: retry after a moment.",
+        E::Serialization(_) => "The transaction cannot see the end of the move: retry it.",
+        E::KeyspaceExists(_)
+        | E::Invalid { .. }
+        | E::DefaultKeyspace
+        | E::KeyspaceInUse { .. }
+        | E::TableExists { .. }
+        | E::NullKey
+        | E::DuplicateKeys(_)
+        | E::HoldsNoRows { .. }
+        | E::ShardGone { .. } => return None,
+    })
+}
+
+/// Names for a message: quoted, the first ones.
+pub fn name_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 5;
+    let mut names = names.into_iter();
+    let mut list: Vec<String> = names.by_ref().take(SHOWN).map(|name| format!("\"{name}\"")).collect();
+    match names.count() {
+        0 => {}
+        more => list.push(format!("and {more} more")),
+    }
+    list.join(", ")
+}

@@ -1,0 +1,141 @@
+//! Types of keys, and the one text form of a value that routing stores and compares.
+
+use crate::routing::RoutingError;
+use pgrx::datum::Uuid;
+use pgrx::prelude::*;
+use std::borrow::Cow;
+use std::ffi::{CStr, CString};
+
+/// The types whose values have one text form that no setting changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    SmallInt,
+    Integer,
+    BigInt,
+    Numeric,
+    Text,
+    VarChar,
+    Char,
+    Uuid,
+}
+
+impl KeyType {
+    const ALL: [KeyType; 8] = [
+        KeyType::SmallInt,
+        KeyType::Integer,
+        KeyType::BigInt,
+        KeyType::Numeric,
+        KeyType::Text,
+        KeyType::VarChar,
+        KeyType::Char,
+        KeyType::Uuid,
+    ];
+
+    /// As SQL calls it; the form that the catalog keeps.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyType::SmallInt => "smallint",
+            KeyType::Integer => "integer",
+            KeyType::BigInt => "bigint",
+            KeyType::Numeric => "numeric",
+            KeyType::Text => "text",
+            KeyType::VarChar => "character varying",
+            KeyType::Char => "character",
+            KeyType::Uuid => "uuid",
+        }
+    }
+
+    pub fn from_catalog(name: &str) -> KeyType {
+        match KeyType::ALL.into_iter().find(|t| t.name() == name) {
+            Some(key_type) => key_type,
+            None => error!("unknown key type \"{name}\" in the catalog"),
+        }
+    }
+
+    /// A domain counts as its base type, an enum as text.
+    pub fn from_oid(oid: pg_sys::Oid) -> Result<KeyType, RoutingError> {
+        // SAFETY: look-ups in the system cache; an unknown type is an error of the server.
+        let (base, is_enum) = unsafe {
+            let base = pg_sys::getBaseType(oid);
+            (base, pg_sys::get_typtype(base) == pg_sys::TYPTYPE_ENUM as std::ffi::c_char)
+        };
+        match base {
+            pg_sys::INT2OID => Ok(KeyType::SmallInt),
+            pg_sys::INT4OID => Ok(KeyType::Integer),
+            pg_sys::INT8OID => Ok(KeyType::BigInt),
+            pg_sys::NUMERICOID => Ok(KeyType::Numeric),
+            pg_sys::TEXTOID => Ok(KeyType::Text),
+            pg_sys::VARCHAROID => Ok(KeyType::VarChar),
+            pg_sys::BPCHAROID => Ok(KeyType::Char),
+            pg_sys::UUIDOID => Ok(KeyType::Uuid),
+            _ if is_enum => Ok(KeyType::Text),
+            _ => Err(RoutingError::KeyType(type_name(oid))),
+        }
+    }
+
+    /// Types of one family give the same text for the same key.
+    pub fn same_family(self, other: KeyType) -> bool {
+        self.family() == other.family()
+    }
+
+    pub fn is_text(self) -> bool {
+        self.family() == Family::Text
+    }
+
+    fn family(self) -> Family {
+        match self {
+            KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => Family::Number,
+            KeyType::Text | KeyType::VarChar | KeyType::Char => Family::Text,
+            KeyType::Uuid => Family::Uuid,
+        }
+    }
+
+    /// The one text form of a key. What the type's input function refuses is its error
+    /// (22P02, 22003).
+    pub fn canonical<'a>(self, key: &'a str) -> Cow<'a, str> {
+        match self {
+            KeyType::Text | KeyType::VarChar => Cow::Borrowed(key),
+            KeyType::Char => Cow::Borrowed(key.trim_end_matches(' ')),
+            KeyType::SmallInt => read::<i16>(pg_sys::int2in, key).to_string().into(),
+            KeyType::Integer => read::<i32>(pg_sys::int4in, key).to_string().into(),
+            KeyType::BigInt => read::<i64>(pg_sys::int8in, key).to_string().into(),
+            KeyType::Uuid => read::<Uuid>(pg_sys::uuid_in, key).to_string().into(),
+            KeyType::Numeric => trim_scale(read::<AnyNumeric>(pg_sys::numeric_in, key).to_string()).into(),
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Family {
+    Number,
+    Text,
+    Uuid,
+}
+
+/// 1.50 and 1.5 are the same number.
+fn trim_scale(number: String) -> String {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.').to_owned() } else { number }
+}
+
+/// Reads a value with its type's input function.
+fn read<T: FromDatum>(input: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum, key: &str) -> T {
+    let text = CString::new(key).unwrap_or_default();
+    let no_modifier = -1;
+    // SAFETY: an input function takes (cstring, oid, integer) and returns its type, not
+    // NULL; what it raises unwinds as any error of the server does.
+    let value = unsafe {
+        pgrx::direct_function_call::<T>(
+            input,
+            &[text.as_c_str().into_datum(), pg_sys::InvalidOid.into_datum(), no_modifier.into_datum()],
+        )
+    };
+    match value {
+        Some(value) => value,
+        None => error!("input function returned NULL"),
+    }
+}
+
+fn type_name(oid: pg_sys::Oid) -> String {
+    // SAFETY: format_type_be returns a NUL-terminated string in the current context.
+    unsafe { CStr::from_ptr(pg_sys::format_type_be(oid)).to_string_lossy().into_owned() }
+}

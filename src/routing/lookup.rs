@@ -1,0 +1,179 @@
+//! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
+//! works on a standby.
+
+use crate::catalog::shard::{self, ShardStatus};
+use crate::error::Failure;
+use crate::guc;
+use crate::routing::RoutingError;
+use crate::routing::key_type::KeyType;
+use crate::sql::{self, Prepared};
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    Read,
+    Write,
+}
+
+impl Intent {
+    pub fn parse(text: &str) -> Result<Intent, RoutingError> {
+        match text {
+            "read" => Ok(Intent::Read),
+            "write" => Ok(Intent::Write),
+            other => Err(RoutingError::Invalid {
+                argument: "intent",
+                problem: format!("\"{other}\" is neither \"read\" nor \"write\""),
+            }),
+        }
+    }
+}
+
+/// Where a key is to be found.
+pub struct Route {
+    pub shard_key: String,
+    pub namespace: String,
+    pub version: i64,
+    /// For clients; None: the connection that they have.
+    pub conninfo: Option<String>,
+}
+
+/// The shard_key alone.
+pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Failure> {
+    Ok(find(key, intent, keyspace)?.shard_key)
+}
+
+pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<Route, Failure> {
+    let found = find(key, intent, keyspace)?;
+    Ok(Route {
+        conninfo: shard::conninfo_for_clients(found.conninfo.as_deref(), found.client_conninfo.as_deref())?,
+        shard_key: found.shard_key,
+        namespace: found.namespace,
+        version: found.version,
+    })
+}
+
+struct Found {
+    version: i64,
+    disabled: bool,
+    shard_key: String,
+    shard_status: ShardStatus,
+    namespace: String,
+    conninfo: Option<String>,
+    client_conninfo: Option<String>,
+}
+
+/// One look: the keyspace's type, and the entry where there is one.
+struct Look {
+    key_type: KeyType,
+    found: Option<Found>,
+}
+
+thread_local! {
+    static LOOKUP: Prepared = const { Prepared::new(
+        "SELECT k.key_type,
+                (SELECT v.version FROM shardmaster.routing_version v
+                  WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
+                e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo
+           FROM shardmaster.keyspace k
+           LEFT JOIN (shardmaster.routing_entry e
+                      JOIN shardmaster.shard s
+                        ON s.shard_key = CASE WHEN $3 THEN e.write_shard ELSE e.read_shard END)
+                  ON e.keyspace = k.name AND e.key = $2 AND e.valid_to IS NULL
+          WHERE k.name = $1",
+        &[pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::BOOLOID],
+    ) };
+}
+
+fn look(key: &str, intent: Intent, keyspace: &str) -> Option<Look> {
+    let args = [keyspace.into(), key.into(), (intent == Intent::Write).into()];
+    sql::read_prepared(&LOOKUP, &args, |row| Look {
+        key_type: row.get::<String>(1).map_or(KeyType::Text, |name| KeyType::from_catalog(&name)),
+        found: row.get::<String>(4).map(|shard_key| Found {
+            version: row.get(2).unwrap_or(0),
+            disabled: row.value(3),
+            shard_key,
+            shard_status: ShardStatus::from_catalog(&row.value::<String>(5)),
+            namespace: row.value(6),
+            conninfo: row.get(7),
+            client_conninfo: row.get(8),
+        }),
+    })
+    .into_iter()
+    .next()
+}
+
+/// The key as given is looked up first, because it mostly is in its canonical form; its
+/// type is known only then.
+fn look_canonical(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError> {
+    let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
+    let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
+    let canonical = first.key_type.canonical(key);
+    let found = if canonical == key {
+        first.found
+    } else {
+        look(&canonical, intent, keyspace).ok_or_else(unknown_keyspace)?.found
+    };
+    found.ok_or_else(|| RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() })
+}
+
+/// A write waits while a split holds the key's writes back; each look has a new snapshot.
+fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError> {
+    let mut patience = Patience::new(guc::route_wait_timeout());
+    loop {
+        let found = look_canonical(key, intent, keyspace)?;
+        if found.disabled && intent == Intent::Write {
+            if snapshot_is_fixed() {
+                return Err(RoutingError::Serialization(key.into()));
+            }
+            if patience.pause() {
+                continue;
+            }
+            let version = found.version;
+            return Err(RoutingError::BetweenShards { key: key.into(), keyspace: keyspace.into(), version });
+        }
+        return match found.shard_status {
+            ShardStatus::Active | ShardStatus::Draining => Ok(found),
+            ShardStatus::Disabled => Err(RoutingError::ShardDisabled(found.shard_key)),
+        };
+    }
+}
+
+/// In REPEATABLE READ and above another look would see the same.
+fn snapshot_is_fixed() -> bool {
+    // SAFETY: a plain variable of this single-threaded backend.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
+/// Waits from 1 ms on, longer each time, until the deadline.
+struct Patience {
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new(timeout: Duration) -> Patience {
+        Patience { deadline: Instant::now() + timeout, pause: Duration::from_millis(1) }
+    }
+
+    /// False: the deadline has passed.
+    fn pause(&mut self) -> bool {
+        const LONGEST: Duration = Duration::from_millis(10);
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let millis = self.pause.min(left).as_millis().max(1) as i64;
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+        // SAFETY: the backend's own latch; reset before interrupts are looked at, so that
+        // one that comes in between sets it again.
+        unsafe {
+            pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, millis, pg_sys::PG_WAIT_EXTENSION);
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        check_for_interrupts!();
+        self.pause = (self.pause * 2).min(LONGEST);
+        true
+    }
+}

@@ -1,0 +1,52 @@
+//! Back to an old policy, as a new version that is equal to it.
+
+use crate::catalog::in_use;
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::routing::{self, Change};
+use crate::catalog::shard::{self, TopologyError};
+use crate::error::Failure;
+use crate::routing::assign::check_takes_keys;
+use crate::routing::{RoutingError, name_list};
+use std::collections::BTreeSet;
+
+/// Versions are read back to 0, the empty policy.
+pub fn check_version(keyspace: &Keyspace, version: i64) -> Result<(), RoutingError> {
+    if (0..=keyspace::version(&keyspace.name)).contains(&version) {
+        return Ok(());
+    }
+    Err(RoutingError::UnknownVersion { version, keyspace: keyspace.name.clone() })
+}
+
+pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    check_version(&keyspace, version)?;
+    let difference = routing::difference(&keyspace.name, version);
+    if difference.is_empty() {
+        return Ok(keyspace::version(&keyspace.name));
+    }
+    let keys: Vec<String> = difference.iter().map(|(key, _)| key.clone()).collect();
+    if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &keys) {
+        return Err(RoutingError::KeyInSplit { key, split }.into());
+    }
+    let moved = routing::moved_by_split_since(&keyspace.name, &keys, version);
+    if !moved.is_empty() {
+        let keys = name_list(moved.iter().map(String::as_str));
+        return Err(RoutingError::MovedSince { version, keys }.into());
+    }
+    let (back, shards): (Vec<String>, Vec<String>) =
+        difference.into_iter().filter_map(|(key, shard)| shard.map(|shard| (key, shard))).unzip();
+    for shard_key in shards.iter().collect::<BTreeSet<_>>() {
+        check_shard_of_old_policy(shard_key, version)?;
+    }
+    let reason = format!("rollback to version {version}");
+    let change = Change { reason: Some(&reason), ..Change::default() };
+    Ok(routing::replace(&keyspace, &keys, (&back, &shards), change))
+}
+
+fn check_shard_of_old_policy(shard_key: &str, version: i64) -> Result<(), Failure> {
+    let shard = match shard::by_key(shard_key) {
+        Err(TopologyError::Unknown(shard)) => return Err(RoutingError::ShardGone { shard, version }.into()),
+        other => other?,
+    };
+    Ok(check_takes_keys(&shard)?)
+}

@@ -1,0 +1,100 @@
+//! Shards come, change and go.
+
+use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
+use crate::catalog::{event, in_use, keyspace, routing};
+use crate::error::Failure;
+use crate::remote::conninfo::Conninfo;
+
+/// Longest name of a schema, in bytes.
+const MAX_IDENTIFIER: usize = 63;
+
+/// Returns the new shard's id.
+pub fn add(new: NewShard) -> Result<i64, Failure> {
+    check_new(&new)?;
+    let index = shard::take_index();
+    match shard::by_key(&new.shard_key) {
+        Err(TopologyError::Unknown(_)) => {}
+        Err(other) => return Err(other.into()),
+        Ok(existing) => return Err(TopologyError::Exists(existing.shard_key).into()),
+    }
+    let id = shard::insert(new, index);
+    event::topology_changed();
+    Ok(id)
+}
+
+fn check_new(new: &NewShard) -> Result<(), Failure> {
+    for (argument, value) in
+        [("shard_key", &new.shard_key), ("kind", &new.kind), ("namespace", &new.namespace)]
+    {
+        if value.is_empty() {
+            return Err(invalid(argument, "it is empty").into());
+        }
+    }
+    if new.namespace.len() > MAX_IDENTIFIER {
+        return Err(invalid("namespace", "the name of a schema has at most 63 bytes").into());
+    }
+    check_capacity(new.capacity)?;
+    let given = new.conninfo.iter().chain(&new.client_conninfo);
+    if new.kind != POSTGRES && given.clone().next().is_some() {
+        return Err(TopologyError::ConninfoOfOtherKind(new.kind.clone()).into());
+    }
+    for text in given {
+        Conninfo::parse_without_secret(text)?;
+    }
+    Ok(())
+}
+
+fn check_capacity(capacity: Option<i64>) -> Result<(), TopologyError> {
+    match capacity {
+        Some(slots) if slots < 0 => Err(invalid("capacity", "it is negative")),
+        _ => Ok(()),
+    }
+}
+
+fn invalid(argument: &'static str, problem: &str) -> TopologyError {
+    TopologyError::Invalid { argument, problem: problem.into() }
+}
+
+/// The keyspaces are locked first: no assignment and no plan comes between the check and
+/// the commit.
+pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
+    let status = ShardStatus::parse(status)?;
+    keyspace::lock_all()?;
+    let shard = shard::by_key(shard_key)?;
+    if shard.status == status {
+        return Ok(());
+    }
+    if status == ShardStatus::Disabled {
+        check_not_in_split(shard_key)?;
+    }
+    shard::set_status(&shard, status);
+    event::topology_changed();
+    Ok(())
+}
+
+pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failure> {
+    check_capacity(capacity)?;
+    let shard = shard::by_key(shard_key)?;
+    shard::set_capacity(&shard, capacity);
+    event::topology_changed();
+    Ok(())
+}
+
+pub fn drop(shard_key: &str) -> Result<(), Failure> {
+    keyspace::lock_all()?;
+    let shard = shard::by_key(shard_key)?;
+    check_not_in_split(shard_key)?;
+    if let Some((keyspace, key)) = routing::any_key_on(shard_key) {
+        return Err(TopologyError::Routed { shard: shard.shard_key, key, keyspace }.into());
+    }
+    shard::delete(&shard);
+    event::topology_changed();
+    Ok(())
+}
+
+fn check_not_in_split(shard_key: &str) -> Result<(), TopologyError> {
+    match in_use::split_of_shard(shard_key) {
+        Some(split) => Err(TopologyError::InSplit { shard: shard_key.into(), split }),
+        None => Ok(()),
+    }
+}

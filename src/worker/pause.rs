@@ -1,0 +1,31 @@
+//! How long a process that ended too early is left alone before it is started again.
+
+use std::time::{Duration, Instant};
+
+/// A process that lived this long is not ending for the same reason again and again.
+const STABLE: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// 1 s, 2 s, 4 s, .. 30 s between starts.
+#[derive(Default)]
+pub struct Pause {
+    failures: u32,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// The process has ended after it lived this long.
+    pub fn ended(&mut self, lived: Duration) {
+        if lived >= STABLE {
+            self.failures = 0;
+        }
+        let pause = Duration::from_secs(1 << self.failures.min(5)).min(LONGEST);
+        self.failures += 1;
+        self.until = Some(Instant::now() + pause);
+    }
+
+    /// What is left of the pause.
+    pub fn left(&self) -> Option<Duration> {
+        self.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+}
