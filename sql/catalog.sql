@@ -123,6 +123,7 @@ CREATE TABLE shardmaster.split_plan (
     source_lock              bigint NOT NULL,
     target_lock              bigint NOT NULL,
     worker_pid               int,
+    started_at               timestamptz,
     attempts                 int NOT NULL DEFAULT 0,
     tail_requests            bigint NOT NULL DEFAULT 0,
     total_rows_copied        bigint NOT NULL DEFAULT 0,

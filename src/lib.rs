@@ -3,24 +3,28 @@
 
 use pgrx::prelude::*;
 
+mod agent;
 mod api;
 mod catalog;
 mod error;
 mod guc;
 mod remote;
 mod routing;
+mod split;
 mod sql;
 mod worker;
 
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
+extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 
 /// A table of contents: what the library sets up when a server loads it.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::register();
+    worker::register();
 }
 
 #[cfg(test)]

@@ -1,1 +1,18 @@
 //! Real servers, several sessions, crashes and load.
+//!
+//! Test programs run as an unprivileged user; the scripts tell them where things
+//! are: `SHARDMASTER_BINDIR` (programs of the PostgreSQL under test),
+//! `SHARDMASTER_RUN_DIR` (servers go below it; the script removes it),
+//! `SHARDMASTER_PROGRAMS` (the programs of this crate).
+
+pub mod bench;
+pub mod cluster;
+pub mod demo;
+pub mod env;
+pub mod error;
+pub mod server;
+pub mod split;
+pub mod wait;
+pub mod workload;
+
+pub use error::{Error, Result};

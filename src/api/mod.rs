@@ -5,5 +5,6 @@ pub mod history;
 pub mod keyspace;
 mod regtype;
 pub mod routing;
+pub mod split;
 pub mod status;
 pub mod topology;

@@ -1,1 +1,140 @@
-//! To be written.
+//! `shard_status()`: is everything in place for splits to run by themselves.
+
+use crate::guc;
+use crate::sql;
+use crate::worker::{lock, plan, preloaded, process::Kind, wake};
+use pgrx::prelude::*;
+
+/// What the library's own version is; the extension's SQL may be of another one.
+const LIBRARY_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+type Item = (String, String, bool);
+
+fn item(name: impl Into<String>, value: impl Into<String>, ok: bool) -> Item {
+    (name.into(), value.into(), ok)
+}
+
+/// One row for each thing that must be in order, and one for each unfinished split.
+#[pg_extern(volatile, parallel_restricted, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, String), name!(ok, bool))> {
+    let mut items = vec![version(), preload(), database()];
+    items.extend([worker(Kind::Launcher), worker(Kind::Coordinator)]);
+    items.extend([split_workers(), slots()]);
+    items.extend(splits());
+    TableIterator::new(items)
+}
+
+fn version() -> Item {
+    let extension: String = sql::read_one(
+        "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'",
+        &[],
+        |row| row.value(1),
+    )
+    .unwrap_or_default();
+    if extension == LIBRARY_VERSION {
+        return item("version", extension, true);
+    }
+    let value = format!(
+        "extension {extension}, library {LIBRARY_VERSION}: run ALTER EXTENSION shardmaster UPDATE, restart the server if that changes nothing"
+    );
+    item("version", value, false)
+}
+
+fn preload() -> Item {
+    if preloaded() {
+        item("preload", "shardmaster is in shared_preload_libraries", true)
+    } else {
+        let todo = "no: add shardmaster to shared_preload_libraries and restart the server; until then a \
+                    worker that ends early is not restarted";
+        item("preload", todo, false)
+    }
+}
+
+fn database() -> Item {
+    let (served, this) = (guc::database(), wake::current_database());
+    if served == this {
+        item("database", served, true)
+    } else {
+        let value =
+            format!("shardmaster.database is \"{served}\": set it to \"{this}\" and restart the server");
+        item("database", value, false)
+    }
+}
+
+/// The one process of its kind, and its last sign of life.
+fn worker(kind: Kind) -> Item {
+    let found = sql::read_one(
+        "SELECT pid, pg_catalog.to_char(state_change, 'YYYY-MM-DD HH24:MI:SS TZ'), query
+           FROM pg_catalog.pg_stat_activity
+          WHERE backend_type = $1 AND (datname IS NULL OR datname = pg_catalog.current_database())",
+        &[kind.name().into()],
+        |row| (row.value::<i32>(1), row.get::<String>(2), row.get::<String>(3)),
+    );
+    let name = match kind {
+        Kind::Launcher => "launcher",
+        Kind::Coordinator => "coordinator",
+        Kind::Split(_) => "split worker",
+    };
+    match found {
+        Some((pid, Some(seen), doing)) => {
+            let doing = doing.unwrap_or_default();
+            item(name, format!("pid {pid}, last sign of life {seen}: {doing}"), true)
+        }
+        // With track_activities off there is no sign of life to read.
+        Some((pid, None, _)) => item(name, format!("pid {pid}"), true),
+        None if standby() => item(name, "not running on a standby", true),
+        None => item(name, "not running", false),
+    }
+}
+
+/// Workers run where the catalog can be written.
+fn standby() -> bool {
+    // SAFETY: reads the state of the server.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+fn split_workers() -> Item {
+    let (with_work, running) = (plan::with_work(), lock::holders().len());
+    let wanted = if standby() { 0 } else { with_work.len().min(guc::max_split_workers()) };
+    let value = format!(
+        "{running} running, {} splits with work, at most {} at a time",
+        with_work.len(),
+        guc::max_split_workers()
+    );
+    item("split workers", value, running >= wanted)
+}
+
+/// Whether the server has slots for the workers that are not running yet. Only those
+/// that run can be counted: a slot may be taken by one that waits for its restart.
+fn slots() -> Item {
+    let used: i64 = sql::read_one(
+        "SELECT count(*) FROM pg_catalog.pg_stat_activity
+          WHERE backend_type NOT IN ('client backend', 'autovacuum launcher', 'autovacuum worker', 'archiver',
+                'background writer', 'checkpointer', 'startup', 'walreceiver', 'walsender', 'walwriter',
+                'standalone backend', 'slotsync worker', 'io worker', 'walsummarizer')",
+        &[],
+        |row| row.value(1),
+    )
+    .unwrap_or(0);
+    // SAFETY: a plain setting of the server.
+    let limit = i64::from(unsafe { pg_sys::max_worker_processes });
+    let running = lock::holders().len();
+    let missing = guc::max_split_workers().saturating_sub(running) as i64;
+    let free = limit - used;
+    let value = format!("{free} of {limit} free, {missing} more split workers may be started");
+    if free >= missing {
+        item("max_worker_processes", value, true)
+    } else {
+        item("max_worker_processes", format!("{value}: increase it and restart the server"), false)
+    }
+}
+
+fn splits() -> Vec<Item> {
+    let describe = |split: plan::Unfinished| {
+        let failed = split.activity == "failed";
+        let error = split.error.map(|text| format!(": {text}")).unwrap_or_default();
+        item(format!("split {}", split.id), format!("{}, {}{error}", split.phase, split.activity), !failed)
+    };
+    plan::unfinished().into_iter().map(describe).collect()
+}

@@ -3,6 +3,8 @@
 pub mod event;
 pub mod in_use;
 pub mod keyspace;
+pub mod local;
 pub mod routing;
 pub mod shard;
+pub mod split;
 pub mod table_policy;

@@ -1,3 +1,10 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
+pub mod connection;
 pub mod conninfo;
+pub mod copy;
+mod error;
+mod wait;
+
+pub use connection::{Connection, Rows};
+pub use error::RemoteError;

@@ -1,4 +1,110 @@
-//! Background workers: the launcher, one worker for each active split, and how a
-//! session wakes them.
+//! Background workers and how a session wakes them.
+//!
+//! - The **launcher** is registered at server start. It is connected to no database,
+//!   so that it outlives all of them: it waits until `shardmaster.database` exists and
+//!   keeps one coordinator running there.
+//! - The **coordinator** is connected to that database. It finds the splits that have
+//!   work and keeps one worker running for each, up to `shardmaster.max_split_workers`.
+//! - A **split worker** does the work of one split and ends when nothing is left to do.
+//!
+//! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
+//! sessions that ask for work start split workers themselves.
 
+pub mod coordinator;
+pub mod hooks;
+pub mod launcher;
+pub mod lock;
+mod pause;
+pub mod plan;
+pub mod process;
+pub mod split;
 pub mod txn;
+pub mod wait;
+pub mod wake;
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The library's file name, from which the server loads a worker's entry point.
+const LIBRARY: &str = "shardmaster";
+
+static PRELOADED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the server loaded the library at its start. Every process inherits the
+/// answer from the postmaster.
+pub fn preloaded() -> bool {
+    PRELOADED.load(Ordering::Relaxed)
+}
+
+/// Registers the launcher and the hooks; called from `_PG_init`. In a library that a
+/// session loads later there is nothing to register.
+pub fn register() {
+    // SAFETY: a plain flag of the server, written before _PG_init is called.
+    if !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
+        return;
+    }
+    PRELOADED.store(true, Ordering::Relaxed);
+    launcher::register();
+    hooks::register();
+}
+
+/// Installs the signal handlers of every worker and lets signals in.
+///
+/// SIGTERM is handled by the server's own handler: the process ends at the next check
+/// for interrupts, which every wait of the server makes. SIGINT keeps the server's
+/// handler, so a cancelled worker ends with an error and is started again.
+fn accept_signals() {
+    unsafe extern "C-unwind" {
+        fn die(signal: std::ffi::c_int);
+        fn SignalHandlerForConfigReload(signal: std::ffi::c_int);
+    }
+    // SAFETY: both are the server's handlers, safe in any process with a latch; signals
+    // are unblocked only after they are in place.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        use pg_sys::pqsignal;
+        #[cfg(feature = "pg18")]
+        use pg_sys::pqsignal_be as pqsignal;
+        pqsignal(pg_sys::SIGTERM as i32, Some(die));
+        pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
+        pg_sys::BackgroundWorkerUnblockSignals();
+    }
+}
+
+/// Pins the settings on which the workers' own queries rely against what the database
+/// or the role sets for its sessions. Called once a worker is connected.
+fn pin_settings() {
+    const SETTINGS: [(&CStr, &CStr); 6] = [
+        (c"search_path", c"pg_catalog, pg_temp"),
+        (c"default_transaction_isolation", c"read committed"),
+        (c"default_transaction_read_only", c"off"),
+        (c"session_replication_role", c"origin"),
+        (c"row_security", c"off"),
+        (c"lock_timeout", c"0"),
+    ];
+    for (name, value) in SETTINGS {
+        // SAFETY: NUL-terminated names and values of settings that every server has.
+        unsafe {
+            pg_sys::SetConfigOption(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_SUSET,
+                pg_sys::GucSource::PGC_S_OVERRIDE,
+            );
+        }
+    }
+}
+
+/// What is missing when the server refuses another background worker. A warning, also
+/// where an error may not be raised.
+fn warn_no_slot(worker: &str) {
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        format!("no free background worker slot for {worker}"),
+        "shardmaster",
+    )
+    .set_hint("Increase max_worker_processes and restart the server.")
+    .report(PgLogLevel::WARNING);
+}

@@ -2,10 +2,36 @@
 //! the network is waited for.
 
 use pgrx::bgworkers::BackgroundWorker;
+use pgrx::pg_sys;
 use std::panic::AssertUnwindSafe;
 
 /// Runs the body in a transaction of its own and commits. An error of the server
 /// unwinds through here and ends the worker, which is restarted and resumes.
 pub fn transaction<R>(body: impl FnOnce() -> R) -> R {
-    BackgroundWorker::transaction(AssertUnwindSafe(body))
+    let result = BackgroundWorker::transaction(AssertUnwindSafe(body));
+    // Nobody else does this for a background worker, and without the figures autovacuum
+    // would never look at the plan, which a worker updates all the time.
+    // SAFETY: no transaction is open. At most once a second the figures are sent.
+    unsafe { pg_sys::pgstat_report_stat(false) };
+    result
+}
+
+/// Like `transaction`, but an `Err` of the body takes back what it has done.
+pub fn try_transaction<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+    // SAFETY: a background worker between transactions; the snapshot is popped
+    // before the commit, and an abort drops it by itself. An error of the server
+    // unwinds past here to the worker's end, which aborts.
+    unsafe {
+        pg_sys::SetCurrentStatementStartTimestamp();
+        pg_sys::StartTransactionCommand();
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        let result = body();
+        if result.is_ok() {
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommitTransactionCommand();
+        } else {
+            pg_sys::AbortCurrentTransaction();
+        }
+        result
+    }
 }

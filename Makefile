@@ -1,0 +1,45 @@
+# Everything works as root, who then starts servers and tests as the user
+# postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
+
+.PHONY: all setup build install check test regress accept demo bench clean
+
+all: build
+
+# Installs what is missing on Debian and says what.
+setup:
+	@scripts/setup.sh
+
+# Builds the extension and installs it into a private copy of PostgreSQL.
+build: setup
+	@scripts/build.sh
+
+# Installs the extension into the system's PostgreSQL.
+install: build
+	@scripts/install.sh
+
+# What to run before a commit: format, lints, pure tests, smoke test.
+check: setup
+	@scripts/test.sh lint pure smoke
+
+# Everything. The last line sums all suites.
+test: setup
+	@scripts/test.sh lint pure server harness regress isolation
+
+# The psql suites alone; results stay in target/regress.
+regress: setup
+	@scripts/test.sh regress isolation
+
+# Takes the last results of the psql suites as expected: look at the difference.
+accept:
+	@for suite in regress isolation; do cp target/$$suite/results/*.out tests/expected/ 2>/dev/null || true; done
+	@git diff --stat -- tests/expected
+
+demo: build
+	@scripts/run.sh demo $(DEMO_ARGS)
+
+bench: build
+	@scripts/run.sh bench $(BENCH_ARGS)
+
+clean:
+	cargo clean
+	scripts/prefix.sh --remove

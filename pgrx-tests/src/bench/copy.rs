@@ -1,0 +1,64 @@
+//! How fast rows are copied, how the time grows, what it costs writers.
+
+use super::Size;
+use super::rig::{Hammer, LIMIT, Rig};
+use super::stats::{Goal, Measure};
+use crate::Result;
+use std::time::{Duration, Instant};
+
+/// Half of 100 interleaved tenants against `COPY | COPY`, and the worker's memory.
+pub fn backfill(size: Size) -> Result<Vec<Measure>> {
+    let rig = Rig::new(size.rows(4_000_000), 100)?;
+    let mut speed = Measure::new("backfill against COPY | COPY", "rows/s", Goal::RatioAtLeast(0.8));
+    let mut memory = Measure::new("worker's peak of RssAnon", "MB", Goal::AtMost(64.0));
+    for _ in 0..size.pairs(3) {
+        rig.settle()?;
+        let reference = rig.copy_pipe(50)?;
+        rig.target()?.batch_execute("TRUNCATE items")?;
+        rig.settle()?;
+        let (rows, seconds, peak) = rig.backfill(50)?;
+        speed.pair(reference, rows as f64 / seconds);
+        memory.single(peak);
+    }
+    Ok(vec![speed, memory])
+}
+
+/// Eight times the rows in at most ten times the time.
+pub fn growth(size: Size) -> Result<Vec<Measure>> {
+    let mut time = Measure::new("time for 8 times the rows", "s", Goal::RatioAtMost(10.0));
+    let mut memory = Measure::new("worker's peak of RssAnon, 8 times the rows", "MB", Goal::AtMost(64.0));
+    let small = Rig::new(size.rows(1_000_000), 100)?;
+    let large = Rig::new(size.rows(8_000_000), 100)?;
+    for _ in 0..size.pairs(2) {
+        small.settle()?;
+        let (_, reference, _) = small.backfill(50)?;
+        large.settle()?;
+        let (_, ours, peak) = large.backfill(50)?;
+        time.pair(reference, ours);
+        memory.single(peak);
+    }
+    Ok(vec![time, memory])
+}
+
+/// What four closed-loop writers keep of their throughput while the copy runs unthrottled.
+pub fn writers(size: Size) -> Result<Vec<Measure>> {
+    let rig = Rig::new(size.rows(4_000_000), 100)?;
+    let mut kept = Measure::new("writers during the copy", "tps", Goal::RatioAtLeast(0.5));
+    for _ in 0..size.pairs(3) {
+        rig.settle()?;
+        let hammer = Hammer::start(&rig, 4);
+        hammer.rate_over(Duration::from_secs(1));
+        let reference = hammer.rate_over(Duration::from_secs(4));
+        let split = rig.plan(50)?;
+        split.call("start_dual_write")?;
+        split.wait("dual_write", LIMIT)?;
+        split.call("run_backfill")?;
+        let (count, started) = (hammer.count(), Instant::now());
+        split.wait("tailing", LIMIT)?;
+        let ours = (hammer.count() - count) as f64 / started.elapsed().as_secs_f64();
+        kept.pair(reference, ours);
+        hammer.stop()?;
+        rig.take_back(&split)?;
+    }
+    Ok(vec![kept])
+}

@@ -1,0 +1,55 @@
+//! Benchmarks, each beside a reference in the same run; see `src/bin/bench.rs`.
+
+mod capture;
+mod copy;
+mod cutover;
+mod rig;
+mod stats;
+mod tail;
+
+pub use stats::{Measure, print_table};
+
+use crate::Result;
+
+/// The whole size, or one that only shows that a benchmark works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    Full,
+    Quick,
+}
+
+impl Size {
+    fn rows(self, full: i64) -> i64 {
+        match self {
+            Size::Full => full,
+            Size::Quick => full / 20,
+        }
+    }
+
+    fn pairs(self, full: usize) -> usize {
+        match self {
+            Size::Full => full,
+            Size::Quick => 2,
+        }
+    }
+
+    fn seconds(self, full: u64) -> u64 {
+        match self {
+            Size::Full => full,
+            Size::Quick => 1,
+        }
+    }
+}
+
+type Benchmark = fn(Size) -> Result<Vec<Measure>>;
+
+/// All benchmarks, by name.
+pub const ALL: [(&str, Benchmark); 7] = [
+    ("backfill", copy::backfill),
+    ("growth", copy::growth),
+    ("writers", copy::writers),
+    ("capture", capture::capture),
+    ("backlog", tail::backlog),
+    ("catch_up", tail::catch_up),
+    ("cutover", cutover::cutover),
+];

@@ -1,0 +1,210 @@
+//! What the benchmarks run on: a master, two shards, one table.
+
+use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::split::Split;
+use crate::{Result, env};
+use postgres::{Client, Config, NoTls};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Waits in benchmarks; longer than anything takes that works.
+pub const LIMIT: Duration = Duration::from_secs(900);
+
+/// Big enough that checkpoints do not fall into one of a pair.
+const CONFIG: [&str; 5] = [
+    "shared_buffers = '512MB'",
+    "max_wal_size = '16GB'",
+    "checkpoint_timeout = '1h'",
+    "autovacuum = off",
+    "wal_level = logical", // the reference of the tail is logical replication
+];
+
+pub struct Rig {
+    pub cluster: Cluster,
+    pub rows: i64,
+}
+
+impl Rig {
+    /// `rows` of about 200 bytes, in the order of their ids, the tenants interleaved,
+    /// all on the first shard.
+    pub fn new(rows: i64, tenants: i64) -> Result<Rig> {
+        println!("  {rows} rows, {tenants} tenants");
+        let cluster = Cluster::servers(2, &CONFIG)?;
+        for shard in &cluster.shards {
+            let mut client = cluster.owner_of(shard)?;
+            client.batch_execute(&format!(
+                "SET ROLE {OWNER};
+                 CREATE TABLE items (id bigint PRIMARY KEY, tenant_id int NOT NULL, v int NOT NULL,
+                                     filler text NOT NULL) WITH (fillfactor = 90);
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON items TO {CLIENT}"
+            ))?;
+        }
+        let rig = Rig { cluster, rows };
+        rig.source()?.batch_execute(&format!(
+            "INSERT INTO items SELECT g, g % {tenants}, 0, repeat(md5(g::text), 5) FROM generate_series(0, {rows} - 1) g"
+        ))?;
+        rig.source()?.batch_execute("VACUUM (ANALYZE, FREEZE) items")?;
+        let mut master = rig.cluster.superuser()?;
+        master.execute("SELECT shard_table_add('items', 'tenant_id')", &[])?;
+        let keys: Vec<String> = (0..tenants).map(|t| t.to_string()).collect();
+        master.execute("SELECT shard_assign_many($1, 'shard_a')", &[&keys])?;
+        Ok(rig)
+    }
+
+    pub fn source(&self) -> Result<Client> {
+        self.cluster.owner_of(&self.cluster.shards[0])
+    }
+
+    pub fn target(&self) -> Result<Client> {
+        self.cluster.owner_of(&self.cluster.shards[1])
+    }
+
+    /// A split of the first `count` even tenants.
+    pub fn plan(&self, count: i64) -> Result<Split<'_>> {
+        let keys: Vec<String> = (0..count).map(|t| (2 * t).to_string()).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        Split::plan(&self.cluster, "shard_a", "shard_b", &keys)
+    }
+
+    /// Dirty pages of the last measurement are no burden of the next.
+    pub fn settle(&self) -> Result<()> {
+        self.source()?.batch_execute("CHECKPOINT")?;
+        self.target()?.batch_execute("CHECKPOINT")?;
+        Ok(())
+    }
+
+    /// An ordinary client's connection to the source.
+    pub fn client_config(&self) -> Config {
+        self.cluster.servers[0].config(DATABASE, CLIENT)
+    }
+
+    /// `COPY | COPY` of the rows that `plan(count)` moves, in binary; rows a second.
+    pub fn copy_pipe(&self, count: i64) -> Result<f64> {
+        let psql = |server: usize, sql: &str| {
+            let place = self.cluster.servers[server].conninfo(DATABASE, "postgres");
+            format!(
+                "'{}' -X -q '{place}' -c \"{sql}\"",
+                env::bindir().unwrap_or_default().join("psql").display()
+            )
+        };
+        let query = format!("tenant_id % 2 = 0 AND tenant_id < {}", 2 * count);
+        let out = psql(0, &format!("COPY (SELECT * FROM items WHERE {query}) TO STDOUT (FORMAT binary)"));
+        let into = psql(1, "COPY items FROM STDIN (FORMAT binary)");
+        let started = Instant::now();
+        env::run(Command::new("bash").args(["-c", &format!("set -o pipefail; {out} | {into}")]))?;
+        let seconds = started.elapsed().as_secs_f64();
+        let rows: i64 = self.target()?.query_one("SELECT count(*) FROM items", &[])?.get(0);
+        Ok(rows as f64 / seconds)
+    }
+
+    /// Copies with a split of `count` tenants until it is caught up, then takes all
+    /// back. Returns rows, seconds of the copy, and the worker's peak of RssAnon in MB.
+    pub fn backfill(&self, count: i64) -> Result<(i64, f64, f64)> {
+        let split = self.plan(count)?;
+        split.call("start_dual_write")?;
+        split.wait("dual_write", LIMIT)?;
+        split.call("run_backfill")?;
+        let peak = self.watch_memory(&split)?;
+        split.wait("cutover_pending", LIMIT)?;
+        let rows = split.metric::<Option<i64>>("total_rows_copied")?.unwrap_or(0);
+        let seconds: f64 =
+            split.metric("extract(epoch FROM backfill_completed_at - backfill_started_at)::float8")?;
+        self.take_back(&split)?;
+        Ok((rows, seconds, peak))
+    }
+
+    /// Rolls back; the target's table is as new.
+    pub fn take_back(&self, split: &Split) -> Result<()> {
+        split.call("rollback")?;
+        split.wait("rolled_back", LIMIT)?;
+        self.target()?.batch_execute("TRUNCATE items")?;
+        Ok(())
+    }
+
+    /// Looks at the worker's private memory until the copy is complete.
+    fn watch_memory(&self, split: &Split) -> Result<f64> {
+        let mut master = self.cluster.superuser()?;
+        let query = "SELECT (SELECT worker_pid FROM shardmaster.split_plan WHERE id = $1),
+                phase NOT IN ('dual_write', 'backfill') OR activity = 'failed' FROM shard_split_metrics($1)";
+        let query = master.prepare(query)?;
+        let started = Instant::now();
+        let mut peak = 0_f64;
+        loop {
+            let row = master.query_one(&query, &[&split.id])?;
+            if let Some(pid) = row.get::<_, Option<i32>>(0) {
+                peak = peak.max(rss_anon(pid).unwrap_or(0.0));
+            }
+            if row.get(1) || started.elapsed() > LIMIT {
+                return Ok(peak);
+            }
+            std::thread::sleep(Duration::from_millis(20)); // the interval of a sample
+        }
+    }
+}
+
+/// Private memory of a process in MB; None when it is gone.
+fn rss_anon(pid: i32) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<f64>().ok()? / 1024.0)
+}
+
+/// Closed loops of single-row updates on the source, each session for itself.
+pub struct Hammer {
+    count: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl Hammer {
+    pub fn start(rig: &Rig, sessions: u64) -> Hammer {
+        let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let threads = (0..sessions).map(|session| {
+            let (config, rows) = (rig.client_config(), rig.rows.cast_unsigned());
+            let (count, stop) = (count.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut client = config.connect(NoTls)?;
+                let update = client.prepare("UPDATE items SET v = v + 1 WHERE id = $1")?;
+                let mut random = session + 1;
+                while !stop.load(Ordering::Relaxed) {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    client.execute(&update, &[&(((random >> 16) % rows).cast_signed())])?;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+        });
+        let threads = threads.collect();
+        Hammer { count, stop, threads }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Updates a second over a while.
+    pub fn rate_over(&self, while_: Duration) -> f64 {
+        let (count, started) = (self.count(), Instant::now());
+        std::thread::sleep(while_); // the measurement's length
+        (self.count() - count) as f64 / started.elapsed().as_secs_f64()
+    }
+
+    pub fn stop(mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().map_err(|_| "a session of the load panicked")??;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Hammer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

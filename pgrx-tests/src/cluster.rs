@@ -1,0 +1,195 @@
+//! A cluster master and its shards, with the roles that the documentation names.
+
+use crate::server::Server;
+use crate::{Result, wait};
+use postgres::Client;
+use std::time::Duration;
+
+/// Database of the master, and of each shard that is a server of its own.
+pub const DATABASE: &str = "app";
+
+/// The role that owns the application's tables.
+pub const OWNER: &str = "app_owner";
+/// The role that moves rows.
+pub const MOVER: &str = "mover";
+/// The role of ordinary clients.
+pub const CLIENT: &str = "app";
+
+/// A place that holds rows: a database and a schema in it.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    pub key: String,
+    /// Index into `Cluster::servers`; None: the master's own database.
+    pub server: Option<usize>,
+    pub namespace: String,
+}
+
+/// A master with the extension, and shards without.
+pub struct Cluster {
+    pub master: Server,
+    pub servers: Vec<Server>,
+    pub shards: Vec<Shard>,
+}
+
+impl Cluster {
+    /// A master and `count` servers, each one shard: `shard_a`, `shard_b`, ...
+    pub fn servers(count: usize, config: &[&str]) -> Result<Cluster> {
+        let master = start_master(config)?;
+        let mut cluster = Cluster { master, servers: Vec::new(), shards: Vec::new() };
+        for index in 0..count {
+            cluster.add_server(index, config)?;
+        }
+        Ok(cluster)
+    }
+
+    fn add_server(&mut self, index: usize, config: &[&str]) -> Result<()> {
+        let key = shard_name(index);
+        let server = Server::start(&key, config)?;
+        create_database(&server)?;
+        self.servers.push(server);
+        let shard = Shard { key, server: Some(index), namespace: "public".into() };
+        prepare_shard(&mut self.owner_of(&shard)?, &shard.namespace)?;
+        let conninfo = self.servers[index].conninfo(DATABASE, MOVER);
+        self.superuser()?
+            .execute("SELECT shard_add($1, $2)", &[&shard.key, &conninfo])
+            .map_err(|e| crate::Error::from(e).context("shard_add"))?;
+        self.shards.push(shard);
+        Ok(())
+    }
+
+    /// Everything inside the master: each shard is a namespace of its own database.
+    pub fn namespaces(count: usize, config: &[&str]) -> Result<Cluster> {
+        let local_user = format!("shardmaster.local_user = '{MOVER}'");
+        let config: Vec<&str> = config.iter().copied().chain([local_user.as_str()]).collect();
+        let master = start_master(&config)?;
+        let mut cluster = Cluster { master, servers: Vec::new(), shards: Vec::new() };
+        for index in 0..count {
+            let key = shard_name(index);
+            let shard = Shard { namespace: key.clone(), key, server: None };
+            prepare_shard(&mut cluster.owner_of(&shard)?, &shard.namespace)?;
+            cluster
+                .superuser()?
+                .execute("SELECT shard_add($1, namespace => $2)", &[&shard.key, &shard.namespace])
+                .map_err(|e| crate::Error::from(e).context("shard_add"))?;
+            cluster.shards.push(shard);
+        }
+        Ok(cluster)
+    }
+
+    /// The server that holds a shard.
+    pub fn server_of(&self, shard: &Shard) -> &Server {
+        shard.server.map_or(&self.master, |index| &self.servers[index])
+    }
+
+    /// A superuser's session on the master.
+    pub fn superuser(&self) -> Result<Client> {
+        self.master.superuser(DATABASE)
+    }
+
+    /// An ordinary client's session on the master, for routes.
+    pub fn client(&self) -> Result<Client> {
+        self.master.connect(DATABASE, CLIENT)
+    }
+
+    /// A superuser's session on a shard, with its namespace in the search path.
+    pub fn owner_of(&self, shard: &Shard) -> Result<Client> {
+        let mut client = self.server_of(shard).superuser(DATABASE)?;
+        client.batch_execute(&format!("SET search_path = \"{}\"", shard.namespace))?;
+        Ok(client)
+    }
+
+    /// Changes a setting of the running master.
+    pub fn set(&self, setting: &str, value: &str) -> Result<()> {
+        let mut client = self.superuser()?;
+        client.batch_execute(&format!("ALTER SYSTEM SET {setting} = '{}'", value.replace('\'', "''")))?;
+        client.batch_execute("SELECT pg_reload_conf()")?;
+        Ok(())
+    }
+
+    /// Makes the worker wait at a named point of `shard_split_points()`, until the
+    /// fault changes.
+    pub fn hold(&self, point: &str) -> Result<()> {
+        self.fault(&format!("{point}=hold"))
+    }
+
+    /// Sets the developer's fault; an empty one releases what is held.
+    pub fn fault(&self, fault: &str) -> Result<()> {
+        self.set("shardmaster.fault", fault)
+    }
+
+    pub fn shard(&self, key: &str) -> Result<&Shard> {
+        let found = self.shards.iter().find(|shard| shard.key == key);
+        found.ok_or_else(|| format!("no shard \"{key}\" in this cluster").into())
+    }
+}
+
+fn shard_name(index: usize) -> String {
+    let letter = u8::try_from(index).ok().and_then(|i| b'a'.checked_add(i)).unwrap_or(b'z');
+    format!("shard_{}", char::from(letter))
+}
+
+fn start_master(config: &[&str]) -> Result<Server> {
+    let database = format!("shardmaster.database = '{DATABASE}'");
+    let mut lines = vec!["shared_preload_libraries = 'shardmaster'", database.as_str()];
+    lines.extend_from_slice(config);
+    let master = Server::start("master", &lines)?;
+    create_database(&master)?;
+    let mut client = master.superuser(DATABASE)?;
+    client.batch_execute("CREATE EXTENSION shardmaster")?;
+    grant_client_functions(&mut client)?;
+    Ok(master)
+}
+
+/// A client may ask for routes; it needs no rights on the catalog.
+fn grant_client_functions(client: &mut Client) -> Result<()> {
+    let functions = "SELECT p.oid::regprocedure::text FROM pg_proc p
+          JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+          JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+         WHERE e.extname = 'shardmaster' AND p.proname IN ('shard_of', 'shard_route', 'shard_routing_version')";
+    for row in client.query(functions, &[])? {
+        let function: String = row.get(0);
+        client.batch_execute(&format!("GRANT EXECUTE ON FUNCTION {function} TO {CLIENT}"))?;
+    }
+    Ok(())
+}
+
+/// The database, and the roles with the rights that the documentation asks for.
+fn create_database(server: &Server) -> Result<()> {
+    let mut client = server.superuser("postgres")?;
+    client.batch_execute(&format!(
+        "CREATE ROLE {OWNER} NOLOGIN; CREATE ROLE {MOVER} LOGIN; CREATE ROLE {CLIENT} LOGIN;
+         GRANT {OWNER} TO {MOVER};
+         GRANT pg_monitor, pg_read_all_stats TO {MOVER};
+         GRANT SET ON PARAMETER session_replication_role TO {MOVER}"
+    ))?;
+    client.batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
+    client.batch_execute(&format!("GRANT CREATE, TEMP ON DATABASE {DATABASE} TO {MOVER}"))?;
+    Ok(())
+}
+
+fn prepare_shard(client: &mut Client, namespace: &str) -> Result<()> {
+    client.batch_execute(&format!(
+        "CREATE SCHEMA IF NOT EXISTS \"{namespace}\";
+         GRANT USAGE, CREATE ON SCHEMA \"{namespace}\" TO {OWNER};
+         GRANT USAGE ON SCHEMA \"{namespace}\" TO {CLIENT}"
+    ))?;
+    Ok(())
+}
+
+/// Waits until everything in `shard_status()` is well.
+pub fn wait_healthy(client: &mut Client) -> Result<()> {
+    let limit = Duration::from_secs(30);
+    let mut seen = String::new();
+    let outcome = wait::until("shard_status() to be all ok", limit, || {
+        let rows = client.query("SELECT item, value, ok FROM shard_status()", &[])?;
+        let well = !rows.is_empty() && rows.iter().all(|row| row.get::<_, Option<bool>>(2) == Some(true));
+        let line = |row: &postgres::Row| {
+            let (item, value, ok): (String, Option<String>, Option<bool>) =
+                (row.get(0), row.get(1), row.get(2));
+            format!("{item}: {} ({ok:?})\n", value.unwrap_or_default())
+        };
+        seen = rows.iter().map(line).collect();
+        Ok(well.then_some(()))
+    });
+    outcome.map_err(|e| format!("{e}\n{seen}").into())
+}

@@ -1,0 +1,77 @@
+//! Where things are, as the scripts say it.
+
+use crate::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Directory of the programs of the PostgreSQL under test.
+pub fn bindir() -> Result<PathBuf> {
+    required("SHARDMASTER_BINDIR")
+}
+
+/// Directory below which servers are made.
+pub fn run_dir() -> Result<PathBuf> {
+    required("SHARDMASTER_RUN_DIR")
+}
+
+/// A program of this crate, by name.
+pub fn program(name: &str) -> Result<PathBuf> {
+    Ok(required("SHARDMASTER_PROGRAMS")?.join(name))
+}
+
+fn required(variable: &str) -> Result<PathBuf> {
+    let value = std::env::var_os(variable)
+        .ok_or_else(|| format!("{variable} is not set; run `make test`, `make demo` or `make bench`"))?;
+    Ok(PathBuf::from(value))
+}
+
+/// Runs a program to its end; its output is the error if it fails.
+pub fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    if !output.status.success() {
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        return Err(format!("{command:?} failed: {}\n{out}{err}", output.status).into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// An empty cluster that servers are copied from, made once in a run.
+pub fn template() -> Result<PathBuf> {
+    static MADE: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    MADE.get_or_init(|| make_template().map_err(|e| e.to_string())).clone().map_err(Into::into)
+}
+
+fn make_template() -> Result<PathBuf> {
+    let template = run_dir()?.join("template");
+    if template.exists() {
+        return Ok(template);
+    }
+    // Another program of the same run may be at it: the first rename wins.
+    let own = run_dir()?.join(format!("template.{}", std::process::id()));
+    let mut initdb = Command::new(bindir()?.join("initdb"));
+    initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"]);
+    run(initdb.arg(&own))?;
+    match std::fs::rename(&own, &template) {
+        Ok(()) => {}
+        Err(_) if template.exists() => std::fs::remove_dir_all(&own)?,
+        Err(e) => return Err(format!("cannot rename {}: {e}", own.display()).into()),
+    }
+    Ok(template)
+}
+
+/// Copies the template to `data` and gives the copy a system identifier of its own:
+/// servers that look like clones of each other would not be like real ones.
+pub fn copy_template(data: &Path, number: u32) -> Result<()> {
+    run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(template()?).arg(data))?;
+    let control = data.join("global/pg_control");
+    let mut bytes = std::fs::read(&control)?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let identifier =
+        (now.as_secs() << 32) | (u64::from(std::process::id() & 0xf_ffff) << 12) | u64::from(number);
+    bytes[..8].copy_from_slice(&identifier.to_ne_bytes());
+    std::fs::write(&control, bytes)?;
+    // Writes the control file with a valid checksum and WAL of this identifier.
+    run(Command::new(bindir()?.join("pg_resetwal")).arg("-f").arg(data))?;
+    Ok(())
+}

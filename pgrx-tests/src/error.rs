@@ -1,0 +1,81 @@
+//! One error for all test code: a text that a person can act on, and the SQLSTATE
+//! where a server gave one.
+
+use std::fmt;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Clone)]
+pub struct Error {
+    text: String,
+    sqlstate: Option<String>,
+}
+
+impl Error {
+    /// The server's SQLSTATE; None: no server said anything.
+    pub fn sqlstate(&self) -> Option<&str> {
+        self.sqlstate.as_deref()
+    }
+
+    /// The same error, saying what was tried.
+    pub fn context(mut self, what: &str) -> Error {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What a failing `unwrap` of a test prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<postgres::Error> for Error {
+    fn from(error: postgres::Error) -> Error {
+        let sqlstate = error.code().map(|code| code.code().to_owned());
+        Error { text: describe(&error), sqlstate }
+    }
+}
+
+/// Message, SQLSTATE, detail and hint; `Display` of the driver says only "db error".
+fn describe(error: &postgres::Error) -> String {
+    let Some(db) = error.as_db_error() else {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+        return format!("{error}{}", cause.unwrap_or_default());
+    };
+    let mut text = format!("{} ({})", db.message(), db.code().code());
+    for (label, part) in [("DETAIL", db.detail()), ("HINT", db.hint())] {
+        if let Some(part) = part {
+            text += &format!("; {label}: {part}");
+        }
+    }
+    text
+}
+
+macro_rules! from_display {
+    ($($type:ty),+) => {
+        $(impl From<$type> for Error {
+            fn from(error: $type) -> Error {
+                Error { text: error.to_string(), sqlstate: None }
+            }
+        })+
+    };
+}
+
+from_display!(
+    String,
+    &str,
+    std::io::Error,
+    std::num::TryFromIntError,
+    std::time::SystemTimeError,
+    fmt::Error
+);

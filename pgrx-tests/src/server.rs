@@ -1,0 +1,255 @@
+//! One throw-away PostgreSQL server.
+
+use crate::{Error, Result, env, wait};
+use postgres::{Client, Config, NoTls};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Recovery after a crash under load needs its time on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(120);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// How a server is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Ends sessions, writes a checkpoint.
+    Fast,
+    /// A crash of all processes; the next start recovers.
+    Immediate,
+    /// SIGKILL for the postmaster; its children notice and leave.
+    Kill,
+}
+
+impl Stop {
+    fn signal(self) -> i32 {
+        match self {
+            Stop::Fast => libc::SIGINT,
+            Stop::Immediate => libc::SIGQUIT,
+            Stop::Kill => libc::SIGKILL,
+        }
+    }
+}
+
+/// A server on a unix socket in a directory of its own; stopped when dropped.
+pub struct Server {
+    name: String,
+    dir: PathBuf,
+    postmaster: Option<Child>,
+}
+
+impl Server {
+    /// Makes a server and starts it; `config` holds more lines of postgresql.conf.
+    pub fn start(name: &str, config: &[&str]) -> Result<Server> {
+        let mut server = Server::create(name, config)?;
+        server.run()?;
+        Ok(server)
+    }
+
+    /// Makes a server without starting it. Commits are durable unless `config` says
+    /// otherwise: tests crash servers.
+    pub fn create(name: &str, config: &[&str]) -> Result<Server> {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Socket paths have a limit of 107 bytes: the name stays out of them.
+        let dir = env::run_dir()?.join(format!("{}.{number}", std::process::id()));
+        fs::create_dir(&dir)?;
+        env::copy_template(&dir.join("data"), number)?;
+        let server = Server { name: name.into(), dir, postmaster: None };
+        server.configure(&[
+            "listen_addresses = ''",
+            &format!("unix_socket_directories = '{}'", server.dir.display()),
+            "max_connections = 100",
+            "max_prepared_transactions = 20",
+            "max_worker_processes = 24",
+            "log_line_prefix = '%m [%p] %q%a '",
+        ])?;
+        server.configure(config)?;
+        Ok(server)
+    }
+
+    /// Appends to postgresql.conf; takes effect at the next start or `reload`.
+    pub fn configure(&self, lines: &[&str]) -> Result<()> {
+        let path = self.data().join("postgresql.conf");
+        let mut text = fs::read_to_string(&path)?;
+        for line in lines {
+            text += line;
+            text.push('\n');
+        }
+        Ok(fs::write(&path, text)?)
+    }
+
+    /// Starts the server and waits until it accepts connections.
+    pub fn run(&mut self) -> Result<()> {
+        self.spawn()?;
+        self.wait_ready()
+    }
+
+    /// Starts the postmaster without waiting for it.
+    pub fn spawn(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(self.log_path())?;
+        let child = Command::new(env::bindir()?.join("postgres"))
+            .arg("-D")
+            .arg(self.data())
+            // A backtrace would end up in the DETAIL of errors.
+            .env_remove("RUST_BACKTRACE")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        self.postmaster = Some(child);
+        Ok(())
+    }
+
+    /// Waits until the server accepts connections.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        let (name, log) = (self.name.clone(), self.log_path());
+        let what = format!("server \"{name}\" to start");
+        let config = self.config("postgres", "postgres");
+        wait::until(&what, START_LIMIT, || {
+            if let Some(status) = self.exit_status()? {
+                return Err(format!("server \"{name}\" ended: {status}\n{}", tail(&log, 4000)).into());
+            }
+            Ok(config.connect(NoTls).ok().map(drop))
+        })
+    }
+
+    fn exit_status(&mut self) -> Result<Option<std::process::ExitStatus>> {
+        Ok(match &mut self.postmaster {
+            Some(child) => child.try_wait()?,
+            None => return Err(format!("server \"{}\" is not running", self.name).into()),
+        })
+    }
+
+    /// Stops the server and waits until its postmaster is gone.
+    pub fn stop(&mut self, how: Stop) -> Result<()> {
+        let Some(mut child) = self.postmaster.take() else { return Ok(()) };
+        signal(child.id(), how.signal())?;
+        let what = format!("server \"{}\" to stop ({how:?})", self.name);
+        let result = wait::until(&what, STOP_LIMIT, || Ok(child.try_wait()?.map(drop)));
+        if result.is_err() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if how == Stop::Kill {
+            self.wait_orphans()?;
+        }
+        result
+    }
+
+    /// After SIGKILL for the postmaster a new one refuses to start while an old
+    /// backend holds the shared memory.
+    fn wait_orphans(&self) -> Result<()> {
+        let data = self.data();
+        wait::until("backends of the killed postmaster to leave", STOP_LIMIT, || {
+            Ok(processes_in(&data)?.is_empty().then_some(()))
+        })
+    }
+
+    pub fn restart(&mut self, how: Stop) -> Result<()> {
+        self.stop(how)?;
+        self.run()
+    }
+
+    pub fn reload(&self) -> Result<()> {
+        self.superuser("postgres")?.batch_execute("SELECT pg_reload_conf()")?;
+        Ok(())
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.postmaster.is_some()
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    pub fn socket_dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn log_path(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// The last `bytes` of the server's log.
+    pub fn log_tail(&self, bytes: u64) -> String {
+        tail(&self.log_path(), bytes)
+    }
+
+    /// A connection string of libpq for this server.
+    pub fn conninfo(&self, database: &str, user: &str) -> String {
+        format!("host={} port=5432 dbname={database} user={user}", self.dir.display())
+    }
+
+    pub fn config(&self, database: &str, user: &str) -> Config {
+        let mut config = Config::new();
+        config.host_path(&self.dir).port(5432).dbname(database).user(user);
+        config
+    }
+
+    pub fn connect(&self, database: &str, user: &str) -> Result<Client> {
+        let connected = self.config(database, user).connect(NoTls);
+        connected
+            .map_err(|e| Error::from(e).context(&format!("cannot connect to \"{}\" as {user}", self.name)))
+    }
+
+    pub fn superuser(&self, database: &str) -> Result<Client> {
+        self.connect(database, "postgres")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- end of the log of server \"{}\"\n{}", self.name, self.log_tail(6000));
+        }
+        let stopped = self.stop(Stop::Immediate);
+        // The log of a server that would not stop stays for whoever looks into it.
+        if stopped.is_ok() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// Sends a signal to a process that this program started, or to its backend.
+pub fn signal(pid: u32, signal: i32) -> Result<()> {
+    let pid = libc::pid_t::try_from(pid)?;
+    // SAFETY: kill takes two integers and touches no memory of ours.
+    if unsafe { libc::kill(pid, signal) } != 0 {
+        return Err(format!("cannot signal {pid}: {}", std::io::Error::last_os_error()).into());
+    }
+    Ok(())
+}
+
+/// Processes whose working directory is a data directory: a server's own.
+fn processes_in(data: &Path) -> Result<Vec<u32>> {
+    let data = fs::canonicalize(data)?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        if fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+fn tail(path: &Path, bytes: u64) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    read().unwrap_or_else(|e| format!("(no log: {e})"))
+}

@@ -1,0 +1,91 @@
+//! A split, as an operator drives it.
+
+use crate::cluster::{Cluster, DATABASE};
+use crate::{Error, Result, wait};
+use postgres::{Client, NoTls};
+use std::time::Duration;
+
+/// A split of a cluster, by its id.
+pub struct Split<'a> {
+    cluster: &'a Cluster,
+    pub id: i64,
+}
+
+impl Split<'_> {
+    /// `shard_split_plan` of the default keyspace.
+    pub fn plan<'a>(cluster: &'a Cluster, source: &str, target: &str, tenants: &[&str]) -> Result<Split<'a>> {
+        let query = "SELECT shard_split_plan($1, $2, $3)";
+        let id = cluster.superuser()?.query_one(query, &[&source, &target, &tenants])?.get(0);
+        Ok(Split { cluster, id })
+    }
+
+    /// One of the calls that record a goal: `start_dual_write`, `cutover`, `rollback`, ...
+    pub fn call(&self, name: &str) -> Result<()> {
+        let query = format!("SELECT shard_split_{name}($1)");
+        let mut client = self.cluster.superuser()?;
+        client
+            .execute(&query, &[&self.id])
+            .map_err(|e| Error::from(e).context(&format!("shard_split_{name}")))?;
+        Ok(())
+    }
+
+    /// `shard_split_wait`; the error tells what the split was doing.
+    pub fn wait(&self, phase: &str, limit: Duration) -> Result<String> {
+        let query = "SELECT shard_split_wait($1, $2, $3::text::interval)";
+        let seconds = format!("{} s", limit.as_secs());
+        let reached = self.cluster.superuser()?.query_one(query, &[&self.id, &phase, &seconds]);
+        match reached {
+            Ok(row) => Ok(row.get(0)),
+            Err(e) => Err(Error::from(e).context(&format!("waiting for {phase}; {}", self.describe()))),
+        }
+    }
+
+    /// `CALL shard_split_run`, from whatever phase; each line of progress goes to `say`.
+    pub fn run(&self, say: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
+        let mut config = self.cluster.master.config(DATABASE, "postgres");
+        config.notice_callback(move |notice| say(notice.message()));
+        let mut client: Client = config.connect(NoTls)?;
+        let outcome = client.batch_execute(&format!("CALL shard_split_run({})", self.id));
+        outcome.map_err(|e| Error::from(e).context(&self.describe()))
+    }
+
+    /// Removes the moved rows from the source.
+    pub fn finish(&self, limit: Duration) -> Result<()> {
+        self.call("finish")?;
+        self.wait("finished", limit).map(drop)
+    }
+
+    /// The old shard stops refusing clients with an old route.
+    pub fn drop_guard(&self) -> Result<()> {
+        self.cluster.superuser()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;
+        Ok(())
+    }
+
+    /// Waits until the worker holds at a named point; see `Cluster::hold`.
+    pub fn wait_held(&self, point: &str, limit: Duration) -> Result<()> {
+        wait::until(&format!("the worker to hold at {point}"), limit, || {
+            let waiting: Option<String> = self.metric("waiting_for")?;
+            Ok(waiting.is_some_and(|text| text.contains(point)).then_some(()))
+        })
+    }
+
+    /// One column of `shard_split_metrics`.
+    pub fn metric<T: for<'b> postgres::types::FromSql<'b>>(&self, column: &str) -> Result<T> {
+        let query = format!("SELECT {column} FROM shard_split_metrics($1)");
+        Ok(self.cluster.superuser()?.query_one(&query, &[&self.id])?.try_get(0)?)
+    }
+
+    pub fn phase(&self) -> Result<String> {
+        self.metric("phase")
+    }
+
+    /// What it does and why it waits, in one line.
+    pub fn describe(&self) -> String {
+        let query = "SELECT format('split %s: %s, %s, waiting for %s, %s rows copied, error: %s',
+                split_id, phase, activity, coalesce(waiting_for, 'nothing'), total_rows_copied,
+                coalesce(error_message, 'none')) FROM shard_split_metrics($1)";
+        let line =
+            || -> Result<String> { Ok(self.cluster.superuser()?.query_one(query, &[&self.id])?.get(0)) };
+        line().unwrap_or_else(|e| format!("split {}: no metrics: {e}", self.id))
+    }
+}

@@ -1,0 +1,237 @@
+//! Load on a cluster, a record of what was acknowledged, and the comparison.
+//!
+//! ```no_run
+//! # use shardmaster_tests::{Result, cluster::Cluster, workload::{Options, Workload}};
+//! # fn example() -> Result<()> {
+//! let cluster = Cluster::servers(2, &[])?;
+//! let mut workload = Workload::prepare(&cluster, Options::default())?;
+//! workload.start();
+//! // ... move tenants, crash servers ...
+//! workload.stop()?;
+//! let verdict = workload.verdict(&cluster)?;
+//! assert!(verdict.is_clean(), "{verdict}");
+//! # Ok(()) }
+//! ```
+
+mod compare;
+mod model;
+mod op;
+mod route;
+mod schema;
+mod verdict;
+mod writer;
+
+pub use model::{Ledger, Number, Row, State, Table, Tenant};
+pub use verdict::Verdict;
+pub use writer::Ack;
+
+use crate::cluster::{CLIENT, Cluster, DATABASE};
+use crate::{Error, Result, wait};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What writers do besides the ordinary.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mix {
+    /// Percent of operations that change a primary key, exchange unique values of
+    /// two rows, or roll back to a savepoint.
+    pub special: usize,
+    /// Among them: rows that change their shard key.
+    pub retenant: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub tenants: Vec<String>,
+    /// For each tenant the index of the shard it starts on.
+    pub homes: Vec<usize>,
+    /// Tenants that will move: stalls are told apart by it, nothing else.
+    pub moving: BTreeSet<Tenant>,
+    pub rows: Number,
+    pub writers: usize,
+    pub mix: Mix,
+    /// Statements that each session of a writer begins with.
+    pub settings: Vec<String>,
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// Twenty tenants on the first shard, every second of which moves.
+    fn default() -> Options {
+        Options::tenants(20)
+    }
+}
+
+impl Options {
+    /// `count` tenants on the first shard, every second of which moves.
+    pub fn tenants(count: usize) -> Options {
+        Options {
+            tenants: (0..count).map(|n| format!("tenant-{n:02}")).collect(),
+            homes: vec![0; count],
+            moving: (0..count).step_by(2).collect(),
+            rows: 300_000,
+            writers: 4,
+            mix: Mix::default(),
+            settings: Vec::new(),
+            seed: 1,
+        }
+    }
+
+    /// Names of the tenants that move.
+    pub fn moving_names(&self) -> Vec<&str> {
+        self.moving.iter().map(|tenant| self.tenants[*tenant].as_str()).collect()
+    }
+}
+
+/// What writers share with whoever runs them.
+struct Shared {
+    tenants: Arc<Vec<String>>,
+    moving: BTreeSet<Tenant>,
+    parents: Arc<HashMap<Tenant, Vec<i64>>>,
+    mix: Mix,
+    writers: usize,
+    seed: u64,
+    started: Instant,
+    stop: AtomicBool,
+    abandon: AtomicBool,
+    acknowledged: AtomicU64,
+    unexpected: AtomicU64,
+}
+
+pub struct Workload {
+    options: Options,
+    master: postgres::Config,
+    start: schema::Start,
+    shared: Option<Arc<Shared>>,
+    threads: Vec<JoinHandle<writer::Record>>,
+    records: Vec<writer::Record>,
+}
+
+impl Workload {
+    /// Makes tables on every shard, loads the tenants' rows where they live, and
+    /// tells the master of both.
+    pub fn prepare(cluster: &Cluster, options: Options) -> Result<Workload> {
+        let start = schema::start_rows(options.rows, options.tenants.len());
+        for (index, shard) in cluster.shards.iter().enumerate() {
+            let mut client = cluster.owner_of(shard)?;
+            schema::create_tables(&mut client)?;
+            schema::load(&mut client, &start, &options.tenants, |tenant| options.homes[tenant] == index)?;
+            schema::create_indexes(&mut client)?;
+        }
+        let mut master = cluster.superuser()?;
+        for table in Table::ALL {
+            master.execute("SELECT shard_table_add($1, 'tenant_id')", &[&table.name()])?;
+        }
+        for (index, shard) in cluster.shards.iter().enumerate() {
+            let here = |tenant: &usize| options.homes[*tenant] == index;
+            let keys: Vec<&str> =
+                (0..options.tenants.len()).filter(here).map(|t| options.tenants[t].as_str()).collect();
+            if !keys.is_empty() {
+                master.execute("SELECT shard_assign_many($1, $2)", &[&keys, &shard.key])?;
+            }
+        }
+        let master = cluster.master.config(DATABASE, CLIENT);
+        Ok(Workload { options, master, start, shared: None, threads: Vec::new(), records: Vec::new() })
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Starts the writers.
+    pub fn start(&mut self) {
+        let shared = Arc::new(Shared {
+            tenants: Arc::new(self.options.tenants.clone()),
+            moving: self.options.moving.clone(),
+            parents: Arc::new(self.start.accounts.clone()),
+            mix: self.options.mix,
+            writers: self.options.writers,
+            seed: self.options.seed,
+            started: Instant::now(),
+            stop: AtomicBool::new(false),
+            abandon: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
+            unexpected: AtomicU64::new(0),
+        });
+        for (number, ledger) in self.share_out().into_iter().enumerate() {
+            let settings = self.options.settings.clone();
+            let router = route::Router::new(self.master.clone(), shared.tenants.clone(), settings);
+            let writer = writer::Writer::new(number, self.start.next, router, ledger, shared.clone());
+            self.threads.push(std::thread::spawn(move || writer.run()));
+        }
+        self.shared = Some(shared);
+    }
+
+    /// Each writer owns the rows whose number gives its own as the remainder.
+    fn share_out(&mut self) -> Vec<Ledger> {
+        let mut shares = vec![Ledger::default(); self.options.writers];
+        let writers = self.options.writers as Number;
+        for (table, number, state) in std::mem::take(&mut self.start.ledger).iter() {
+            let owner = (number - self.start.next).rem_euclid(writers) as usize;
+            if let State::Is(Some(row)) = state {
+                shares[owner].acknowledged(model::Change { table, number, after: Some(row.clone()) });
+            }
+        }
+        shares
+    }
+
+    /// Writes acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.acknowledged.load(Ordering::Relaxed))
+    }
+
+    /// When the writers started: what `Ack::at` counts from.
+    pub fn started(&self) -> Option<Instant> {
+        self.shared.as_ref().map(|shared| shared.started)
+    }
+
+    /// Waits until `more` writes have been acknowledged from now on.
+    pub fn wait_for(&self, more: u64, limit: Duration) -> Result<()> {
+        let goal = self.acknowledged() + more;
+        wait::until(&format!("{more} more writes"), limit, || Ok((self.acknowledged() >= goal).then_some(())))
+    }
+
+    /// Lets each writer finish its operation, and collects the records.
+    pub fn stop(&mut self) -> Result<()> {
+        if let Some(shared) = &self.shared {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        for thread in self.threads.drain(..) {
+            self.records.push(thread.join().map_err(|_| Error::from("a writer panicked"))?);
+        }
+        Ok(())
+    }
+
+    /// What was acknowledged and when, by any writer; after `stop`.
+    pub fn acks(&self) -> Vec<Ack> {
+        let mut acks: Vec<Ack> = self.records.iter().flat_map(|record| record.acks.iter().copied()).collect();
+        acks.sort_by_key(|ack| ack.at);
+        acks
+    }
+
+    /// Compares the record with what the shards hold, row by row. The source must
+    /// have been finished: until then it holds the moved rows by design.
+    pub fn verdict(&self, cluster: &Cluster) -> Result<Verdict> {
+        let mut ledger = Ledger::default();
+        for record in &self.records {
+            ledger.merge(record.ledger.clone());
+        }
+        let routed = compare::routes(cluster, &self.options.tenants)?;
+        let found = compare::read_shards(cluster, &self.options.tenants)?;
+        let comparison = compare::compare(&ledger, &found, &routed);
+        Ok(Verdict::new(comparison, &ledger, &self.records))
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        // A test that failed: its servers go away, and no writer may wait for them.
+        if let Some(shared) = &self.shared {
+            shared.abandon.store(true, Ordering::Relaxed);
+        }
+        let _ = self.stop();
+    }
+}

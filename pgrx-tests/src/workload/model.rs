@@ -1,0 +1,162 @@
+//! What the writers' rows hold, and the record of what each row must be.
+//!
+//! A row's contents follow from its number, revision and code, so that the record
+//! is small and the comparison exact. The record is made of acknowledgements alone:
+//! nothing in it was ever read from a database but the identities it handed out.
+
+use std::collections::HashMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    Accounts,
+    Orders,
+}
+
+impl Table {
+    pub const ALL: [Table; 2] = [Table::Accounts, Table::Orders];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Accounts => "accounts",
+            Table::Orders => "orders",
+        }
+    }
+}
+
+/// A row's number, drawn by the writer that owns it and never used again.
+pub type Number = i64;
+
+/// Index into the tenants of a workload.
+pub type Tenant = usize;
+
+/// What a row must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub tenant: Tenant,
+    /// None: the answer with the identity never came.
+    pub id: Option<i64>,
+    /// The order's account, by id.
+    pub account: Option<i64>,
+    pub revision: i32,
+    /// A unique value in its tenant; rows may exchange theirs.
+    pub code: i64,
+}
+
+impl Row {
+    pub fn new(tenant: Tenant, number: Number, account: Option<i64>) -> Row {
+        Row { tenant, id: None, account, revision: 1, code: number }
+    }
+
+    /// The same row after one more change.
+    pub fn revised(&self) -> Row {
+        Row { revision: self.revision + 1, ..self.clone() }
+    }
+
+    pub fn code_text(&self) -> String {
+        format!("code {:06x}", self.code)
+    }
+
+    pub fn amount(&self, number: Number) -> String {
+        let cents = mix(number, self.revision) % 10_000_000;
+        format!("{}.{:02}", cents / 100, cents % 100)
+    }
+
+    /// A jsonb value in the form in which the server prints it.
+    pub fn details(&self, number: Number) -> String {
+        let noise = mix(number, self.revision + 1_000_000);
+        format!(
+            "{{\"ref\": {number}, \"note\": \"ü \\\"{noise:016x}\\\" {noise:032x}\", \"revision\": {}}}",
+            self.revision
+        )
+    }
+}
+
+/// A well mixed number (SplitMix64) that depends on nothing else.
+pub fn mix(number: Number, salt: i32) -> u64 {
+    let mut z = number.cast_unsigned() ^ u64::from(salt.cast_unsigned()).rotate_left(40);
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What is known of a row. An answer that never came leaves two possibilities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Is(Option<Row>),
+    Either(Option<Row>, Option<Row>),
+}
+
+impl State {
+    pub fn possible(&self) -> Vec<Option<&Row>> {
+        match self {
+            State::Is(row) => vec![row.as_ref()],
+            State::Either(before, after) => vec![before.as_ref(), after.as_ref()],
+        }
+    }
+}
+
+/// One row's change: what it is afterwards, None when deleted.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub table: Table,
+    pub number: Number,
+    pub after: Option<Row>,
+}
+
+/// The record of acknowledged writes.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    rows: HashMap<(Table, Number), State>,
+}
+
+impl Ledger {
+    /// The row, if it is known to exist.
+    pub fn row(&self, table: Table, number: Number) -> Option<&Row> {
+        match self.rows.get(&(table, number)) {
+            Some(State::Is(row)) => row.as_ref(),
+            Some(State::Either(..)) | None => None,
+        }
+    }
+
+    pub fn acknowledged(&mut self, change: Change) {
+        self.rows.insert((change.table, change.number), State::Is(change.after));
+    }
+
+    /// The connection was lost before the answer: the change was made or not.
+    pub fn in_doubt(&mut self, change: Change) {
+        let key = (change.table, change.number);
+        let before = match self.rows.remove(&key) {
+            Some(State::Is(row)) => row,
+            Some(State::Either(before, _)) => before,
+            None => None,
+        };
+        self.rows.insert(key, State::Either(before, change.after));
+    }
+
+    /// A statement that made rows vanish, acknowledged: TRUNCATE.
+    pub fn forget_all(&mut self, gone: impl Fn(Table, &Row) -> bool) {
+        for ((table, _), state) in &mut self.rows {
+            if state.possible().iter().flatten().any(|row| gone(*table, row)) {
+                *state = State::Is(None);
+            }
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Table, Number, &State)> {
+        self.rows.iter().map(|((table, number), state)| (*table, *number, state))
+    }
+
+    pub fn get(&self, table: Table, number: Number) -> Option<&State> {
+        self.rows.get(&(table, number))
+    }
+
+    pub fn count_in_doubt(&self) -> usize {
+        self.rows.values().filter(|state| matches!(state, State::Either(..))).count()
+    }
+
+    /// Takes over the rows of another writer's record; writers own disjoint rows.
+    pub fn merge(&mut self, other: Ledger) {
+        self.rows.extend(other.rows);
+    }
+}

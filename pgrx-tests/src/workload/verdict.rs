@@ -1,0 +1,89 @@
+//! What a workload found, in one place and in words.
+
+use super::compare::Comparison;
+use super::model::Ledger;
+use super::writer::{Ack, Record};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    pub acknowledged: u64,
+    /// Rows whose last answer was lost with a connection.
+    pub in_doubt: usize,
+    /// Rows on all shards.
+    pub rows: u64,
+    pub lost: u64,
+    pub doubled: u64,
+    pub misplaced: u64,
+    /// Seen by clients, by SQLSTATE.
+    pub errors: BTreeMap<String, u64>,
+    /// Errors that no client should see.
+    pub unexpected: Vec<String>,
+    /// The longest time from a client's first attempt to the acknowledgement.
+    pub stall_moving: Duration,
+    pub stall_staying: Duration,
+    /// The first few differences, in words.
+    pub examples: Vec<String>,
+}
+
+impl Verdict {
+    pub(super) fn new(comparison: Comparison, ledger: &Ledger, records: &[Record]) -> Verdict {
+        let mut errors = BTreeMap::new();
+        for (code, count) in records.iter().flat_map(|record| &record.errors) {
+            *errors.entry(code.clone()).or_default() += count;
+        }
+        let acks = || records.iter().flat_map(|record| &record.acks);
+        let stall = |moving: bool| {
+            let of_kind = acks().filter(|ack: &&Ack| ack.moving == moving);
+            of_kind.map(|ack| ack.took).max().unwrap_or_default()
+        };
+        Verdict {
+            acknowledged: acks().count() as u64,
+            in_doubt: ledger.count_in_doubt(),
+            rows: comparison.rows,
+            lost: comparison.lost,
+            doubled: comparison.doubled,
+            misplaced: comparison.misplaced,
+            errors,
+            unexpected: records.iter().flat_map(|record| record.unexpected.iter().cloned()).collect(),
+            stall_moving: stall(true),
+            stall_staying: stall(false),
+            examples: comparison.examples,
+        }
+    }
+
+    /// No acknowledged write was lost, no row is twice or in a wrong place.
+    pub fn is_right(&self) -> bool {
+        self.lost == 0 && self.doubled == 0 && self.misplaced == 0
+    }
+
+    /// Right, and no client saw what it should not see.
+    pub fn is_clean(&self) -> bool {
+        self.is_right() && self.unexpected.is_empty()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors: Vec<String> =
+            self.errors.iter().map(|(code, count)| format!("{code}: {count}")).collect();
+        let errors = if errors.is_empty() { "none".into() } else { errors.join(", ") };
+        let millis = |stall: Duration| format!("{:.1} ms", stall.as_secs_f64() * 1e3);
+        let mut line = |name: &str, value: String| writeln!(f, "{name:<38}{value}");
+        line("longest write stall, moving tenant", millis(self.stall_moving))?;
+        line("longest write stall, staying tenant", millis(self.stall_staying))?;
+        line("errors seen by clients, by SQLSTATE", errors)?;
+        line("acknowledged writes", self.acknowledged.to_string())?;
+        line("rows in doubt (connection lost)", self.in_doubt.to_string())?;
+        line("rows compared", self.rows.to_string())?;
+        line("lost", self.lost.to_string())?;
+        line("doubled", self.doubled.to_string())?;
+        line("misplaced", self.misplaced.to_string())?;
+        for example in self.examples.iter().chain(self.unexpected.iter().take(12)) {
+            writeln!(f, "  {example}")?;
+        }
+        Ok(())
+    }
+}

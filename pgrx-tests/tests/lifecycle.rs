@@ -1,0 +1,79 @@
+//! Splits under load: everything a writer can do, on servers and inside the master.
+
+use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::workload::{Mix, Options, Workload};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn hard_options() -> Options {
+    Options { rows: 40_000, mix: Mix { special: 25, retenant: true }, ..Options::tenants(8) }
+}
+
+/// One split from plan to finish and guard drop, with writes before and after.
+fn split(cluster: &Cluster, workload: &Workload, source: &str, target: &str, tenants: &[&str]) {
+    let split = Split::plan(cluster, source, target, tenants).unwrap();
+    split.run(|_| ()).unwrap();
+    workload.wait_for(300, LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+    workload.wait_for(300, LIMIT).unwrap();
+    split.drop_guard().unwrap();
+}
+
+fn forth_and_back(cluster: &Cluster) {
+    let mut workload = Workload::prepare(cluster, hard_options()).unwrap();
+    workload.start();
+    workload.wait_for(500, LIMIT).unwrap();
+    let moving: Vec<String> = workload.options().moving_names().into_iter().map(str::to_owned).collect();
+    let moving: Vec<&str> = moving.iter().map(String::as_str).collect();
+    split(cluster, &workload, "shard_a", "shard_b", &moving);
+    split(cluster, &workload, "shard_b", "shard_a", &moving[..2]);
+    workload.stop().unwrap();
+    let verdict = workload.verdict(cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+#[test]
+fn forth_and_back_between_servers() {
+    forth_and_back(&Cluster::servers(2, &[]).unwrap());
+}
+
+#[test]
+fn forth_and_back_inside_the_master() {
+    forth_and_back(&Cluster::namespaces(2, &[]).unwrap());
+}
+
+#[test]
+fn a_chain_over_three_servers() {
+    let cluster = Cluster::servers(3, &[]).unwrap();
+    let mut workload = Workload::prepare(&cluster, hard_options()).unwrap();
+    workload.start();
+    workload.wait_for(500, LIMIT).unwrap();
+    split(&cluster, &workload, "shard_a", "shard_b", &["tenant-00", "tenant-02"]);
+    split(&cluster, &workload, "shard_b", "shard_c", &["tenant-02"]);
+    workload.stop().unwrap();
+    let verdict = workload.verdict(&cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+#[test]
+fn a_rolled_back_plan_runs_again() {
+    let cluster = Cluster::servers(2, &[]).unwrap();
+    let mut workload = Workload::prepare(&cluster, hard_options()).unwrap();
+    workload.start();
+    workload.wait_for(500, LIMIT).unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["tenant-00", "tenant-02"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    workload.wait_for(300, LIMIT).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    workload.stop().unwrap();
+    let verdict = workload.verdict(&cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Builds the extension in the release profile and installs it into the private
+# copy of PostgreSQL.
+. "$(dirname "$0")/lib.sh"
+find_bindir
+init_pgrx
+cargo pgrx install --release --pg-config "$BINDIR/pg_config"

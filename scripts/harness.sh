@@ -1,0 +1,29 @@
+# Sourced: building the programs of pgrx-tests and running them beside servers.
+
+# build_harness: prints "NAME PATH" for each test program and each binary.
+build_harness() {
+    local log=$ROOT/target/harness-build.log
+    cargo test -p shardmaster-tests --profile harness --no-run 2>&1 | tee "$log" >&2
+    cargo build -q -p shardmaster-tests --profile harness --bins >&2
+    sed -n 's,^ *Executable \([^ ]*\) \([^ (][^ ]*\) *(\(.*\))$,\1 \2 \3,p; s,^ *Executable \(tests/[^ ]*\) (\(.*\))$,\1 - \2,p' "$log" |
+        while read -r kind source path; do
+            case $kind:$source in
+                unittests:src/lib.rs) echo "unit $path" ;;
+                unittests:*) ;; # programs have no tests of their own
+                tests/*) source=${kind##*/}; echo "${source%.rs} $path" ;;
+            esac
+        done
+}
+
+# The servers' user may not be able to read the checkout: it gets copies.
+copy_programs() {
+    mkdir -p "$RUN/bin"
+    cp target/harness/demo target/harness/bench "$RUN/bin/"
+    chmod -R a+rX "$RUN/bin"
+}
+
+# beside_servers PROGRAM ...: runs it as the servers' user, told where things are.
+beside_servers() {
+    as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="$RUN" \
+        SHARDMASTER_PROGRAMS="$RUN/bin" "$@"
+}

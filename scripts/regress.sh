@@ -1,0 +1,63 @@
+# Sourced by test.sh: pg_regress and isolation specs against throw-away servers.
+#
+#   tests/sql/NAME.sql, tests/expected/NAME.out, listed in tests/schedule
+#   tests/specs/NAME.spec, tests/expected/NAME.out, listed in tests/isolation_schedule
+#
+# The server has the databases shard_a and shard_b and the roles `owner`, `mover`
+# and `app`; `dbname=shard_a user=mover` is a complete connection string there.
+
+# The test programs of PostgreSQL, below the private copy's pgxs.
+pgxs_test() { echo "$("$BINDIR/pg_config" --pkglibdir)/pgxs/src/test/$1"; }
+
+prepare_inputs() {
+    rm -rf "$RUN/tests"
+    cp -r tests "$RUN/tests"
+    mkdir -p "$RUN/tests/expected"
+    # A test without an expected file shows its whole output as the difference.
+    local input name
+    for input in tests/sql/*.sql tests/specs/*.spec; do
+        name=${input##*/}
+        [ ! -e "$input" ] || touch -a "$RUN/tests/expected/${name%.*}.out"
+    done
+    mkdir -p "$RUN/$1-out"
+    chown -R "$SERVER_USER" "$RUN/tests" "$RUN/$1-out"
+}
+
+prepare_databases() {
+    local db
+    for db in shard_a shard_b; do
+        as_user "$BINDIR/createdb" -h "$RUN/$1" -U postgres "$db"
+    done
+    as_user "$BINDIR/psql" -X -q -v ON_ERROR_STOP=1 -h "$RUN/$1" -U postgres -f "$RUN/tests/setup.sql" "$2"
+}
+
+# run_schedule SUITE PROGRAM SCHEDULE: counts the lines "ok" and "FAILED".
+run_schedule() {
+    local suite=$1 program=$2 schedule=$3 status=0 ok bad
+    echo "== $suite"
+    if ! grep -q '^test:' "tests/$schedule" 2>/dev/null; then
+        echo "no tests in tests/$schedule"
+        return
+    fi
+    prepare_inputs "$suite"
+    start_server "$suite" "${suite}_test"
+    prepare_databases "$suite" "${suite}_test"
+    as_user env HOME="$RUN" "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
+        --host="$RUN/$suite" --user=postgres --dbname="${suite}_test" --use-existing \
+        --schedule="$RUN/tests/$schedule" >"$LOGS/$suite.log" 2>&1 </dev/null || status=$?
+    cat "$LOGS/$suite.log"
+    rm -rf "target/$suite"
+    cp -r "$RUN/$suite-out" "target/$suite"
+    ok=$(grep -cE '^(test |     )?.*\.\.\. ok ' "$LOGS/$suite.log" || true)
+    bad=$(grep -cE '\.\.\. FAILED' "$LOGS/$suite.log" || true)
+    if [ "$status" -ne 0 ]; then
+        [ "$bad" -gt 0 ] || bad=1
+        cat "target/$suite/regression.diffs" 2>/dev/null || tail -n 40 "$RUN/$suite/log"
+        echo "results are in target/$suite/results"
+    fi
+    stop_server "$suite"
+    tally "$suite" "$ok" "$bad"
+}
+
+run_regress() { run_schedule regress "$(pgxs_test regress/pg_regress)" schedule; }
+run_isolation() { run_schedule isolation "$(pgxs_test isolation/pg_isolation_regress)" isolation_schedule; }

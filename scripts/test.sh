@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# test.sh SUITE ...: runs the suites and sums them in the last line. A suite that
+# ends without counting anything counts as one failure.
+. "$(dirname "$0")/lib.sh"
+. scripts/harness.sh
+find_bindir
+init_pgrx
+make_run_dir
+LOGS=$ROOT/target/test-logs
+mkdir -p "$LOGS"
+
+passed=0
+failed=0
+failures=()
+
+# tally NAME PASSED FAILED
+tally() {
+    passed=$((passed + $2))
+    failed=$((failed + $3))
+    [ "$3" -eq 0 ] || failures+=("$1 ($3)")
+}
+
+# one NAME COMMAND ...: a check that passes or fails as a whole.
+one() {
+    local name=$1
+    shift
+    echo "== $name"
+    if "$@"; then tally "$name" 1 0; else tally "$name" 0 1; fi
+}
+
+# cargo_results NAME LOG STATUS: adds up the closing lines of test programs.
+cargo_results() {
+    local ok bad
+    ok=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$2" | paste -sd+ | sed 's/^$/0/')
+    bad=$(sed -n 's/^test result: .* \([0-9]*\) failed; .*/\1/p' "$2" | paste -sd+ | sed 's/^$/0/')
+    ok=$((ok)) bad=$((bad))
+    if [ "$3" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+    tally "$1" "$ok" "$bad"
+}
+
+build_extension() {
+    [ -z "${built:-}" ] || return 0
+    built=yes
+    scripts/build.sh || { tally build 0 1; summary; }
+}
+
+suite_lint() {
+    one "cargo fmt" cargo fmt --all --check
+    # The release profile: what clippy makes, the build uses.
+    one "clippy, extension" cargo clippy -q --release --features pg_test -- -D warnings
+    one "clippy, tests" cargo clippy -q -p shardmaster-tests --profile harness --all-targets -- -D warnings
+}
+
+# Tests that need no server: of the extension's pure modules and of the harness.
+suite_pure() {
+    local status=0
+    echo "== pure tests"
+    cargo test -q --release --lib >"$LOGS/pure.log" 2>&1 || status=$?
+    cat "$LOGS/pure.log"
+    cargo_results "pure tests" "$LOGS/pure.log" "$status"
+}
+
+harness_programs() {
+    build_extension
+    if [ ! -e "$RUN/programs" ]; then
+        build_harness >"$RUN/programs" || { tally "harness build" 0 1; summary; }
+        copy_programs
+        while read -r name path; do
+            cp "$path" "$RUN/bin/test-$name"
+            chmod a+rx "$RUN/bin/test-$name"
+        done <"$RUN/programs"
+    fi
+}
+
+# harness_test NAME: one test program of pgrx-tests.
+harness_test() {
+    local status=0
+    echo "== pgrx-tests: $1"
+    # Two at a time: each starts servers of its own.
+    beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$1" \
+        --test-threads "${SHARDMASTER_TEST_THREADS:-2}" ${SHARDMASTER_TEST_ARGS:-} >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
+    cat "$LOGS/$1.log"
+    cargo_results "pgrx-tests: $1" "$LOGS/$1.log" "$status"
+}
+
+suite_smoke() {
+    harness_programs
+    harness_test smoke
+}
+
+suite_harness() {
+    local name
+    harness_programs
+    # A descriptor of its own: the test programs must not read the list.
+    while read -r -u 9 name _; do harness_test "$name"; done 9<"$RUN/programs"
+}
+
+# harness:NAME: one of its programs.
+suite_harness_one() {
+    harness_programs
+    harness_test "$1"
+}
+
+suite_server() { . scripts/pgtest.sh; }
+suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
+suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }
+
+summary() {
+    echo
+    if [ "${#failures[@]}" -gt 0 ]; then
+        printf 'failed: %s\n' "${failures[@]}"
+    fi
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+    exit
+}
+
+started=$SECONDS
+for suite in "$@"; do
+    case $suite in
+        harness:*) suite_harness_one "${suite#harness:}" ;;
+        *) "suite_$suite" ;;
+    esac
+    echo "-- $suite: $((SECONDS - started)) s since the start"
+done
+summary

@@ -1,0 +1,74 @@
+-- What every shard holds while splits touch it. Safe to repeat; the lock keeps two
+-- splits from creating or dropping it at the same time.
+SELECT pg_catalog.pg_advisory_xact_lock(7305809155271984201);
+CREATE SCHEMA IF NOT EXISTS shardmaster_agent;
+REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;
+COMMENT ON SCHEMA shardmaster_agent IS 'objects of shardmaster; removed when the last split has left this database';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.master (
+    only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    identity      text NOT NULL,
+    agent_version int NOT NULL
+);
+COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data of this database';
+
+-- Changed by nothing but the transitions of the protocol: every capturing
+-- transaction above READ COMMITTED locks its row.
+CREATE TABLE IF NOT EXISTS shardmaster_agent.side (
+    split_id    bigint NOT NULL,
+    side        text NOT NULL CHECK (side IN ('source', 'target')),
+    state       text NOT NULL CHECK (state IN ('capture', 'fenced', 'moved', 'closed', 'open')),
+    version     bigint,
+    token       text NOT NULL,
+    shard       text NOT NULL,
+    other_shard text NOT NULL,
+    PRIMARY KEY (split_id, side)
+);
+CREATE INDEX IF NOT EXISTS side_token ON shardmaster_agent.side (token);
+COMMENT ON TABLE shardmaster_agent.side IS 'state of each side of a split: capture, fenced, moved; closed, open';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.generation (
+    split_id      bigint NOT NULL,
+    side          text NOT NULL,
+    generation    bigint NOT NULL,
+    PRIMARY KEY (split_id, side)
+);
+COMMENT ON TABLE shardmaster_agent.generation IS 'which worker may act on a side';
+
+-- Sessions that a worker has open here, so that the next one can end them.
+CREATE TABLE IF NOT EXISTS shardmaster_agent.session (
+    split_id      bigint NOT NULL,
+    side          text NOT NULL,
+    backend_pid   int NOT NULL,
+    backend_start timestamptz NOT NULL,
+    PRIMARY KEY (split_id, side, backend_pid, backend_start)
+);
+COMMENT ON TABLE shardmaster_agent.session IS 'sessions of the worker, by process id and start';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.progress (
+    split_id   bigint PRIMARY KEY,
+    state      jsonb NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE shardmaster_agent.progress IS 'on a target: the snapshot and the cursors that its rows stand for';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.consumed (
+    split_id    bigint PRIMARY KEY,
+    snapshot    pg_catalog.pg_snapshot,
+    steps       bigint NOT NULL DEFAULT 0
+);
+COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot up to which the queue has been given away';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.lease (
+    split_id   bigint PRIMARY KEY,
+    open_until timestamptz NOT NULL,
+    max_bytes  bigint NOT NULL
+);
+COMMENT ON TABLE shardmaster_agent.lease IS 'how long and how far a queue may grow';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.overflow (
+    split_id bigint NOT NULL,
+    xid      xid8 NOT NULL,
+    PRIMARY KEY (split_id, xid)
+);
+COMMENT ON TABLE shardmaster_agent.overflow IS 'transactions whose changes were not queued; the copy starts again';

@@ -1,0 +1,83 @@
+-- The steps are statements of their own, each with a new snapshot: read in one
+-- statement with the lock, the state would still be the one from before the fence.
+CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
+DECLARE
+    mover       text := current_setting('shardmaster_agent.mover', true);
+    now_state   text;
+    now_version bigint;
+    accepting   boolean;
+BEGIN
+    IF mover <> '' AND EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token = mover) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared({lock});
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        SELECT state, version INTO now_state, now_version
+          FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'source' FOR SHARE;
+    ELSE
+        SELECT state, version INTO now_state, now_version
+          FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'source';
+    END IF;
+    IF now_state IS NULL THEN
+        RAISE EXCEPTION 'could not serialize access: this transaction began before split {split}'
+            USING ERRCODE = '40001', HINT = 'Retry the transaction.';
+    END IF;
+
+    IF now_state <> 'capture' THEN
+        DECLARE
+            moved_key text;
+        BEGIN
+            IF TG_OP = 'TRUNCATE' THEN
+                IF now_state = 'moved' THEN
+                    RETURN NULL;
+                END IF;
+            ELSE
+                IF TG_OP <> 'DELETE' THEN
+                    SELECT key::text INTO moved_key FROM shardmaster_agent.{scope} WHERE key = NEW.{shard_by};
+                END IF;
+                IF TG_OP <> 'INSERT' AND moved_key IS NULL THEN
+                    SELECT key::text INTO moved_key FROM shardmaster_agent.{scope} WHERE key = OLD.{shard_by};
+                END IF;
+                -- The key has come back since: another split gave it to this shard.
+                IF moved_key IS NULL THEN
+                    RETURN NULL;
+                END IF;
+            END IF;
+            IF now_state = 'moved' THEN
+                RAISE EXCEPTION 'key "%" has moved to shard "%"', moved_key, {other_shard}
+                    USING ERRCODE = 'SM001',
+                          DETAIL = json_build_object('key', moved_key, 'shard', {other_shard},
+                                                     'routing_version', now_version)::text,
+                          HINT = 'Refresh the route of the key and retry the transaction on its shard.';
+            END IF;
+            RAISE EXCEPTION 'key "%" is between shard "%" and shard "%"', moved_key, {shard}, {other_shard}
+                USING ERRCODE = 'SM002',
+                      DETAIL = json_build_object('key', moved_key, 'shard', {shard}, 'split_id', {split})::text,
+                      HINT = 'Refresh the route of the key and retry the transaction after a moment.';
+        END;
+    END IF;
+
+    -- Past its lease or its size the queue takes no more, and the copy starts again:
+    -- the writer does not fail because of the split.
+    SELECT clock_timestamp() < open_until
+           AND pg_relation_size('shardmaster_agent.{queue}'::regclass) < max_bytes
+           AND NOT EXISTS (SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {split})
+      INTO accepting FROM shardmaster_agent.lease WHERE split_id = {split};
+    IF accepting IS NOT TRUE THEN
+        INSERT INTO shardmaster_agent.overflow (split_id, xid) VALUES ({split}, pg_current_xact_id())
+            ON CONFLICT DO NOTHING;
+    ELSIF TG_OP = 'TRUNCATE' THEN
+        INSERT INTO shardmaster_agent.{queue} (op) VALUES ('T');
+    ELSIF TG_OP = 'INSERT' THEN
+        INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES ('I', {new_keys});
+    ELSE
+        INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES (left(TG_OP, 1)::"char", {old_keys});
+        IF TG_OP = 'UPDATE' THEN
+            IF ROW({new_keys}) IS DISTINCT FROM ROW({old_keys}) THEN
+                INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES ('U', {new_keys});
+            END IF;
+        END IF;
+    END IF;
+    RETURN NULL;
+END $agent$;

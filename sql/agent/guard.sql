@@ -1,0 +1,39 @@
+-- On the target, until it is open: only the mover writes to rows of the scope.
+CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
+DECLARE
+    mover     text := current_setting('shardmaster_agent.mover', true);
+    now_state text;
+    found_key text;
+BEGIN
+    IF mover <> '' AND EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token = mover) THEN
+        RETURN NULL;
+    END IF;
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        SELECT state INTO now_state
+          FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target' FOR SHARE;
+    ELSE
+        SELECT state INTO now_state
+          FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target';
+    END IF;
+    IF now_state = 'open' THEN
+        RETURN NULL;
+    END IF;
+    IF now_state IS NULL THEN
+        RAISE EXCEPTION 'could not serialize access: this transaction began before split {split}'
+            USING ERRCODE = '40001', HINT = 'Retry the transaction.';
+    END IF;
+    IF TG_OP = 'TRUNCATE' THEN
+        RAISE EXCEPTION 'table "%" is the target of split {split}', TG_TABLE_NAME
+            USING ERRCODE = '55006', HINT = 'Wait for the split''s cutover, or roll it back with shard_split_rollback({split}).';
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        found_key := OLD.{shard_by}::text;
+    ELSE
+        found_key := NEW.{shard_by}::text;
+    END IF;
+    RAISE EXCEPTION 'key "%" has not arrived on shard "%" yet', found_key, {shard}
+        USING ERRCODE = 'SM002',
+              DETAIL = json_build_object('key', found_key, 'shard', {shard}, 'split_id', {split})::text,
+              HINT = 'Refresh the route of the key and retry the transaction after a moment.';
+END $agent$;

@@ -1,0 +1,56 @@
+-- What a step must know of a shard, in the step's snapshot: who the server is and
+-- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers.
+SELECT json_build_object(
+    'snapshot', pg_current_snapshot()::text,
+    'server', (SELECT system_identifier::text FROM pg_control_system())
+              || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+    'tables', (
+        SELECT json_agg(json_build_object(
+            'oid', c.oid::text,
+            'name', format('%I.%I', w.nsp, w.rel),
+            'kind', c.relkind::text,
+            'columns', (
+                SELECT json_agg(json_build_object(
+                    'name', a.attname,
+                    'type', format_type(a.atttypid, a.atttypmod),
+                    'base', format_type(a.atttypid, NULL),
+                    'collation', CASE WHEN a.attcollation <> ty.typcollation
+                                      THEN a.attcollation::regcollation::text END,
+                    'binary', a.atttypid < 16384 AND (
+                        a.atttypid::regtype::text IN (
+                            'boolean', 'smallint', 'integer', 'bigint', 'real', 'double precision', 'numeric',
+                            'text', 'character varying', 'character', 'bytea', 'uuid', 'date',
+                            'time without time zone', 'time with time zone', 'timestamp without time zone',
+                            'timestamp with time zone', 'interval', 'json', 'jsonb', 'inet', 'cidr', 'macaddr',
+                            'boolean[]', 'smallint[]', 'integer[]', 'bigint[]', 'real[]', 'double precision[]',
+                            'numeric[]', 'text[]', 'character varying[]', 'uuid[]', 'date[]',
+                            'timestamp without time zone[]', 'timestamp with time zone[]', 'jsonb[]', 'bytea[]')),
+                    'not_null', a.attnotnull,
+                    'generated', a.attgenerated <> '') ORDER BY a.attnum)
+                  FROM pg_attribute a JOIN pg_type ty ON ty.oid = a.atttypid
+                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+            'key', (
+                SELECT json_agg(a.attname ORDER BY k.ord)
+                  FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ord), pg_attribute a
+                 WHERE i.indrelid = c.oid AND i.indisprimary
+                   AND a.attrelid = c.oid AND a.attnum = k.attnum),
+            'leaves', (
+                SELECT json_agg(json_build_object(
+                    'oid', l.oid::text,
+                    'name', format('%I.%I', n.nspname, l.relname),
+                    'filenode', pg_relation_filenode(l.oid)::text,
+                    'blocks', CASE WHEN l.relkind = 'r' THEN pg_relation_size(l.oid) / current_setting('block_size')::bigint ELSE 0 END,
+                    'persistence', l.relpersistence::text,
+                    'kind', l.relkind::text,
+                    'triggers', (
+                        SELECT string_agg(concat_ws(' ', t.tgname, t.oid, t.xmin, t.tgenabled), ', ' ORDER BY t.tgname)
+                          FROM pg_trigger t
+                         WHERE t.tgrelid = l.oid AND NOT t.tgisinternal AND starts_with(t.tgname, $3)))
+                    ORDER BY l.oid)
+                  FROM pg_class l JOIN pg_namespace n ON n.oid = l.relnamespace
+                 WHERE l.oid IN (SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf
+                                 UNION ALL SELECT c.oid WHERE c.relkind <> 'p')))
+            ORDER BY w.ord)
+          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
+          LEFT JOIN (pg_class c JOIN pg_namespace cn ON cn.oid = c.relnamespace)
+                 ON cn.nspname = w.nsp AND c.relname = w.rel))

@@ -1,0 +1,84 @@
+-- For the operator: what a split does, how far it is, why it waits.
+CREATE FUNCTION shardmaster.check_split(id bigint) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF $1 IS NULL THEN
+        RAISE EXCEPTION 'argument "split_id" must not be NULL' USING ERRCODE = '22004';
+    ELSIF NOT EXISTS (SELECT 1 FROM shardmaster.split_plan p WHERE p.id = $1) THEN
+        RAISE EXCEPTION 'split % does not exist', $1
+            USING ERRCODE = '42704', HINT = 'SELECT split_id, phase FROM shard_split_metrics() lists the splits.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
+
+CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+RETURNS TABLE (
+    split_id bigint, source_shard text, target_shard text, phase text, total_rows_copied bigint,
+    backfill_status text, tail_status text, tenants text[], started_at timestamptz, updated_at timestamptz,
+    error_message text, last_event_id bigint, last_event_ts timestamptz, routing_version_at_start bigint,
+    routing_version_cutover bigint, dual_write_started_at timestamptz, backfill_started_at timestamptz,
+    backfill_completed_at timestamptz, cutover_at timestamptz, finished_at timestamptz, activity text,
+    waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
+    fence_ms numeric, attempts int, keyspace text, scope text, description text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
+    SELECT p.id, p.source_shard, p.target_shard, p.phase, p.total_rows_copied,
+           p.backfill_status, p.tail_status, p.tenants, p.started_at, p.updated_at,
+           p.error_message, p.last_event_id, p.last_event_ts, p.routing_version_at_start,
+           p.routing_version_cutover, p.dual_write_started_at, p.backfill_started_at,
+           p.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
+           -- What the worker says now, else what it last wrote down.
+           coalesce((SELECT nullif(a.query, '') FROM pg_stat_activity a
+                      WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id),
+                    p.waiting_for),
+           p.percent,
+           CASE WHEN p.phase = 'backfill' AND p.percent > 0
+                THEN (clock_timestamp() - p.backfill_started_at) * ((100 - p.percent) / p.percent)::float8 END,
+           p.lag_rows, p.lag, p.queue_bytes, p.fence_ms, p.attempts, p.keyspace,
+           format('%s %s', cardinality(p.tenants), p.scope_kind), p.description
+      FROM shardmaster.split_plan p
+     WHERE $1 IS NULL OR p.id = $1
+     ORDER BY p.id
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms in milliseconds';
+
+CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
+RETURNS TABLE (
+    table_name text, status text, "position" text, rows_copied bigint, changes_applied bigint, bytes bigint,
+    chunks_ok bigint, chunks_failed bigint, started_at timestamptz, completed_at timestamptz, last_error text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
+    SELECT t.table_name, t.status, t."position", t.rows_copied, t.changes_applied, t.bytes,
+           t.chunks_ok, t.chunks_failed, t.started_at, t.completed_at, t.last_error
+      FROM shardmaster.split_table t WHERE t.split_id = $1 ORDER BY t.ordinal
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_tables(bigint) IS
+    'the tables of a split with their progress; bytes as they went over the wire';
+
+CREATE FUNCTION @extschema@.shard_split_events(split_id bigint)
+RETURNS TABLE (at timestamptz, from_phase text, to_phase text, who text, detail text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
+    SELECT e.at, e.from_phase, e.to_phase, e.who, e.detail
+      FROM shardmaster.split_event e WHERE e.split_id = $1 ORDER BY e.id
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_events(bigint) IS
+    'what happened to a split, in order: requests, changes of phase, failures';
+
+CREATE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws(', ',
+               format('split %s: %s', m.split_id, m.phase),
+               CASE WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
+               CASE WHEN m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
+                    THEN format('%s rows copied', m.total_rows_copied) END,
+               CASE WHEN m.phase = 'backfill' THEN 'eta ' || date_trunc('second', m.eta) END,
+               CASE WHEN m.phase = 'tailing' THEN format('%s changed rows behind', m.lag_rows) END,
+               CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
+                    THEN format('writers waited at most %s ms', m.fence_ms) END,
+               CASE WHEN m.activity IN ('retrying', 'failed', 'paused') THEN m.activity END,
+               CASE WHEN m.activity IN ('retrying', 'paused') THEN 'waiting for ' || m.waiting_for END)
+      FROM @extschema@.shard_split_metrics(split_id) m
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run';

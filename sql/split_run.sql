@@ -1,0 +1,56 @@
+-- From whatever phase a split is in to the one that is asked for, with a line a
+-- second. A procedure, because each call must be committed before a worker sees it.
+-- No SET clause, which would forbid COMMIT: every name is qualified instead.
+CREATE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT 'completed')
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    next_call text;
+    line      text;
+    shown     text := '';
+BEGIN
+    LOOP
+        next_call := @extschema@.shard_split_next_call(split_id, until);
+        EXIT WHEN next_call IS NULL;
+        IF next_call OPERATOR(pg_catalog.<>) '' THEN
+            EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
+        ELSE
+            PERFORM @extschema@.shard_split_progress(split_id, 1000);
+        END IF;
+        COMMIT;
+        line := @extschema@.shard_split_line(split_id);
+        IF line OPERATOR(pg_catalog.<>) shown THEN
+            RAISE INFO '%', line;
+            shown := line;
+        END IF;
+    END LOOP;
+END $$;
+
+COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
+    'runs a split from whatever phase it is in to another (default: completed), with a line a second; raises the split''s error';
+COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
+    'plans the move of tenants from one shard to another; returns the split''s id; refuses what is wrong on paper';
+COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint) IS
+    'asks for capture on the source and the guard on the target; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_run_backfill(bigint) IS
+    'asks for the copy, or resumes one that failed; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_replay_tail(bigint) IS
+    'resumes a tail that failed, otherwise asks for a window of changes now; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint) IS
+    'asks for the cutover (phase cutover_pending only); returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint) IS
+    'undoes a split whose cutover has not decided: both sides are cleaned; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint) IS
+    'deletes the moved rows from the source once the split is completed; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
+    'the worker rests after its current step; changes go on being queued';
+COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS
+    'ends a pause, and resumes a split that failed';
+COMMENT ON FUNCTION @extschema@.shard_split_wait(bigint, text, interval) IS
+    'waits until a split has reached a phase, also ''finished''; returns the phase; raises the split''s error, or 57014 at the timeout';
+COMMENT ON FUNCTION @extschema@.shard_split_points() IS
+    'the named points of a split, in order; see the setting shardmaster.fault';
+COMMENT ON FUNCTION @extschema@.shard_split_next_call(bigint, text) IS
+    'internal: what shard_split_run calls next; '''' to wait, NULL at the end';
+COMMENT ON FUNCTION @extschema@.shard_split_progress(bigint, bigint) IS
+    'internal: waits until a split''s state changes, or for some milliseconds';

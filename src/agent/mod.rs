@@ -1,0 +1,175 @@
+//! What is installed on a shard for one split: names, and the agent's SQL with the
+//! names filled in.
+
+use crate::catalog::split::Plan;
+use crate::split::quote::{array_literal, ident, idents, literal};
+use crate::split::session::Side;
+use crate::split::shape::{Column, TableShape};
+
+pub const VERSION: i32 = 1;
+pub const BOOTSTRAP: &str = include_str!("../../sql/agent/bootstrap.sql");
+pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
+const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
+const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
+const GUARD: &str = include_str!("../../sql/agent/guard.sql");
+const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
+
+/// Keys up to which a WHEN clause lists them.
+const LITERAL_KEYS: usize = 8;
+
+fn suffix(side: Side) -> &'static str {
+    match side {
+        Side::Source => "s",
+        Side::Target => "t",
+    }
+}
+
+/// The table of the scope's keys.
+pub fn scope_table(split: i64, side: Side) -> String {
+    format!("scope_{split}_{}", suffix(side))
+}
+
+pub fn in_scope_function(split: i64, side: Side) -> String {
+    format!("in_scope_{split}_{}", suffix(side))
+}
+
+pub fn queue_table(split: i64, ordinal: i32) -> String {
+    format!("queue_{split}_{ordinal}")
+}
+
+/// One sequence for all queues of a split.
+pub fn queue_sequence(split: i64) -> String {
+    format!("queue_{split}_seq")
+}
+
+/// The trigger function of one table on one side.
+pub fn trigger_function(split: i64, side: Side, ordinal: i32) -> String {
+    match side {
+        Side::Source => format!("capture_{split}_{ordinal}"),
+        Side::Target => format!("guard_{split}_{ordinal}"),
+    }
+}
+
+/// What the names of a side's triggers begin with.
+pub fn trigger_prefix(split: i64, side: Side) -> String {
+    format!("shardmaster_{split}_{}_", suffix(side))
+}
+
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// The columns of a queue that hold the key.
+pub fn queue_keys(table: &TableShape) -> Vec<String> {
+    (1..=table.key().len()).map(|n| format!("k{n}")).collect()
+}
+
+/// The queue of a captured table.
+pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
+    let definitions: Vec<String> = queue_keys(table)
+        .iter()
+        .zip(table.key())
+        .map(|(name, key)| {
+            let column = table.column(key);
+            let type_name = column.map_or("text", |c| c.type_name.as_str());
+            let collation = column.and_then(|c| c.collation.as_deref());
+            let collate = collation.map(|c| format!(" COLLATE {c}")).unwrap_or_default();
+            format!("{name} {type_name}{collate}")
+        })
+        .collect();
+    fill(
+        QUEUE,
+        &[
+            ("queue", queue_table(split, ordinal)),
+            ("sequence", queue_sequence(split)),
+            ("key_definitions", definitions.join(",\n    ")),
+        ],
+    )
+}
+
+/// The capture function of one table of the source.
+pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) -> String {
+    fill(
+        CAPTURE,
+        &[
+            ("function", trigger_function(plan.id, Side::Source, ordinal)),
+            ("split", plan.id.to_string()),
+            ("lock", plan.source_lock.to_string()),
+            ("scope", scope_table(plan.id, Side::Source)),
+            ("shard_by", ident(shard_by)),
+            ("shard", literal(&plan.source.shard_key)),
+            ("other_shard", literal(&plan.target.shard_key)),
+            ("queue_keys", queue_keys(table).join(", ")),
+            ("queue", queue_table(plan.id, ordinal)),
+            ("new_keys", idents("NEW.", table.key())),
+            ("old_keys", idents("OLD.", table.key())),
+        ],
+    )
+}
+
+/// The guard function of one table of the target.
+pub fn guard(plan: &Plan, ordinal: i32, shard_by: &str) -> String {
+    fill(
+        GUARD,
+        &[
+            ("function", trigger_function(plan.id, Side::Target, ordinal)),
+            ("split", plan.id.to_string()),
+            ("shard_by", ident(shard_by)),
+            ("shard", literal(&plan.target.shard_key)),
+        ],
+    )
+}
+
+/// The look-up function for one type of shard-by column.
+pub fn in_scope(split: i64, side: Side, type_name: &str) -> String {
+    fill(
+        IN_SCOPE,
+        &[
+            ("function", in_scope_function(split, side)),
+            ("scope", scope_table(split, side)),
+            ("type", type_name.to_owned()),
+        ],
+    )
+}
+
+/// A predicate over the scope, for statements of the mover.
+pub fn scope_predicate(column: &Column, alias: &str, tenants: &[String]) -> String {
+    format!("{alias}.{} = ANY ({}::{}[])", ident(&column.name), array_literal(tenants), column.base)
+}
+
+/// A predicate over the scope, for the WHEN clause of a trigger.
+fn when_clause(plan: &Plan, side: Side, column: &Column, row: &str) -> String {
+    let name = ident(&column.name);
+    if plan.tenants.len() > LITERAL_KEYS {
+        return format!("shardmaster_agent.{}({row}.{name})", in_scope_function(plan.id, side));
+    }
+    let keys: Vec<String> =
+        plan.tenants.iter().map(|key| format!("{}::{}", literal(key), column.base)).collect();
+    format!("{row}.{name} IN ({})", keys.join(", "))
+}
+
+/// The triggers of one leaf, created and made to fire always in one go.
+pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &str) -> String {
+    let prefix = trigger_prefix(plan.id, side);
+    let function = trigger_function(plan.id, side, ordinal);
+    let new = when_clause(plan, side, column, "NEW");
+    let old = when_clause(plan, side, column, "OLD");
+    let row = |letter: &str, event: &str, when: &str| {
+        format!(
+            "CREATE TRIGGER {prefix}{letter} AFTER {event} ON {leaf} FOR EACH ROW WHEN ({when})
+                 EXECUTE FUNCTION shardmaster_agent.{function}();
+             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {prefix}{letter};"
+        )
+    };
+    [
+        row("i", "INSERT", &new),
+        row("u", "UPDATE", &format!("{new} OR {old}")),
+        row("d", "DELETE", &old),
+        format!(
+            "CREATE TRIGGER {prefix}t AFTER TRUNCATE ON {leaf} FOR EACH STATEMENT
+                 EXECUTE FUNCTION shardmaster_agent.{function}();
+             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {prefix}t;"
+        ),
+    ]
+    .join("\n")
+}

@@ -1,0 +1,175 @@
+//! The life of a split: plan it, ask for the next thing, watch it.
+
+use crate::catalog::split::{self, State};
+use crate::error::{Failure, SqlState, required};
+use crate::split::phase::{Goal, Phase};
+use crate::split::{lifecycle, plan, points};
+use pgrx::datum::Interval;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_plan(
+    source: Option<String>,
+    target: Option<String>,
+    tenants: Option<Vec<Option<String>>>,
+    description: default!(Option<String>, "NULL"),
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<i64, ErrorReport> {
+    let source = required(source, "source")?;
+    let target = required(target, "target")?;
+    let keyspace = required(keyspace, "keyspace")?;
+    Ok(plan::create(plan::Request {
+        source: &source,
+        target: &target,
+        tenants: required(tenants, "tenants")?,
+        description: description.as_deref(),
+        keyspace: &keyspace,
+    })?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_start_dual_write(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::start_dual_write(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_run_backfill(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::run_backfill(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_replay_tail(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::replay_tail(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_cutover(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::cutover(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_rollback(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::rollback(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_finish(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::finish(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_pause(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::pause(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_resume(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::resume(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_wait(
+    split_id: Option<i64>,
+    phase: Option<String>,
+    timeout: default!(Option<Interval>, "'10 min'"),
+) -> Result<String, ErrorReport> {
+    let timeout = required(timeout, "timeout")?;
+    let seconds = timeout.as_micros() as f64 / 1e6;
+    let phase = required(phase, "phase")?;
+    Ok(lifecycle::wait(required(split_id, "split_id")?, &phase, seconds)?)
+}
+
+#[pg_extern(immutable, parallel_safe)]
+pub fn shard_split_points()
+-> TableIterator<'static, (name!(point, String), name!(phase, String), name!(description, String))> {
+    TableIterator::new(
+        points::ALL.iter().map(|p| (p.name.to_owned(), p.phase.to_owned(), p.description.to_owned())),
+    )
+}
+
+/// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is
+/// there. Raises the split's error when it has failed.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+fn shard_split_next_call(
+    split_id: Option<i64>,
+    until: Option<String>,
+) -> Result<Option<String>, ErrorReport> {
+    let id = required(split_id, "split_id")?;
+    let until = required(until, "until")?;
+    let state = split::state(id)?;
+    lifecycle::raise_failure(id, &state)?;
+    Ok(next_call(id, &state, &until)?.map(str::to_owned))
+}
+
+/// Waits until a split's state changes, or for some milliseconds.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+fn shard_split_progress(split_id: Option<i64>, milliseconds: Option<i64>) -> Result<(), ErrorReport> {
+    let id = required(split_id, "split_id")?;
+    let milliseconds = required(milliseconds, "milliseconds")?;
+    Ok(lifecycle::wait_for_change(id, u64::try_from(milliseconds).unwrap_or(0))?)
+}
+
+fn next_call(id: i64, state: &State, until: &str) -> Result<Option<&'static str>, Failure> {
+    const ORDER: [&str; 6] =
+        ["dual_write", "backfill", "tailing", "cutover_pending", "completed", "finished"];
+    let Some(wanted) = ORDER.iter().position(|p| *p == until) else {
+        return Err(Failure::new(
+            SqlState::INVALID_VALUE,
+            format!("\"{until}\" is no phase to run a split to"),
+        )
+        .hint(format!("One of: {}.", ORDER.join(", "))));
+    };
+    if lifecycle::has_reached(state, until) {
+        return Ok(None);
+    }
+    if state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending {
+        // A cutover that was given up: the caller is told, and may call again.
+        return Err(lifecycle::stored_error(id, state));
+    }
+    Ok(match (state.phase, state.goal) {
+        (Phase::RolledBack, Goal::RolledBack) | (Phase::Planning, Goal::Planning) => {
+            Some("shard_split_start_dual_write")
+        }
+        (Phase::Planning | Phase::RolledBack | Phase::DualWrite, Goal::DualWrite) if wanted > 0 => {
+            Some("shard_split_run_backfill")
+        }
+        (Phase::CutoverPending, Goal::Backfill) if wanted > 3 => Some("shard_split_cutover"),
+        (Phase::Completed, Goal::Completed) if wanted > 4 => Some("shard_split_finish"),
+        _ => Some(""),
+    })
+}
+
+extension_sql_file!(
+    "../../sql/split_run.sql",
+    name = "split_run",
+    requires = [
+        shard_split_plan,
+        shard_split_start_dual_write,
+        shard_split_run_backfill,
+        shard_split_replay_tail,
+        shard_split_cutover,
+        shard_split_rollback,
+        shard_split_finish,
+        shard_split_pause,
+        shard_split_resume,
+        shard_split_wait,
+        shard_split_points,
+        shard_split_next_call,
+        shard_split_progress
+    ]
+);
+
+extension_sql_file!("../../sql/split_metrics.sql", name = "split_metrics");

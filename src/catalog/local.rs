@@ -1,0 +1,23 @@
+//! This database and this extension, as the server knows them.
+
+use crate::sql;
+
+/// The name of this database.
+pub fn database() -> String {
+    in_transaction("SELECT current_database()::text")
+}
+
+/// The owner of the extension: the mover's role on this very database.
+pub fn owner() -> String {
+    in_transaction(
+        "SELECT r.rolname::text FROM pg_extension e JOIN pg_roles r ON r.oid = e.extowner
+          WHERE e.extname = 'shardmaster'",
+    )
+}
+
+/// Read in the caller's transaction, or in one of its own when there is none.
+fn in_transaction(query: &str) -> String {
+    let read = || sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default();
+    // SAFETY: a look at the state of the transaction.
+    if unsafe { pgrx::pg_sys::IsTransactionState() } { read() } else { crate::worker::txn::transaction(read) }
+}

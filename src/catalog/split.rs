@@ -1,0 +1,197 @@
+//! `shardmaster.split_plan` and what hangs on it.
+
+use super::shard::{self, Shard};
+use crate::error::{Failure, SqlState};
+use crate::split::phase::{self, CutoverStep, Goal, Phase};
+use crate::sql::{self, Row};
+use pgrx::prelude::*;
+
+/// What a split moves and with what; does not change while it is active.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub id: i64,
+    pub keyspace: String,
+    pub source: Shard,
+    pub target: Shard,
+    /// Keys in canonical form.
+    pub tenants: Vec<String>,
+    pub token: String,
+    pub source_lock: i64,
+    pub tables: Vec<Policy>,
+}
+
+/// A table policy as it was at planning.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub ordinal: i32,
+    /// As given: `name` or `schema.name`.
+    pub table_name: String,
+    /// None: the namespace of the shard.
+    pub schema: Option<String>,
+    pub name: String,
+    pub shard_by: String,
+}
+
+/// Where a split is and what is asked of it; read anew before each step.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub phase: Phase,
+    pub goal: Goal,
+    pub cutover_step: CutoverStep,
+    pub paused: bool,
+    pub failed: bool,
+    pub finished: bool,
+    pub generation: i64,
+    pub version_cutover: Option<i64>,
+    pub tail_requests: i64,
+    pub error: Option<Failure>,
+}
+
+fn unknown(id: i64) -> Failure {
+    Failure::new(SqlState::UNDEFINED_OBJECT, format!("split {id} does not exist"))
+        .hint("SELECT split_id, phase FROM shard_split_metrics() lists the splits.")
+}
+
+const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
+    generation, routing_version_cutover, tail_requests, error_code, error_message, error_hint";
+
+fn state_of(row: &Row<'_>) -> Result<State, Failure> {
+    let error = row.get::<String>(11).map(|message| Failure {
+        sqlstate: SqlState::parse(row.get::<String>(10).as_deref().unwrap_or("XX000")),
+        message,
+        detail: None,
+        hint: row.get(12),
+    });
+    Ok(State {
+        phase: Phase::parse(&row.value::<String>(1))?,
+        goal: Goal::parse(&row.value::<String>(2))?,
+        cutover_step: CutoverStep::parse(&row.value::<String>(3))?,
+        paused: row.value(4),
+        failed: row.value(5),
+        finished: row.value(6),
+        generation: row.value(7),
+        version_cutover: row.get(8),
+        tail_requests: row.value(9),
+        error,
+    })
+}
+
+/// The state as committed by now.
+pub fn state(id: i64) -> Result<State, Failure> {
+    let query = format!("SELECT {STATE_COLUMNS} FROM shardmaster.split_plan WHERE id = $1");
+    sql::read_one(&query, &[id.into()], |row| state_of(&row)).unwrap_or_else(|| Err(unknown(id)))
+}
+
+/// Takes the plan's row lock and reads its state: whoever changes a plan does this
+/// first.
+pub fn lock(id: i64) -> Result<State, Failure> {
+    let query = format!("SELECT {STATE_COLUMNS} FROM shardmaster.split_plan WHERE id = $1 FOR UPDATE");
+    sql::write_returning(&query, &[id.into()], |row| state_of(&row))
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| Err(unknown(id)))
+}
+
+/// The plan with its shards and tables.
+pub fn load(id: i64) -> Result<Plan, Failure> {
+    let head = sql::read_one(
+        "SELECT keyspace, source_shard, target_shard, tenants, token, source_lock
+           FROM shardmaster.split_plan WHERE id = $1",
+        &[id.into()],
+        |row| {
+            (
+                row.value::<String>(1),
+                row.value::<String>(2),
+                row.value::<String>(3),
+                row.value::<Vec<String>>(4),
+                row.value::<String>(5),
+                row.value::<i64>(6),
+            )
+        },
+    );
+    let (keyspace, source, target, tenants, token, source_lock) = head.ok_or_else(|| unknown(id))?;
+    Ok(Plan {
+        id,
+        keyspace,
+        source: shard::by_key(&source)?,
+        target: shard::by_key(&target)?,
+        tenants,
+        token,
+        source_lock,
+        tables: policies(id),
+    })
+}
+
+fn policies(id: i64) -> Vec<Policy> {
+    sql::read(
+        "SELECT ordinal, table_name, parse_ident(table_name), shard_by
+           FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal",
+        &[id.into()],
+        |row| {
+            let mut parts = row.value::<Vec<String>>(3);
+            let name = parts.pop().unwrap_or_default();
+            Policy {
+                ordinal: row.value(1),
+                table_name: row.value(2),
+                schema: parts.pop(),
+                name,
+                shard_by: row.value(4),
+            }
+        },
+    )
+}
+
+/// Changes the phase along one of the allowed transitions, and says so in the event
+/// table, on the channel and in the log. The caller holds the plan's lock.
+pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<(), Failure> {
+    let Some(rule) = phase::transition(from, to) else {
+        return Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("split {id} cannot go from {} to {}", from.as_str(), to.as_str()),
+        ));
+    };
+    sql::write(
+        "UPDATE shardmaster.split_plan SET phase = $2, updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into(), to.as_str().into()],
+    );
+    let detail = if detail.is_empty() { rule.when } else { detail };
+    event(id, Some(from), Some(to), detail);
+    notify(id, to.as_str(), "reached");
+    Ok(())
+}
+
+/// A line of a split's history.
+pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
+    sql::write(
+        "INSERT INTO shardmaster.split_event (split_id, from_phase, to_phase, detail) VALUES ($1, $2, $3, $4)",
+        &[id.into(), from.map(Phase::as_str).into(), to.map(Phase::as_str).into(), detail.into()],
+    );
+    let line = serde_json::json!({
+        "shardmaster": "split",
+        "split_id": id,
+        "from": from.map(Phase::as_str),
+        "to": to.map(Phase::as_str),
+        "detail": detail,
+    });
+    pgrx::log!("{line}");
+}
+
+/// Tells listeners; delivered when the transaction commits.
+pub fn notify(id: i64, phase: &str, status: &str) {
+    super::event::notify(
+        &serde_json::json!({"event": "split", "split_id": id, "phase": phase, "status": status}),
+    );
+}
+
+/// Identity of this master as the shards remember it. Another database or another
+/// server with the same catalog is another master.
+pub fn identity() -> String {
+    sql::read_one(
+        "SELECT format('%s/%s/%s', i.id, c.system_identifier, d.oid)
+           FROM shardmaster.installation i, pg_control_system() c, pg_database d
+          WHERE d.datname = current_database()",
+        &[],
+        |row| row.value::<String>(1),
+    )
+    .unwrap_or_else(|| error!("shardmaster.installation is empty"))
+}

@@ -1,0 +1,285 @@
+//! A connection to a shard: non-blocking libpq under the server's latch.
+
+use super::error::RemoteError;
+use super::wait::{self, Ready};
+use crate::error::SqlState;
+use pq_sys as pq;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// The rows of a small control query, as text.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub rows: Vec<Vec<Option<String>>>,
+    /// Rows that a command touched, from its tag.
+    pub affected: u64,
+}
+
+impl Rows {
+    /// The first column of the first row.
+    pub fn scalar(&self) -> Option<&str> {
+        self.rows.first()?.first()?.as_deref()
+    }
+}
+
+/// An open session on a shard.
+pub struct Connection {
+    raw: NonNull<pq::PGconn>,
+    /// The shard's key, for messages.
+    shard: String,
+    timeout: Duration,
+}
+
+impl Connection {
+    /// Connects; every wait ends at the timeout or with an interrupt.
+    pub fn open(shard: &str, params: &[(&str, &str)], timeout: Duration) -> Result<Connection, RemoteError> {
+        // SAFETY: counts the descriptor with the server's own; given back in Drop.
+        if !unsafe { pgrx::pg_sys::AcquireExternalFD() } {
+            return Err(RemoteError::connection(shard, "too many open files for another connection"));
+        }
+        let texts: Vec<(CString, CString)> = params.iter().map(|(k, v)| (to_c(k), to_c(v))).collect();
+        let mut keywords: Vec<*const c_char> = texts.iter().map(|(k, _)| k.as_ptr()).collect();
+        let mut values: Vec<*const c_char> = texts.iter().map(|(_, v)| v.as_ptr()).collect();
+        keywords.push(std::ptr::null());
+        values.push(std::ptr::null());
+        // SAFETY: both arrays are NULL-terminated and outlive the call.
+        let raw = unsafe { pq::PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) };
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(RemoteError::connection(shard, "out of memory"));
+        };
+        let mut connection = Connection { raw, shard: shard.to_owned(), timeout };
+        connection.finish_connecting()?;
+        Ok(connection)
+    }
+
+    fn finish_connecting(&mut self) -> Result<(), RemoteError> {
+        let deadline = Instant::now() + self.timeout;
+        // SAFETY (all of this function): raw is a live connection that this owns.
+        if unsafe { pq::PQstatus(self.raw.as_ptr()) } == pq::ConnStatusType::CONNECTION_BAD {
+            return Err(self.last_error());
+        }
+        // libpq asks to behave as if the first poll had said "writing".
+        let mut ready = Ready::ReadOrWrite;
+        loop {
+            if !wait::for_socket(self.socket(), ready, deadline) {
+                return Err(RemoteError::connection(&self.shard, "timed out while connecting"));
+            }
+            match unsafe { pq::PQconnectPoll(self.raw.as_ptr()) } {
+                pq::PostgresPollingStatusType::PGRES_POLLING_OK => break,
+                pq::PostgresPollingStatusType::PGRES_POLLING_READING => ready = Ready::Read,
+                pq::PostgresPollingStatusType::PGRES_POLLING_WRITING => ready = Ready::ReadOrWrite,
+                _ => return Err(self.last_error()),
+            }
+        }
+        unsafe {
+            pq::PQsetnonblocking(self.raw.as_ptr(), 1);
+            pq::PQsetNoticeProcessor(self.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
+        }
+        Ok(())
+    }
+
+    pub fn shard(&self) -> &str {
+        &self.shard
+    }
+
+    /// As PQserverVersion: 150020 for 15.20.
+    pub fn server_version(&self) -> i32 {
+        // SAFETY: a live connection.
+        unsafe { pq::PQserverVersion(self.raw.as_ptr()) }
+    }
+
+    /// The process id of the server's backend.
+    pub fn backend_pid(&self) -> i32 {
+        // SAFETY: a live connection.
+        unsafe { pq::PQbackendPID(self.raw.as_ptr()) }
+    }
+
+    /// Time after which a statement without an answer counts as lost.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Runs one or several statements without parameters; the rows of the last.
+    pub fn run(&mut self, sql: &str) -> Result<Rows, RemoteError> {
+        self.send(sql)?;
+        self.finish()
+    }
+
+    /// Sends statements and returns at once; `finish` takes the answer. So two
+    /// servers work at the same time.
+    pub fn send(&mut self, sql: &str) -> Result<(), RemoteError> {
+        let sql = to_c(sql);
+        // SAFETY: a live connection and a NUL-terminated text.
+        let sent = unsafe { pq::PQsendQuery(self.raw.as_ptr(), sql.as_ptr()) };
+        if sent == 1 { Ok(()) } else { Err(self.last_error()) }
+    }
+
+    /// Runs one statement with text parameters.
+    pub fn query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<Rows, RemoteError> {
+        let sql = to_c(sql);
+        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
+        let values: Vec<*const c_char> =
+            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
+        // SAFETY: the arrays outlive the call; NULL types, lengths and formats mean
+        // inferred types and text.
+        let sent = unsafe {
+            pq::PQsendQueryParams(
+                self.raw.as_ptr(),
+                sql.as_ptr(),
+                c_int::try_from(values.len()).unwrap_or(0),
+                std::ptr::null(),
+                values.as_ptr(),
+                std::ptr::null(),
+                std::ptr::null(),
+                0,
+            )
+        };
+        if sent == 1 { self.finish() } else { Err(self.last_error()) }
+    }
+
+    /// The answer to what was sent: the rows of the last statement, or its error.
+    pub fn finish(&mut self) -> Result<Rows, RemoteError> {
+        let mut last = Ok(Rows::default());
+        while let Some(result) = self.next_result(self.timeout)? {
+            match result.status() {
+                Status::Rows => last = last.and(Ok(result.rows())),
+                Status::Failed => last = last.and(Err(result.error(&self.shard))),
+                Status::Copy => {
+                    return Err(RemoteError::connection(&self.shard, "unexpected COPY"));
+                }
+            }
+        }
+        last
+    }
+
+    pub(super) fn socket(&self) -> i32 {
+        // SAFETY: a live connection.
+        unsafe { pq::PQsocket(self.raw.as_ptr()) }
+    }
+
+    pub(super) fn raw(&self) -> *mut pq::PGconn {
+        self.raw.as_ptr()
+    }
+
+    /// The next result of the running statement; None when there are no more.
+    pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            // SAFETY (all of this function): a live connection; PQgetResult is called
+            // only when it cannot block.
+            let unsent = match unsafe { pq::PQflush(self.raw.as_ptr()) } {
+                0 => false,
+                1 => true,
+                _ => return Err(self.last_error()),
+            };
+            if !unsent && unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
+                let result = unsafe { pq::PQgetResult(self.raw.as_ptr()) };
+                return Ok(NonNull::new(result).map(QueryResult));
+            }
+            let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
+            if !wait::for_socket(self.socket(), ready, deadline) {
+                let seconds = timeout.as_secs_f64();
+                return Err(RemoteError::connection(&self.shard, format!("no answer within {seconds} s")));
+            }
+            if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
+                return Err(self.last_error());
+            }
+        }
+    }
+
+    /// The connection's own error, for when no result carries one.
+    pub(super) fn last_error(&self) -> RemoteError {
+        // SAFETY: a live connection; the text is copied.
+        let message = unsafe { CStr::from_ptr(pq::PQerrorMessage(self.raw.as_ptr())) };
+        let message = message.to_string_lossy();
+        let message = if message.trim().is_empty() { "connection lost" } else { &message };
+        RemoteError::connection(&self.shard, message)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: the last use of the connection. PQfinish does not call the server
+        // that this runs in; ReleaseExternalFD only counts, and is left out while an
+        // error unwinds.
+        unsafe {
+            pq::PQfinish(self.raw.as_ptr());
+            if !std::thread::panicking() {
+                pgrx::pg_sys::ReleaseExternalFD();
+            }
+        }
+    }
+}
+
+/// What a result is.
+pub(super) enum Status {
+    Rows,
+    Copy,
+    Failed,
+}
+
+/// A result that frees itself.
+pub(super) struct QueryResult(NonNull<pq::PGresult>);
+
+impl QueryResult {
+    pub(super) fn status(&self) -> Status {
+        use pq::ExecStatusType as E;
+        // SAFETY (all methods): a live result.
+        match unsafe { pq::PQresultStatus(self.0.as_ptr()) } {
+            E::PGRES_COMMAND_OK | E::PGRES_TUPLES_OK | E::PGRES_EMPTY_QUERY | E::PGRES_SINGLE_TUPLE => {
+                Status::Rows
+            }
+            E::PGRES_COPY_IN | E::PGRES_COPY_OUT => Status::Copy,
+            _ => Status::Failed,
+        }
+    }
+
+    pub(super) fn affected(&self) -> u64 {
+        let tag = unsafe { CStr::from_ptr(pq::PQcmdTuples(self.0.as_ptr())) };
+        tag.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(0)
+    }
+
+    fn rows(&self) -> Rows {
+        let raw = self.0.as_ptr();
+        let (rows, columns) = unsafe { (pq::PQntuples(raw), pq::PQnfields(raw)) };
+        let cell = |row, column| unsafe {
+            (pq::PQgetisnull(raw, row, column) == 0)
+                .then(|| CStr::from_ptr(pq::PQgetvalue(raw, row, column)).to_string_lossy().into_owned())
+        };
+        Rows {
+            rows: (0..rows).map(|row| (0..columns).map(|column| cell(row, column)).collect()).collect(),
+            affected: self.affected(),
+        }
+    }
+
+    pub(super) fn error(&self, shard: &str) -> RemoteError {
+        let field = |code: u8| unsafe {
+            let text = pq::PQresultErrorField(self.0.as_ptr(), c_int::from(code));
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        };
+        let whole = unsafe { CStr::from_ptr(pq::PQresultErrorMessage(self.0.as_ptr())) };
+        RemoteError {
+            shard: shard.to_owned(),
+            sqlstate: field(b'C').map(|code| SqlState::parse(&code)),
+            message: field(b'M').unwrap_or_else(|| whole.to_string_lossy().trim_end().replace('\n', " ")),
+            detail: field(b'D'),
+            hint: field(b'H'),
+        }
+    }
+}
+
+impl Drop for QueryResult {
+    fn drop(&mut self) {
+        // SAFETY: the last use of the result.
+        unsafe { pq::PQclear(self.0.as_ptr()) };
+    }
+}
+
+/// A C string, cut at the first NUL: the server would not accept one.
+pub(super) fn to_c(text: &str) -> CString {
+    CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
+}
+
+/// Notices of a shard are not news for this server's log.
+unsafe extern "C" fn ignore_notice(_arg: *mut c_void, _message: *const c_char) {}

@@ -1,0 +1,72 @@
+//! What went wrong on a shard, with the shard's name.
+
+use crate::error::{Failure, SqlState};
+use thiserror::Error;
+
+/// An error reported by a shard, or by the way to it.
+#[derive(Clone, Debug, Error)]
+#[error("shard \"{shard}\": {message}")]
+pub struct RemoteError {
+    /// The shard's key.
+    pub shard: String,
+    /// The server's SQLSTATE; None when the connection itself failed.
+    pub sqlstate: Option<SqlState>,
+    pub message: String,
+    pub detail: Option<String>,
+    pub hint: Option<String>,
+}
+
+impl RemoteError {
+    pub fn connection(shard: &str, message: impl Into<String>) -> RemoteError {
+        RemoteError {
+            shard: shard.to_owned(),
+            sqlstate: None,
+            message: message.into().trim_end().replace('\n', " "),
+            detail: None,
+            hint: None,
+        }
+    }
+
+    pub fn is(&self, code: &str) -> bool {
+        self.sqlstate.is_some_and(|state| state.as_str() == code)
+    }
+
+    /// A lock that was not to be had in time.
+    pub fn is_lock_timeout(&self) -> bool {
+        self.is("55P03") || self.is("40P01")
+    }
+
+    /// What may pass by itself: a lost connection, a server that starts or stops, a
+    /// conflict, a lock or statement timeout, too many connections.
+    pub fn may_pass(&self) -> bool {
+        let Some(state) = self.sqlstate else { return !self.is_refusal() };
+        let code = state.as_str();
+        code.starts_with("08")
+            || code.starts_with("57P")
+            || matches!(code, "40001" | "40P01" | "55P03" | "57014" | "53300" | "25P03" | "57P05")
+    }
+
+    /// libpq reports what a server refuses during the start of a connection without
+    /// a SQLSTATE; credentials and names that are wrong do not become right by
+    /// trying again.
+    fn is_refusal(&self) -> bool {
+        ["password", "authentication", "no pg_hba.conf entry", "does not exist", "definition of service"]
+            .iter()
+            .any(|text| self.message.contains(text) && !self.message.contains("No such file"))
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Failure {
+        let sqlstate = error.sqlstate.unwrap_or(SqlState::CONNECTION_FAILURE);
+        let mut failure = Failure::new(sqlstate, error.to_string());
+        failure.detail = error.detail;
+        failure.hint = error.hint.or_else(|| {
+            error.sqlstate.is_none().then(|| {
+                "Check that the server runs and that the connection string of the shard reaches it."
+                    .to_owned()
+            })
+        });
+        failure
+    }
+}

@@ -1,0 +1,93 @@
+//! Waiting for a socket the server's way: cancel, shutdown and the death of the
+//! postmaster end the wait at once.
+
+use pgrx::{check_for_interrupts, pg_sys};
+use std::time::{Duration, Instant};
+
+/// What a socket is waited for.
+#[derive(Clone, Copy)]
+pub enum Ready {
+    Read,
+    ReadOrWrite,
+}
+
+/// Waits until the socket is ready; false when the deadline has passed. An
+/// interrupt unwinds.
+pub fn for_socket(socket: i32, ready: Ready, deadline: Instant) -> bool {
+    for_any(&[(socket, ready)], deadline)
+}
+
+/// Waits until one of the sockets is ready; false when the deadline has passed.
+pub fn for_any(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
+    match sockets {
+        [(socket, ready)] => for_one(*socket, *ready, deadline),
+        _ => for_set(sockets, deadline),
+    }
+}
+
+fn mask(ready: Ready) -> u32 {
+    match ready {
+        Ready::Read => pg_sys::WL_SOCKET_READABLE,
+        Ready::ReadOrWrite => pg_sys::WL_SOCKET_READABLE | pg_sys::WL_SOCKET_WRITEABLE,
+    }
+}
+
+fn for_one(socket: i32, ready: Ready, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let events = mask(ready) | pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: MyLatch is this process's latch; the socket belongs to a live connection.
+    let occurred = unsafe {
+        pg_sys::WaitLatchOrSocket(
+            pg_sys::MyLatch,
+            events as i32,
+            socket,
+            millis(left),
+            pg_sys::PG_WAIT_EXTENSION,
+        )
+    } as u32;
+    after_wait(occurred & pg_sys::WL_LATCH_SET != 0);
+    occurred & pg_sys::WL_TIMEOUT == 0
+}
+
+fn for_set(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let mut event = pg_sys::WaitEvent::default();
+    // SAFETY: the set lives for this call only; on an error in between it is freed
+    // with its memory context, and its descriptors with the process's resources.
+    let occurred = unsafe {
+        let set = pg_sys::CreateWaitEventSet(
+            pg_sys::CurrentMemoryContext,
+            i32::try_from(sockets.len() + 2).unwrap_or(i32::MAX),
+        );
+        pg_sys::AddWaitEventToSet(set, pg_sys::WL_LATCH_SET, -1, pg_sys::MyLatch, std::ptr::null_mut());
+        pg_sys::AddWaitEventToSet(
+            set,
+            pg_sys::WL_EXIT_ON_PM_DEATH,
+            -1,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        );
+        for (socket, ready) in sockets {
+            pg_sys::AddWaitEventToSet(set, mask(*ready), *socket, std::ptr::null_mut(), std::ptr::null_mut());
+        }
+        let count = pg_sys::WaitEventSetWait(set, millis(left), &mut event, 1, pg_sys::PG_WAIT_EXTENSION);
+        pg_sys::FreeWaitEventSet(set);
+        count
+    };
+    after_wait(occurred > 0 && event.events & pg_sys::WL_LATCH_SET != 0);
+    occurred > 0
+}
+
+fn after_wait(latch_set: bool) {
+    if latch_set {
+        // SAFETY: MyLatch is this process's latch. Whoever set it is served by the
+        // worker's loop, which looks at its plan again before it sleeps.
+        unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+    }
+    check_for_interrupts!();
+}
+
+fn millis(left: Duration) -> std::ffi::c_long {
+    // Rounded up, so that a wait does not spin through its last millisecond.
+    std::ffi::c_long::try_from(left.as_millis() + 1).unwrap_or(std::ffi::c_long::MAX)
+}

@@ -1,0 +1,123 @@
+//! What has changed on the source since the last step, and what follows from it.
+
+use super::engine::Table;
+use super::error::{Result, SplitError};
+use super::progress::{Cursor, LeafProgress, Progress, TableProgress};
+use super::shape::{Leaf, Observation, TableShape};
+use crate::error::SqlState;
+use crate::guc;
+
+/// What a step must do before it copies anything.
+#[derive(Debug, Default)]
+pub struct Differences {
+    /// Nothing that is on the target counts any more, and why.
+    pub restart: Option<String>,
+    /// Tables (by position) whose copy starts again.
+    pub reset: Vec<usize>,
+    /// Tables (by position) with a partition that is not captured yet.
+    pub uncaptured: Vec<usize>,
+}
+
+/// Compares the source in S with what the target's rows stand for. What a copy
+/// cannot go on with is an error that says what differs.
+pub fn compare(tables: &[Table], progress: &Progress, now: &Observation) -> Result<Differences> {
+    let mut found = Differences::default();
+    if progress.snapshot.is_some() && progress.server != now.server {
+        found.restart = Some(format!(
+            "the source failed over or was restored (system identifier and timeline {} -> {})",
+            progress.server, now.server
+        ));
+    }
+    for (position, table) in tables.iter().enumerate() {
+        let (Some(shape), Some(known)) = (now.tables.get(position), progress.tables.get(position)) else {
+            continue;
+        };
+        check_structure(table, shape, known)?;
+        check_leaves(table, shape)?;
+        if shape.leaves().iter().any(|leaf| leaf.triggers.is_none()) && guc::capture() {
+            found.uncaptured.push(position);
+        } else if known.leaves.is_empty() || found.restart.is_some() || leaves_differ(table, shape, known)? {
+            found.reset.push(position);
+        }
+    }
+    Ok(found)
+}
+
+fn check_structure(table: &Table, now: &TableShape, known: &TableProgress) -> Result<()> {
+    let structure = now.structure();
+    let before = if known.structure.is_empty() { table.source.structure() } else { known.structure.clone() };
+    if structure == before && structure == table.source.structure() {
+        return Ok(());
+    }
+    Err(schema_changed(table, &format!("before: {before}; now: {structure}")))
+}
+
+fn schema_changed(table: &Table, detail: &str) -> SplitError {
+    SplitError::Failed(
+        crate::error::Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("table {} changed on the source while its rows move", table.source.name),
+        )
+        .detail(detail.to_owned())
+        .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
+    )
+}
+
+fn check_leaves(table: &Table, now: &TableShape) -> Result<()> {
+    for leaf in now.leaves() {
+        if leaf.persistence != "p" || leaf.kind != "r" {
+            return Err(schema_changed(table, &format!("{} is not an ordinary, logged table", leaf.name)));
+        }
+    }
+    Ok(())
+}
+
+/// True when rows may have another place than the cursors say.
+fn leaves_differ(table: &Table, now: &TableShape, known: &TableProgress) -> Result<bool> {
+    let mut differ = now.leaves().len() != known.leaves.len();
+    for leaf in now.leaves() {
+        let Some(before) = known.leaves.iter().find(|l| l.oid == leaf.oid) else {
+            differ = true;
+            continue;
+        };
+        if before.triggers != triggers_of(leaf) {
+            return Err(schema_changed(
+                table,
+                &format!(
+                    "capture triggers of {}: before: {}; now: {}",
+                    leaf.name,
+                    before.triggers,
+                    triggers_of(leaf)
+                ),
+            ));
+        }
+        differ |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
+    }
+    Ok(differ)
+}
+
+fn triggers_of(leaf: &Leaf) -> String {
+    leaf.triggers.clone().unwrap_or_default()
+}
+
+/// The state of a table whose copy begins.
+pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
+    TableProgress {
+        structure: shape.structure(),
+        rows_copied: 0,
+        changes_applied: before.changes_applied,
+        bytes: before.bytes,
+        chunks: before.chunks,
+        leaves: shape
+            .leaves()
+            .iter()
+            .map(|leaf| LeafProgress {
+                oid: leaf.oid.clone(),
+                filenode: leaf.filenode.clone().unwrap_or_default(),
+                triggers: triggers_of(leaf),
+                cursor: Cursor::Block(0),
+                blocks: leaf.blocks,
+            })
+            .collect(),
+    }
+}

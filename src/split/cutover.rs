@@ -1,0 +1,279 @@
+//! The cutover: the one moment in which writers of the moving keys wait. One commit
+//! on the master decides; everything before it can be set back, everything after it
+//! only goes forward.
+
+use super::compare;
+use super::engine::Engine;
+use super::error::{Result, SplitError};
+use super::fence;
+use super::phase::{CutoverStep, Goal, Phase};
+use super::points::{self, reach};
+use super::session::Side;
+use super::step::{self, Outcome};
+use super::{recovery, sequences, window};
+use crate::catalog::{routing, split};
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::worker::txn::{transaction, try_transaction};
+use crate::worker::wait;
+use crate::{guc, sql};
+use std::time::{Duration, Instant};
+
+/// Why a cutover was given up: everything is set back and the operator is told.
+pub fn gave_up(reason: &str) -> Failure {
+    Failure::new(SqlState::parse("55P03"), format!("cutover given up, waiting for {reason}")).hint(
+        "End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again; until then the split goes on following its source.",
+    )
+}
+
+fn deadline_passed(error: SplitError) -> SplitError {
+    match error {
+        SplitError::Retry(reason) => SplitError::GaveUp(gave_up(&reason)),
+        other => other,
+    }
+}
+
+/// Carries out steps 0 to 6.
+pub fn run(engine: &mut Engine) -> Result<()> {
+    reach(points::CUTOVER_BEGIN)?;
+    let deadline = Instant::now() + guc::cutover_timeout();
+    be_ready(engine, deadline)?;
+    sequences::raise(engine)?;
+    let mut fence = fence::open(engine)?;
+
+    disable_routes(engine)?;
+    let began = Instant::now();
+    reach(points::CUTOVER_DISABLED)?;
+    fence::lock(engine, &mut fence, deadline, step::lock_source, unlock_source).map_err(deadline_passed)?;
+    reach(points::CUTOVER_LOCKED)?;
+    close_fence(engine, &mut fence)?;
+    reach(points::CUTOVER_FENCED)?;
+    let outcome = apply_last_window(engine, deadline)?;
+    reach(points::CUTOVER_APPLIED)?;
+    sequences::raise(engine)?;
+    reach(points::CUTOVER_SEQUENCES)?;
+    if Instant::now() > deadline {
+        return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
+    }
+    let version = decide(engine, &outcome, None)?;
+    reach(points::CUTOVER_DECIDED)?;
+    open_target(engine, version)?;
+    reach(points::CUTOVER_OPENED)?;
+    move_source(&mut fence, engine, version)?;
+    reach(points::CUTOVER_MOVED)?;
+    drop(fence);
+    record_moved(engine, Some(began.elapsed()));
+    Ok(())
+}
+
+/// 0. Nothing is tried while it could not succeed: the lag is small and nobody has
+///    held the capture lock for long.
+fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
+    loop {
+        let outcome = step::run(engine)?;
+        let reason = if !outcome.progress.is_copied() {
+            return Err(SplitError::Retry("the copy, which had to start again".into()));
+        } else if outcome.changes > guc::cutover_max_rows() {
+            Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
+        } else if outcome.lag > guc::max_lag() {
+            Some(format!("the lag to fall: the last window took {} ms", outcome.lag.as_millis()))
+        } else {
+            fence::holders(engine)?.into_iter().find(|h| h.old).map(|h| h.text)
+        };
+        let Some(reason) = reason else { return Ok(()) };
+        if Instant::now() > deadline {
+            return Err(SplitError::GaveUp(gave_up(&reason)));
+        }
+        wait::report(&reason);
+        wait::sleep(Duration::from_millis(100));
+    }
+}
+
+/// 1. Routes for writing wait; reads go to the source. In place, no version.
+fn disable_routes(engine: &Engine) -> Result<()> {
+    try_transaction(|| {
+        let state = split::lock(engine.plan.id)?;
+        if state.generation != engine.generation {
+            return Err(SplitError::Superseded);
+        }
+        if state.phase != Phase::CutoverPending || !matches!(state.goal, Goal::Completed | Goal::Finished) {
+            return Err(SplitError::Retry("the cutover to be asked for again".into()));
+        }
+        set_step(engine.plan.id, CutoverStep::Disabled);
+        routing::set_moving(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.target.shard_key)
+            .map_err(Failure::from)?;
+        Ok(())
+    })
+}
+
+fn unlock_source(engine: &mut Engine) -> Result<()> {
+    engine.reader.run("ROLLBACK")?;
+    Ok(())
+}
+
+/// 3. The state that writers read once they have the lock.
+fn close_fence(engine: &Engine, fence: &mut Connection) -> Result<()> {
+    let (id, generation) = (engine.plan.id, engine.generation);
+    if fence::change_state(fence, id, Side::Source, generation, &["capture"], "fenced", None)? {
+        Ok(())
+    } else {
+        Err(SplitError::Retry("the state of the source to be settled".into()))
+    }
+}
+
+/// 4. The reading session's first query now: S_f sees every write that there will
+///    ever be on the source.
+fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> {
+    let now = step::observe_source(engine)?;
+    let before = step::begin_target(engine)?;
+    let differences = compare::compare(&engine.tables, &before, &now)?;
+    if differences.restart.is_some() || !differences.reset.is_empty() || !differences.uncaptured.is_empty() {
+        return Err(SplitError::Retry("the copy, which has to start again".into()));
+    }
+    let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
+    if waiting > guc::cutover_max_rows() || Instant::now() > deadline {
+        return Err(SplitError::GaveUp(gave_up(&format!("{waiting} changed rows to be applied"))));
+    }
+    let mut outcome = step::apply(engine, before, &now, differences)?;
+    if !outcome.progress.is_copied() {
+        return Err(SplitError::Retry("the copy, which has to start again".into()));
+    }
+    step::commit(engine, &mut outcome, &now)?;
+    check_queue_is_empty(engine, &now.snapshot)?;
+    Ok(outcome)
+}
+
+/// Behind the fence nobody can have queued what S_f has not seen.
+fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
+    let left = recovery::unseen_entries(engine, snapshot)?;
+    if left == 0 {
+        return Ok(());
+    }
+    Err(SplitError::Failed(
+        Failure::new(
+            SqlState::INTERNAL,
+            format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
+        )
+        .hint("The split has been set back and nothing is lost; please report this."),
+    ))
+}
+
+/// 5. One transaction on the master decides. With a version: the shards know of a
+/// decision that the master has lost, and it is made again.
+pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Result<i64> {
+    let plan = &engine.plan;
+    try_transaction(|| {
+        let state = split::lock(plan.id)?;
+        if state.generation != engine.generation {
+            return Err(SplitError::Superseded);
+        }
+        if version.is_some() {
+            catch_up_phases(plan.id, state.phase)?;
+        } else if state.phase != Phase::CutoverPending {
+            return Err(SplitError::Superseded);
+        }
+        let reason = format!("split {}", plan.id);
+        let target = &plan.target.shard_key;
+        let version = routing::move_keys(&plan.keyspace, &plan.tenants, target, plan.id, &reason, version)
+            .map_err(Failure::from)?;
+        sql::write("SET LOCAL synchronous_commit = on", &[]);
+        sql::write(
+            "UPDATE shardmaster.split_plan
+                SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
+                    last_event_id = $3, lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
+              WHERE id = $1",
+            &[plan.id.into(), version.into(), outcome.progress.last_event_id.into()],
+        );
+        split::change_phase(
+            plan.id,
+            Phase::CutoverPending,
+            Phase::Completed,
+            &format!("routing version {version}"),
+        )?;
+        Ok(version)
+    })
+}
+
+/// A master that was set back may have lost earlier phases too.
+fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
+    let missing: &[Phase] = match phase {
+        Phase::CutoverPending => &[],
+        Phase::Tailing => &[Phase::CutoverPending],
+        Phase::Backfill => &[Phase::Tailing, Phase::CutoverPending],
+        Phase::DualWrite => &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending],
+        Phase::Planning | Phase::RolledBack => {
+            &[Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending]
+        }
+        Phase::Completed => return Err(SplitError::Superseded),
+    };
+    let mut from = phase;
+    for to in missing {
+        split::change_phase(id, from, *to, "the shards were further than this master")?;
+        from = *to;
+    }
+    Ok(())
+}
+
+/// 5b. Clients may write on the target. Retried for ever.
+pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
+    let (id, generation) = (engine.plan.id, engine.generation);
+    release_old_guards(engine)?;
+    fence::change_state(
+        &mut engine.target,
+        id,
+        Side::Target,
+        generation,
+        &["closed"],
+        "open",
+        Some(version),
+    )?;
+    transaction(|| set_step(id, CutoverStep::Opened));
+    Ok(())
+}
+
+/// Keys that come back to a shard they had left: the guard of the split that took
+/// them away refuses them no longer.
+fn release_old_guards(engine: &mut Engine) -> Result<()> {
+    let id = engine.plan.id.to_string();
+    let guards = engine.target.query(
+        "SELECT 'scope_' || split_id || '_s' FROM shardmaster_agent.side
+          WHERE side = 'source' AND state = 'moved' AND split_id <> $1 AND shard = $2",
+        &[Some(&id), Some(&engine.plan.target.shard_key)],
+    )?;
+    for row in guards.rows {
+        if let [Some(scope)] = row.as_slice() {
+            engine.target.run(&format!(
+                "DELETE FROM shardmaster_agent.{scope} WHERE key::text = ANY ({}::text[])",
+                super::quote::array_literal(&engine.plan.tenants)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// 6. The source sends its clients away; writers that waited for the lock read it
+///    now. Retried for ever.
+pub fn move_source(session: &mut Connection, engine: &Engine, version: i64) -> Result<()> {
+    let (id, generation) = (engine.plan.id, engine.generation);
+    fence::change_state(session, id, Side::Source, generation, &["fenced"], "moved", Some(version))?;
+    Ok(())
+}
+
+/// The master knows that the source has been told: finish may begin.
+pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
+    let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
+    transaction(|| {
+        set_step(engine.plan.id, CutoverStep::Moved);
+        sql::write(
+            "UPDATE shardmaster.split_plan SET fence_ms = coalesce($2::float8::numeric, fence_ms) WHERE id = $1",
+            &[engine.plan.id.into(), milliseconds.into()],
+        );
+    });
+}
+
+pub fn set_step(id: i64, step: CutoverStep) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET cutover_step = $2, updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into(), step.as_str().into()],
+    );
+}

@@ -1,0 +1,214 @@
+//! The sessions and statements with which a split's steps are carried out.
+
+use super::error::{Result, SplitError};
+use super::quote::{ident, literal};
+use super::session::{self, Side};
+use super::shape::{Column, Observation, TableShape};
+use crate::agent;
+use crate::catalog::split::{Plan, Policy};
+use crate::error::SqlState;
+use crate::remote::{Connection, RemoteError};
+use std::time::Duration;
+
+/// One table of the split, as both sides have it.
+pub struct Table {
+    pub policy: Policy,
+    pub source: TableShape,
+    pub target: TableShape,
+    /// The shard-by column on the source and on the target.
+    pub source_by: Column,
+    pub target_by: Column,
+    pub queue: String,
+}
+
+impl Table {
+    /// The columns that are copied, quoted, each behind the prefix.
+    pub fn columns(&self, prefix: &str) -> String {
+        let names: Vec<String> =
+            self.source.columns().iter().filter(|c| !c.generated).map(|c| c.name.clone()).collect();
+        super::quote::idents(prefix, &names)
+    }
+
+    /// Binary where every type has one form on all servers, else text: one form for
+    /// copy and tail alike.
+    pub fn format(&self) -> &'static str {
+        let same =
+            self.source.columns().iter().filter(|c| !c.generated).all(|c| {
+                c.binary && self.target.column(&c.name).is_some_and(|t| t.binary && t.base == c.base)
+            });
+        if same { "binary" } else { "text" }
+    }
+
+    /// `t.key = k.k1 AND ...`
+    pub fn key_join(&self, row: &str, queue: &str) -> String {
+        self.source
+            .key()
+            .iter()
+            .zip(agent::queue_keys(&self.source))
+            .map(|(column, key)| format!("{row}.{} = {queue}.{key}", ident(column)))
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
+    /// The temporary table on the target that takes the keys of a window.
+    pub fn window_table(&self) -> String {
+        format!("pg_temp.window_{}", self.policy.ordinal)
+    }
+}
+
+/// Sessions and tables of an installed split.
+pub struct Engine {
+    pub plan: Plan,
+    pub generation: i64,
+    /// Reads the source, one snapshot a step.
+    pub reader: Connection,
+    /// Writes the agent's tables on the source.
+    pub control: Connection,
+    /// Writes the target.
+    pub target: Connection,
+    pub tables: Vec<Table>,
+    /// Blocks of the next chunk.
+    pub chunk_blocks: i64,
+}
+
+/// Time without progress after which a copy counts as stuck.
+pub fn patience() -> Duration {
+    crate::guc::remote_timeout() * 10
+}
+
+impl Engine {
+    /// Takes over both sides of an installed split.
+    pub fn attach(plan: Plan, generation: i64, identity: &str) -> Result<Engine> {
+        let mut target = session::open_mover(&plan, Side::Target, "writer")?;
+        let mut control = session::open_mover(&plan, Side::Source, "control")?;
+        session::check_identity(&mut target, identity)?;
+        session::check_identity(&mut control, identity)?;
+        session::take_over(&mut target, &plan, Side::Target, generation)?;
+        session::take_over(&mut control, &plan, Side::Source, generation)?;
+        let mut reader = session::open_mover(&plan, Side::Source, "reader")?;
+        session::register(&mut target, &plan, Side::Target)?;
+        session::register(&mut control, &plan, Side::Source)?;
+        session::register(&mut reader, &plan, Side::Source)?;
+        let tables = describe(&plan, &mut reader, &mut target)?;
+        let mut engine = Engine { plan, generation, reader, control, target, tables, chunk_blocks: 256 };
+        engine.create_window_tables()?;
+        Ok(engine)
+    }
+
+    fn create_window_tables(&mut self) -> Result<()> {
+        for table in &self.tables {
+            let keys: Vec<String> = table
+                .target
+                .key()
+                .iter()
+                .zip(agent::queue_keys(&table.source))
+                .map(|(column, key)| format!("{} AS {key}", ident(column)))
+                .collect();
+            self.target.run(&format!(
+                "CREATE TEMPORARY TABLE window_{} ON COMMIT DELETE ROWS AS SELECT {} FROM {} WITH NO DATA",
+                table.policy.ordinal,
+                keys.join(", "),
+                table.target.name
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// Runs statements on the source's control session in one transaction that the
+    /// generation allows.
+    pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
+        let id = self.plan.id;
+        begin_as(&mut self.control, id, Side::Source, self.generation)?;
+        match self.control.run(statements).and_then(|_| self.control.run("COMMIT")) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let _ = self.control.run("ROLLBACK");
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Begins a transaction in which this worker's generation cannot be overtaken: the
+/// next worker's update of the row waits for its end.
+pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
+    connection.run("BEGIN")?;
+    let rows = connection.run(&format!(
+        "SELECT 1 FROM shardmaster_agent.generation
+          WHERE split_id = {split} AND side = {} AND generation = {generation} FOR SHARE",
+        literal(side.as_str())
+    ))?;
+    if rows.rows.is_empty() {
+        let _ = connection.run("ROLLBACK");
+        return Err(SplitError::Superseded);
+    }
+    Ok(())
+}
+
+/// What a shard's tables look like now, in the session's snapshot.
+pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
+    let namespace = match side {
+        Side::Source => &plan.source.namespace,
+        Side::Target => &plan.target.namespace,
+    };
+    let schemas: Vec<String> =
+        plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
+    let names: Vec<String> = plan.tables.iter().map(|t| t.name.clone()).collect();
+    let rows = connection.query(
+        agent::OBSERVE,
+        &[
+            Some(&text_array(&schemas)),
+            Some(&text_array(&names)),
+            Some(&agent::trigger_prefix(plan.id, side)),
+        ],
+    )?;
+    let shard = connection.shard().to_owned();
+    let json = rows.scalar().unwrap_or_default();
+    serde_json::from_str(json)
+        .map_err(|e| SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}"))))
+}
+
+/// The text form of an array, for a parameter.
+fn text_array(items: &[String]) -> String {
+    let quoted = super::quote::array_literal(items);
+    quoted[1..quoted.len() - 1].replace("''", "'")
+}
+
+/// Observes both sides and pairs their tables.
+pub fn describe(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
+    let on_source = observe(source, plan, Side::Source)?;
+    let on_target = observe(target, plan, Side::Target)?;
+    plan.tables
+        .iter()
+        .zip(on_source.tables.into_iter().zip(on_target.tables))
+        .map(|(policy, (source, target))| pair(plan, policy, source, target))
+        .collect()
+}
+
+fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) -> Result<Table> {
+    let missing = |shard: &str, what: &str| {
+        SplitError::failed(
+            SqlState::parse("42P01"),
+            format!("table {}: {what} on shard \"{shard}\"", policy.table_name),
+            format!("SELECT * FROM shard_split_check({}) lists everything that is in the way.", plan.id),
+        )
+    };
+    for (shape, shard) in [(&source, &plan.source.shard_key), (&target, &plan.target.shard_key)] {
+        if shape.oid.is_none() {
+            return Err(missing(shard, "does not exist"));
+        }
+        if shape.key().is_empty() {
+            return Err(missing(shard, "has no primary key"));
+        }
+    }
+    let by = |shape: &TableShape, shard: &str| {
+        shape
+            .column(&policy.shard_by)
+            .cloned()
+            .ok_or_else(|| missing(shard, &format!("has no column \"{}\"", policy.shard_by)))
+    };
+    let source_by = by(&source, &plan.source.shard_key)?;
+    let target_by = by(&target, &plan.target.shard_key)?;
+    let queue = format!("shardmaster_agent.{}", agent::queue_table(plan.id, policy.ordinal));
+    Ok(Table { policy: policy.clone(), source, target, source_by, target_by, queue })
+}

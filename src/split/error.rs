@@ -1,0 +1,61 @@
+//! Why a step of a split did not end well, and what follows from it.
+
+use super::points::InjectedFault;
+use crate::error::{Failure, SqlState};
+use crate::remote::RemoteError;
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum SplitError {
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error(transparent)]
+    Injected(#[from] InjectedFault),
+    /// What may pass by itself, in words for `waiting_for`.
+    #[error("{0}")]
+    Retry(String),
+    /// What an operator must look at.
+    #[error("{0}")]
+    Failed(Failure),
+    /// A cutover that was given up: it is set back and the split goes on following.
+    #[error("{0}")]
+    GaveUp(Failure),
+    /// A newer worker has taken over: this one ends without another word.
+    #[error("another worker has taken over")]
+    Superseded,
+}
+
+impl From<Failure> for SplitError {
+    fn from(failure: Failure) -> SplitError {
+        SplitError::Failed(failure)
+    }
+}
+
+impl SplitError {
+    /// A failure that needs an operator.
+    pub fn failed(sqlstate: SqlState, message: impl Into<String>, hint: impl Into<String>) -> SplitError {
+        SplitError::Failed(Failure::new(sqlstate, message).hint(hint))
+    }
+
+    /// Whether the worker tries again by itself.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            SplitError::Remote(error) => error.may_pass(),
+            SplitError::Injected(_) | SplitError::Retry(_) => true,
+            SplitError::Failed(_) | SplitError::GaveUp(_) | SplitError::Superseded => false,
+        }
+    }
+
+    /// As it is stored with the plan.
+    pub fn into_failure(self) -> Failure {
+        match self {
+            SplitError::Remote(error) => error.into(),
+            SplitError::Failed(failure) | SplitError::GaveUp(failure) => failure,
+            SplitError::Injected(fault) => Failure::new(SqlState::INTERNAL, fault.to_string()),
+            SplitError::Retry(reason) => Failure::new(SqlState::NOT_IN_STATE, reason),
+            SplitError::Superseded => Failure::new(SqlState::NOT_IN_STATE, "another worker has taken over"),
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, SplitError>;

@@ -1,0 +1,144 @@
+//! The fence: an exclusive lock that every capturing transaction holds shared. Who
+//! has it alone knows that no writer of the scope is open.
+
+use super::engine::{self, Engine};
+use super::error::{Result, SplitError};
+use super::quote::literal;
+use super::session::{self, Side};
+use crate::remote::Connection;
+use crate::worker::wait;
+use std::time::{Duration, Instant};
+
+/// A transaction that holds the capture lock.
+pub struct Holder {
+    /// Its virtual transaction id, or that of a prepared one.
+    pub id: String,
+    /// For people: pid or name, and since when.
+    pub text: String,
+    /// Open for longer than a fence is tried for.
+    pub old: bool,
+}
+
+const HOLDERS: &str = "
+    SELECT l.virtualtransaction,
+           CASE WHEN p.gid IS NOT NULL THEN format('prepared transaction %L', p.gid)
+                WHEN l.pid IS NULL THEN 'a prepared transaction'
+                ELSE format('pid %s', l.pid) END
+             || coalesce(format(', open for %s s',
+                  round(extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start)))), ''),
+           l.pid IS NULL OR coalesce(clock_timestamp() - a.xact_start > interval '1 s', false)
+      FROM pg_locks l
+      LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+      LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction
+     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+       AND l.pid IS DISTINCT FROM pg_backend_pid()
+       AND (l.classid::bigint << 32) + l.objid::bigint = $1::bigint";
+
+/// Who holds the capture lock of the source now.
+pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
+    let key = engine.plan.source_lock.to_string();
+    let rows = engine.control.query(HOLDERS, &[Some(&key)])?;
+    Ok(rows
+        .rows
+        .into_iter()
+        .map(|row| {
+            let mut cells = row.into_iter().map(Option::unwrap_or_default);
+            Holder {
+                id: cells.next().unwrap_or_default(),
+                text: cells.next().unwrap_or_default(),
+                old: cells.next().as_deref() == Some("t"),
+            }
+        })
+        .collect())
+}
+
+/// A session that can hold the fence. It ends by itself soon after its worker has
+/// vanished: a lock without an owner would stop every writer.
+pub fn open(engine: &mut Engine) -> Result<Connection> {
+    let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
+    session::register(&mut fence, &engine.plan, Side::Source)?;
+    if fence.server_version() >= 140_000 {
+        fence.run("SET idle_session_timeout = '15s'")?;
+    }
+    Ok(fence)
+}
+
+/// Takes the lock: short attempts, ever further apart, because new writers queue
+/// behind each of them. `before` runs before an attempt, `after` after a vain one.
+pub fn lock(
+    engine: &mut Engine,
+    fence: &mut Connection,
+    deadline: Instant,
+    before: fn(&mut Engine) -> Result<()>,
+    after: fn(&mut Engine) -> Result<()>,
+) -> Result<()> {
+    let attempt = format!(
+        "SET lock_timeout = '100ms'; SELECT pg_advisory_lock({}); SET lock_timeout = '2s'",
+        engine.plan.source_lock
+    );
+    let mut pause = Duration::from_millis(100);
+    loop {
+        before(engine)?;
+        match fence.run(&attempt) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_lock_timeout() => after(engine)?,
+            Err(error) => return Err(error.into()),
+        }
+        let reason = holders_text(engine)?;
+        if Instant::now() + pause > deadline {
+            return Err(SplitError::Retry(reason));
+        }
+        wait::report(&reason);
+        wait::sleep(pause);
+        pause *= 2;
+    }
+}
+
+/// For `waiting_for`: who keeps the fence from being taken.
+pub fn holders_text(engine: &mut Engine) -> Result<String> {
+    let holders: Vec<String> = holders(engine)?.into_iter().map(|h| h.text).collect();
+    let shard = engine.plan.source.shard_key.clone();
+    Ok(if holders.is_empty() {
+        format!("open transactions of writers on shard \"{shard}\"")
+    } else {
+        format!("open transactions of writers on shard \"{shard}\": {}", holders.join("; "))
+    })
+}
+
+/// Changes the state of a side from one of `from`; synchronous, and only for the
+/// current generation. False: the state was another one.
+pub fn change_state(
+    connection: &mut Connection,
+    split: i64,
+    side: Side,
+    generation: i64,
+    from: &[&str],
+    to: &str,
+    version: Option<i64>,
+) -> Result<bool> {
+    engine::begin_as(connection, split, side, generation)?;
+    let from: Vec<String> = from.iter().map(|state| literal(state)).collect();
+    let version = version.map_or("NULL".to_owned(), |v| v.to_string());
+    let changed = connection.run(&format!(
+        "UPDATE shardmaster_agent.side SET state = {}, version = {version}
+          WHERE split_id = {split} AND side = {} AND state IN ({})",
+        literal(to),
+        literal(side.as_str()),
+        from.join(", ")
+    ))?;
+    connection.run("COMMIT")?;
+    Ok(changed.affected == 1)
+}
+
+/// State and version of a side.
+pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<(String, Option<i64>)> {
+    let rows = connection.run(&format!(
+        "SELECT state, version FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
+        literal(side.as_str())
+    ))?;
+    let row = rows.rows.into_iter().next().unwrap_or_default();
+    let state = row.first().cloned().flatten().unwrap_or_default();
+    let version = row.get(1).cloned().flatten().and_then(|v| v.parse().ok());
+    Ok((state, version))
+}

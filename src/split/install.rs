@@ -1,0 +1,342 @@
+//! Installing a split on its shards. Invariant: the ledger knows of a side before
+//! anything is created there; a side's state row is committed before its first
+//! trigger; the target is guarded before the source captures. Every statement can
+//! be repeated.
+
+use super::engine::{self, Table};
+use super::error::{Result, SplitError};
+use super::points::{self, reach};
+use super::progress::{Progress, TableProgress};
+use super::quote::{ident, literal};
+use super::session::{self, Side};
+use super::shape::Leaf;
+use crate::agent;
+use crate::catalog::split::Plan;
+use crate::remote::{Connection, RemoteError};
+use crate::worker::txn::transaction;
+use crate::worker::wait;
+use crate::{guc, sql};
+use std::time::{Duration, Instant};
+
+/// Installs the guard on the target and capture on the source.
+pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+    reach(points::INSTALL_BEGIN)?;
+    let mut source = session::open_mover(plan, Side::Source, "install")?;
+    let mut target = session::open_mover(plan, Side::Target, "install")?;
+    session::check_identity(&mut source, identity)?;
+    session::check_identity(&mut target, identity)?;
+    let tables = engine::describe(plan, &mut source, &mut target)?;
+    transaction(|| write_ledger(plan));
+    reach(points::INSTALL_LEDGER)?;
+
+    create_side(&mut target, plan, &tables, Side::Target, generation, identity)?;
+    reach(points::INSTALL_TARGET)?;
+    for table in &tables {
+        install_triggers(&mut target, plan, table, Side::Target)?;
+    }
+    reach(points::INSTALL_GUARDED)?;
+
+    create_side(&mut source, plan, &tables, Side::Source, generation, identity)?;
+    reach(points::INSTALL_SOURCE)?;
+    if guc::capture() {
+        for table in &tables {
+            install_triggers(&mut source, plan, table, Side::Source)?;
+            reach(points::INSTALL_TRIGGER)?;
+        }
+    }
+    reach(points::INSTALL_DONE)?;
+    Ok(())
+}
+
+fn write_ledger(plan: &Plan) {
+    sql::write(
+        "INSERT INTO shardmaster.split_ledger (split_id, side, shard_key)
+         VALUES ($1, 'source', $2), ($1, 'target', $3)
+         ON CONFLICT (split_id, side) DO UPDATE SET created_at = clock_timestamp(), removed_at = NULL",
+        &[plan.id.into(), plan.source.shard_key.as_str().into(), plan.target.shard_key.as_str().into()],
+    );
+}
+
+/// State row, generation, scope, queues and functions of one side, in one
+/// transaction, which ends before the first trigger is created.
+fn create_side(
+    connection: &mut Connection,
+    plan: &Plan,
+    tables: &[Table],
+    side: Side,
+    generation: i64,
+    identity: &str,
+) -> Result<()> {
+    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    connection.query(
+        "INSERT INTO shardmaster_agent.master (identity, agent_version) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        &[Some(identity), Some(&agent::VERSION.to_string())],
+    )?;
+    session::check_identity(connection, identity)?;
+    create_rows(connection, plan, side, generation)?;
+    create_scope(connection, plan, tables, side)?;
+    match side {
+        Side::Source => create_capture(connection, plan, tables)?,
+        Side::Target => create_guard(connection, plan, tables)?,
+    }
+    connection.run("COMMIT")?;
+    // The state row exists now: from here on the generation decides who may act.
+    session::take_over(connection, plan, side, generation)
+}
+
+fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
+    let (state, own, other) = match side {
+        Side::Source => ("capture", &plan.source, &plan.target),
+        Side::Target => ("closed", &plan.target, &plan.source),
+    };
+    let id = plan.id.to_string();
+    connection.query(
+        "INSERT INTO shardmaster_agent.side (split_id, side, state, token, shard, other_shard)
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+        &[
+            Some(&id),
+            Some(side.as_str()),
+            Some(state),
+            Some(&plan.token),
+            Some(&own.shard_key),
+            Some(&other.shard_key),
+        ],
+    )?;
+    connection.query(
+        "INSERT INTO shardmaster_agent.generation (split_id, side, generation) VALUES ($1, $2, $3)
+         ON CONFLICT DO NOTHING",
+        &[Some(&id), Some(side.as_str()), Some(&(generation - 1).to_string())],
+    )?;
+    match side {
+        Side::Source => {
+            connection.query(
+                "INSERT INTO shardmaster_agent.consumed (split_id) VALUES ($1) ON CONFLICT DO NOTHING",
+                &[Some(&id)],
+            )?;
+            connection.run(&renew_lease(plan.id))?;
+        }
+        Side::Target => {
+            let empty = Progress {
+                tables: plan.tables.iter().map(|_| TableProgress::default()).collect(),
+                ..Progress::default()
+            };
+            let state = super::progress::to_json(&empty);
+            connection.query(
+                "INSERT INTO shardmaster_agent.progress (split_id, state) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+                &[Some(&id), Some(&state)],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The statement that lets capture go on, in a row of its own: in the state row it
+/// would give every REPEATABLE READ writer a serialization failure.
+pub fn renew_lease(split: i64) -> String {
+    format!(
+        "INSERT INTO shardmaster_agent.lease (split_id, open_until, max_bytes)
+         VALUES ({split}, clock_timestamp() + interval '{} s', {})
+         ON CONFLICT (split_id) DO UPDATE SET open_until = EXCLUDED.open_until, max_bytes = EXCLUDED.max_bytes",
+        guc::capture_lease_seconds(),
+        guc::queue_max_bytes()
+    )
+}
+
+fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
+    let scope = agent::scope_table(plan.id, side);
+    let mut types: Vec<&str> = Vec::new();
+    for table in tables {
+        let column = match side {
+            Side::Source => &table.source_by,
+            Side::Target => &table.target_by,
+        };
+        if !types.contains(&column.base.as_str()) {
+            types.push(&column.base);
+        }
+    }
+    let Some(key_type) = types.first() else { return Ok(()) };
+    connection.run(&format!(
+        "CREATE TABLE IF NOT EXISTS shardmaster_agent.{scope} (key {key_type} PRIMARY KEY);
+         INSERT INTO shardmaster_agent.{scope} SELECT unnest({}::{key_type}[]) ON CONFLICT DO NOTHING;
+         ANALYZE shardmaster_agent.{scope}",
+        super::quote::array_literal(&plan.tenants)
+    ))?;
+    for type_name in types {
+        connection.run(&agent::in_scope(plan.id, side, type_name))?;
+    }
+    Ok(())
+}
+
+fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+    connection.run(&format!(
+        "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{}",
+        agent::queue_sequence(plan.id)
+    ))?;
+    for table in tables {
+        let ordinal = table.policy.ordinal;
+        connection.run(&agent::queue(plan.id, ordinal, &table.source))?;
+        connection.run(&agent::capture(plan, ordinal, &table.source, &table.policy.shard_by))?;
+    }
+    Ok(())
+}
+
+fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+    for table in tables {
+        connection.run(&agent::guard(plan, table.policy.ordinal, &table.policy.shard_by))?;
+    }
+    Ok(())
+}
+
+/// The triggers of one table: one leaf a transaction, because CREATE TRIGGER waits
+/// for open writers and stalls new ones.
+pub fn install_triggers(connection: &mut Connection, plan: &Plan, table: &Table, side: Side) -> Result<()> {
+    let (shape, column) = match side {
+        Side::Source => (&table.source, &table.source_by),
+        Side::Target => (&table.target, &table.target_by),
+    };
+    for leaf in shape.leaves() {
+        let installed = has_triggers(connection, plan, side, leaf)?;
+        if !installed {
+            let create = agent::triggers(plan, side, table.policy.ordinal, column, &leaf.name);
+            with_short_lock(connection, &create, &leaf.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_triggers(connection: &mut Connection, plan: &Plan, side: Side, leaf: &Leaf) -> Result<bool> {
+    let rows = connection.query(
+        "SELECT count(*) FROM pg_trigger WHERE tgrelid = $1::oid AND starts_with(tgname, $2)",
+        &[Some(&leaf.oid), Some(&agent::trigger_prefix(plan.id, side))],
+    )?;
+    Ok(rows.scalar() == Some("4"))
+}
+
+/// Runs statements that need a strong lock on a table, in one transaction, without
+/// making writers queue behind it for longer than a moment.
+pub fn with_short_lock(connection: &mut Connection, statements: &str, what: &str) -> Result<()> {
+    let mut pause = Duration::from_millis(50);
+    let deadline = Instant::now() + guc::remote_timeout();
+    loop {
+        match connection.run(&format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {statements}; COMMIT")) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                connection.run("ROLLBACK")?;
+                if !error.is_lock_timeout() {
+                    return Err(error.into());
+                }
+                let reason = blockers(connection, what, &error)?;
+                if Instant::now() > deadline {
+                    return Err(SplitError::Retry(reason));
+                }
+                wait::report(&reason);
+                wait::sleep(pause);
+                pause = (pause * 2).min(Duration::from_secs(2));
+            }
+        }
+    }
+}
+
+/// Whom a lock on a table waits for.
+fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
+    let blockers = connection.query(
+        "SELECT string_agg(DISTINCT coalesce('pid ' || l.pid, 'a prepared transaction'), ', ')
+           FROM pg_locks l
+          WHERE l.relation = to_regclass($1) AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                           'ExclusiveLock', 'AccessExclusiveLock')",
+        &[Some(table)],
+    )?;
+    let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
+    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
+}
+
+/// Drops a side's triggers, one leaf a transaction.
+pub fn drop_triggers(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    let rows = connection.query(
+        "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
+           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE NOT t.tgisinternal AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
+        &[Some(&agent::trigger_prefix(split, side))],
+    )?;
+    for row in rows.rows {
+        let [Some(table), Some(triggers)] = row.as_slice() else { continue };
+        let drops: Vec<String> =
+            triggers.split(',').map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
+        with_short_lock(connection, &drops.join("; "), table)?;
+    }
+    Ok(())
+}
+
+/// Drops everything else of a side, and the agent's schema with the last one. The
+/// state row goes last: until then a trigger that is left refuses nothing wrongly.
+pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    drop_triggers(connection, split, side)?;
+    if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
+        return Ok(());
+    }
+    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    drop_functions(connection, split, side)?;
+    let scope = agent::scope_table(split, side);
+    connection.run(&format!("DROP TABLE IF EXISTS shardmaster_agent.{scope}"))?;
+    let side_name = literal(side.as_str());
+    match side {
+        Side::Source => drop_queues(connection, split)?,
+        Side::Target => {
+            connection.run(&format!("DELETE FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
+        }
+    }
+    connection.run(&format!(
+        "DELETE FROM shardmaster_agent.session WHERE split_id = {split} AND side = {side_name};
+         DELETE FROM shardmaster_agent.generation WHERE split_id = {split} AND side = {side_name};
+         DELETE FROM shardmaster_agent.side WHERE split_id = {split} AND side = {side_name}"
+    ))?;
+    let left = connection.run("SELECT count(*) FROM shardmaster_agent.side")?;
+    if left.scalar() == Some("0") {
+        connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;
+    }
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    let (trigger, lookup) = match side {
+        Side::Source => (format!("capture_{split}_"), agent::in_scope_function(split, side)),
+        Side::Target => (format!("guard_{split}_"), agent::in_scope_function(split, side)),
+    };
+    let rows = connection.query(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p
+          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace
+            AND (starts_with(p.proname, $1) OR p.proname = $2)",
+        &[Some(&trigger), Some(&lookup)],
+    )?;
+    for row in rows.rows {
+        if let [Some(function)] = row.as_slice() {
+            connection.run(&format!("DROP FUNCTION {function}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The queues with their sequence, and what counts them.
+pub fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
+    let rows = connection.query(
+        "SELECT relname FROM pg_class
+          WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
+        &[Some(&format!("queue_{split}_"))],
+    )?;
+    for row in rows.rows {
+        if let [Some(queue)] = row.as_slice() {
+            connection.run(&format!("DROP TABLE shardmaster_agent.{queue}"))?;
+        }
+    }
+    connection.run(&format!(
+        "DROP SEQUENCE IF EXISTS shardmaster_agent.{};
+         DELETE FROM shardmaster_agent.consumed WHERE split_id = {split};
+         DELETE FROM shardmaster_agent.lease WHERE split_id = {split};
+         DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}",
+        agent::queue_sequence(split)
+    ))?;
+    Ok(())
+}

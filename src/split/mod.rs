@@ -1,0 +1,29 @@
+//! Online splits: the state machine as data, and the steps of the engine.
+//! `docs/protocol.md` says why each of them is as it is.
+
+pub mod chunk;
+pub mod compare;
+pub mod cutover;
+pub mod engine;
+pub mod error;
+pub mod fence;
+pub mod finish;
+pub mod install;
+pub mod lifecycle;
+pub mod phase;
+pub mod plan;
+pub mod points;
+pub mod progress;
+pub mod purge;
+pub mod quote;
+pub mod record;
+pub mod recovery;
+pub mod rollback;
+mod run;
+pub mod sequences;
+pub mod session;
+pub mod shape;
+pub mod step;
+pub mod window;
+
+pub use run::run;

@@ -1,0 +1,106 @@
+//! The named points of a split. `shardmaster.fault` holds, breaks, ends or kills a
+//! worker there; one list gives the points and the tests that must exist.
+
+use crate::worker::txn::transaction;
+use crate::worker::wait;
+use crate::{guc, sql};
+use std::time::Duration;
+
+/// A step of the engine, on the near or the far side of a commit.
+pub struct Point {
+    pub name: &'static str,
+    pub phase: &'static str,
+    pub description: &'static str,
+}
+
+macro_rules! points {
+    ($($id:ident = $name:literal, $phase:literal, $description:literal;)+) => {
+        $(pub const $id: &Point = &Point { name: $name, phase: $phase, description: $description };)+
+        /// Every point, in the order in which a split comes past it.
+        pub const ALL: &[&Point] = &[$($id),+];
+    };
+}
+
+points! {
+    INSTALL_BEGIN = "install_begin", "planning", "before anything is created on a shard";
+    INSTALL_LEDGER = "install_ledger", "planning", "the ledger says what may exist; nothing exists yet";
+    INSTALL_TARGET = "install_target", "planning", "the target's state row is committed, its guard is not installed";
+    INSTALL_GUARDED = "install_guarded", "planning", "the target is guarded, the source knows nothing yet";
+    INSTALL_SOURCE = "install_source", "planning", "the source's state row is committed, no trigger captures yet";
+    INSTALL_TRIGGER = "install_trigger", "planning", "one table captures, the next does not yet";
+    INSTALL_DONE = "install_done", "planning", "everything captures, the phase is not changed yet";
+    BACKFILL_BEGIN = "backfill_begin", "dual_write", "before the phase becomes backfill";
+    STEP_BEGIN = "step_begin", "backfill", "before a step takes its snapshot";
+    STEP_SNAPSHOT = "step_snapshot", "backfill", "the step has its snapshot, the target knows nothing";
+    STEP_WINDOW = "step_window", "backfill", "the window is applied, the target has not committed";
+    STEP_CHUNK = "step_chunk", "backfill", "the chunk is copied, the target has not committed";
+    STEP_DURABLE = "step_durable", "backfill", "the snapshot is durable on the source, the target has not committed";
+    STEP_COMMITTED = "step_committed", "backfill", "the target has committed, the queue is not consumed";
+    STEP_CONSUMED = "step_consumed", "backfill", "the queue is consumed, the master does not know";
+    BACKFILL_DONE = "backfill_done", "backfill", "every table is copied, the phase is not changed yet";
+    TAIL_CAUGHT_UP = "tail_caught_up", "tailing", "caught up, the phase is not changed yet";
+    CUTOVER_BEGIN = "cutover_begin", "cutover_pending", "the cutover was asked for, nothing is done";
+    CUTOVER_DISABLED = "cutover_disabled", "cutover_pending", "routes for writing wait, the source takes writes";
+    CUTOVER_LOCKED = "cutover_locked", "cutover_pending", "the fence holds its lock, the source is not fenced";
+    CUTOVER_FENCED = "cutover_fenced", "cutover_pending", "the source is fenced";
+    CUTOVER_APPLIED = "cutover_applied", "cutover_pending", "the last window is on the target";
+    CUTOVER_SEQUENCES = "cutover_sequences", "cutover_pending", "the sequences are raised, nothing is decided";
+    CUTOVER_DECIDED = "cutover_decided", "completed", "the master has decided, the target is closed";
+    CUTOVER_OPENED = "cutover_opened", "completed", "the target takes writes, the source is fenced";
+    CUTOVER_MOVED = "cutover_moved", "completed", "the source refuses its old clients, the master does not know";
+    FINISH_BEGIN = "finish_begin", "completed", "finish was asked for, nothing is deleted";
+    FINISH_BATCH = "finish_batch", "completed", "a batch of rows is deleted from the source";
+    FINISH_ROWS = "finish_rows", "completed", "no row of the scope is left on the source";
+    FINISH_OBJECTS = "finish_objects", "completed", "queue and target's guard are gone, the plan is not finished yet";
+    ROLLBACK_BEGIN = "rollback_begin", "rolled_back", "rollback was asked for, nothing is undone";
+    ROLLBACK_CAPTURE = "rollback_capture", "rolled_back", "the source does not capture any more";
+    ROLLBACK_BATCH = "rollback_batch", "rolled_back", "a batch of rows is deleted from the target";
+    ROLLBACK_ROWS = "rollback_rows", "rolled_back", "no row of the scope is left on the target";
+    ROLLBACK_OBJECTS = "rollback_objects", "rolled_back", "nothing of the split is left on a shard, the phase is not changed yet";
+}
+
+/// The error of `'point=error'`: it passes by itself, so the worker tries again.
+#[derive(Debug, thiserror::Error)]
+#[error("fault injected at point \"{0}\"")]
+pub struct InjectedFault(pub &'static str);
+
+/// Free when the setting is empty. Never called inside a transaction of the master.
+pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
+    let Some(fault) = guc::fault() else { return Ok(()) };
+    let Some(("", action)) = fault.strip_prefix(point.name).and_then(|rest| rest.split_once('=')) else {
+        return Ok(());
+    };
+    match action {
+        "hold" => hold(point, &fault),
+        "error" if fires(&fault) => return Err(InjectedFault(point.name)),
+        "exit" if fires(&fault) => std::process::exit(1),
+        // SAFETY: kill of our own process.
+        "kill" if fires(&fault) => unsafe {
+            kill(std::process::id() as i32, 9);
+        },
+        _ => {}
+    }
+    Ok(())
+}
+
+unsafe extern "C" {
+    fn kill(pid: i32, signal: i32) -> i32;
+}
+
+/// Waits here until the setting changes.
+fn hold(point: &Point, fault: &str) {
+    wait::report(&format!("held at point \"{}\"", point.name));
+    while guc::fault().as_deref() == Some(fault) {
+        wait::sleep(Duration::from_secs(1));
+    }
+}
+
+/// True once for each value of the setting, across restarts of the server.
+fn fires(fault: &str) -> bool {
+    transaction(|| {
+        sql::write(
+            "INSERT INTO shardmaster.fault_fired (fault) VALUES ($1) ON CONFLICT DO NOTHING",
+            &[fault.into()],
+        )
+    }) == 1
+}

@@ -1,0 +1,78 @@
+//! What the rows on the target stand for: stored there as one jsonb document, in
+//! the transaction that stores the rows.
+
+use serde::{Deserialize, Serialize};
+
+/// The snapshot S, the cursors and the counters.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Progress {
+    /// None: nothing has been applied yet, every queued change is new.
+    pub snapshot: Option<String>,
+    /// The server that the snapshot belongs to.
+    pub server: String,
+    /// The highest sequence number of a change applied so far.
+    pub last_event_id: i64,
+    /// Steps committed; the source counts the ones whose queue is consumed.
+    pub steps: i64,
+    pub tables: Vec<TableProgress>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct TableProgress {
+    pub structure: String,
+    pub rows_copied: i64,
+    pub changes_applied: i64,
+    pub bytes: i64,
+    pub chunks: i64,
+    pub leaves: Vec<LeafProgress>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct LeafProgress {
+    pub oid: String,
+    pub filenode: String,
+    pub triggers: String,
+    pub cursor: Cursor,
+    /// Blocks that the leaf had when it was last looked at.
+    pub blocks: i64,
+}
+
+/// Up to where a leaf has been copied.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Cursor {
+    /// Rows in blocks below this one.
+    Block(i64),
+    /// All of it.
+    End,
+}
+
+impl TableProgress {
+    pub fn is_copied(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.cursor == Cursor::End)
+    }
+
+    /// Blocks copied and blocks in all.
+    pub fn blocks(&self) -> (i64, i64) {
+        self.leaves.iter().fold((0, 0), |(done, all), leaf| match leaf.cursor {
+            Cursor::Block(next) => (done + next.min(leaf.blocks), all + leaf.blocks),
+            Cursor::End => (done + leaf.blocks, all + leaf.blocks),
+        })
+    }
+}
+
+impl Progress {
+    pub fn is_copied(&self) -> bool {
+        self.tables.iter().all(TableProgress::is_copied)
+    }
+
+    pub fn rows_copied(&self) -> i64 {
+        self.tables.iter().map(|t| t.rows_copied).sum()
+    }
+}
+
+/// The stored form.
+pub fn to_json(progress: &Progress) -> String {
+    // Serialising plain data to a String has no way to fail.
+    serde_json::to_string(progress).unwrap_or_default()
+}

@@ -1,0 +1,24 @@
+//! Quoting for statements that a shard runs. Sessions pin
+//! standard_conforming_strings, so only quotes need doubling.
+
+/// An identifier, always quoted.
+pub fn ident(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text literal.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Identifiers, each with a prefix, separated by commas.
+pub fn idents(prefix: &str, names: &[String]) -> String {
+    names.iter().map(|n| format!("{prefix}{}", ident(n))).collect::<Vec<_>>().join(", ")
+}
+
+/// A literal of an array of texts.
+pub fn array_literal(items: &[String]) -> String {
+    let items: Vec<String> =
+        items.iter().map(|item| format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+    literal(&format!("{{{}}}", items.join(",")))
+}

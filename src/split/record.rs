@@ -1,0 +1,252 @@
+//! What a worker writes down on the master, each in a short transaction.
+
+use super::engine::Engine;
+use super::error::{Result, SplitError};
+use super::phase::Phase;
+use super::progress::TableProgress;
+use super::step::Outcome;
+use crate::catalog::{event, split};
+use crate::error::Failure;
+use crate::{guc, sql};
+
+/// The next generation is this worker's.
+pub fn take(id: i64) -> Result<i64> {
+    split::lock(id)?;
+    let taken = sql::write_returning(
+        "UPDATE shardmaster.split_plan
+            SET generation = generation + 1, worker_pid = pg_backend_pid()
+          WHERE id = $1 RETURNING generation",
+        &[id.into()],
+        |row| row.value::<i64>(1),
+    );
+    taken.first().copied().ok_or(SplitError::Superseded)
+}
+
+/// What the worker is about, if that is not what stands there.
+pub fn activity(id: i64, activity: &str, waiting_for: Option<&str>) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET activity = $2, waiting_for = $3, updated_at = clock_timestamp()
+          WHERE id = $1 AND (activity, waiting_for) IS DISTINCT FROM ($2, $3)",
+        &[id.into(), activity.into(), waiting_for.into()],
+    );
+}
+
+/// Both sides are installed.
+pub fn installed(id: i64) -> Result<()> {
+    let state = split::lock(id)?;
+    split::change_phase(id, state.phase, Phase::DualWrite, "")?;
+    sql::write(
+        "UPDATE shardmaster.split_plan p
+            SET dual_write_started_at = clock_timestamp(), activity = 'idle', waiting_for = NULL, attempts = 0,
+                error_code = NULL, error_message = NULL, error_hint = NULL,
+                routing_version_at_start = (SELECT coalesce(max(v.version), 0) FROM shardmaster.routing_version v WHERE v.keyspace = p.keyspace)
+          WHERE id = $1",
+        &[id.into()],
+    );
+    Ok(())
+}
+
+pub fn backfill_begun(id: i64) -> Result<()> {
+    let state = split::lock(id)?;
+    split::change_phase(id, state.phase, Phase::Backfill, "")?;
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET backfill_status = 'running', backfill_started_at = clock_timestamp(), activity = 'working'
+          WHERE id = $1",
+        &[id.into()],
+    );
+    Ok(())
+}
+
+/// Where a step leads.
+pub fn next_phase(phase: Phase, outcome: &Outcome) -> Phase {
+    let copied = outcome.progress.is_copied();
+    match phase {
+        Phase::Backfill if copied => Phase::Tailing,
+        Phase::Tailing | Phase::CutoverPending if !copied => Phase::Backfill,
+        Phase::Tailing if outcome.lag < guc::max_lag() => Phase::CutoverPending,
+        Phase::Planning
+        | Phase::DualWrite
+        | Phase::Backfill
+        | Phase::Tailing
+        | Phase::CutoverPending
+        | Phase::Completed
+        | Phase::RolledBack => phase,
+    }
+}
+
+/// Bytes of the queues on the source.
+pub fn queue_bytes(engine: &mut Engine) -> Result<i64> {
+    let sizes: Vec<String> =
+        engine.tables.iter().map(|t| format!("pg_relation_size('{}'::regclass)", t.queue)).collect();
+    let rows = engine.control.run(&format!("SELECT {}", sizes.join(" + ")))?;
+    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
+}
+
+/// After a step: counters as the target has them, and the phase.
+pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> {
+    let id = engine.plan.id;
+    let state = split::lock(id)?;
+    if state.generation != engine.generation {
+        return Err(SplitError::Superseded);
+    }
+    if let Some(why) = &outcome.restarted {
+        split::event(id, None, None, &format!("the copy starts again: {why}"));
+    }
+    let (done, all) =
+        outcome.progress.tables.iter().map(TableProgress::blocks).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let percent =
+        if outcome.progress.is_copied() { 100.0 } else { done as f64 * 100.0 / (all as f64).max(1.0) };
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET total_rows_copied = $2, percent = round($3::numeric, 1), last_event_id = $4,
+                last_event_ts = CASE WHEN $5 > 0 THEN clock_timestamp() ELSE last_event_ts END,
+                lag_rows = $5, lag = make_interval(secs => $6), queue_bytes = $7, activity = 'working',
+                waiting_for = NULL, updated_at = clock_timestamp()
+          WHERE id = $1",
+        &[
+            id.into(),
+            outcome.progress.rows_copied().into(),
+            percent.into(),
+            outcome.progress.last_event_id.into(),
+            outcome.changes.into(),
+            outcome.lag.as_secs_f64().into(),
+            queue_bytes.into(),
+        ],
+    );
+    for (table, progress) in engine.tables.iter().zip(&outcome.progress.tables) {
+        table_progress(id, table.policy.ordinal, table.source.key(), progress);
+    }
+    enter(id, state.phase, next_phase(state.phase, outcome))
+}
+
+fn table_progress(id: i64, ordinal: i32, key: &[String], progress: &TableProgress) {
+    let (done, all) = progress.blocks();
+    let position = match (progress.is_copied(), progress.chunks) {
+        (true, _) => "end".to_owned(),
+        (false, 0) => "start".to_owned(),
+        (false, _) => format!("block {done} of {all}"),
+    };
+    sql::write(
+        "UPDATE shardmaster.split_table
+            SET status = CASE WHEN $3 = 'end' THEN 'completed' WHEN $3 = 'start' THEN 'pending' ELSE 'running' END,
+                \"position\" = $3, rows_copied = $4, changes_applied = $5, bytes = $6, chunks_ok = $7,
+                blocks_done = $8, blocks_total = $9, key_columns = $10, last_error = NULL,
+                started_at = CASE WHEN $7 > 0 THEN coalesce(started_at, clock_timestamp()) END,
+                completed_at = CASE WHEN $3 = 'end' THEN coalesce(completed_at, clock_timestamp()) END
+          WHERE split_id = $1 AND ordinal = $2",
+        &[
+            id.into(),
+            ordinal.into(),
+            position.into(),
+            progress.rows_copied.into(),
+            progress.changes_applied.into(),
+            progress.bytes.into(),
+            progress.chunks.into(),
+            done.into(),
+            all.into(),
+            key.to_vec().into(),
+        ],
+    );
+}
+
+/// The phase that a step leads to, with what is written down at its door.
+fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
+    if from == to {
+        return Ok(());
+    }
+    split::change_phase(id, from, to, "")?;
+    let set = match to {
+        Phase::Tailing => {
+            "backfill_status = 'completed', backfill_completed_at = clock_timestamp(), tail_status = 'running'"
+        }
+        Phase::CutoverPending => "tail_status = 'caught_up', activity = 'idle'",
+        Phase::Backfill => {
+            "backfill_status = 'running', tail_status = 'pending', backfill_completed_at = NULL, goal = 'backfill'"
+        }
+        Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => "activity = activity",
+    };
+    sql::write(&format!("UPDATE shardmaster.split_plan SET {set} WHERE id = $1"), &[id.into()]);
+    if to == Phase::CutoverPending {
+        event::notify(&serde_json::json!({"event": "caught_up", "split_id": id}));
+    }
+    Ok(())
+}
+
+/// Something that may pass by itself.
+pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp()
+          WHERE id = $1",
+        &[id.into(), failure.message.as_str().into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
+    );
+    pgrx::warning!("split {id} is retrying ({attempts}): {}", failure.message);
+}
+
+/// It has passed.
+pub fn recovered(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET attempts = 0, waiting_for = NULL,
+                activity = CASE activity WHEN 'retrying' THEN 'working' ELSE activity END
+          WHERE id = $1",
+        &[id.into()],
+    );
+}
+
+/// Something that an operator must look at. The worker ends; the same call, made
+/// again, resumes from here.
+pub fn failed(id: i64, phase: Phase, failure: &Failure) {
+    let statuses = match phase {
+        Phase::Backfill => ", backfill_status = 'failed'",
+        Phase::Tailing | Phase::CutoverPending => ", tail_status = 'failed'",
+        Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => "",
+    };
+    store_error(id, failure, &format!("activity = 'failed', worker_pid = NULL{statuses}"));
+    sql::write(
+        "UPDATE shardmaster.split_table SET last_error = $2, chunks_failed = chunks_failed + 1,
+                status = CASE WHEN $3 THEN 'failed' ELSE status END
+          WHERE split_id = $1 AND status = 'running'",
+        &[id.into(), failure.message.as_str().into(), (phase == Phase::Backfill).into()],
+    );
+    split::event(id, None, None, &format!("failed: {}", failure.message));
+    split::notify(id, phase.as_str(), "failed");
+}
+
+/// A cutover that was given up; the split goes on following its source.
+pub fn gave_up(id: i64, failure: &Failure) {
+    store_error(id, failure, "activity = 'idle', goal = 'backfill'");
+    split::event(id, None, None, &failure.message);
+    split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
+}
+
+fn store_error(id: i64, failure: &Failure, set: &str) {
+    sql::write(
+        &format!(
+            "UPDATE shardmaster.split_plan
+                SET error_code = $2, error_message = $3, error_hint = $4, waiting_for = NULL,
+                    updated_at = clock_timestamp(), {set}
+              WHERE id = $1"
+        ),
+        &[
+            id.into(),
+            failure.sqlstate.as_str().into(),
+            failure.message.as_str().into(),
+            failure.hint.as_deref().into(),
+        ],
+    );
+}
+
+/// What a split waits for: what its worker says now, else what is stored.
+pub fn waiting_for(id: i64) -> Option<String> {
+    sql::read_one(
+        "SELECT coalesce(
+                (SELECT a.query FROM pg_stat_activity a
+                  WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id AND a.query <> ''),
+                p.waiting_for)
+           FROM shardmaster.split_plan p WHERE p.id = $1",
+        &[id.into()],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+}

@@ -1,0 +1,114 @@
+//! Rollback before the decision: capture goes first, then the scope's rows on the
+//! target, guarded until the last of them is gone, then the objects, the ledger last.
+
+use super::cutover;
+use super::error::{Result, SplitError};
+use super::fence;
+use super::install;
+use super::phase::{CutoverStep, Phase};
+use super::points::{self, reach};
+use super::purge;
+use super::session::{self, Side};
+use crate::catalog::routing;
+use crate::catalog::split::{self, Plan};
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::sql;
+use crate::worker::txn::{transaction, try_transaction};
+
+/// Undoes a split that nothing interrupted in its cutover any more (recovery has
+/// settled that).
+pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+    reach(points::ROLLBACK_BEGIN)?;
+    // What was never begun needs no server to be undone.
+    if transaction(|| ledger_is_open(plan.id)) {
+        remove(plan, generation, identity)?;
+    }
+    reach(points::ROLLBACK_OBJECTS)?;
+    try_transaction(|| record(plan.id))
+}
+
+fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+    let mut source = session::open_mover(plan, Side::Source, "rollback")?;
+    session::check_identity(&mut source, identity)?;
+    if session::is_installed(&mut source, plan, Side::Source)? {
+        session::take_over(&mut source, plan, Side::Source, generation)?;
+        set_back(&mut source, plan, generation)?;
+    }
+    install::drop_side(&mut source, plan.id, Side::Source)?;
+    reach(points::ROLLBACK_CAPTURE)?;
+    let mut target = session::open_mover(plan, Side::Target, "rollback")?;
+    session::check_identity(&mut target, identity)?;
+    if session::is_installed(&mut target, plan, Side::Target)? {
+        session::take_over(&mut target, plan, Side::Target, generation)?;
+        purge::scope_rows(&mut target, plan, Side::Target, generation, points::ROLLBACK_BATCH)?;
+    }
+    reach(points::ROLLBACK_ROWS)?;
+    install::drop_side(&mut target, plan.id, Side::Target)
+}
+
+/// A cutover that was interrupted before its decision is set back first.
+fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
+    let mut target = session::open_mover(plan, Side::Target, "rollback")?;
+    let opened = if session::is_installed(&mut target, plan, Side::Target)? {
+        fence::state(&mut target, plan.id, Side::Target)?.0 == "open"
+    } else {
+        false
+    };
+    if opened || fence::state(source, plan.id, Side::Source)?.0 == "moved" {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!("the shards of split {} know of a decided cutover that this master has lost", plan.id),
+            format!("SELECT shard_split_resume({}) adopts the decision.", plan.id),
+        ));
+    }
+    fence::change_state(source, plan.id, Side::Source, generation, &["fenced"], "capture", None)?;
+    try_transaction(|| {
+        let state = split::lock(plan.id)?;
+        if state.cutover_step != CutoverStep::None {
+            routing::set_back(&plan.keyspace, &plan.tenants, &plan.source.shard_key)
+                .map_err(Failure::from)?;
+            cutover::set_step(plan.id, CutoverStep::None);
+        }
+        Ok(())
+    })
+}
+
+fn ledger_is_open(id: i64) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",
+        &[id.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+fn record(id: i64) -> Result<()> {
+    let state = split::lock(id)?;
+    split::change_phase(id, state.phase, Phase::RolledBack, "")?;
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET backfill_status = 'pending', tail_status = 'pending', activity = 'idle', waiting_for = NULL,
+                error_code = NULL, error_message = NULL, error_hint = NULL, attempts = 0, worker_pid = NULL,
+                total_rows_copied = 0, percent = NULL, last_event_id = NULL, last_event_ts = NULL,
+                lag_rows = NULL, lag = NULL, queue_bytes = NULL, fence_ms = NULL, cutover_step = 'none',
+                dual_write_started_at = NULL, backfill_started_at = NULL, backfill_completed_at = NULL,
+                paused = false
+          WHERE id = $1",
+        &[id.into()],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_table
+            SET status = 'pending', \"position\" = NULL, rows_copied = 0, changes_applied = 0, bytes = 0,
+                chunks_ok = 0, chunks_failed = 0, blocks_done = 0, blocks_total = NULL, started_at = NULL,
+                completed_at = NULL, last_error = NULL
+          WHERE split_id = $1",
+        &[id.into()],
+    );
+    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+    sql::write(
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1",
+        &[id.into()],
+    );
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Sessions of a split on its shards, and the generation that says whose they are.
+
+use super::error::{Result, SplitError};
+use super::quote;
+use crate::catalog::shard::Shard;
+use crate::catalog::split::Plan;
+use crate::error::SqlState;
+use crate::guc;
+use crate::remote::{Connection, RemoteError};
+use crate::worker::wait;
+use pgrx::pg_sys;
+use std::ffi::CStr;
+use std::time::{Duration, Instant};
+
+/// Which end of a split a session is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Source,
+    Target,
+}
+
+impl Side {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Side::Source => "source",
+            Side::Target => "target",
+        }
+    }
+}
+
+/// What every session pins: neither the settings of a role or a database nor those
+/// of a server change how rows are read or written, or end a session early.
+const PINNED: &str = "
+    SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
+    SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8';
+    SET standard_conforming_strings = on; SET search_path = pg_catalog, pg_temp;
+    SET row_security = off; SET synchronous_commit = on; SET lock_timeout = '2s';
+    SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+    SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
+    SET default_transaction_deferrable = off; SET xmloption = 'content'; SET quote_all_identifiers = off;
+    SET transform_null_equals = off; SET client_min_messages = error";
+
+/// A session with the pinned settings. `purpose` shows in pg_stat_activity.
+pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
+    let timeout = guc::remote_timeout();
+    let seconds = timeout.as_secs().max(2).to_string();
+    let name = format!("shardmaster {purpose}");
+    let mut params: Vec<(&str, &str)> = vec![
+        ("connect_timeout", &seconds),
+        ("keepalives_idle", "10"),
+        ("keepalives_interval", "5"),
+        ("keepalives_count", "3"),
+        ("tcp_user_timeout", "30000"),
+    ];
+    let local = LocalEndpoint::current();
+    match &shard.conninfo {
+        // libpq expands a connection string given as dbname where it stands, so
+        // what stands before it are defaults and what follows is pinned.
+        Some(conninfo) => params.push(("dbname", conninfo)),
+        None => params.extend([
+            ("host", local.socket_dir.as_str()),
+            ("port", local.port.as_str()),
+            ("dbname", local.database.as_str()),
+            ("user", local.user.as_str()),
+        ]),
+    }
+    params.push(("application_name", &name));
+    params.push(("client_encoding", "UTF8"));
+    let mut connection = Connection::open(&shard.shard_key, &params, timeout)?;
+    connection.run(PINNED)?;
+    if connection.server_version() >= 140_000 {
+        // A server that works for a client that is gone stops within a second.
+        connection.run("SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0")?;
+    }
+    Ok(connection)
+}
+
+/// This very database, over the server's own socket.
+struct LocalEndpoint {
+    socket_dir: String,
+    port: String,
+    database: String,
+    user: String,
+}
+
+impl LocalEndpoint {
+    fn current() -> LocalEndpoint {
+        // SAFETY: settings of the server, set before any backend starts and not
+        // changed while it lives.
+        let (directories, port) = unsafe {
+            let directories = if pg_sys::Unix_socket_directories.is_null() {
+                String::new()
+            } else {
+                CStr::from_ptr(pg_sys::Unix_socket_directories).to_string_lossy().into_owned()
+            };
+            (directories, pg_sys::PostPortNumber)
+        };
+        let socket_dir = directories.split(',').next().unwrap_or_default().trim().to_owned();
+        LocalEndpoint {
+            socket_dir: if socket_dir.is_empty() { "localhost".to_owned() } else { socket_dir },
+            port: port.to_string(),
+            database: crate::catalog::local::database(),
+            user: guc::local_user().unwrap_or_else(crate::catalog::local::owner),
+        }
+    }
+}
+
+/// A session that the capture triggers let pass and that carries out steps.
+pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    let mut connection = open(shard, &format!("split {} {purpose}", plan.id))?;
+    connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(&plan.token)])?;
+    if side == Side::Target {
+        connection.run("SET session_replication_role = replica").map_err(explain_replica)?;
+    }
+    Ok(connection)
+}
+
+fn explain_replica(mut error: RemoteError) -> RemoteError {
+    if error.is("42501") {
+        error.hint = Some(
+            "On the target, a superuser grants it: GRANT SET ON PARAMETER session_replication_role TO the mover's role."
+                .to_owned(),
+        );
+    }
+    error
+}
+
+/// Whether the side's state row exists on the shard.
+pub fn is_installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<bool> {
+    if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
+        return Ok(false);
+    }
+    let rows = connection.query(
+        "SELECT 1 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
+        &[Some(&plan.id.to_string()), Some(side.as_str())],
+    )?;
+    Ok(!rows.rows.is_empty())
+}
+
+/// Refuses a shard that belongs to another master.
+pub fn check_identity(connection: &mut Connection, identity: &str) -> Result<()> {
+    if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_none() {
+        return Ok(());
+    }
+    let rows = connection.run("SELECT identity FROM shardmaster_agent.master")?;
+    match rows.scalar() {
+        Some(known) if known != identity => {
+            let shard = connection.shard();
+            Err(SplitError::failed(
+                SqlState::NOT_IN_STATE,
+                format!("shard \"{shard}\" belongs to another master"),
+                format!(
+                    "If this master replaces the other one, and the other one is gone for good, run SELECT shard_adopt({}).",
+                    quote::literal(shard)
+                ),
+            ))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Takes a side over: the sessions of the worker before are ended and waited for,
+/// then the generation is raised. A late commit of a dead worker's session would
+/// otherwise come between what is read afterwards and what is written.
+pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
+    let id = plan.id.to_string();
+    let key = [Some(id.as_str()), Some(side.as_str())];
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = connection.query(
+            "SELECT count(pg_terminate_backend(a.pid)) FROM shardmaster_agent.session s
+               JOIN pg_stat_activity a ON a.pid = s.backend_pid AND a.backend_start = s.backend_start
+              WHERE s.split_id = $1 AND s.side = $2 AND a.pid <> pg_backend_pid()",
+            &key,
+        )?;
+        if left.scalar() == Some("0") {
+            break;
+        }
+        if Instant::now() > deadline {
+            return Err(SplitError::Retry(format!(
+                "sessions of the previous worker on shard \"{}\" to end",
+                connection.shard()
+            )));
+        }
+        wait::sleep(Duration::from_millis(20));
+    }
+    let raised = connection.query(
+        "UPDATE shardmaster_agent.generation SET generation = $3
+          WHERE split_id = $1 AND side = $2 AND generation < $3",
+        &[key[0], key[1], Some(&generation.to_string())],
+    )?;
+    if raised.affected != 1 {
+        return Err(SplitError::Superseded);
+    }
+    connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
+    Ok(())
+}
+
+/// Records a session, so that the next worker can end it.
+pub fn register(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
+    connection.query(
+        "INSERT INTO shardmaster_agent.session (split_id, side, backend_pid, backend_start)
+         SELECT $1, $2, pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+        &[Some(&plan.id.to_string()), Some(side.as_str())],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,297 @@
+//! One step of the engine.
+//!
+//! Invariant: after every commit on the target, the scope's rows there are exactly
+//! the rows that the source held in one committed, durable snapshot S, restricted
+//! to positions below each table's cursor; S and the cursors are committed in the
+//! same transaction. So a crash anywhere resumes from what the target holds.
+
+use super::compare::{self, Differences};
+use super::engine::{self, Engine};
+use super::error::{Result, SplitError};
+use super::points::{self, reach};
+use super::progress::{self, Progress};
+use super::session::Side;
+use super::shape::Observation;
+use super::window::{self, Entries};
+use super::{chunk, install};
+use crate::error::{Failure, SqlState};
+use crate::guc;
+use crate::worker::wait;
+use std::time::{Duration, Instant};
+
+/// What a step has done.
+#[derive(Debug)]
+pub struct Outcome {
+    pub progress: Progress,
+    /// Changes in the step's window.
+    pub changes: i64,
+    /// The step's chunks, their rows and bytes.
+    pub chunks: u64,
+    pub rows: u64,
+    pub bytes: u64,
+    /// From the snapshot to the commit: the age of the oldest change that is not
+    /// on the target.
+    pub lag: Duration,
+    /// Why the copy starts again, if it does.
+    pub restarted: Option<String>,
+}
+
+/// Applies the window since the last step and, while there are any, the next chunks.
+pub fn run(engine: &mut Engine) -> Result<Outcome> {
+    reach(points::STEP_BEGIN)?;
+    lock_source(engine)?;
+    let taken = Instant::now();
+    let now = observe_source(engine)?;
+    reach(points::STEP_SNAPSHOT)?;
+    let before = begin_target(engine)?;
+    let differences = compare::compare(&engine.tables, &before, &now)?;
+    if !differences.uncaptured.is_empty() {
+        return capture_new_leaves(engine, differences);
+    }
+    let mut outcome = apply(engine, before, &now, differences)?;
+    if outcome.is_empty() {
+        engine.target.run("ROLLBACK")?;
+        engine.reader.run("COMMIT")?;
+        outcome.lag = taken.elapsed();
+        return Ok(outcome);
+    }
+    commit(engine, &mut outcome, &now)?;
+    outcome.lag = taken.elapsed();
+    Ok(outcome)
+}
+
+impl Outcome {
+    /// A step that found nothing to do commits nothing.
+    fn is_empty(&self) -> bool {
+        self.chunks == 0 && self.changes == 0 && self.restarted.is_none()
+    }
+}
+
+/// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
+///    snapshot and the data. A snapshot older than one sees an empty table.
+pub fn lock_source(engine: &mut Engine) -> Result<()> {
+    let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
+    names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
+    let locks = format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {} IN ACCESS SHARE MODE",
+        names.join(", ")
+    );
+    engine.reader.run(&locks)?;
+    Ok(())
+}
+
+/// 2. The first query of the transaction takes S.
+pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
+    engine::observe(&mut engine.reader, &engine.plan, Side::Source)
+}
+
+/// 3. The target's transaction: only the current generation gets the progress row,
+///    and only now the cursors are read.
+pub fn begin_target(engine: &mut Engine) -> Result<Progress> {
+    engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
+    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    check_target(engine)?;
+    let rows = engine.target.run(&format!(
+        "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
+        engine.plan.id
+    ))?;
+    let state = rows.scalar().ok_or(SplitError::Superseded)?;
+    serde_json::from_str(state).map_err(|e| {
+        SplitError::failed(
+            SqlState::INTERNAL,
+            format!(
+                "progress of split {} on shard \"{}\" cannot be read: {e}",
+                engine.plan.id,
+                engine.target.shard()
+            ),
+            "Roll the split back and start it again.",
+        )
+    })
+}
+
+/// The target's tables are still the ones that the statements were made for.
+fn check_target(engine: &mut Engine) -> Result<()> {
+    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    for (table, shape) in engine.tables.iter().zip(&now.tables) {
+        let (before, after) = (table.target.structure(), shape.structure());
+        if before != after {
+            return Err(SplitError::Failed(
+                Failure::new(
+                    SqlState::NOT_IN_STATE,
+                    format!("table {} changed on the target while rows move into it", table.target.name),
+                )
+                .detail(format!("before: {before}; now: {after}"))
+                .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A partition that is new on the source gets its triggers; the step is done again
+/// afterwards, and copies it from its beginning.
+fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<Outcome> {
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    let mut names = Vec::new();
+    for position in differences.uncaptured {
+        let fresh = engine::observe(&mut engine.control, &engine.plan, Side::Source)?;
+        if let (Some(table), Some(shape)) =
+            (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
+        {
+            table.source = shape;
+            install::install_triggers(&mut engine.control, &engine.plan, table, Side::Source)?;
+            names.push(table.source.name.clone());
+        }
+    }
+    Err(SplitError::Retry(format!("the new partitions of {} to be captured", names.join(", "))))
+}
+
+/// 4. and 5. The window of every table, then chunks until the step's time is used.
+pub fn apply(
+    engine: &mut Engine,
+    mut progress: Progress,
+    now: &Observation,
+    differences: Differences,
+) -> Result<Outcome> {
+    let entries = window::count(engine, &progress)?;
+    let mut restarted = differences.restart;
+    if restarted.is_none() && window::has_overflowed(engine)? {
+        drain_overflow(engine)?;
+        return Err(SplitError::Retry(
+            "the copy to start again: the queue of changes was full or its lease had ended".into(),
+        ));
+    }
+    let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
+    for position in &resets {
+        let known = &progress.tables[*position];
+        if !known.leaves.is_empty() {
+            window::delete_scope(engine, *position)?;
+            restarted.get_or_insert_with(|| {
+                format!("table {} was truncated or rewritten", engine.tables[*position].source.name)
+            });
+        }
+        if let Some(shape) = now.tables.get(*position) {
+            progress.tables[*position] = compare::fresh(shape, known);
+        }
+    }
+    let mut changes = 0;
+    for (position, entry) in entries.iter().enumerate() {
+        changes += entry.rows;
+        progress.last_event_id = progress.last_event_id.max(entry.last);
+        if entry.rows > 0 && !resets.contains(&position) {
+            progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
+        }
+    }
+    reach(points::STEP_WINDOW)?;
+    progress.snapshot = Some(now.snapshot.clone());
+    progress.server.clone_from(&now.server);
+    let mut outcome =
+        Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag: Duration::ZERO, restarted };
+    copy_chunks(engine, &mut outcome)?;
+    reach(points::STEP_CHUNK)?;
+    Ok(outcome)
+}
+
+fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usize) -> Vec<usize> {
+    (0..count)
+        .filter(|position| {
+            all || differ.contains(position) || entries.get(*position).is_some_and(|e| e.truncated)
+        })
+        .collect()
+}
+
+/// Small tables share a step: all of it is read in the same S.
+fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
+    let began = Instant::now();
+    let enough = guc::step_time() / 2;
+    while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
+        outcome.chunks += 1;
+        outcome.rows += copied.rows;
+        outcome.bytes += copied.bytes;
+        let over_rate = guc::max_copy_rate()
+            .is_some_and(|rate| outcome.bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
+        if began.elapsed() >= enough || over_rate {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// 6. Progress beside the rows, S durable on the source, commit, consume.
+pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
+    outcome.progress.steps += 1;
+    let state = progress::to_json(&outcome.progress);
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
+        &[Some(&engine.plan.id.to_string()), Some(&state)],
+    )?;
+    make_durable(engine)?;
+    reach(points::STEP_DURABLE)?;
+    engine.target.run("COMMIT")?;
+    reach(points::STEP_COMMITTED)?;
+    engine.reader.run("COMMIT")?;
+    if outcome.changes > 0 || outcome.restarted.is_some() {
+        let all: Vec<usize> = (0..engine.tables.len()).collect();
+        let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
+        engine.control_transaction(&statements)?;
+    }
+    reach(points::STEP_CONSUMED)?;
+    Ok(())
+}
+
+/// A synchronous commit on the source after S: everything that S saw has reached
+/// its disk by then. Without it rows of asynchronous commits were forgotten in a
+/// crash, their transaction ids given out again, and later writes skipped.
+pub fn make_durable(engine: &mut Engine) -> Result<()> {
+    let lease = install::renew_lease(engine.plan.id);
+    engine.control_transaction(&lease)
+}
+
+/// The queue did not take everything. The marks are removed, then every transaction
+/// that may have seen one and skipped the queue is waited for; what commits
+/// afterwards is queued again, and the copy starts from nothing.
+fn drain_overflow(engine: &mut Engine) -> Result<()> {
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    let id = engine.plan.id;
+    engine::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    let empty = Progress {
+        tables: engine.tables.iter().map(|_| progress::TableProgress::default()).collect(),
+        ..Progress::default()
+    };
+    for position in 0..engine.tables.len() {
+        window::delete_scope(engine, position)?;
+    }
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
+        &[Some(&id.to_string()), Some(&progress::to_json(&empty))],
+    )?;
+    engine.target.run("COMMIT")?;
+    let queues: Vec<String> = engine.tables.iter().map(|t| format!("DELETE FROM {}", t.queue)).collect();
+    engine.control_transaction(&format!(
+        "{}; DELETE FROM shardmaster_agent.overflow WHERE split_id = {id}; {}",
+        queues.join("; "),
+        install::renew_lease(id)
+    ))?;
+    wait_for_holders(engine)
+}
+
+/// Waits for the transactions that hold the capture lock now.
+fn wait_for_holders(engine: &mut Engine) -> Result<()> {
+    let holders = super::fence::holders(engine)?;
+    loop {
+        let now = super::fence::holders(engine)?;
+        let left: Vec<String> =
+            now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        wait::report(&format!(
+            "transactions that wrote while the queue was full to end: {}",
+            left.join(", ")
+        ));
+        wait::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,188 @@
+//! Windows: the changes that are visible in this step's snapshot S and were not in
+//! the one before, P. Sequence numbers are not commit order, snapshots are.
+
+use super::engine::{Engine, Table, patience};
+use super::error::{Result, SplitError};
+use super::progress::{Cursor, Progress, TableProgress};
+use super::quote::literal;
+use crate::agent;
+use crate::error::{Failure, SqlState};
+use crate::remote::{Connection, RemoteError, copy};
+
+/// What one table's queue holds of a window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entries {
+    pub rows: i64,
+    pub last: i64,
+    pub truncated: bool,
+}
+
+/// The condition on a queue's rows, read in S.
+fn condition(progress: &Progress) -> String {
+    match &progress.snapshot {
+        Some(snapshot) => format!(
+            "xid >= pg_snapshot_xmin({s}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {s}::pg_snapshot)",
+            s = literal(snapshot)
+        ),
+        None => "true".to_owned(),
+    }
+}
+
+/// Counts the window of every table, in S.
+pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
+    let condition = condition(progress);
+    let queries: Vec<String> = engine
+        .tables
+        .iter()
+        .map(|table| {
+            format!(
+                "SELECT {}, count(*), coalesce(max(seq), 0), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
+                table.policy.ordinal, table.queue
+            )
+        })
+        .collect();
+    let rows = engine.reader.run(&format!("{} ORDER BY 1", queries.join(" UNION ALL ")))?;
+    let number = |cell: &Option<String>| cell.as_deref().and_then(|t| t.parse::<i64>().ok()).unwrap_or(0);
+    Ok(rows
+        .rows
+        .iter()
+        .map(|row| match row.as_slice() {
+            [_, rows, last, truncated] => {
+                Entries { rows: number(rows), last: number(last), truncated: number(truncated) == 1 }
+            }
+            _ => Entries::default(),
+        })
+        .collect())
+}
+
+/// Transactions whose changes the queue did not take, visible in S.
+pub fn has_overflowed(engine: &mut Engine) -> Result<bool> {
+    let query =
+        format!("SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {} LIMIT 1", engine.plan.id);
+    Ok(!engine.reader.run(&query)?.rows.is_empty())
+}
+
+/// Where in S a row must be to be on the target already; None: nowhere.
+fn copied_rows(progress: &TableProgress) -> Option<String> {
+    if progress.is_copied() && !progress.leaves.is_empty() {
+        return Some("true".to_owned());
+    }
+    let parts: Vec<String> = progress
+        .leaves
+        .iter()
+        .filter_map(|leaf| match leaf.cursor {
+            Cursor::End => Some(format!("t.tableoid = {}", leaf.oid)),
+            Cursor::Block(0) => None,
+            Cursor::Block(next) => {
+                Some(format!("(t.tableoid = {} AND t.ctid < '({next},0)'::tid)", leaf.oid))
+            }
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("({})", parts.join(" OR ")))
+}
+
+/// Brings the rows of one table that changed in the window, and that are below the
+/// cursors, to their state in S. Returns how many keys changed.
+pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Result<i64> {
+    let Some(below) = copied_rows(&progress.tables[position]) else { return Ok(0) };
+    let table = &engine.tables[position];
+    let keys = agent::queue_keys(&table.source).join(", ");
+    let window =
+        format!("SELECT DISTINCT {keys} FROM {} WHERE op <> 'T' AND {}", table.queue, condition(progress));
+    let changed = copy::pipe(
+        &mut engine.reader,
+        &format!("COPY ({window}) TO STDOUT (FORMAT text)"),
+        &mut engine.target,
+        &format!("COPY {} FROM STDIN (FORMAT text)", table.window_table()),
+        patience(),
+    )?;
+    delete_changed(&mut engine.target, &engine.plan.tenants, table)?;
+    let scope = agent::scope_predicate(&table.source_by, "t", &engine.plan.tenants);
+    let out = format!(
+        "COPY (SELECT {} FROM {} t JOIN ({window}) k ON {} WHERE {scope} AND {below}) TO STDOUT (FORMAT {})",
+        table.columns("t."),
+        table.source.name,
+        table.key_join("t", "k"),
+        table.format()
+    );
+    let into = copy_into(table);
+    copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, patience())
+        .map_err(|error| explain_collision(error, &engine.tables[position]))?;
+    Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
+}
+
+/// By key and scope: by key alone it would remove another tenant's row.
+fn delete_changed(target: &mut Connection, tenants: &[String], table: &Table) -> Result<()> {
+    let join: Vec<String> = table
+        .target
+        .key()
+        .iter()
+        .zip(agent::queue_keys(&table.source))
+        .map(|(column, key)| format!("t.{} = k.{key}", super::quote::ident(column)))
+        .collect();
+    // The planner knows nothing of the window's size yet.
+    target.run(&format!("ANALYZE {}", table.window_table()))?;
+    target.run(&format!(
+        "DELETE FROM {} t USING {} k WHERE {} AND {}",
+        table.target.name,
+        table.window_table(),
+        join.join(" AND "),
+        agent::scope_predicate(&table.target_by, "t", tenants)
+    ))?;
+    Ok(())
+}
+
+/// The statement that takes a table's rows on the target.
+pub fn copy_into(table: &Table) -> String {
+    format!("COPY {} ({}) FROM STDIN (FORMAT {})", table.target.name, table.columns(""), table.format())
+}
+
+/// A key that is taken on the target belongs to somebody else.
+pub fn explain_collision(error: RemoteError, table: &Table) -> SplitError {
+    if !error.is("23505") {
+        return error.into();
+    }
+    let detail = error.detail.clone().unwrap_or_default();
+    SplitError::Failed(
+        Failure::new(
+            SqlState::parse("23505"),
+            format!(
+                "table {}: a row of the moving keys collides with a row of another key on shard \"{}\": {}",
+                table.target.name, error.shard, error.message
+            ),
+        )
+        .detail(detail)
+        .hint(format!(
+            "Make keys unique across shards, for example by adding \"{}\" to them, or move the other row; then resume the split.",
+            table.policy.shard_by
+        )),
+    )
+}
+
+/// Deletes the scope's rows of one table on the target, in the step's transaction.
+pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
+    let table = &engine.tables[position];
+    engine.target.run(&format!(
+        "DELETE FROM {} t WHERE {}",
+        table.target.name,
+        agent::scope_predicate(&table.target_by, "t", &engine.plan.tenants)
+    ))?;
+    Ok(())
+}
+
+/// The statements that consume what S has seen: never by sequence number, and never
+/// by TRUNCATE, which would take entries that S has not seen.
+pub fn consume(engine: &Engine, snapshot: &str, step: i64, queues: &[usize]) -> String {
+    let seen = format!("pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot));
+    let mut statements: Vec<String> = queues
+        .iter()
+        .filter_map(|position| engine.tables.get(*position))
+        .map(|table| format!("DELETE FROM {} WHERE {seen}", table.queue))
+        .collect();
+    statements.push(format!(
+        "UPDATE shardmaster_agent.consumed SET snapshot = {}::pg_snapshot, steps = {step} WHERE split_id = {}",
+        literal(snapshot),
+        engine.plan.id
+    ));
+    statements.join("; ")
+}

@@ -1,0 +1,245 @@
+//! What the server's own commands must know of the extension: DROP EXTENSION is refused
+//! while a split is unfinished; DROP DATABASE, a rename and a copy of the database end the
+//! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
+
+use super::process::{self, Process};
+use super::{plan, wake};
+use crate::error::{Failure, SqlState};
+use crate::sql;
+use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
+use pgrx::prelude::*;
+use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long such a command waits for the workers. They end within milliseconds unless
+/// the server itself holds them up.
+const WORKERS_END: Duration = Duration::from_secs(5);
+
+type Hook = pg_sys::ProcessUtility_hook_type;
+static PREVIOUS: OnceLock<Hook> = OnceLock::new();
+
+/// Chains the hook; called once, from `_PG_init` of the postmaster.
+pub fn register() {
+    // SAFETY: in the postmaster nothing else runs while it loads libraries.
+    unsafe {
+        if PREVIOUS.set(pg_sys::ProcessUtility_hook).is_ok() {
+            pg_sys::ProcessUtility_hook = Some(process_utility);
+        }
+    }
+}
+
+/// Looks at the statement, then lets the next in the chain run it unchanged.
+///
+/// Not guarded: an error of the statement passes this frame the server's own way, by a
+/// jump, which is sound because nothing here needs to be dropped. A guard would take it
+/// apart and put it together again without its context, cursor position and constraint
+/// name, for every COPY and CALL of the server.
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C-unwind" fn process_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query: *const c_char,
+    #[cfg(not(feature = "pg13"))] read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    destination: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    let next = PREVIOUS.get().copied().flatten().unwrap_or(standard);
+    // SAFETY: the server passes a valid statement; the next in the chain gets what this
+    // one got.
+    unsafe {
+        before((*statement).utilityStmt, context);
+        next(
+            statement,
+            query,
+            #[cfg(not(feature = "pg13"))]
+            read_only_tree,
+            context,
+            params,
+            environment,
+            destination,
+            completion,
+        );
+    }
+}
+
+unsafe extern "C-unwind" {
+    /// The end of the chain, as the function pointer that the chain is made of.
+    #[link_name = "standard_ProcessUtility"]
+    fn standard(
+        statement: *mut pg_sys::PlannedStmt,
+        query: *const c_char,
+        #[cfg(not(feature = "pg13"))] read_only_tree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        params: pg_sys::ParamListInfo,
+        environment: *mut pg_sys::QueryEnvironment,
+        destination: *mut pg_sys::DestReceiver,
+        completion: *mut pg_sys::QueryCompletion,
+    );
+}
+
+/// # Safety
+/// `node` is a valid parse node.
+#[pg_guard]
+unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::ProcessUtilityContext::Type) {
+    use pg_sys::{NodeTag, ObjectType};
+    let top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
+    // SAFETY: each node is cast to what its tag says it is, and names are
+    // NUL-terminated. PreventInTransactionBlock raises what the command itself would,
+    // before workers are ended for nothing.
+    unsafe {
+        match (*node).type_ {
+            NodeTag::T_DropStmt => {
+                before_drop(&*node.cast::<pg_sys::DropStmt>()).map_err(ErrorReport::from).unwrap_or_report()
+            }
+            NodeTag::T_DropdbStmt => {
+                pg_sys::PreventInTransactionBlock(top_level, c"DROP DATABASE".as_ptr());
+                end_workers((*node.cast::<pg_sys::DropdbStmt>()).dbname, pg_sys::AccessExclusiveLock);
+            }
+            NodeTag::T_CreatedbStmt => {
+                pg_sys::PreventInTransactionBlock(top_level, c"CREATE DATABASE".as_ptr());
+                if let Some(template) = template(&*node.cast::<pg_sys::CreatedbStmt>()) {
+                    end_workers(template, pg_sys::ShareLock);
+                }
+                wake::launcher_on_commit();
+            }
+            NodeTag::T_RenameStmt => {
+                let rename = &*node.cast::<pg_sys::RenameStmt>();
+                if rename.renameType == ObjectType::OBJECT_DATABASE {
+                    end_workers(rename.subname, pg_sys::AccessExclusiveLock);
+                    wake::launcher_on_commit();
+                }
+            }
+            NodeTag::T_CreateExtensionStmt => wake::coordinator_on_commit(),
+            _ => (),
+        }
+    }
+}
+
+/// # Safety
+/// `drop` is a valid statement.
+unsafe fn before_drop(drop: &pg_sys::DropStmt) -> Result<(), Failure> {
+    if drop.removeType != pg_sys::ObjectType::OBJECT_EXTENSION {
+        return Ok(());
+    }
+    // SAFETY: the objects of DROP EXTENSION are string nodes.
+    let ours = unsafe { list_has_string(drop.objects, c"shardmaster") };
+    if ours { before_drop_extension() } else { Ok(()) }
+}
+
+/// Refuses to drop the extension while a split is unfinished: what it left on the
+/// shards would have no master any more.
+fn before_drop_extension() -> Result<(), Failure> {
+    // SAFETY: in a transaction, with a NUL-terminated name.
+    let droppable = unsafe {
+        let extension = pg_sys::get_extension_oid(c"shardmaster".as_ptr(), true);
+        extension != pg_sys::InvalidOid
+            && owns(pg_sys::ExtensionRelationId, extension)
+            && !pg_sys::RecoveryInProgress()
+    };
+    // What the server refuses anyway gets the server's own message.
+    if !droppable || sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
+        return Ok(());
+    }
+    // The lock that the drop takes next: no split starts between the look and the drop.
+    sql::write("LOCK TABLE shardmaster.split_plan IN ACCESS EXCLUSIVE MODE", &[]);
+    let unfinished = plan::unfinished();
+    if unfinished.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> =
+        unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
+    Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
+        .detail(names.join(", "))
+        .hint("Roll each of them back with shard_split_rollback(), or complete it and call shard_split_finish()."))
+}
+
+const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
+
+/// Ends the workers that are connected to the database and keeps new ones away: these
+/// commands fail while anybody is connected. The launcher starts a new coordinator
+/// when the command is through, whatever became of it.
+///
+/// # Safety
+/// In a transaction; the name is NUL-terminated.
+unsafe fn end_workers(name: *const c_char, lock: u32) {
+    // SAFETY: as the caller promises. The lock is held until the transaction ends, as
+    // the one that the command takes itself will be.
+    let database = unsafe {
+        let database = pg_sys::get_database_oid(name, true);
+        // What the server refuses anyway gets the server's own message.
+        let allowed = database != pg_sys::InvalidOid
+            && database != pg_sys::MyDatabaseId
+            && owns(pg_sys::DatabaseRelationId, database);
+        if !allowed || process::of_database(database).is_empty() {
+            return;
+        }
+        // It conflicts with the lock that every process takes while it connects: who is
+        // ended stays away.
+        pg_sys::LockSharedObject(pg_sys::DatabaseRelationId, database, 0, lock as i32);
+        database
+    };
+    let deadline = Instant::now() + WORKERS_END;
+    loop {
+        let workers = process::of_database(database);
+        workers.iter().for_each(Process::terminate);
+        if workers.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        super::wait::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The template of a CREATE DATABASE, where it names one.
+///
+/// # Safety
+/// A valid statement.
+unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
+    // SAFETY: the options are DefElem nodes with NUL-terminated names; the list is not
+    // changed meanwhile.
+    unsafe {
+        let length = if create.options.is_null() { 0 } else { (*create.options).length };
+        (0..length)
+            .map(|i| pg_sys::list_nth(create.options, i).cast::<pg_sys::DefElem>())
+            .find(|option| CStr::from_ptr((**option).defname) == c"template" && !(**option).arg.is_null())
+            .map(|option| pg_sys::defGetString(option))
+    }
+}
+
+/// Whether the current user owns the object, or its owner's rights.
+///
+/// # Safety
+/// In a transaction, and the object exists.
+unsafe fn owns(class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let user = pg_sys::GetUserId();
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
+        return if class == pg_sys::DatabaseRelationId {
+            pg_sys::pg_database_ownercheck(object, user)
+        } else {
+            pg_sys::pg_extension_ownercheck(object, user)
+        };
+        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+        pg_sys::object_ownercheck(class, object, user)
+    }
+}
+
+/// # Safety
+/// A valid list of string nodes.
+unsafe fn list_has_string(list: *mut pg_sys::List, wanted: &CStr) -> bool {
+    // SAFETY: as the caller promises; the list is not changed meanwhile.
+    unsafe {
+        let length = if list.is_null() { 0 } else { (*list).length };
+        (0..length).any(|i| {
+            let node: *mut pg_sys::Node = pg_sys::list_nth(list, i).cast();
+            #[cfg(any(feature = "pg13", feature = "pg14"))]
+            let text = (*node.cast::<pg_sys::Value>()).val.str_;
+            #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+            let text = (*node.cast::<pg_sys::String>()).sval;
+            !text.is_null() && CStr::from_ptr(text) == wanted
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Keeps one coordinator running in `shardmaster.database`, once that exists.
+//!
+//! The launcher itself is connected to no database. One that were would end with a
+//! fatal error every few seconds while its database does not exist, and would be in the
+//! way of DROP DATABASE.
+
+use super::pause::Pause;
+use super::process::{self, Kind};
+use super::{LIBRARY, accept_signals, coordinator, txn, wait};
+use crate::guc;
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
+};
+use pgrx::prelude::*;
+use std::ffi::CStr;
+use std::time::{Duration, Instant};
+
+/// CREATE DATABASE wakes the launcher, and so does the end of its coordinator.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Registers the launcher with the postmaster, which starts it when the server accepts
+/// writes, after a crash at once.
+pub fn register() {
+    let name = Kind::Launcher.name();
+    BackgroundWorkerBuilder::new(&name)
+        .set_type(&name)
+        .set_library(LIBRARY)
+        .set_function("shardmaster_launcher_main")
+        .enable_spi_access()
+        .set_restart_time(Some(Duration::from_secs(5)))
+        .load();
+}
+
+/// Entry point of the launcher.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn shardmaster_launcher_main(_arg: pg_sys::Datum) {
+    accept_signals();
+    BackgroundWorker::connect_worker_to_spi(None, None);
+    let mut launcher = Launcher::default();
+    loop {
+        let pause = launcher.serve();
+        wait::sleep(pause);
+    }
+}
+
+struct Child {
+    worker: DynamicBackgroundWorker,
+    started: Instant,
+}
+
+#[derive(Default)]
+struct Launcher {
+    child: Option<Child>,
+    pause: Pause,
+    short_of_slots: bool,
+}
+
+impl Launcher {
+    /// Starts the coordinator if it is missing; how long nothing needs to be done.
+    fn serve(&mut self) -> Duration {
+        self.bury();
+        let name = guc::database();
+        let Some(database) = txn::transaction(|| open_database(&name)) else {
+            wait::report_idle(&format!("waiting for database \"{name}\""));
+            return LOOK_AGAIN;
+        };
+        wait::report_idle(&format!("keeping a coordinator in database \"{name}\""));
+        let found = process::of_database(database).iter().any(|p| p.kind == Kind::Coordinator);
+        if self.child.is_some() || found {
+            return LOOK_AGAIN;
+        }
+        if let Some(left) = self.pause.left() {
+            return left.min(LOOK_AGAIN);
+        }
+        self.start(database);
+        LOOK_AGAIN
+    }
+
+    fn bury(&mut self) {
+        let Some(child) = &self.child else { return };
+        match child.worker.pid() {
+            Ok(_) | Err(BackgroundWorkerStatus::NotYetStarted | BackgroundWorkerStatus::Started) => (),
+            Err(
+                BackgroundWorkerStatus::Stopped
+                | BackgroundWorkerStatus::PostmasterDied
+                | BackgroundWorkerStatus::Untracked { .. },
+            ) => {
+                self.pause.ended(child.started.elapsed());
+                self.child = None;
+            }
+        }
+    }
+
+    fn start(&mut self, database: pg_sys::Oid) {
+        // SAFETY: a plain variable of this process.
+        let me = unsafe { pg_sys::MyProcPid };
+        match coordinator::describe(database).set_notify_pid(me).load_dynamic() {
+            Ok(worker) => {
+                self.child = Some(Child { worker, started: Instant::now() });
+                self.short_of_slots = false;
+            }
+            Err(_) => {
+                if !self.short_of_slots {
+                    super::warn_no_slot(&Kind::Coordinator.name());
+                }
+                self.short_of_slots = true;
+            }
+        }
+    }
+}
+
+/// The database if it exists, accepts connections and is not being dropped.
+fn open_database(name: &str) -> Option<pg_sys::Oid> {
+    let database = find_database(name)?;
+    let tag = pg_sys::LOCKTAG {
+        locktag_field1: 0,
+        locktag_field2: pg_sys::DatabaseRelationId.to_u32(),
+        locktag_field3: database.to_u32(),
+        locktag_field4: 0,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    };
+    // DROP DATABASE holds the conflicting lock from before it ends our workers.
+    // SAFETY: a valid tag, not waited for, released with the transaction.
+    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::RowExclusiveLock as i32, false, true) };
+    (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(database)
+}
+
+/// Reads pg_database from its first row to its last: in a process without a database,
+/// its indexes may not be there yet.
+fn find_database(name: &str) -> Option<pg_sys::Oid> {
+    let mut found = None;
+    // SAFETY: called in a transaction. Table and scan are closed in the order that the
+    // server wants; a row is valid until the next is asked for, its name has a NUL.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as i32;
+        let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
+        let (no_snapshot, no_keys) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let scan = pg_sys::systable_beginscan(table, pg_sys::InvalidOid, false, no_snapshot, 0, no_keys);
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let row: pg_sys::Form_pg_database = pg_sys::GETSTRUCT(tuple).cast();
+            let datname = CStr::from_ptr((&raw const (*row).datname.data).cast());
+            if (*row).datallowconn && datname.to_bytes() == name.as_bytes() {
+                found = Some((*row).oid);
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(table, lock);
+    }
+    found
+}

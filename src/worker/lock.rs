@@ -1,0 +1,57 @@
+//! One worker for each split: a session's advisory lock, held from the worker's first
+//! look at the plan to its last. The server releases it when the process ends, however
+//! that happens.
+
+use crate::sql;
+use pgrx::pg_sys;
+
+/// The fourth field of the lock's tag, `objsubid` in `pg_locks`. Applications' own
+/// advisory locks have 1 or 2 there, so the two never meet.
+const SPACE: u16 = 0x534d;
+
+/// In place of a split's id, which begin with 1: the coordinator's own lock.
+pub const COORDINATOR: i64 = 0;
+
+/// Takes the lock unless another process has it.
+pub fn try_lock(id: i64) -> bool {
+    let tag = tag(id);
+    // SAFETY: a valid tag of a lock method the server knows; does not wait.
+    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
+    taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// Gives the lock back.
+pub fn unlock(id: i64) {
+    let tag = tag(id);
+    // SAFETY: releases what `try_lock` has taken in this session.
+    unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
+}
+
+/// The splits that a worker has locked in this database, and its pid.
+pub fn holders() -> Vec<(i64, i32)> {
+    sql::read(
+        "SELECT (l.classid::bigint << 32) | l.objid::bigint, l.pid
+           FROM pg_catalog.pg_locks l
+          WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.pid IS NOT NULL
+            AND l.database = $2 AND (l.classid <> 0 OR l.objid <> 0)
+          ORDER BY 1",
+        &[i32::from(SPACE).into(), database().into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+fn tag(id: i64) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        locktag_field1: database().to_u32(),
+        locktag_field2: (id >> 32) as u32,
+        locktag_field3: id as u32,
+        locktag_field4: SPACE,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    }
+}
+
+fn database() -> pg_sys::Oid {
+    // SAFETY: a plain variable, set when this process connected to its database.
+    unsafe { pg_sys::MyDatabaseId }
+}

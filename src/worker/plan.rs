@@ -1,0 +1,100 @@
+//! What the workers read of the plans: which splits have work, which are unfinished.
+
+use crate::sql;
+use pgrx::pg_sys;
+
+/// A split has work for a worker: its goal is not reached, or its phase is one in which
+/// changes must be followed, or a cutover that is decided is not carried out to its
+/// end. A failed split waits for its operator. A paused one keeps its worker, which
+/// knows best what may rest.
+const HAS_WORK: &str = "p.activity <> 'failed' AND (
+       p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
+    OR p.phase = 'planning' AND p.goal <> 'planning'
+    OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')
+    OR p.phase = 'completed' AND p.cutover_step <> 'moved'
+    OR p.goal = 'finished' AND p.finished_at IS NULL)";
+
+/// A split is unfinished: objects of it may be left on a shard, beyond the guard that
+/// stays on purpose.
+const UNFINISHED: &str = "p.finished_at IS NULL
+   AND NOT (p.phase IN ('planning', 'rolled_back') AND p.goal IN ('planning', p.phase))";
+
+/// An unfinished split, for messages.
+pub struct Unfinished {
+    pub id: i64,
+    pub phase: String,
+    pub activity: String,
+    pub error: Option<String>,
+}
+
+/// A split that has work.
+pub struct Open {
+    pub id: i64,
+    /// Changes whenever the split has got on or is asked for something else.
+    pub progress: String,
+}
+
+/// Whether the catalog exists in this database, and keeps it existing until the end of
+/// the transaction. Waits for somebody who is just dropping or altering it.
+pub fn catalog_exists() -> bool {
+    // SAFETY: the names are NUL-terminated and outlive the call, which does not write
+    // to them; the range variable goes with the transaction's memory.
+    let table = unsafe {
+        let name =
+            pg_sys::makeRangeVar(c"shardmaster".as_ptr().cast_mut(), c"split_plan".as_ptr().cast_mut(), -1);
+        pg_sys::RangeVarGetRelidExtended(
+            name,
+            pg_sys::AccessShareLock as i32,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        )
+    };
+    table != pg_sys::InvalidOid
+}
+
+/// The splits that have work, the oldest first. Needs `catalog_exists`.
+pub fn with_work() -> Vec<Open> {
+    sql::read(
+        &format!(
+            "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
+                    p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests)
+               FROM shardmaster.split_plan p WHERE {HAS_WORK} ORDER BY p.id"
+        ),
+        &[],
+        |row| Open { id: row.value(1), progress: row.value(2) },
+    )
+}
+
+/// Whether one split has work. Needs `catalog_exists`.
+pub fn has_work(split_id: i64) -> bool {
+    sql::read_one(
+        &format!("SELECT true FROM shardmaster.split_plan p WHERE p.id = $1 AND {HAS_WORK}"),
+        &[split_id.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+/// The splits that are unfinished. Needs `catalog_exists`.
+pub fn unfinished() -> Vec<Unfinished> {
+    sql::read(
+        &format!(
+            "SELECT p.id, p.phase, p.activity, p.error_message
+               FROM shardmaster.split_plan p WHERE {UNFINISHED} ORDER BY p.id"
+        ),
+        &[],
+        |row| Unfinished { id: row.value(1), phase: row.value(2), activity: row.value(3), error: row.get(4) },
+    )
+}
+
+/// The role as which split workers connect: the extension's owner. None where that
+/// role may not log in: then it is the bootstrap superuser.
+pub fn worker_role() -> Option<pg_sys::Oid> {
+    sql::read_one(
+        "SELECT r.oid FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_roles r ON r.oid = e.extowner
+          WHERE e.extname = 'shardmaster' AND r.rolcanlogin",
+        &[],
+        |row| row.value(1),
+    )
+}

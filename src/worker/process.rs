@@ -1,0 +1,102 @@
+//! The extension's processes as the server's process table shows them. Nothing here
+//! allocates server memory or raises an error, so that it may run in a commit callback.
+
+use pgrx::pg_sys;
+use std::ffi::{CStr, c_int};
+
+/// What a worker is. Its name is the `backend_type` in `pg_stat_activity`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Launcher,
+    Coordinator,
+    Split(i64),
+}
+
+const LAUNCHER: &str = "shardmaster launcher";
+const COORDINATOR: &str = "shardmaster coordinator";
+const SPLIT: &str = "shardmaster split ";
+
+impl Kind {
+    pub fn name(self) -> String {
+        match self {
+            Kind::Launcher => LAUNCHER.into(),
+            Kind::Coordinator => COORDINATOR.into(),
+            Kind::Split(id) => format!("{SPLIT}{id}"),
+        }
+    }
+
+    fn parse(name: &str) -> Option<Kind> {
+        match name {
+            LAUNCHER => Some(Kind::Launcher),
+            COORDINATOR => Some(Kind::Coordinator),
+            _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
+        }
+    }
+}
+
+/// A running worker. It may end at any moment.
+#[derive(Clone, Copy)]
+pub struct Process {
+    pub pid: i32,
+    pub kind: Kind,
+    latch: *mut pg_sys::Latch,
+}
+
+impl Process {
+    /// Ends the process's wait.
+    pub fn wake(&self) {
+        // SAFETY: the latch is part of the process table, which lives as long as the
+        // server. If its process has ended meanwhile, whoever has the entry now wakes
+        // once for nothing, which every user of a latch must expect.
+        unsafe { pg_sys::SetLatch(self.latch) };
+    }
+
+    /// Asks the process to end; it does so at its next check for interrupts.
+    pub fn terminate(&self) {
+        unsafe extern "C" {
+            fn kill(pid: pg_sys::pid_t, signal: c_int) -> c_int;
+        }
+        // SAFETY: a system call without memory. A process that has ended already is
+        // not found, which is what is wanted.
+        unsafe { kill(self.pid, pg_sys::SIGTERM as c_int) };
+    }
+}
+
+/// The extension's workers that are connected to a database; the launcher is connected
+/// to none, `InvalidOid`.
+pub fn of_database(database: pg_sys::Oid) -> Vec<Process> {
+    let mut found = Vec::new();
+    // SAFETY: ProcGlobal and its array are set up at server start and never move. Other
+    // processes write entries while this reads them: a torn picture means a worker
+    // that is just starting or ending, and its pid is looked up again below.
+    unsafe {
+        let global = pg_sys::ProcGlobal;
+        for i in 0..(*global).allProcCount as usize {
+            let entry = (*global).allProcs.add(i);
+            if (&raw const (*entry).databaseId).read_volatile() != database {
+                continue;
+            }
+            let pid = (&raw const (*entry).pid).read_volatile();
+            if pid == 0 {
+                continue;
+            }
+            if let Some(kind) = kind_of(pid) {
+                found.push(Process { pid, kind, latch: &raw mut (*entry).procLatch });
+            }
+        }
+    }
+    found
+}
+
+/// What the background worker with this pid is, if it is one of the extension.
+fn kind_of(pid: c_int) -> Option<Kind> {
+    // SAFETY: returns NULL or a NUL-terminated copy in a static buffer, which is read
+    // before the next call.
+    unsafe {
+        let name = pg_sys::GetBackgroundWorkerTypeByPid(pid);
+        if name.is_null() {
+            return None;
+        }
+        Kind::parse(CStr::from_ptr(name).to_str().ok()?)
+    }
+}

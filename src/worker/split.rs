@@ -1,0 +1,68 @@
+//! The worker of one split: takes the split's lock, does its work, ends.
+
+use super::process::Kind;
+use super::{LIBRARY, accept_signals, lock, pin_settings, plan, txn, wait};
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use pgrx::prelude::*;
+use std::time::Duration;
+
+/// Between two turns of one worker: keeps it from spinning if the work ends while the
+/// plan still asks for more.
+const BETWEEN_TURNS: Duration = Duration::from_millis(100);
+
+/// How a split's worker is started: never restarted by the postmaster, which would
+/// forget to look at the plan first.
+pub fn describe(split_id: i64, database: pg_sys::Oid, role: Option<pg_sys::Oid>) -> BackgroundWorkerBuilder {
+    let name = Kind::Split(split_id).name();
+    let role = role.unwrap_or(pg_sys::InvalidOid);
+    BackgroundWorkerBuilder::new(&name)
+        .set_type(&name)
+        .set_library(LIBRARY)
+        .set_function("shardmaster_split_main")
+        .enable_spi_access()
+        .set_argument(Some(pg_sys::Datum::from(split_id)))
+        .set_extra(&format!("{} {}", database.to_u32(), role.to_u32()))
+}
+
+/// Entry point of a split's worker; the argument is the split's id.
+///
+/// No request is lost between a worker that is about to end and a session that asks for
+/// more. The session commits its request first, and then a new worker is started, which
+/// ends at once if the old one still has the lock. The old worker gives the lock back
+/// first and looks at the plan after that, and the later of the two sees the request:
+/// either the lock was free for the new worker, or the old one's last look came after
+/// the commit.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn shardmaster_split_main(arg: pg_sys::Datum) {
+    let split_id = arg.value() as i64;
+    accept_signals();
+    let Some((database, role)) = parse_extra(BackgroundWorker::get_extra()) else {
+        error!("worker of split {split_id} was started with malformed arguments");
+    };
+    BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), Some(role));
+    pin_settings();
+    while has_work(split_id) && lock::try_lock(split_id) {
+        // The plan is read again under the lock: another worker may have finished the
+        // work in between.
+        if has_work(split_id) {
+            crate::split::run(split_id);
+        }
+        lock::unlock(split_id);
+        if !has_work(split_id) {
+            break;
+        }
+        wait::sleep(BETWEEN_TURNS);
+    }
+}
+
+fn has_work(split_id: i64) -> bool {
+    txn::transaction(|| plan::catalog_exists() && plan::has_work(split_id))
+}
+
+/// Database and role, as `describe` writes them.
+fn parse_extra(extra: &str) -> Option<(pg_sys::Oid, pg_sys::Oid)> {
+    let (database, role) = extra.split_once(' ')?;
+    let oid = |text: &str| text.parse().ok().map(pg_sys::Oid::from_u32);
+    Some((oid(database)?, oid(role)?))
+}

@@ -1,0 +1,61 @@
+//! Waiting the server's way: every wait ends at once when the process is woken,
+//! cancelled or terminated, or when the server is gone.
+
+use pgrx::pg_sys;
+use std::ffi::{CString, c_long};
+use std::time::Duration;
+
+/// Waits for this process's latch, at most the time given; whether the latch was set.
+/// Cancel and termination leave from here as errors. A worker reads its settings again
+/// here after a reload.
+pub fn sleep(time: Duration) -> bool {
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    let milliseconds = c_long::try_from(time.as_millis()).unwrap_or(c_long::from(i32::MAX));
+    // SAFETY: MyLatch is this process's own latch.
+    let events = unsafe {
+        let events = pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            events as i32,
+            milliseconds.min(c_long::from(i32::MAX)),
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+        events
+    };
+    pg_sys::check_for_interrupts!();
+    reload();
+    events as u32 & pg_sys::WL_LATCH_SET != 0
+}
+
+/// Reads the configuration file if SIGHUP has asked for it. A session leaves that to
+/// the server's main loop.
+fn reload() {
+    // SAFETY: plain variables of this process; the flag is set by the signal handler,
+    // hence the volatile access.
+    unsafe {
+        let pending = &raw mut pg_sys::ConfigReloadPending;
+        if !pg_sys::MyBgworkerEntry.is_null() && pending.read_volatile() != 0 {
+            pending.write_volatile(0);
+            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
+        }
+    }
+}
+
+/// Publishes what this worker does or waits for: `pg_stat_activity.query`, also while a
+/// transaction is open and before anything is committed. `state_change` becomes the
+/// worker's last sign of life.
+pub fn report(text: &str) {
+    publish(pg_sys::BackendState::STATE_RUNNING, text);
+}
+
+/// `report` of a worker that has nothing to do, which monitors should not count as
+/// active.
+pub fn report_idle(text: &str) {
+    publish(pg_sys::BackendState::STATE_IDLE, text);
+}
+
+fn publish(state: pg_sys::BackendState::Type, text: &str) {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the server copies the NUL-terminated text into its own memory.
+    unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };
+}

@@ -1,0 +1,148 @@
+//! How a session's request reaches the workers: at its commit, by their latches.
+
+use super::process::{self, Kind, Process};
+use super::{plan, preloaded, split};
+use crate::guc;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_void};
+
+/// What is to happen when the current transaction commits. A savepoint that is rolled
+/// back leaves its requests here: a worker that wakes for nothing looks and goes back
+/// to sleep.
+#[derive(Default)]
+struct Requests {
+    launcher: bool,
+    coordinator: bool,
+    /// Splits whose worker is to be woken.
+    splits: Vec<i64>,
+    /// Split workers to start, where no coordinator does it.
+    starts: Vec<(i64, pg_sys::BackgroundWorker)>,
+}
+
+thread_local! {
+    static REQUESTS: RefCell<Requests> = RefCell::default();
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Wakes the coordinator and the split's worker once the current transaction has
+/// committed. Where no coordinator can be, a worker is started then, and the session is
+/// told what is missing.
+pub fn split_on_commit(split_id: i64) {
+    if with_requests(|r| r.splits.contains(&split_id)) {
+        return;
+    }
+    let missing = coordination_missing();
+    if let Some(report) = missing {
+        let role = plan::worker_role();
+        // SAFETY: a plain variable, set when this session connected.
+        let database = unsafe { pg_sys::MyDatabaseId };
+        let start = (&split::describe(split_id, database, role)).into();
+        report.report(PgLogLevel::WARNING);
+        with_requests(|r| r.starts.push((split_id, start)));
+    }
+    with_requests(|r| {
+        r.coordinator = true;
+        r.splits.push(split_id);
+    });
+}
+
+/// Wakes the coordinator once the current transaction has committed.
+pub fn coordinator_on_commit() {
+    with_requests(|r| r.coordinator = true);
+}
+
+/// Wakes the launcher once the current transaction has committed.
+pub fn launcher_on_commit() {
+    with_requests(|r| r.launcher = true);
+}
+
+/// Why no coordinator looks after this database; None if one does.
+fn coordination_missing() -> Option<ErrorReport> {
+    let report = |detail: String, hint: &str| {
+        ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_WARNING,
+            "the split's worker is not restarted should it end before its work is done",
+            "shardmaster",
+        )
+        .set_detail(detail)
+        .set_hint(hint)
+    };
+    if !preloaded() {
+        return Some(report(
+            "The server has not loaded \"shardmaster\" at its start.".into(),
+            "Add shardmaster to shared_preload_libraries and restart the server; until then, make the same \
+             call again to start another worker.",
+        ));
+    }
+    let (served, this) = (guc::database(), current_database());
+    (served != this).then(|| {
+        report(
+            format!("shardmaster.database is \"{served}\", this database is \"{this}\"."),
+            "Set shardmaster.database to this database and restart the server; until then, make the same \
+             call again to start another worker.",
+        )
+    })
+}
+
+/// The name of this session's database.
+pub fn current_database() -> String {
+    // SAFETY: in a transaction; returns NULL or a NUL-terminated palloc'd name.
+    unsafe {
+        let name = pg_sys::get_database_name(pg_sys::MyDatabaseId);
+        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
+}
+
+fn with_requests<R>(body: impl FnOnce(&mut Requests) -> R) -> R {
+    if !REGISTERED.replace(true) {
+        // SAFETY: the callback is a function of this library, which is never unloaded.
+        unsafe { pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut()) };
+    }
+    REQUESTS.with_borrow_mut(body)
+}
+
+/// Called at the end of every transaction of a session that has ever asked for a wake.
+/// A prepared transaction leaves no trace in its session: the coordinator finds the
+/// request when its clock ticks.
+#[pg_guard]
+unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
+    match event {
+        XACT_EVENT_COMMIT => REQUESTS.take().carry_out(),
+        XACT_EVENT_ABORT | XACT_EVENT_PREPARE => drop(REQUESTS.take()),
+        _ => (),
+    }
+}
+
+impl Requests {
+    /// After the commit nothing may fail: an error would take the server down.
+    fn carry_out(self) {
+        let wake = |found: Vec<Process>, wanted: &dyn Fn(Kind) -> bool| {
+            found.iter().filter(|p| wanted(p.kind)).for_each(Process::wake);
+        };
+        if self.launcher {
+            wake(process::of_database(pg_sys::InvalidOid), &|kind| kind == Kind::Launcher);
+        }
+        if self.coordinator {
+            // SAFETY: a plain variable, set when this session connected.
+            let database = unsafe { pg_sys::MyDatabaseId };
+            wake(process::of_database(database), &|kind| match kind {
+                Kind::Launcher => false,
+                Kind::Coordinator => true,
+                Kind::Split(id) => self.splits.contains(&id),
+            });
+        }
+        for (split_id, mut start) in self.starts {
+            // SAFETY: a description that the server accepts, its fields being constants
+            // but for arguments. Without a handle nothing is allocated, so it does not
+            // fail but for want of a slot.
+            let started =
+                unsafe { pg_sys::RegisterDynamicBackgroundWorker(&mut start, std::ptr::null_mut()) };
+            if !started {
+                super::warn_no_slot(&Kind::Split(split_id).name());
+            }
+        }
+    }
+}

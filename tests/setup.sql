@@ -1,0 +1,13 @@
+-- Run once before the suites: roles as the documentation tells users to make them.
+CREATE ROLE owner NOLOGIN;
+CREATE ROLE mover LOGIN;
+CREATE ROLE app LOGIN;
+GRANT owner TO mover;
+GRANT pg_monitor TO mover;
+GRANT SET ON PARAMETER session_replication_role TO mover;
+\connect shard_a
+GRANT CREATE, TEMP ON DATABASE shard_a TO mover;
+GRANT CREATE, USAGE ON SCHEMA public TO owner;
+\connect shard_b
+GRANT CREATE, TEMP ON DATABASE shard_b TO mover;
+GRANT CREATE, USAGE ON SCHEMA public TO owner;
