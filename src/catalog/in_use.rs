@@ -3,14 +3,15 @@
 
 use crate::sql;
 
-/// A split that moves one of the keys, and which key.
+/// A split that moves one of the keys, and which key: the first, where there are several.
 pub fn split_of_keys(keyspace: &str, keys: &[String]) -> Option<(i64, String)> {
-    sql::read_one(
-        "SELECT split_id, key FROM shardmaster.split_key
-          WHERE keyspace = $1 AND key = ANY ($2) AND active ORDER BY split_id, key LIMIT 1",
+    // Not ORDER BY .. LIMIT 1, for which the planner may read the keys of all splits.
+    let held = sql::read(
+        "SELECT split_id, key FROM shardmaster.split_key WHERE keyspace = $1 AND key = ANY ($2) AND active",
         &[keyspace.into(), keys.to_vec().into()],
         |row| (row.value(1), row.value(2)),
-    )
+    );
+    held.into_iter().min()
 }
 
 /// A split that has the shard as source or target.

@@ -11,7 +11,6 @@ pub const DEFAULT: &str = "default";
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     pub name: String,
-    pub strategy: String,
     /// None while no table policy and no caller has said it: keys are taken as text.
     pub key_type: Option<KeyType>,
 }
@@ -34,19 +33,13 @@ impl std::ops::Deref for Locked {
 }
 
 fn from_row(row: &Row<'_>) -> Keyspace {
-    Keyspace {
-        name: row.value(1),
-        strategy: row.value(2),
-        key_type: row.get::<String>(3).map(|name| KeyType::from_catalog(&name)),
-    }
+    Keyspace { name: row.value(1), key_type: row.get::<String>(2).map(|name| KeyType::from_catalog(&name)) }
 }
 
 pub fn find(name: &str) -> Result<Keyspace, RoutingError> {
-    sql::read_one(
-        "SELECT name, strategy, key_type FROM shardmaster.keyspace WHERE name = $1",
-        &[name.into()],
-        |row| from_row(&row),
-    )
+    sql::read_one("SELECT name, key_type FROM shardmaster.keyspace WHERE name = $1", &[name.into()], |row| {
+        from_row(&row)
+    })
     .ok_or_else(|| RoutingError::UnknownKeyspace(name.into()))
 }
 
@@ -55,10 +48,10 @@ pub fn find(name: &str) -> Result<Keyspace, RoutingError> {
 /// saw before.
 pub fn lock(name: &str) -> Result<Locked, RoutingError> {
     let rows = sql::write_returning(
-        "SELECT name, strategy, key_type, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
+        "SELECT name, key_type, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
            FROM shardmaster.keyspace WHERE name = $1 FOR NO KEY UPDATE",
         &[name.into()],
-        |row| (from_row(&row), row.value::<bool>(4)),
+        |row| (from_row(&row), row.value::<bool>(3)),
     );
     let Some((keyspace, written)) = rows.into_iter().next() else {
         return Err(RoutingError::UnknownKeyspace(name.into()));

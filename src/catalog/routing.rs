@@ -158,10 +158,10 @@ pub fn difference(keyspace: &str, version: i64) -> Vec<(String, Option<String>)>
 /// Those of the keys that a split has moved after the version.
 pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Vec<String> {
     sql::read(
-        "SELECT DISTINCT e.key
-           FROM shardmaster.routing_entry e
-           JOIN shardmaster.routing_version v ON v.keyspace = e.keyspace AND v.version = e.valid_from
-          WHERE e.keyspace = $1 AND e.key = ANY ($2) AND v.version > $3 AND v.split_id IS NOT NULL
+        "SELECT DISTINCT key FROM shardmaster.routing_entry
+          WHERE keyspace = $1 AND key = ANY ($2)
+            AND valid_from = ANY (ARRAY(SELECT version FROM shardmaster.routing_version
+                                         WHERE keyspace = $1 AND version > $3 AND split_id IS NOT NULL))
           ORDER BY 1",
         &[keyspace.into(), keys.to_vec().into(), version.into()],
         |row| row.value(1),
@@ -194,7 +194,7 @@ pub fn entries(keyspace: &str) -> Vec<Entry> {
     sql::read(
         "SELECT key, bucket, lower, upper, read_shard, write_shard, status, valid_from
            FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NULL
-          ORDER BY bucket, key",
+          ORDER BY bucket, key COLLATE \"C\"",
         &[keyspace.into()],
         |row| Entry {
             key: row.get(1),
@@ -235,7 +235,7 @@ pub fn history(keyspace: &str) -> Vec<HistoryRow> {
                                 FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NOT NULL) e
                        GROUP BY version, key) c ON c.version = v.version
           WHERE v.keyspace = $1
-          ORDER BY v.version, c.key",
+          ORDER BY v.version, c.key COLLATE \"C\"",
         &[keyspace.into()],
         |row| HistoryRow {
             version: row.value(1),

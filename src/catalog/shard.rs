@@ -103,12 +103,10 @@ pub struct Shard {
     pub status: ShardStatus,
     /// None: this very database.
     pub conninfo: Option<String>,
-    pub client_conninfo: Option<String>,
     pub namespace: String,
 }
 
-const COLUMNS: &str =
-    "id, kind, shard_key, shard_index, capacity, status, conninfo, client_conninfo, namespace";
+const COLUMNS: &str = "id, kind, shard_key, shard_index, capacity, status, conninfo, namespace";
 
 fn from_row(row: Row<'_>) -> Shard {
     Shard {
@@ -119,8 +117,7 @@ fn from_row(row: Row<'_>) -> Shard {
         capacity: row.get(5),
         status: ShardStatus::from_catalog(&row.value::<String>(6)),
         conninfo: row.get(7),
-        client_conninfo: row.get(8),
-        namespace: row.value(9),
+        namespace: row.value(8),
     }
 }
 

@@ -79,7 +79,8 @@ pub struct TablePolicy {
 /// The tables of a keyspace by name.
 pub fn list(keyspace: &str) -> Vec<TablePolicy> {
     sql::read(
-        "SELECT table_name, shard_by FROM shardmaster.table_policy WHERE keyspace = $1 ORDER BY table_name",
+        "SELECT table_name, shard_by FROM shardmaster.table_policy WHERE keyspace = $1
+          ORDER BY table_name COLLATE \"C\"",
         &[keyspace.into()],
         |row| TablePolicy { table_name: row.value(1), shard_by: row.value(2) },
     )

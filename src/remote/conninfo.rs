@@ -22,7 +22,7 @@ impl From<ConninfoError> for Failure {
             }
             ConninfoError::Password { keyword } => failure
                 .detail(format!("The keyword is \"{keyword}\"."))
-                .hint("Use a password file (passfile=) or a service (service=) of the account that runs the master."),
+                .hint("Use a password file (passfile=) or a service (service=) of the account that runs the master; an encrypted keychain comes in a later version."),
         }
     }
 }

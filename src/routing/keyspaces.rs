@@ -6,6 +6,7 @@ use crate::catalog::{in_use, routing};
 use crate::error::Failure;
 use crate::routing::RoutingError;
 use crate::routing::key_type::KeyType;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 /// Longest name of a keyspace, in bytes: it must fit into an event.
@@ -164,12 +165,15 @@ fn settle_key_type(
 }
 
 fn notice_unknown_type() {
-    ereport!(
-        PgLogLevel::NOTICE,
+    ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
         "the table is not in this database: keys are taken as text",
-        "Where the shard-by column is no text, say so with key_type, for example key_type => 'bigint'."
-    );
+        "shardmaster",
+    )
+    .set_hint(
+        "Where the shard-by column is not text, say so with key_type, for example key_type => 'bigint'.",
+    )
+    .report(PgLogLevel::NOTICE);
 }
 
 /// Keys that were assigned while they were text must be in the form that the type gives.

@@ -9,6 +9,7 @@ use crate::routing::key_type::KeyType;
 use crate::sql::{self, Prepared};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,25 +71,38 @@ struct Look {
     found: Option<Found>,
 }
 
+/// The query joins the shard by one plain column: by an expression of the intent it
+/// would read every shard.
+macro_rules! lookup {
+    ($shard_column:literal) => {
+        Prepared::new(
+            concat!(
+                "SELECT k.key_type,
+                        (SELECT v.version FROM shardmaster.routing_version v
+                          WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
+                        e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo
+                   FROM shardmaster.keyspace k
+                   LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = e.",
+                $shard_column,
+                ") ON e.keyspace = k.name AND e.key = $2 AND e.valid_to IS NULL
+                  WHERE k.name = $1"
+            ),
+            &[pg_sys::TEXTOID, pg_sys::TEXTOID],
+        )
+    };
+}
+
 thread_local! {
-    static LOOKUP: Prepared = const { Prepared::new(
-        "SELECT k.key_type,
-                (SELECT v.version FROM shardmaster.routing_version v
-                  WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
-                e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo
-           FROM shardmaster.keyspace k
-           LEFT JOIN (shardmaster.routing_entry e
-                      JOIN shardmaster.shard s
-                        ON s.shard_key = CASE WHEN $3 THEN e.write_shard ELSE e.read_shard END)
-                  ON e.keyspace = k.name AND e.key = $2 AND e.valid_to IS NULL
-          WHERE k.name = $1",
-        &[pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::BOOLOID],
-    ) };
+    static READ: Prepared = const { lookup!("read_shard") };
+    static WRITE: Prepared = const { lookup!("write_shard") };
 }
 
 fn look(key: &str, intent: Intent, keyspace: &str) -> Option<Look> {
-    let args = [keyspace.into(), key.into(), (intent == Intent::Write).into()];
-    sql::read_prepared(&LOOKUP, &args, |row| Look {
+    let query = match intent {
+        Intent::Read => &READ,
+        Intent::Write => &WRITE,
+    };
+    sql::read_prepared(query, &[keyspace.into(), key.into()], |row| Look {
         key_type: row.get::<String>(1).map_or(KeyType::Text, |name| KeyType::from_catalog(&name)),
         found: row.get::<String>(4).map(|shard_key| Found {
             version: row.get(2).unwrap_or(0),
@@ -105,8 +119,12 @@ fn look(key: &str, intent: Intent, keyspace: &str) -> Option<Look> {
 }
 
 /// The key as given is looked up first, because it mostly is in its canonical form; its
-/// type is known only then.
-fn look_canonical(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError> {
+/// type is known only then. Returns the canonical form, too.
+fn look_canonical<'a>(
+    key: &'a str,
+    intent: Intent,
+    keyspace: &str,
+) -> Result<(Cow<'a, str>, Found), RoutingError> {
     let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
     let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
     let canonical = first.key_type.canonical(key);
@@ -115,14 +133,17 @@ fn look_canonical(key: &str, intent: Intent, keyspace: &str) -> Result<Found, Ro
     } else {
         look(&canonical, intent, keyspace).ok_or_else(unknown_keyspace)?.found
     };
-    found.ok_or_else(|| RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() })
+    match found {
+        Some(found) => Ok((canonical, found)),
+        None => Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() }),
+    }
 }
 
 /// A write waits while a split holds the key's writes back; each look has a new snapshot.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError> {
     let mut patience = Patience::new(guc::route_wait_timeout());
     loop {
-        let found = look_canonical(key, intent, keyspace)?;
+        let (key, found) = look_canonical(key, intent, keyspace)?;
         if found.disabled && intent == Intent::Write {
             if snapshot_is_fixed() {
                 return Err(RoutingError::Serialization(key.into()));
