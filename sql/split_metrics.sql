@@ -1,4 +1,16 @@
 -- For the operator: what a split does, how far it is, why it waits.
+CREATE FUNCTION shardmaster.check_split(id bigint) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF $1 IS NULL THEN
+        RAISE EXCEPTION 'argument "split_id" must not be NULL' USING ERRCODE = '22004';
+    ELSIF NOT EXISTS (SELECT 1 FROM shardmaster.split_plan p WHERE p.id = $1) THEN
+        RAISE EXCEPTION 'split % does not exist', $1
+            USING ERRCODE = '42704', HINT = 'SELECT split_id, phase FROM shard_split_metrics() lists the splits.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
+
 CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS TABLE (
     split_id bigint, source_shard text, target_shard text, phase text, total_rows_copied bigint,
@@ -8,12 +20,8 @@ RETURNS TABLE (
     backfill_completed_at timestamptz, cutover_at timestamptz, finished_at timestamptz, activity text,
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    wanted ALIAS FOR $1;
-BEGIN
-    RETURN QUERY
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, p.total_rows_copied,
            p.backfill_status, p.tail_status, p.tenants, p.started_at, p.updated_at,
            p.error_message, p.last_event_id, p.last_event_ts, p.routing_version_at_start,
@@ -29,13 +37,9 @@ BEGIN
            p.lag_rows, p.lag, p.queue_bytes, p.fence_ms, p.attempts, p.keyspace,
            format('%s %s', cardinality(p.tenants), p.scope_kind), p.description
       FROM shardmaster.split_plan p
-     WHERE wanted IS NULL OR p.id = wanted
-     ORDER BY p.id;
-    IF wanted IS NOT NULL AND NOT FOUND THEN
-        RAISE EXCEPTION 'split % does not exist', wanted
-            USING ERRCODE = '42704', HINT = 'SELECT split_id, phase FROM shard_split_metrics() lists the splits.';
-    END IF;
-END $$;
+     WHERE $1 IS NULL OR p.id = $1
+     ORDER BY p.id
+$$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
     'what each split does, how far it is and why it waits; sizes in bytes, fence_ms in milliseconds';
 
@@ -44,6 +48,7 @@ RETURNS TABLE (
     table_name text, status text, "position" text, rows_copied bigint, changes_applied bigint, bytes bigint,
     chunks_ok bigint, chunks_failed bigint, started_at timestamptz, completed_at timestamptz, last_error text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
     SELECT t.table_name, t.status, t."position", t.rows_copied, t.changes_applied, t.bytes,
            t.chunks_ok, t.chunks_failed, t.started_at, t.completed_at, t.last_error
       FROM shardmaster.split_table t WHERE t.split_id = $1 ORDER BY t.ordinal
@@ -54,6 +59,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_tables(bigint) IS
 CREATE FUNCTION @extschema@.shard_split_events(split_id bigint)
 RETURNS TABLE (at timestamptz, from_phase text, to_phase text, who text, detail text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
     SELECT e.at, e.from_phase, e.to_phase, e.who, e.detail
       FROM shardmaster.split_event e WHERE e.split_id = $1 ORDER BY e.id
 $$;

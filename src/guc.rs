@@ -108,6 +108,17 @@ pub fn register() {
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"shardmaster".as_ptr()) };
 }
 
+/// The context of a setting that only a restart changes. A session that loads the
+/// library by itself may not define such a one: there it is read with the others.
+fn fixed_at_start() -> GucContext {
+    // SAFETY: a plain flag of the server, written before _PG_init is called.
+    if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
+        GucContext::Postmaster
+    } else {
+        GucContext::Sighup
+    }
+}
+
 fn register_texts() {
     let define = |name: &'static CStr, short, long, setting: &'static Text, context| {
         GucRegistry::define_string_guc(name, short, long, setting, context, GucFlags::default());
@@ -117,13 +128,7 @@ fn register_texts() {
         c"Database in which the extension is installed.",
         c"The launcher works in this database.",
         &DATABASE,
-        // SAFETY: a plain variable of this single-threaded process. Only a preloaded
-        // library can have a setting of the postmaster, and only there it has a reader.
-        if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
-            GucContext::Postmaster
-        } else {
-            GucContext::Sighup
-        },
+        fixed_at_start(),
     );
     define(
         c"shardmaster.local_user",

@@ -83,13 +83,20 @@ fn worker(kind: Kind) -> Item {
         }
         // With track_activities off there is no sign of life to read.
         Some((pid, None, _)) => item(name, format!("pid {pid}"), true),
+        None if standby() => item(name, "not running on a standby", true),
         None => item(name, "not running", false),
     }
 }
 
+/// Workers run where the catalog can be written.
+fn standby() -> bool {
+    // SAFETY: reads the state of the server.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
 fn split_workers() -> Item {
     let (with_work, running) = (plan::with_work(), lock::holders().len());
-    let wanted = with_work.len().min(guc::max_split_workers());
+    let wanted = if standby() { 0 } else { with_work.len().min(guc::max_split_workers()) };
     let value = format!(
         "{running} running, {} splits with work, at most {} at a time",
         with_work.len(),

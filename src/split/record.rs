@@ -36,10 +36,10 @@ pub fn installed(id: i64) -> Result<()> {
     let state = split::lock(id)?;
     split::change_phase(id, state.phase, Phase::DualWrite, "")?;
     sql::write(
-        "UPDATE shardmaster.split_plan
+        "UPDATE shardmaster.split_plan p
             SET dual_write_started_at = clock_timestamp(), activity = 'idle', waiting_for = NULL, attempts = 0,
                 error_code = NULL, error_message = NULL, error_hint = NULL,
-                routing_version_at_start = (SELECT version FROM shardmaster.keyspace k WHERE k.name = keyspace)
+                routing_version_at_start = (SELECT coalesce(max(v.version), 0) FROM shardmaster.routing_version v WHERE v.keyspace = p.keyspace)
           WHERE id = $1",
         &[id.into()],
     );

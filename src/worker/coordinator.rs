@@ -46,7 +46,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
         let pause = match txn::transaction(look) {
             Some(work) => coordinator.serve(&work),
             None => {
-                wait::report("waiting for CREATE EXTENSION shardmaster");
+                wait::report_idle("waiting for CREATE EXTENSION shardmaster");
                 LOOK_AGAIN
             }
         };
@@ -56,7 +56,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
 
 /// What one look at the catalog shows.
 struct Work {
-    splits: Vec<i64>,
+    splits: Vec<plan::Open>,
     locked: BTreeSet<i64>,
     role: Option<pg_sys::Oid>,
 }
@@ -75,29 +75,36 @@ struct Child {
     started: Instant,
 }
 
+/// What the coordinator remembers of a split that has work.
+#[derive(Default)]
+struct Memory {
+    pause: Pause,
+    progress: String,
+}
+
 #[derive(Default)]
 struct Coordinator {
     children: BTreeMap<i64, Child>,
-    pauses: BTreeMap<i64, Pause>,
+    memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
 }
 
 impl Coordinator {
     /// Starts the workers that are missing; how long nothing needs to be done.
     fn serve(&mut self, work: &Work) -> Duration {
+        self.remember(&work.splits);
         self.bury();
-        self.pauses.retain(|id, _| work.splits.contains(id));
         // A worker that has just been started has no lock yet, one that a session or an
         // earlier coordinator started is no child: together they are all.
         let mut running: BTreeSet<i64> = self.children.keys().copied().collect();
         let strangers = work.locked.difference(&running).next().is_some();
         running.extend(&work.locked);
         let mut sleep = if strangers { LOOK_AT_STRANGERS } else { LOOK_AGAIN };
-        for &id in &work.splits {
+        for &plan::Open { id, .. } in &work.splits {
             if running.contains(&id) {
                 continue;
             }
-            if let Some(left) = self.pauses.get(&id).and_then(Pause::left) {
+            if let Some(left) = self.memory.get(&id).and_then(|memory| memory.pause.left()) {
                 sleep = sleep.min(left);
             } else if running.len() < guc::max_split_workers() {
                 if !self.start(id, work.role) {
@@ -107,13 +114,30 @@ impl Coordinator {
                 running.insert(id);
             }
         }
-        wait::report(&format!("{} of {} splits with work have a worker", running.len(), work.splits.len()));
+        wait::report_idle(&format!(
+            "{} of {} splits with work have a worker",
+            running.len(),
+            work.splits.len()
+        ));
         sleep
     }
 
-    /// Forgets the workers that have ended.
+    /// A split that has got on since the last look, or is asked for something else, is
+    /// not failing for the same reason again: its pauses begin anew.
+    fn remember(&mut self, splits: &[plan::Open]) {
+        self.memory.retain(|id, _| splits.iter().any(|split| split.id == *id));
+        for split in splits {
+            let memory = self.memory.entry(split.id).or_default();
+            if memory.progress != split.progress {
+                *memory = Memory { pause: Pause::default(), progress: split.progress.clone() };
+            }
+        }
+    }
+
+    /// Forgets the workers that have ended. A split that has no work any more needs no
+    /// pause.
     fn bury(&mut self) {
-        let pauses = &mut self.pauses;
+        let memory = &mut self.memory;
         self.children.retain(|id, child| match child.worker.pid() {
             Ok(_) | Err(BackgroundWorkerStatus::NotYetStarted | BackgroundWorkerStatus::Started) => true,
             Err(
@@ -121,7 +145,9 @@ impl Coordinator {
                 | BackgroundWorkerStatus::PostmasterDied
                 | BackgroundWorkerStatus::Untracked { .. },
             ) => {
-                pauses.entry(*id).or_default().ended(child.started.elapsed());
+                if let Some(memory) = memory.get_mut(id) {
+                    memory.pause.ended(child.started.elapsed());
+                }
                 false
             }
         });

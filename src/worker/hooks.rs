@@ -1,6 +1,6 @@
 //! What the server's own commands must know of the extension: DROP EXTENSION is refused
-//! while a split is unfinished, DROP DATABASE ends the workers that are connected, and
-//! what the launcher or the coordinator waits for wakes it.
+//! while a split is unfinished; DROP DATABASE, a rename and a copy of the database end the
+//! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
 
 use super::process::{self, Process};
 use super::{plan, wake};
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long DROP DATABASE waits for the workers. They end within milliseconds unless
+/// How long such a command waits for the workers. They end within milliseconds unless
 /// the server itself holds them up.
 const WORKERS_END: Duration = Duration::from_secs(5);
 
@@ -29,8 +29,12 @@ pub fn register() {
     }
 }
 
-/// Statements of our interest are looked at before and after; all go on unchanged.
-#[pg_guard]
+/// Looks at the statement, then lets the next in the chain run it unchanged.
+///
+/// Not guarded: an error of the statement passes this frame the server's own way, by a
+/// jump, which is sound because nothing here needs to be dropped. A guard would take it
+/// apart and put it together again without its context, cursor position and constraint
+/// name, for every COPY and CALL of the server.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -42,56 +46,76 @@ unsafe extern "C-unwind" fn process_utility(
     destination: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
+    let next = PREVIOUS.get().copied().flatten().unwrap_or(standard);
     // SAFETY: the server passes a valid statement; the next in the chain gets what this
     // one got.
     unsafe {
-        before((*statement).utilityStmt, context).map_err(ErrorReport::from).unwrap_or_report();
-        let next = PREVIOUS.get().copied().flatten();
-        match next {
-            Some(next) => next(
-                statement,
-                query,
-                #[cfg(not(feature = "pg13"))]
-                read_only_tree,
-                context,
-                params,
-                environment,
-                destination,
-                completion,
-            ),
-            None => pg_sys::standard_ProcessUtility(
-                statement,
-                query,
-                #[cfg(not(feature = "pg13"))]
-                read_only_tree,
-                context,
-                params,
-                environment,
-                destination,
-                completion,
-            ),
-        }
+        before((*statement).utilityStmt, context);
+        next(
+            statement,
+            query,
+            #[cfg(not(feature = "pg13"))]
+            read_only_tree,
+            context,
+            params,
+            environment,
+            destination,
+            completion,
+        );
     }
+}
+
+unsafe extern "C-unwind" {
+    /// The end of the chain, as the function pointer that the chain is made of.
+    #[link_name = "standard_ProcessUtility"]
+    fn standard(
+        statement: *mut pg_sys::PlannedStmt,
+        query: *const c_char,
+        #[cfg(not(feature = "pg13"))] read_only_tree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        params: pg_sys::ParamListInfo,
+        environment: *mut pg_sys::QueryEnvironment,
+        destination: *mut pg_sys::DestReceiver,
+        completion: *mut pg_sys::QueryCompletion,
+    );
 }
 
 /// # Safety
 /// `node` is a valid parse node.
-unsafe fn before(
-    node: *mut pg_sys::Node,
-    context: pg_sys::ProcessUtilityContext::Type,
-) -> Result<(), Failure> {
-    use pg_sys::NodeTag;
-    // SAFETY: each node is cast to what its tag says it is.
+#[pg_guard]
+unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::ProcessUtilityContext::Type) {
+    use pg_sys::{NodeTag, ObjectType};
+    let top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
+    // SAFETY: each node is cast to what its tag says it is, and names are
+    // NUL-terminated. PreventInTransactionBlock raises what the command itself would,
+    // before workers are ended for nothing.
     unsafe {
         match (*node).type_ {
-            NodeTag::T_DropStmt => before_drop(&*node.cast::<pg_sys::DropStmt>())?,
-            NodeTag::T_DropdbStmt => before_drop_database(&*node.cast::<pg_sys::DropdbStmt>(), context),
+            NodeTag::T_DropStmt => {
+                before_drop(&*node.cast::<pg_sys::DropStmt>()).map_err(ErrorReport::from).unwrap_or_report()
+            }
+            NodeTag::T_DropdbStmt => {
+                pg_sys::PreventInTransactionBlock(top_level, c"DROP DATABASE".as_ptr());
+                end_workers((*node.cast::<pg_sys::DropdbStmt>()).dbname, pg_sys::AccessExclusiveLock);
+            }
+            NodeTag::T_CreatedbStmt => {
+                pg_sys::PreventInTransactionBlock(top_level, c"CREATE DATABASE".as_ptr());
+                if let Some(template) = template(&*node.cast::<pg_sys::CreatedbStmt>()) {
+                    end_workers(template, pg_sys::ShareLock);
+                }
+                wake::launcher_on_commit();
+            }
+            NodeTag::T_RenameStmt => {
+                let rename = &*node.cast::<pg_sys::RenameStmt>();
+                if rename.renameType == ObjectType::OBJECT_DATABASE {
+                    end_workers(rename.subname, pg_sys::AccessExclusiveLock);
+                    wake::launcher_on_commit();
+                }
+            }
             NodeTag::T_CreateExtensionStmt => wake::coordinator_on_commit(),
-            NodeTag::T_CreatedbStmt => wake::launcher_on_commit(),
             _ => (),
         }
     }
-    Ok(())
 }
 
 /// # Safety
@@ -125,35 +149,36 @@ fn before_drop_extension() -> Result<(), Failure> {
     if unfinished.is_empty() {
         return Ok(());
     }
-    let ids: Vec<i64> = unfinished.iter().map(|split| split.id).collect();
     let names: Vec<String> =
         unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
     Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
-        .detail(serde_json::json!({ "splits": ids, "unfinished": names.join(", ") }).to_string())
+        .detail(names.join(", "))
         .hint("Roll each of them back with shard_split_rollback(), or complete it and call shard_split_finish()."))
 }
 
 const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
 
-/// Ends the workers that are connected to the database, so that they do not stand in
-/// the way of its drop.
-fn before_drop_database(drop: &pg_sys::DropdbStmt, context: pg_sys::ProcessUtilityContext::Type) {
-    let top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
-    // SAFETY: the name is NUL-terminated; the lock is held until the transaction ends,
-    // as the drop's own will be.
+/// Ends the workers that are connected to the database and keeps new ones away: these
+/// commands fail while anybody is connected. The launcher starts a new coordinator
+/// when the command is through, whatever became of it.
+///
+/// # Safety
+/// In a transaction; the name is NUL-terminated.
+unsafe fn end_workers(name: *const c_char, lock: u32) {
+    // SAFETY: as the caller promises. The lock is held until the transaction ends, as
+    // the one that the command takes itself will be.
     let database = unsafe {
-        // Raises what the drop itself would, before anything is ended for nothing.
-        pg_sys::PreventInTransactionBlock(top_level, c"DROP DATABASE".as_ptr());
-        let database = pg_sys::get_database_oid(drop.dbname, true);
-        let droppable = database != pg_sys::InvalidOid
+        let database = pg_sys::get_database_oid(name, true);
+        // What the server refuses anyway gets the server's own message.
+        let allowed = database != pg_sys::InvalidOid
             && database != pg_sys::MyDatabaseId
             && owns(pg_sys::DatabaseRelationId, database);
-        if !droppable || process::of_database(database).is_empty() {
+        if !allowed || process::of_database(database).is_empty() {
             return;
         }
-        // With this lock no process can connect any more: what is ended stays away.
-        let lock = pg_sys::AccessExclusiveLock as i32;
-        pg_sys::LockSharedObject(pg_sys::DatabaseRelationId, database, 0, lock);
+        // It conflicts with the lock that every process takes while it connects: who is
+        // ended stays away.
+        pg_sys::LockSharedObject(pg_sys::DatabaseRelationId, database, 0, lock as i32);
         database
     };
     let deadline = Instant::now() + WORKERS_END;
@@ -164,6 +189,22 @@ fn before_drop_database(drop: &pg_sys::DropdbStmt, context: pg_sys::ProcessUtili
             return;
         }
         super::wait::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The template of a CREATE DATABASE, where it names one.
+///
+/// # Safety
+/// A valid statement.
+unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
+    // SAFETY: the options are DefElem nodes with NUL-terminated names; the list is not
+    // changed meanwhile.
+    unsafe {
+        let length = if create.options.is_null() { 0 } else { (*create.options).length };
+        (0..length)
+            .map(|i| pg_sys::list_nth(create.options, i).cast::<pg_sys::DefElem>())
+            .find(|option| CStr::from_ptr((**option).defname) == c"template" && !(**option).arg.is_null())
+            .map(|option| pg_sys::defGetString(option))
     }
 }
 

@@ -62,10 +62,10 @@ impl Launcher {
         self.bury();
         let name = guc::database();
         let Some(database) = txn::transaction(|| open_database(&name)) else {
-            wait::report(&format!("waiting for database \"{name}\""));
+            wait::report_idle(&format!("waiting for database \"{name}\""));
             return LOOK_AGAIN;
         };
-        wait::report(&format!("keeping a coordinator in database \"{name}\""));
+        wait::report_idle(&format!("keeping a coordinator in database \"{name}\""));
         let found = process::of_database(database).iter().any(|p| p.kind == Kind::Coordinator);
         if self.child.is_some() || found {
             return LOOK_AGAIN;

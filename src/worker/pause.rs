@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 /// A process that lived this long is not ending for the same reason again and again.
 const STABLE: Duration = Duration::from_secs(60);
+/// The first time may be chance, or an operator.
+const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// 1 s, 2 s, 4 s, .. 30 s between starts.
+/// 0.1 s, 1 s, 2 s, 4 s, .. 30 s between starts.
 #[derive(Default)]
 pub struct Pause {
     failures: u32,
@@ -19,7 +21,10 @@ impl Pause {
         if lived >= STABLE {
             self.failures = 0;
         }
-        let pause = Duration::from_secs(1 << self.failures.min(5)).min(LONGEST);
+        let pause = match self.failures {
+            0 => FIRST,
+            again => Duration::from_secs(1 << (again - 1).min(5)).min(LONGEST),
+        };
         self.failures += 1;
         self.until = Some(Instant::now() + pause);
     }

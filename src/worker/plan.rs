@@ -27,11 +27,16 @@ pub struct Unfinished {
     pub error: Option<String>,
 }
 
+/// A split that has work.
+pub struct Open {
+    pub id: i64,
+    /// Changes whenever the split has got on or is asked for something else.
+    pub progress: String,
+}
+
 /// Whether the catalog exists in this database, and keeps it existing until the end of
-/// the transaction. While somebody drops or alters it, it counts as absent: a worker
-/// does not stand in the way, nor wait.
+/// the transaction. Waits for somebody who is just dropping or altering it.
 pub fn catalog_exists() -> bool {
-    let flags = pg_sys::RVROption::RVR_MISSING_OK | pg_sys::RVROption::RVR_SKIP_LOCKED;
     // SAFETY: the names are NUL-terminated and outlive the call, which does not write
     // to them; the range variable goes with the transaction's memory.
     let table = unsafe {
@@ -40,7 +45,7 @@ pub fn catalog_exists() -> bool {
         pg_sys::RangeVarGetRelidExtended(
             name,
             pg_sys::AccessShareLock as i32,
-            flags,
+            pg_sys::RVROption::RVR_MISSING_OK,
             None,
             std::ptr::null_mut(),
         )
@@ -49,11 +54,15 @@ pub fn catalog_exists() -> bool {
 }
 
 /// The splits that have work, the oldest first. Needs `catalog_exists`.
-pub fn with_work() -> Vec<i64> {
+pub fn with_work() -> Vec<Open> {
     sql::read(
-        &format!("SELECT p.id FROM shardmaster.split_plan p WHERE {HAS_WORK} ORDER BY p.id"),
+        &format!(
+            "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
+                    p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests)
+               FROM shardmaster.split_plan p WHERE {HAS_WORK} ORDER BY p.id"
+        ),
         &[],
-        |row| row.value(1),
+        |row| Open { id: row.value(1), progress: row.value(2) },
     )
 }
 

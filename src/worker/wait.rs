@@ -45,7 +45,17 @@ fn reload() {
 /// transaction is open and before anything is committed. `state_change` becomes the
 /// worker's last sign of life.
 pub fn report(text: &str) {
+    publish(pg_sys::BackendState::STATE_RUNNING, text);
+}
+
+/// `report` of a worker that has nothing to do, which monitors should not count as
+/// active.
+pub fn report_idle(text: &str) {
+    publish(pg_sys::BackendState::STATE_IDLE, text);
+}
+
+fn publish(state: pg_sys::BackendState::Type, text: &str) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.
-    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, text.as_ptr()) };
+    unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };
 }
