@@ -14,6 +14,10 @@ pub struct Progress {
     pub last_event_id: i64,
     /// Steps committed; the source counts the ones whose queue is consumed.
     pub steps: i64,
+    /// The queue did not take everything: before the copy starts again, every
+    /// transaction that may have skipped it must have ended.
+    #[serde(default)]
+    pub draining: bool,
     pub tables: Vec<TableProgress>,
 }
 

@@ -44,6 +44,9 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     let now = observe_source(engine)?;
     reach(points::STEP_SNAPSHOT)?;
     let before = begin_target(engine)?;
+    if before.draining {
+        return end_draining(engine, before);
+    }
     let mut differences = compare::compare(&engine.tables, &before, &now)?;
     if before.steps < engine.consumed_steps {
         differences.restart = Some("the target failed over or was restored".to_owned());
@@ -252,9 +255,8 @@ pub fn make_durable(engine: &mut Engine) -> Result<()> {
     engine.control_transaction(&lease)
 }
 
-/// The queue did not take everything. The marks are removed, then every transaction
-/// that may have seen one and skipped the queue is waited for; what commits
-/// afterwards is queued again, and the copy starts from nothing.
+/// The queue did not take everything: the target starts from nothing. It remembers
+/// that first, then the marks are removed, so that new writes are queued again.
 fn drain_overflow(engine: &mut Engine) -> Result<()> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
@@ -262,6 +264,7 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
     engine::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
     let empty = Progress {
         steps: engine.consumed_steps,
+        draining: true,
         tables: engine.tables.iter().map(|_| progress::TableProgress::default()).collect(),
         ..Progress::default()
     };
@@ -278,8 +281,23 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
         "{}; DELETE FROM shardmaster_agent.overflow WHERE split_id = {id}; {}",
         queues.join("; "),
         install::renew_lease(id)
-    ))?;
-    wait_for_holders(engine)
+    ))
+}
+
+/// A transaction that saw a mark and skipped the queue may still be open: once all
+/// of them have ended, the next snapshot sees what they did, and the copy may begin.
+fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> {
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    wait_for_holders(engine)?;
+    progress.draining = false;
+    engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
+        &[Some(&engine.plan.id.to_string()), Some(&progress::to_json(&progress))],
+    )?;
+    engine.target.run("COMMIT")?;
+    Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
 }
 
 /// Waits for the transactions that hold the capture lock now.
