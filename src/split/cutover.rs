@@ -28,6 +28,9 @@ pub fn gave_up(reason: &str) -> Failure {
 
 fn deadline_passed(error: SplitError) -> SplitError {
     match error {
+        SplitError::Remote(error) if error.is_lock_timeout() => {
+            SplitError::GaveUp(gave_up(&format!("a lock on the moving tables ({error})")))
+        }
         SplitError::Retry(reason) => SplitError::GaveUp(gave_up(&reason)),
         other => other,
     }
@@ -70,7 +73,12 @@ pub fn run(engine: &mut Engine) -> Result<()> {
 ///    held the capture lock for long.
 fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
     loop {
-        let outcome = step::run(engine)?;
+        let outcome = match step::run(engine) {
+            Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
+                return Err(SplitError::GaveUp(gave_up(&format!("a lock on the moving tables ({error})"))));
+            }
+            other => other?,
+        };
         let reason = if !outcome.progress.is_copied() {
             return Err(SplitError::Retry("the copy, which had to start again".into()));
         } else if outcome.changes > guc::cutover_max_rows() {

@@ -67,6 +67,8 @@ pub struct Engine {
     /// Writes the target.
     pub target: Connection,
     pub tables: Vec<Table>,
+    /// The last step whose changes the source has given away.
+    pub consumed_steps: i64,
     /// Blocks of the next chunk.
     pub chunk_blocks: i64,
 }
@@ -90,7 +92,9 @@ impl Engine {
         session::register(&mut control, &plan, Side::Source)?;
         session::register(&mut reader, &plan, Side::Source)?;
         let tables = describe(&plan, &mut reader, &mut target)?;
-        let mut engine = Engine { plan, generation, reader, control, target, tables, chunk_blocks: 256 };
+        let consumed_steps = consumed_steps(&mut control, plan.id)?;
+        let mut engine =
+            Engine { plan, generation, reader, control, target, tables, consumed_steps, chunk_blocks: 1024 };
         engine.create_window_tables()?;
         Ok(engine)
     }
@@ -127,6 +131,12 @@ impl Engine {
             }
         }
     }
+}
+
+fn consumed_steps(control: &mut Connection, split: i64) -> Result<i64> {
+    let rows =
+        control.run(&format!("SELECT steps FROM shardmaster_agent.consumed WHERE split_id = {split}"))?;
+    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 /// Begins a transaction in which this worker's generation cannot be overtaken: the

@@ -1,34 +1,36 @@
 //! Finish: the moved rows leave the source, the target's guard and the queue go.
 //! What stays is the source's guard, which refuses clients with an old route until
-//! shard_guard_drop() or until the keys come back.
+//! shard_guard_drop() or until the keys come back. Every part can be repeated, so an
+//! interrupted finish begins again from its start.
 
-use super::engine::Engine;
 use super::error::Result;
 use super::install;
 use super::points::{self, reach};
 use super::purge;
-use super::session::Side;
-use crate::catalog::split;
+use super::session::{self, Side};
+use crate::catalog::split::{self, Plan};
 use crate::sql;
 use crate::worker::txn::transaction;
 
-pub fn run(engine: &mut Engine) -> Result<()> {
+pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     reach(points::FINISH_BEGIN)?;
-    let id = engine.plan.id;
-    let deleted = purge::scope_rows(
-        &mut engine.control,
-        &engine.plan,
-        Side::Source,
-        engine.generation,
-        points::FINISH_BATCH,
-    )?;
+    let mut source = session::open_mover(plan, Side::Source, "finish")?;
+    session::check_identity(&mut source, identity)?;
+    session::take_over(&mut source, plan, Side::Source, generation)?;
+    session::register(&mut source, plan, Side::Source)?;
+    let deleted = purge::scope_rows(&mut source, plan, Side::Source, generation, points::FINISH_BATCH)?;
     reach(points::FINISH_ROWS)?;
-    install::drop_side(&mut engine.target, id, Side::Target)?;
-    engine.control.run("BEGIN")?;
-    install::drop_queues(&mut engine.control, id)?;
-    engine.control.run("COMMIT")?;
+    let mut target = session::open_mover(plan, Side::Target, "finish")?;
+    session::check_identity(&mut target, identity)?;
+    if session::is_installed(&mut target, plan, Side::Target)? {
+        session::take_over(&mut target, plan, Side::Target, generation)?;
+        install::drop_side(&mut target, plan.id, Side::Target)?;
+    }
+    source.run("BEGIN")?;
+    install::drop_queues(&mut source, plan.id)?;
+    source.run("COMMIT")?;
     reach(points::FINISH_OBJECTS)?;
-    transaction(|| record(id, deleted));
+    transaction(|| record(plan.id, deleted));
     Ok(())
 }
 

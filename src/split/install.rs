@@ -198,7 +198,16 @@ pub fn install_triggers(connection: &mut Connection, plan: &Plan, table: &Table,
         let installed = has_triggers(connection, plan, side, leaf)?;
         if !installed {
             let create = agent::triggers(plan, side, table.policy.ordinal, column, &leaf.name);
-            with_short_lock(connection, &create, &leaf.name)?;
+            match with_short_lock(connection, &create, &leaf.name) {
+                // A session of the worker before was faster: look again.
+                Err(SplitError::Remote(error)) if error.is("42710") => {
+                    return Err(SplitError::Retry(format!(
+                        "the previous worker's triggers on {}",
+                        leaf.name
+                    )));
+                }
+                other => other?,
+            }
         }
     }
     Ok(())

@@ -73,8 +73,9 @@ impl Worker {
                 Ok(Duration::ZERO)
             }
             Work::Finish => {
-                let engine = self.attached(state)?;
-                finish::run(engine)?;
+                self.engine = None;
+                let (plan, generation, identity) = take_plan(self.id)?;
+                finish::run(&plan, generation, &identity)?;
                 Ok(Duration::ZERO)
             }
             Work::RollBack => {

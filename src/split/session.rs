@@ -188,6 +188,18 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         }
         wait::sleep(Duration::from_millis(20));
     }
+    let known = connection
+        .query("SELECT 1 FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2", &key)?;
+    if known.rows.is_empty() {
+        let shard = connection.shard();
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!(
+                "shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"
+            ),
+            format!("SELECT shard_split_rollback({id}), then start the split again."),
+        ));
+    }
     let raised = connection.query(
         "UPDATE shardmaster_agent.generation SET generation = $3
           WHERE split_id = $1 AND side = $2 AND generation < $3",

@@ -44,7 +44,10 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     let now = observe_source(engine)?;
     reach(points::STEP_SNAPSHOT)?;
     let before = begin_target(engine)?;
-    let differences = compare::compare(&engine.tables, &before, &now)?;
+    let mut differences = compare::compare(&engine.tables, &before, &now)?;
+    if before.steps < engine.consumed_steps {
+        differences.restart = Some("the target failed over or was restored".to_owned());
+    }
     if !differences.uncaptured.is_empty() {
         return capture_new_leaves(engine, differences);
     }
@@ -221,7 +224,7 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
 
 /// 6. Progress beside the rows, S durable on the source, commit, consume.
 pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
-    outcome.progress.steps += 1;
+    outcome.progress.steps = outcome.progress.steps.max(engine.consumed_steps) + 1;
     let state = progress::to_json(&outcome.progress);
     engine.target.query(
         "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
@@ -258,6 +261,7 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     engine::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
     let empty = Progress {
+        steps: engine.consumed_steps,
         tables: engine.tables.iter().map(|_| progress::TableProgress::default()).collect(),
         ..Progress::default()
     };

@@ -35,7 +35,6 @@ pub fn cutover(size: Size) -> Result<Vec<Measure>> {
         split.wait("completed", LIMIT)?;
         std::thread::sleep(WINDOW); // the writes after it
         split.finish(LIMIT)?;
-        split.drop_guard()?;
         println!("  cutover {}: fence {:?} ms", run + 1, split.metric::<Option<f64>>("fence_ms::float8")?);
     }
     workload.stop()?;

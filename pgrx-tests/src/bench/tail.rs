@@ -35,11 +35,15 @@ pub fn catch_up(size: Size) -> Result<Vec<Measure>> {
     let mut time = Measure::new("backlog caught up beside 4 writers", "s", Goal::AtMost(60.0));
     let split = caught_up(&rig)?;
     pause(&split)?;
-    change_all(&rig)?;
+    let goal = applied(&rig, &split)? + change_all(&rig)?.cast_signed();
     let hammer = Hammer::start(&rig, 4);
     let started = Instant::now();
     split.call("resume")?;
     wait::until("the tail to catch up beside writers", LIMIT, || {
+        // Right after the resumption the metrics are still those of before the pause.
+        if applied(&rig, &split)? < goal {
+            return Ok(None);
+        }
         let query = "lag_rows < 5000 AND tail_status = 'caught_up'";
         Ok(split.metric::<Option<bool>>(query)?.unwrap_or(false).then_some(()))
     })?;
@@ -55,6 +59,12 @@ fn caught_up(rig: &Rig) -> Result<Split<'_>> {
     split.call("run_backfill")?;
     split.wait("cutover_pending", LIMIT)?;
     Ok(split)
+}
+
+/// Changes applied so far.
+fn applied(rig: &Rig, split: &Split) -> Result<i64> {
+    let query = "SELECT coalesce(sum(changes_applied), 0)::bigint FROM shard_split_tables($1)";
+    Ok(rig.cluster.superuser()?.query_one(query, &[&split.id])?.get(0))
 }
 
 fn pause(split: &Split) -> Result<()> {
