@@ -12,7 +12,7 @@ run_pg_tests() {
         return
     fi
     built= # the next suite installs the ordinary build again
-    cargo pgrx install --release --test --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
+    cargo pgrx install --release --test --features pg_test --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
     if [ "$status" -ne 0 ]; then
         cat "$LOGS/pgtest-build.log"
         tally "pg_test" 0 1

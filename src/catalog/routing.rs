@@ -249,3 +249,86 @@ pub fn history(keyspace: &str) -> Vec<HistoryRow> {
         },
     )
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pg_schema]
+mod tests {
+    use super::*;
+    use crate::catalog::shard::{self, NewShard};
+    use crate::routing::{assign, rollback, topology};
+
+    fn keys(keys: &[&str]) -> Vec<String> {
+        keys.iter().map(|key| (*key).to_owned()).collect()
+    }
+
+    /// Shards a and b, keys x and y on a; returns the version.
+    fn cluster() -> i64 {
+        for name in ["a", "b"] {
+            let new = NewShard {
+                shard_key: name.into(),
+                kind: shard::POSTGRES.into(),
+                capacity: None,
+                namespace: name.into(),
+                conninfo: None,
+                client_conninfo: None,
+            };
+            assert!(topology::add(new).is_ok());
+        }
+        let both = vec![Some("x".into()), Some("y".into())];
+        assign::assign(both, "a", keyspace::DEFAULT, false, None).unwrap_or(-1)
+    }
+
+    fn entry(key: &str) -> (String, String, String, i64) {
+        let entries = entries(keyspace::DEFAULT);
+        let found = entries.into_iter().find(|e| e.key.as_deref() == Some(key));
+        found.map(|e| (e.read_shard, e.write_shard, e.status, e.version)).unwrap_or_default()
+    }
+
+    fn expect(key: &str, read: &str, write: &str, status: &str, version: i64) {
+        assert_eq!(entry(key), (read.into(), write.into(), status.into(), version));
+    }
+
+    #[pg_test]
+    fn cutover_in_place_makes_no_version() {
+        let version = cluster();
+        for _ in 0..2 {
+            assert!(set_moving(keyspace::DEFAULT, &keys(&["x"]), "b").is_ok());
+            expect("x", "a", "b", "disabled", version);
+            expect("y", "a", "a", "active", version);
+        }
+        for _ in 0..2 {
+            assert!(set_back(keyspace::DEFAULT, &keys(&["x"]), "a").is_ok());
+            expect("x", "a", "a", "active", version);
+        }
+        assert_eq!(keyspace::version(keyspace::DEFAULT), version);
+        assert!(set_moving(keyspace::DEFAULT, &keys(&["x", "unknown"]), "b").is_err());
+    }
+
+    #[pg_test]
+    fn decision_is_one_version_from_the_shard_that_was_read() {
+        let before = cluster();
+        let moving = keys(&["x"]);
+        assert!(set_moving(keyspace::DEFAULT, &moving, "b").is_ok());
+        let moved = move_keys(keyspace::DEFAULT, &moving, "b", 7, "split 7", None).unwrap_or(-1);
+        assert_eq!(moved, before + 1);
+        expect("x", "b", "b", "active", moved);
+        expect("y", "a", "a", "active", before);
+        assert_eq!(shard_at(keyspace::DEFAULT, "x", before).as_deref(), Some("a"));
+        let last = history(keyspace::DEFAULT).pop();
+        let last = last.map(|h| (h.key, h.from_shard, h.to_shard, h.split_id));
+        assert_eq!(last, Some((Some("x".into()), Some("a".into()), Some("b".into()), Some(7))));
+        assert!(rollback::rollback(before, keyspace::DEFAULT).is_err());
+        assert!(rollback::rollback(0, keyspace::DEFAULT).is_err());
+    }
+
+    #[pg_test]
+    fn version_that_a_shard_knows_is_adopted() {
+        let before = cluster();
+        let moving = keys(&["x"]);
+        let adopted = move_keys(keyspace::DEFAULT, &moving, "b", 7, "split 7", Some(before + 10));
+        assert_eq!(adopted.unwrap_or(-1), before + 10);
+        let older = move_keys(keyspace::DEFAULT, &moving, "a", 8, "split 8", Some(1));
+        assert_eq!(older.unwrap_or(-1), before + 11);
+        assert_eq!(shard_at(keyspace::DEFAULT, "x", before + 5).as_deref(), Some("a"));
+    }
+}
