@@ -51,11 +51,12 @@ suite_lint() {
     one "clippy, tests" cargo clippy -q -p shardmaster-tests --profile harness --all-targets -- -D warnings
 }
 
-# Tests that need no server: of the extension's pure modules and of the harness.
+# Tests that need no server: of the extension's pure modules and of the harness. A
+# #[pg_test] also shows up here, as pg_...; it runs in the suite "server".
 suite_pure() {
     local status=0
     echo "== pure tests"
-    cargo test -q --release --lib >"$LOGS/pure.log" 2>&1 || status=$?
+    cargo test -q --release --lib -- --skip tests::pg_ >"$LOGS/pure.log" 2>&1 || status=$?
     cat "$LOGS/pure.log"
     cargo_results "pure tests" "$LOGS/pure.log" "$status"
 }

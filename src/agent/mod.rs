@@ -50,9 +50,11 @@ pub fn trigger_function(split: i64, side: Side, ordinal: i32) -> String {
     }
 }
 
-/// What the names of a side's triggers begin with.
+/// What the names of a side's triggers begin with. Triggers fire in the order of their
+/// names: ours before those of foreign keys ("RI_Constraint..."), so that a client with
+/// an old route is told that the key has moved, not that a row is missing.
 pub fn trigger_prefix(split: i64, side: Side) -> String {
-    format!("shardmaster_{split}_{}_", suffix(side))
+    format!("00_shardmaster_{split}_{}_", suffix(side))
 }
 
 fn fill(template: &str, values: &[(&str, String)]) -> String {
@@ -154,11 +156,13 @@ pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &s
     let function = trigger_function(plan.id, side, ordinal);
     let new = when_clause(plan, side, column, "NEW");
     let old = when_clause(plan, side, column, "OLD");
+    let truncate = ident(&format!("{prefix}t"));
     let row = |letter: &str, event: &str, when: &str| {
+        let name = ident(&format!("{prefix}{letter}"));
         format!(
-            "CREATE TRIGGER {prefix}{letter} AFTER {event} ON {leaf} FOR EACH ROW WHEN ({when})
+            "CREATE TRIGGER {name} AFTER {event} ON {leaf} FOR EACH ROW WHEN ({when})
                  EXECUTE FUNCTION shardmaster_agent.{function}();
-             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {prefix}{letter};"
+             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {name};"
         )
     };
     [
@@ -166,9 +170,9 @@ pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &s
         row("u", "UPDATE", &format!("{new} OR {old}")),
         row("d", "DELETE", &old),
         format!(
-            "CREATE TRIGGER {prefix}t AFTER TRUNCATE ON {leaf} FOR EACH STATEMENT
+            "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {leaf} FOR EACH STATEMENT
                  EXECUTE FUNCTION shardmaster_agent.{function}();
-             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {prefix}t;"
+             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {truncate};"
         ),
     ]
     .join("\n")

@@ -1,5 +1,6 @@
 //! The SQL surface: one file for each noun, thin functions that check, call, return.
 
+pub mod agent;
 pub mod assignment;
 pub mod history;
 pub mod keyspace;

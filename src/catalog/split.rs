@@ -43,7 +43,6 @@ pub struct State {
     pub finished: bool,
     pub generation: i64,
     pub version_cutover: Option<i64>,
-    pub tail_requests: i64,
     pub error: Option<Failure>,
 }
 
@@ -53,14 +52,14 @@ fn unknown(id: i64) -> Failure {
 }
 
 const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
-    generation, routing_version_cutover, tail_requests, error_code, error_message, error_hint";
+    generation, routing_version_cutover, error_code, error_message, error_hint";
 
 fn state_of(row: &Row<'_>) -> Result<State, Failure> {
-    let error = row.get::<String>(11).map(|message| Failure {
-        sqlstate: SqlState::parse(row.get::<String>(10).as_deref().unwrap_or("XX000")),
+    let error = row.get::<String>(10).map(|message| Failure {
+        sqlstate: SqlState::parse(row.get::<String>(9).as_deref().unwrap_or("XX000")),
         message,
         detail: None,
-        hint: row.get(12),
+        hint: row.get(11),
     });
     Ok(State {
         phase: Phase::parse(&row.value::<String>(1))?,
@@ -71,7 +70,6 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         finished: row.value(6),
         generation: row.value(7),
         version_cutover: row.get(8),
-        tail_requests: row.value(9),
         error,
     })
 }

@@ -89,17 +89,6 @@ impl Connection {
         unsafe { pq::PQserverVersion(self.raw.as_ptr()) }
     }
 
-    /// The process id of the server's backend.
-    pub fn backend_pid(&self) -> i32 {
-        // SAFETY: a live connection.
-        unsafe { pq::PQbackendPID(self.raw.as_ptr()) }
-    }
-
-    /// Time after which a statement without an answer counts as lost.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
-    }
-
     /// Runs one or several statements without parameters; the rows of the last.
     pub fn run(&mut self, sql: &str) -> Result<Rows, RemoteError> {
         self.send(sql)?;

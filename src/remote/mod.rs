@@ -6,5 +6,5 @@ pub mod copy;
 mod error;
 mod wait;
 
-pub use connection::{Connection, Rows};
+pub use connection::Connection;
 pub use error::RemoteError;

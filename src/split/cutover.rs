@@ -166,8 +166,8 @@ fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
     ))
 }
 
-/// 5. One transaction on the master decides. With a version: the shards know of a
-/// decision that the master has lost, and it is made again.
+/// Step 5: one transaction on the master decides. A version is given when the shards
+/// know of a decision that the master has lost: it is made again.
 pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Result<i64> {
     let plan = &engine.plan;
     try_transaction(|| {

@@ -1,8 +1,10 @@
 //! What an operator asks of a split: each call records a goal, wakes the worker and
 //! returns. Made again, the same call resumes from the stored state.
 
+use super::error::SplitError;
 use super::phase::{CutoverStep, Goal, Phase};
-use super::{plan, record};
+use super::session::{self, Side};
+use super::{install, plan, record};
 use crate::catalog::split::{self, State};
 use crate::error::{Failure, SqlState};
 use crate::sql;
@@ -171,6 +173,36 @@ pub fn finish(id: i64) -> Result<(), Failure> {
     if !state.finished {
         set_goal(id, Goal::Finished);
     }
+    Ok(())
+}
+
+/// Removes the last that a finished split has left: the guard on its source. Runs in
+/// the caller's session, because a finished split has no worker.
+pub fn drop_guard(id: i64) -> Result<(), Failure> {
+    let state = split::lock(id)?;
+    if !state.finished {
+        return Err(wrong_phase(
+            id,
+            &state,
+            "shard_guard_drop",
+            format!("The guard is needed until the split is finished: shard_split_finish({id})."),
+        ));
+    }
+    let plan = split::load(id)?;
+    let mut source =
+        session::open_mover(&plan, Side::Source, "guard drop").map_err(SplitError::into_failure)?;
+    session::check_identity(&mut source, &split::identity())
+        .and_then(|()| install::drop_side(&mut source, id, Side::Source))
+        .map_err(SplitError::into_failure)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan SET guard_dropped_at = clock_timestamp() WHERE id = $1",
+        &[id.into()],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1 AND removed_at IS NULL",
+        &[id.into()],
+    );
+    split::event(id, None, None, "the source's guard was dropped");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! `docs/protocol.md` says why each of them is as it is.
 
 pub mod chunk;
+pub mod cleanup;
 pub mod compare;
 pub mod cutover;
 pub mod engine;

@@ -1,0 +1,34 @@
+//! What is left on the shards: the guard of a finished split, the identity of the
+//! master, the orphans of one that is no more.
+
+use crate::error::required;
+use crate::split::{cleanup, lifecycle};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_guard_drop(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(lifecycle::drop_guard(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_adopt(shard_key: Option<String>) -> Result<(), ErrorReport> {
+    Ok(cleanup::adopt(&required(shard_key, "shard_key")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_cleanup(
+    shard_key: Option<String>,
+) -> Result<TableIterator<'static, (name!(object, String), name!(action, String))>, ErrorReport> {
+    let removed = cleanup::run(&required(shard_key, "shard_key")?)?;
+    Ok(TableIterator::new(removed))
+}
+
+extension_sql_file!(
+    "../../sql/comments/agent.sql",
+    name = "comments_agent",
+    requires = [shard_guard_drop, shard_adopt, shard_cleanup]
+);
