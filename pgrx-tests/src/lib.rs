@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod demo;
 pub mod env;
 pub mod error;
+pub mod matrix;
 pub mod server;
 pub mod split;
 pub mod wait;

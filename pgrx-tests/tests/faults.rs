@@ -1,0 +1,53 @@
+//! At every named point: the worker fails, ends, is ended or killed, and each of the
+//! servers stops. The list of points is the server's own.
+
+use shardmaster_tests::matrix::{Harm, Matrix, Place};
+
+/// Every point with one kind of harm; all that fail are reported together.
+fn every_point(harm: Harm) {
+    let mut matrix = Matrix::new().unwrap();
+    let mut failures = Vec::new();
+    for point in matrix.points().unwrap() {
+        if let Err(error) = matrix.cell(&point, harm) {
+            failures.push(error.to_string());
+            // What is left of a failed split would spoil the cells after it.
+            matrix = Matrix::new().unwrap();
+        }
+    }
+    assert!(failures.is_empty(), "{} points failed:\n{}", failures.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn the_worker_fails() {
+    every_point(Harm::Fault("error"));
+}
+
+#[test]
+fn the_worker_ends() {
+    every_point(Harm::Fault("exit"));
+}
+
+#[test]
+fn the_worker_is_terminated() {
+    every_point(Harm::Terminate);
+}
+
+#[test]
+fn the_worker_is_killed() {
+    every_point(Harm::Fault("kill"));
+}
+
+#[test]
+fn the_source_stops() {
+    every_point(Harm::Restart(Place::Source));
+}
+
+#[test]
+fn the_target_stops() {
+    every_point(Harm::Restart(Place::Target));
+}
+
+#[test]
+fn the_master_stops() {
+    every_point(Harm::Restart(Place::Master));
+}
