@@ -7,5 +7,6 @@ pub mod keyspace;
 mod regtype;
 pub mod routing;
 pub mod split;
+pub mod split_check;
 pub mod status;
 pub mod topology;

@@ -157,13 +157,7 @@ pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation:
 
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
-    let namespace = match side {
-        Side::Source => &plan.source.namespace,
-        Side::Target => &plan.target.namespace,
-    };
-    let schemas: Vec<String> =
-        plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
-    let names: Vec<String> = plan.tables.iter().map(|t| t.name.clone()).collect();
+    let (schemas, names) = table_names(plan, side);
     let rows = connection.query(
         agent::OBSERVE,
         &[
@@ -178,8 +172,18 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
         .map_err(|e| SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}"))))
 }
 
+/// Schemas and names of the tables on a side.
+pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
+    let namespace = match side {
+        Side::Source => &plan.source.namespace,
+        Side::Target => &plan.target.namespace,
+    };
+    let schemas = plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
+    (schemas, plan.tables.iter().map(|t| t.name.clone()).collect())
+}
+
 /// The text form of an array, for a parameter.
-fn text_array(items: &[String]) -> String {
+pub fn text_array(items: &[String]) -> String {
     let quoted = super::quote::array_literal(items);
     quoted[1..quoted.len() - 1].replace("''", "'")
 }

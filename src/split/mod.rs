@@ -1,6 +1,7 @@
 //! Online splits: the state machine as data, and the steps of the engine.
 //! `docs/protocol.md` says why each of them is as it is.
 
+pub mod check;
 pub mod chunk;
 pub mod cleanup;
 pub mod compare;

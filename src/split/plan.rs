@@ -1,10 +1,9 @@
 //! Planning: everything that is wrong on paper, found before any server is asked.
 
-use super::error::Result;
 use super::phase::Phase;
 use crate::catalog::keyspace::Locked;
 use crate::catalog::shard::{self, Shard, ShardStatus};
-use crate::catalog::split::{self, Plan};
+use crate::catalog::split;
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
 use crate::routing::assign::canonical_keys;
@@ -205,11 +204,5 @@ pub fn revive(id: i64) -> std::result::Result<(), Failure> {
            FROM shardmaster.table_policy WHERE keyspace = $2",
         &[id.into(), keyspace.name.as_str().into()],
     );
-    Ok(())
-}
-
-/// What the worker repeats before it installs anything: what the check finds wrong
-/// now stops the split before a row has moved.
-pub fn check_before_start(_plan: &Plan) -> Result<()> {
     Ok(())
 }

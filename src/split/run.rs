@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::phase::{self, Work};
 use super::points::{self, reach};
-use super::{cutover, finish, install, record, recovery, rollback, step};
+use super::{check, cutover, finish, install, record, recovery, rollback, step};
 use crate::catalog::split::{self, Plan, State};
 use crate::guc;
 use crate::worker::txn::{transaction, try_transaction};
@@ -109,7 +109,7 @@ impl Worker {
         self.engine = None;
         let (plan, generation, identity) = take_plan(self.id)?;
         transaction(|| record::activity(self.id, "working", None));
-        crate::split::plan::check_before_start(&plan)?;
+        check::require(&plan, &identity)?;
         install::install(&plan, generation, &identity)?;
         try_transaction(|| record::installed(self.id))?;
         Ok(Duration::ZERO)

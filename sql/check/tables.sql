@@ -1,0 +1,63 @@
+-- What the tables of one side must be. $1: schemas, $2: tables, $3: shard-by columns,
+-- $4: prefix of our own triggers, $5: whether this is the target.
+WITH wanted AS (
+    SELECT format('%I.%I', w.nsp, w.rel) AS name, w.shard_by, c.oid, c.relkind, c.relowner, c.relpersistence
+      FROM unnest($1::text[], $2::text[], $3::text[]) AS w (nsp, rel, shard_by)
+      LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace)
+             ON n.nspname = w.nsp AND c.relname = w.rel
+), leaves AS (
+    SELECT w.name, l.oid, l.relkind, l.relpersistence, l.relname
+      FROM wanted w JOIN pg_class l
+        ON l.oid IN (SELECT p.relid FROM pg_partition_tree(w.oid) p WHERE p.isleaf
+                     UNION ALL SELECT w.oid WHERE w.relkind <> 'p')
+)
+SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'), name,
+       'Create it, or take it out of the keyspace with shard_table_drop().'
+  FROM wanted
+UNION ALL
+SELECT 'right to own', pg_has_role(relowner, 'USAGE'), format('%s belongs to %s', name, relowner::regrole),
+       format('GRANT %s TO %I', relowner::regrole, current_user)
+  FROM wanted WHERE oid IS NOT NULL
+UNION ALL
+SELECT 'shard-by column', EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = w.oid AND a.attname = w.shard_by
+                                     AND a.attnum > 0 AND NOT a.attisdropped),
+       format('%s.%I', name, shard_by), 'Name the right column: shard_table_drop(), then shard_table_add().'
+  FROM wanted w WHERE oid IS NOT NULL
+UNION ALL
+SELECT 'primary key', EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = w.oid AND i.indisprimary), name,
+       'Add a primary key: rows are found again by it.'
+  FROM wanted w WHERE oid IS NOT NULL
+UNION ALL
+SELECT 'ordinary tables', false, format('%s: %s is unlogged, temporary or foreign', name, relname),
+       'Only ordinary, logged tables can move.'
+  FROM leaves WHERE relpersistence <> 'p' OR relkind <> 'r'
+UNION ALL
+SELECT 'inheritance', false, format('%s has children by inheritance', name), 'Use partitions, or move the children''s rows into the table.'
+  FROM wanted w
+ WHERE relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = w.oid)
+UNION ALL
+SELECT 'rules', false, format('%s has rule %I', name, r.rulename), 'A rule changes what a write does; drop it.'
+  FROM wanted w JOIN pg_rewrite r ON r.ev_class = w.oid
+UNION ALL
+SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS or REPLICA', l.name, t.tgname),
+       'It would fire for every copied row: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
+  FROM leaves l JOIN pg_trigger t ON t.tgrelid = l.oid
+ WHERE $5::boolean AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')
+   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_\d+_[st]_'
+UNION ALL
+SELECT 'foreign keys from other tables', false,
+       format('%s references %s', f.conrelid::regclass, w.name),
+       'Rows that stay would lose what they reference; add the table to the keyspace or drop the foreign key.'
+  FROM wanted w JOIN pg_constraint f ON f.confrelid = w.oid AND f.contype = 'f' AND f.conparentid = 0
+ WHERE NOT $5::boolean AND f.conrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
+   AND NOT EXISTS (SELECT 1 FROM leaves l WHERE l.oid = f.conrelid)
+UNION ALL
+SELECT 'foreign keys to other tables', true, format('%s references %s', w.name, f.confrelid::regclass),
+       'The referenced table must hold the same rows on both shards.'
+  FROM wanted w JOIN pg_constraint f ON f.conrelid = w.oid AND f.contype = 'f' AND f.conparentid = 0
+ WHERE f.confrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
+UNION ALL
+SELECT 'publications', true, format('%s is in publication %I: its subscribers see a copy as inserts and finish as deletes', w.name, p.pubname),
+       'Tell the readers of the publication.'
+  FROM wanted w JOIN pg_class c ON c.oid = w.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_publication_tables p ON p.schemaname = n.nspname AND p.tablename = c.relname

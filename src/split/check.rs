@@ -1,0 +1,285 @@
+//! What only the servers know, found before anything moves: every finding at once,
+//! nothing written. The worker repeats it before it installs anything.
+
+use super::engine;
+use super::error::{Result, SplitError};
+use super::quote::ident;
+use super::session::{self, Side};
+use super::shape::{Observation, TableShape};
+use crate::agent;
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::{Connection, RemoteError};
+
+const SERVER: &str = include_str!("../../sql/check/server.sql");
+const TABLES: &str = include_str!("../../sql/check/tables.sql");
+const FOREIGN_KEYS: &str = include_str!("../../sql/check/foreign_keys.sql");
+
+/// One line of shard_split_check().
+#[derive(Debug)]
+pub struct Finding {
+    pub name: String,
+    pub ok: bool,
+    pub detail: String,
+    pub hint: Option<String>,
+}
+
+impl Finding {
+    fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
+        let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
+        Finding { name: name.to_owned(), ok, detail: detail.into(), hint }
+    }
+
+    fn unreachable(side: Side, error: SplitError) -> Finding {
+        let failure = error.into_failure();
+        let hint = failure.hint.clone().unwrap_or_default();
+        Finding::new(&format!("{}: connection", side.as_str()), false, failure.message, &hint)
+    }
+}
+
+/// Every finding. A side that is not to be reached is one of them.
+pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let source = side(plan, Side::Source, identity, &mut findings);
+    let target = side(plan, Side::Target, identity, &mut findings);
+    if let (Some(source), Some(target)) = (source, target) {
+        compare(plan, &source, &target, &mut findings);
+    }
+    findings
+}
+
+/// Before the start: whatever is not well stops the split. A server that cannot be
+/// reached may come back.
+pub fn require(plan: &Plan, identity: &str) -> Result<()> {
+    let bad: Vec<Finding> = run(plan, identity).into_iter().filter(|f| !f.ok).collect();
+    let Some(first) = bad.first() else { return Ok(()) };
+    // Says by its error whether it may pass.
+    for side in [Side::Source, Side::Target] {
+        session::check_identity(&mut session::open_mover(plan, side, "check")?, identity)?;
+    }
+    let all: Vec<String> = bad.iter().map(|f| format!("{}: {}", f.name, f.detail)).collect();
+    let state = match first.name.rsplit(": ").next() {
+        Some("table exists") => SqlState::parse("42P01"),
+        Some(name) if name.starts_with("right") => SqlState::parse("42501"),
+        _ => SqlState::NOT_IN_STATE,
+    };
+    Err(SplitError::Failed(
+        Failure::new(state, format!("the check has found {} problems, first: {}", bad.len(), all[0]))
+            .detail(all.join("; "))
+            .hint(format!(
+                "SELECT * FROM shard_split_check({}) WHERE NOT ok lists them with what to do.",
+                plan.id
+            )),
+    ))
+}
+
+/// The findings of one side, and what its tables look like.
+fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<Observation> {
+    match look(plan, side, identity, findings) {
+        Ok(observation) => Some(observation),
+        Err(error) => {
+            findings.push(Finding::unreachable(side, error));
+            None
+        }
+    }
+}
+
+fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<Observation> {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
+    session::check_identity(&mut connection, identity)?;
+    let label = |name: &str| format!("{}: {name}", side.as_str());
+    findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
+    findings.push(direct_connection(&mut connection, &label("direct connection"))?);
+    findings.push(replica_role(&mut connection, &label("right to be a replica")));
+    let server = connection.run(SERVER)?;
+    findings.extend(server.rows.iter().map(|row| from_row(side, row)));
+    let observation = engine::observe(&mut connection, plan, side)?;
+    let (schemas, names) = engine::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    let lists = [engine::text_array(&schemas), engine::text_array(&names), engine::text_array(&columns)];
+    let is_target = (side == Side::Target).to_string();
+    let prefix = agent::trigger_prefix(plan.id, side);
+    let tables = connection.query(
+        TABLES,
+        &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&prefix), Some(&is_target)],
+    )?;
+    findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
+    scope(plan, side, &mut connection, &observation, findings)?;
+    if side == Side::Source {
+        foreign_keys(&mut connection, &lists, findings)?;
+    }
+    Ok(observation)
+}
+
+fn from_row(side: Side, row: &[Option<String>]) -> Finding {
+    let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
+    Finding::new(&format!("{}: {}", side.as_str(), cell(0)), cell(1) == "t", cell(2), &cell(3))
+}
+
+/// A pooler that gives each transaction another session loses locks and settings.
+fn direct_connection(connection: &mut Connection, name: &str) -> Result<Finding> {
+    connection.run("SELECT pg_advisory_lock_shared(7305809155271984202)")?;
+    let held = connection.run(
+        "SELECT pg_backend_pid()::text || ' ' || count(*) FROM pg_locks
+          WHERE pid = pg_backend_pid() AND locktype = 'advisory'",
+    )?;
+    let held = held.scalar().unwrap_or_default().to_owned();
+    connection.run("SELECT pg_advisory_unlock_all()")?;
+    let again = connection.run("SELECT pg_backend_pid()")?;
+    let direct = held.split_once(' ').is_some_and(|(pid, locks)| again.scalar() == Some(pid) && locks != "0");
+    let detail =
+        if direct { "sessions keep their locks" } else { "a session lost its lock between two statements" };
+    Ok(Finding::new(name, direct, detail, "Connect to the server itself, not to a transaction pooler."))
+}
+
+fn replica_role(connection: &mut Connection, name: &str) -> Finding {
+    let set = connection.run("SET session_replication_role = replica");
+    let _ = connection.run("RESET session_replication_role");
+    let detail = match &set {
+        Ok(_) => "session_replication_role can be set".to_owned(),
+        Err(error) => error.message.clone(),
+    };
+    Finding::new(
+        name,
+        set.is_ok(),
+        detail,
+        "GRANT SET ON PARAMETER session_replication_role TO the mover's role (before PostgreSQL 15: a superuser).",
+    )
+}
+
+/// The keys in the column's own type, and rows of the scope where none must be.
+fn scope(
+    plan: &Plan,
+    side: Side,
+    connection: &mut Connection,
+    observation: &Observation,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let installed = session::is_installed(connection, plan, side)?;
+    for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
+        let Some(column) = shape.column(&policy.shard_by) else { continue };
+        let name = format!("{}: keys", side.as_str());
+        let cast = connection.run(&format!(
+            "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
+            super::quote::array_literal(&plan.tenants),
+            column.base
+        ));
+        let hint = "Write the keys as the column's type does.";
+        findings.push(match cast {
+            Ok(rows) => match rows.scalar() {
+                None => Finding::new(&name, true, format!("{} are of type {}", shape.name, column.base), ""),
+                Some(keys) => {
+                    Finding::new(&name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
+                }
+            },
+            Err(error) if error.sqlstate.is_some() => Finding::new(&name, false, error.message, hint),
+            Err(error) => return Err(error.into()),
+        });
+        if side == Side::Target && !installed && findings.last().is_some_and(|f| f.ok) {
+            findings.push(rows_on_target(plan, connection, shape, column)?);
+        }
+    }
+    Ok(())
+}
+
+fn rows_on_target(
+    plan: &Plan,
+    connection: &mut Connection,
+    shape: &TableShape,
+    column: &super::shape::Column,
+) -> Result<Finding> {
+    let found = connection.run(&format!(
+        "SELECT t.{}::text FROM {} t WHERE {} LIMIT 1",
+        ident(&column.name),
+        shape.name,
+        agent::scope_predicate(column, "t", &plan.tenants)
+    ));
+    let name = "target: no rows of the keys yet";
+    match found {
+        Ok(rows) => Ok(match rows.scalar() {
+            None => Finding::new(name, true, shape.name.clone(), ""),
+            Some(key) => Finding::new(
+                name,
+                false,
+                format!("{} holds rows of key \"{key}\"", shape.name),
+                "Delete them, or assign the key to this shard if they are its rows.",
+            ),
+        }),
+        Err(error) if error.is("42501") => {
+            Ok(Finding::new(name, false, error.message, "Grant the table's owner to the mover."))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn foreign_keys(connection: &mut Connection, lists: &[String; 3], findings: &mut Vec<Finding>) -> Result<()> {
+    let keys = connection.query(FOREIGN_KEYS, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    for row in keys.rows {
+        let [Some(text), Some(query)] = row.as_slice() else { continue };
+        let name = "source: foreign keys across keys";
+        let hint = "A row of one key references a row of another: they cannot live on two shards.";
+        match connection.run(query) {
+            Ok(rows) => findings.push(Finding::new(name, rows.rows.is_empty(), text.clone(), hint)),
+            Err(error) if error.sqlstate.is_some() => {
+                findings.push(Finding::new(name, false, error.message.clone(), hint));
+            }
+            Err(error) => return Err(RemoteError::into(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Tables of the same shape, in two different places.
+fn compare(plan: &Plan, source: &Observation, target: &Observation, findings: &mut Vec<Finding>) {
+    let same_database = plan.source.conninfo == plan.target.conninfo;
+    for (from, to) in source.tables.iter().zip(&target.tables) {
+        let (Some(from_oid), Some(to_oid)) = (&from.oid, &to.oid) else { continue };
+        if same_database && from_oid == to_oid {
+            findings.push(Finding::new(
+                "two tables",
+                false,
+                format!("{} is the same table on both shards", from.name),
+                "Leave the schema out of the table's name, so that each shard's namespace is meant.",
+            ));
+        }
+        findings.push(columns(from, to));
+        findings.push(Finding::new(
+            "same primary key",
+            from.key() == to.key(),
+            format!("{} ({}), {} ({})", from.name, from.key().join(", "), to.name, to.key().join(", ")),
+            "Give the target the primary key of the source.",
+        ));
+    }
+}
+
+fn columns(from: &TableShape, to: &TableShape) -> Finding {
+    let mut problems: Vec<String> = from
+        .columns()
+        .iter()
+        .filter_map(|column| match to.column(&column.name) {
+            None => Some(format!("column \"{}\" is missing on the target", column.name)),
+            Some(other) if other.type_name != column.type_name => {
+                Some(format!("column \"{}\" is {} and {}", column.name, column.type_name, other.type_name))
+            }
+            Some(other) if other.not_null && !column.not_null => {
+                Some(format!("column \"{}\" is NOT NULL on the target alone", column.name))
+            }
+            Some(other) if other.generated != column.generated => {
+                Some(format!("column \"{}\" is generated on one side alone", column.name))
+            }
+            Some(_) => None,
+        })
+        .collect();
+    let extra = to.columns().iter().filter(|c| from.column(&c.name).is_none());
+    problems.extend(extra.map(|c| format!("column \"{}\" is missing on the source", c.name)));
+    let detail = if problems.is_empty() {
+        from.name.clone()
+    } else {
+        format!("{}: {}", from.name, problems.join(", "))
+    };
+    Finding::new("same columns", problems.is_empty(), detail, "Make the tables equal on both shards.")
+}
