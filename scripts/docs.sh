@@ -22,7 +22,7 @@ blocks() {
     ' "$1"
 }
 
-# run_block DOCUMENT FILE SOCKET
+# run_block DOCUMENT FILE SOCKET: 2 if the block is left out.
 run_block() {
     local line=${2##*/} wanted got status=0 function
     line=$((10#${line%.sql}))
@@ -30,7 +30,7 @@ run_block() {
     function=$(sed -n 's/^-- needs //p' "$2")
     if [ -n "$function" ] && [ -z "$("${sql[@]}" -At -c "SELECT to_regprocedure('$function')")" ]; then
         echo "block $1:$line ... left out: there is no $function yet"
-        return 0
+        return 2
     fi
     "${sql[@]}" -v VERBOSITY=verbose -f "$2" >"$2.log" 2>&1 </dev/null || status=$?
     wanted=$(sed -n 's/^-- raises \([0-9A-Z]\{5\}\).*/\1/p' "$2")
@@ -44,8 +44,22 @@ run_block() {
     return 1
 }
 
+# Every setting stands in the operator's table with its default.
+check_settings() {
+    local row missing=0
+    while read -r row; do
+        if ! grep -qF "$row" docs/operations.md; then
+            echo "docs/operations.md lacks: $row"
+            missing=1
+        fi
+    done < <(as_user "$BINDIR/psql" -X -At -h "$1" -U postgres -d app -c "
+        SELECT format('| \`%s\` | %s', name, coalesce(nullif(boot_val, '') || coalesce(' ' || unit, ''), 'empty'))
+          FROM pg_settings WHERE name LIKE 'shardmaster.%'")
+    return "$missing"
+}
+
 run_docs() {
-    local document name block ok=0 bad=0
+    local document name block status ok=0 bad=0
     echo "== docs"
     for document in "${DOCUMENTS[@]}"; do
         name=doc-$(basename "$document" .md | tr 'A-Z' 'a-z')
@@ -55,8 +69,12 @@ run_docs() {
         [ -n "$(ls "$RUN/$name.blocks")" ] || continue
         start_server "$name" app
         for block in "$RUN/$name.blocks"/*.sql; do
-            if run_block "$document" "$block" "$RUN/$name"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+            run_block "$document" "$block" "$RUN/$name" && status=0 || status=$?
+            case $status in 0) ok=$((ok + 1)) ;; 2) ;; *) bad=$((bad + 1)) ;; esac
         done
+        if [ "$document" = docs/operations.md ]; then
+            if check_settings "$RUN/$name"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+        fi
         if [ "$bad" -gt 0 ]; then tail -n 40 "$RUN/$name/log"; fi
         stop_server "$name"
     done
