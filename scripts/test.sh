@@ -105,6 +105,7 @@ suite_harness_one() {
 suite_server() { . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }
+suite_docs() { build_extension; . scripts/docs.sh; run_docs; }
 
 summary() {
     echo

@@ -1,0 +1,82 @@
+# Sourced by test.sh: the SQL blocks of the documentation, run as they stand.
+#
+# Each document has a throw-away server with an empty database `app`, and each of its
+# blocks fenced as ```sql is one psql session there, in the order of the text.
+#
+#   -- raises SM001           the statement that follows raises this SQLSTATE; the
+#                             errors of a block must be these, in this order
+#   -- needs f(bigint)        the block is left out while there is no such function
+#
+# A block that a reader is not to run as it stands is fenced as ```text.
+
+shopt -s nullglob
+DOCUMENTS=(README.md docs/*.md)
+shopt -u nullglob
+
+# blocks DOCUMENT DIRECTORY: writes each block into a file named after its first line.
+blocks() {
+    awk -v dir="$2" '
+        /^```sql$/ { inside = 1; file = sprintf("%s/%05d.sql", dir, NR + 1); printf "" > file; next }
+        /^```$/ { if (inside) close(file); inside = 0; next }
+        inside { print > file }
+    ' "$1"
+}
+
+# run_block DOCUMENT FILE SOCKET: 2 if the block is left out.
+run_block() {
+    local line=${2##*/} wanted got status=0 function
+    line=$((10#${line%.sql}))
+    local sql=(as_user "$BINDIR/psql" -X -h "$3" -U postgres -d app)
+    function=$(sed -n 's/^-- needs //p' "$2")
+    if [ -n "$function" ] && [ -z "$("${sql[@]}" -At -c "SELECT to_regprocedure('$function')")" ]; then
+        echo "block $1:$line ... left out: there is no $function yet"
+        return 2
+    fi
+    "${sql[@]}" -v VERBOSITY=verbose -f "$2" >"$2.log" 2>&1 </dev/null || status=$?
+    wanted=$(sed -n 's/^-- raises \([0-9A-Z]\{5\}\).*/\1/p' "$2")
+    got=$(sed -n 's/^.*\(ERROR\|FATAL\): *\([0-9A-Z]\{5\}\): .*/\2/p' "$2.log")
+    if [ "$status" -eq 0 ] && [ "$wanted" = "$got" ]; then
+        echo "block $1:$line ... ok"
+        return 0
+    fi
+    echo "block $1:$line ... FAILED (psql ended with $status; expected errors: ${wanted:-none}; raised: ${got:-none})"
+    cat "$2.log"
+    return 1
+}
+
+# Every setting stands in the operator's table with its default.
+check_settings() {
+    local row missing=0
+    while read -r row; do
+        if ! grep -qF "$row" docs/operations.md; then
+            echo "docs/operations.md lacks: $row"
+            missing=1
+        fi
+    done < <(as_user "$BINDIR/psql" -X -At -h "$1" -U postgres -d app -c "
+        SELECT format('| \`%s\` | %s', name, coalesce(nullif(boot_val, '') || coalesce(' ' || unit, ''), 'empty'))
+          FROM pg_settings WHERE name LIKE 'shardmaster.%'")
+    return "$missing"
+}
+
+run_docs() {
+    local document name block status ok=0 bad=0
+    echo "== docs"
+    for document in "${DOCUMENTS[@]}"; do
+        name=doc-$(basename "$document" .md | tr 'A-Z' 'a-z')
+        mkdir -p "$RUN/$name.blocks"
+        blocks "$document" "$RUN/$name.blocks"
+        chmod -R a+rX "$RUN/$name.blocks"
+        [ -n "$(ls "$RUN/$name.blocks")" ] || continue
+        start_server "$name" app
+        for block in "$RUN/$name.blocks"/*.sql; do
+            run_block "$document" "$block" "$RUN/$name" && status=0 || status=$?
+            case $status in 0) ok=$((ok + 1)) ;; 2) ;; *) bad=$((bad + 1)) ;; esac
+        done
+        if [ "$document" = docs/operations.md ]; then
+            if check_settings "$RUN/$name"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+        fi
+        if [ "$bad" -gt 0 ]; then tail -n 40 "$RUN/$name/log"; fi
+        stop_server "$name"
+    done
+    tally docs "$ok" "$bad"
+}
