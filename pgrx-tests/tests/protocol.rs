@@ -1,0 +1,322 @@
+//! The rules of the protocol, one by one, with sessions held open at the place where
+//! leaving the rule out would lose a write.
+
+use postgres::{Client, error::SqlState};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::split::Split;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Two servers, a table of 600 rows, half of them of the tenant that moves.
+fn cluster(config: &[&str]) -> Cluster {
+    let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
+    lines.extend_from_slice(config);
+    let cluster = Cluster::servers(2, &lines).unwrap();
+    for shard in &cluster.shards {
+        let mut owner = cluster.owner_of(shard).unwrap();
+        owner
+            .batch_execute(&format!(
+                "SET ROLE {OWNER};
+                 CREATE TABLE items (tenant text, id int, val text, code int,
+                                     PRIMARY KEY (tenant, id), UNIQUE (tenant, code) DEFERRABLE);
+                 GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON items TO {CLIENT};
+                 RESET ROLE"
+            ))
+            .unwrap();
+    }
+    source(&cluster)
+        .batch_execute(
+            "INSERT INTO items SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, i::text, i
+               FROM generate_series(1, 600) i",
+        )
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_table_add('items', 'tenant', key_type => 'text');
+             SELECT shard_assign_many(ARRAY['moves', 'stays'], 'shard_a')",
+        )
+        .unwrap();
+    cluster
+}
+
+fn source(cluster: &Cluster) -> Client {
+    cluster.servers[0].superuser(DATABASE).unwrap()
+}
+
+fn client(cluster: &Cluster) -> Client {
+    cluster.servers[0].connect(DATABASE, CLIENT).unwrap()
+}
+
+fn plan(cluster: &Cluster) -> Split<'_> {
+    Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap()
+}
+
+fn to_pending(split: &Split<'_>) {
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+}
+
+fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
+    let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
+    let rows = client.query("SELECT id, val || ' ' || code FROM items WHERE tenant = 'moves'", &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Cutover; the target holds exactly what the source held.
+fn cut_over_and_compare(cluster: &Cluster, split: &Split<'_>) {
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(cluster, 0), rows(cluster, 1));
+    split.finish(LIMIT).unwrap();
+    assert!(rows(cluster, 0).is_empty());
+    let stays = source(cluster).query_one("SELECT count(*) FROM items WHERE tenant = 'stays'", &[]).unwrap();
+    assert!(stays.get::<_, i64>(0) <= 300);
+}
+
+fn state_of(error: &postgres::Error) -> &str {
+    error.code().map_or("none", SqlState::code)
+}
+
+#[test]
+fn a_snapshot_older_than_the_split_cannot_write() {
+    let cluster = cluster(&[]);
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let mut writer = client(&cluster);
+        writer.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM items")).unwrap();
+        let split = plan(&cluster);
+        split.call("start_dual_write").unwrap();
+        split.wait("dual_write", LIMIT).unwrap();
+        let refused = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap_err();
+        assert_eq!(state_of(&refused), "40001", "{level}");
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+    }
+}
+
+#[test]
+fn a_snapshot_across_the_fence_cannot_write() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut writer = client(&cluster);
+    writer.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM items").unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let refused = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap_err();
+    assert_eq!(state_of(&refused), "40001");
+    let refused = client(&cluster).batch_execute("DELETE FROM items WHERE tenant = 'moves'").unwrap_err();
+    assert_eq!(state_of(&refused), "SM001");
+    client(&cluster).batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'stays'").unwrap();
+}
+
+#[test]
+fn a_transaction_that_began_before_capture_is_waited_for() {
+    let cluster = cluster(&[]);
+    let mut writer = client(&cluster);
+    writer.batch_execute("BEGIN; UPDATE items SET val = 'early' WHERE tenant = 'moves' AND id < 50").unwrap();
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("lock on public.items", LIMIT).unwrap();
+    assert_eq!(split.phase().unwrap(), "planning");
+    writer.batch_execute("COMMIT").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Sequence numbers are not commit order: an early one is committed last.
+#[test]
+fn a_late_commit_of_an_early_change_arrives() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut late = client(&cluster);
+    late.batch_execute("BEGIN; UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id = 2").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    let mut other = client(&cluster);
+    for id in [4, 6, 8] {
+        let update = "UPDATE items SET val = 'other' WHERE tenant = 'moves' AND id = $1";
+        other.execute(update, &[&id]).unwrap();
+        let seen = "SELECT coalesce(last_event_id, 0) FROM shard_split_metrics($1)";
+        let mut master = cluster.superuser().unwrap();
+        shardmaster_tests::wait::until("the change to be applied", LIMIT, || {
+            let last: i64 = master.query_one(seen, &[&split.id])?.get(0);
+            Ok((last > 1).then_some(()))
+        })
+        .unwrap();
+    }
+    late.batch_execute("COMMIT").unwrap();
+    cut_over_and_compare(&cluster, &split);
+    assert!(rows(&cluster, 1)[&2].starts_with("late"));
+}
+
+#[test]
+fn keys_scopes_savepoints_and_replica_roles_are_captured() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    cluster.hold("step_committed").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("step_committed", LIMIT).unwrap();
+    source(&cluster)
+        .batch_execute(
+            "UPDATE items SET id = id + 1000 WHERE tenant = 'moves' AND id BETWEEN 10 AND 20;
+             UPDATE items SET tenant = 'stays', id = id + 2000, code = code + 2000 WHERE tenant = 'moves' AND id BETWEEN 30 AND 40;
+             UPDATE items SET tenant = 'moves', id = id + 3000, code = code + 3000 WHERE tenant = 'stays' AND id BETWEEN 51 AND 61;
+             BEGIN;
+             UPDATE items SET code = 70 + 72 - code WHERE tenant = 'moves' AND id IN (70, 72);
+             SAVEPOINT s; UPDATE items SET val = 'undone' WHERE tenant = 'moves' AND id = 80; ROLLBACK TO s;
+             DELETE FROM items WHERE tenant = 'moves' AND id = 82;
+             COMMIT;
+             SET session_replication_role = replica;
+             UPDATE items SET val = 'replica' WHERE tenant = 'moves' AND id = 90",
+        )
+        .unwrap();
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+    assert!(rows(&cluster, 1)[&90].starts_with("replica"));
+}
+
+#[test]
+fn truncate_and_rewrites_start_the_copy_again() {
+    for change in [
+        "TRUNCATE items",
+        "VACUUM FULL items",
+        "TRUNCATE items; INSERT INTO items VALUES ('moves', 1, 'new', 1)",
+    ] {
+        let cluster = cluster(&[]);
+        let split = plan(&cluster);
+        to_pending(&split);
+        for statement in change.split("; ") {
+            source(&cluster).batch_execute(statement).unwrap();
+        }
+        split.call("replay_tail").unwrap();
+        split.wait("cutover_pending", LIMIT).unwrap();
+        let deadline = std::time::Instant::now() + LIMIT;
+        while rows(&cluster, 0) != rows(&cluster, 1) {
+            assert!(std::time::Instant::now() < deadline, "{change}");
+            split.call("replay_tail").ok();
+        }
+        split.wait("cutover_pending", LIMIT).unwrap();
+        cut_over_and_compare(&cluster, &split);
+    }
+}
+
+#[test]
+fn a_changed_table_or_trigger_stops_the_split() {
+    let undo = [
+        ("ALTER TABLE items ADD COLUMN more int", "ALTER TABLE items DROP COLUMN more", true),
+        ("ALTER TABLE items DISABLE TRIGGER \"00_shardmaster_1_s_u\"", "", false),
+    ];
+    for (change, undone, resumes) in undo {
+        let cluster = cluster(&[]);
+        let split = plan(&cluster);
+        to_pending(&split);
+        source(&cluster).batch_execute(change).unwrap();
+        let error = split.wait("completed", LIMIT).unwrap_err();
+        assert_eq!(error.sqlstate(), Some("55000"), "{error}");
+        assert!(error.to_string().contains("changed on the source"), "{error}");
+        source(&cluster).batch_execute(undone).unwrap();
+        if resumes {
+            split.call("replay_tail").unwrap();
+            split.wait("cutover_pending", LIMIT).unwrap();
+            cut_over_and_compare(&cluster, &split);
+        } else {
+            split.call("rollback").unwrap();
+            split.wait("rolled_back", LIMIT).unwrap();
+            assert!(rows(&cluster, 1).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_prepared_transaction_holds_the_cutover_off_until_its_deadline() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = '500ms'"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    client(&cluster)
+        .batch_execute("BEGIN; UPDATE items SET val = 'prepared' WHERE tenant = 'moves' AND id = 2; PREPARE TRANSACTION 'p'")
+        .unwrap();
+    split.call("cutover").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("55P03"), "{error}");
+    assert!(error.to_string().contains("prepared transaction"), "{error}");
+    assert_eq!(split.phase().unwrap(), "cutover_pending");
+    client(&cluster)
+        .batch_execute("UPDATE items SET val = 'meanwhile' WHERE tenant = 'moves' AND id = 4")
+        .unwrap();
+    client(&cluster).batch_execute("COMMIT PREPARED 'p'").unwrap();
+    cut_over_and_compare(&cluster, &split);
+    assert!(rows(&cluster, 1)[&2].starts_with("prepared"));
+}
+
+#[test]
+fn a_queue_past_its_lease_starts_the_copy_again() {
+    let cluster = cluster(&["shardmaster.capture_lease = '1s'"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    let mut agent = source(&cluster);
+    let lapsed = "SELECT bool_and(open_until < clock_timestamp()) FROM shardmaster_agent.lease";
+    shardmaster_tests::wait::until_true(&mut agent, "the lease to end", LIMIT, lapsed).unwrap();
+    client(&cluster)
+        .batch_execute("UPDATE items SET val = 'unqueued' WHERE tenant = 'moves' AND id = 2")
+        .unwrap();
+    let marked = "SELECT count(*) > 0 FROM shardmaster_agent.overflow";
+    shardmaster_tests::wait::until_true(&mut agent, "the mark", LIMIT, marked).unwrap();
+    split.call("resume").unwrap();
+    let arrived = || Ok(rows(&cluster, 1).get(&2).is_some_and(|v| v.starts_with("unqueued")).then_some(()));
+    shardmaster_tests::wait::until("the new copy", LIMIT, arrived).unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+#[test]
+fn another_master_is_refused_until_it_adopts_the_shard() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("UPDATE shardmaster.installation SET id = gen_random_uuid()").unwrap();
+    master
+        .batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'")
+        .unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert!(error.to_string().contains("belongs to another master"), "{error}");
+    master.batch_execute("SELECT shard_adopt('shard_a'), shard_adopt('shard_b')").unwrap();
+    split.call("resume").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+#[test]
+fn a_row_of_another_key_in_the_way_is_named() {
+    let cluster = cluster(&[]);
+    for shard in &cluster.shards {
+        cluster
+            .owner_of(shard)
+            .unwrap()
+            .batch_execute(
+                "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id)",
+            )
+            .unwrap();
+    }
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    target.batch_execute("INSERT INTO items VALUES ('other', 2, 'mine', 2)").unwrap();
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    let error = split.wait("cutover_pending", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("23505"), "{error}");
+    target.batch_execute("DELETE FROM items WHERE tenant = 'other'").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
