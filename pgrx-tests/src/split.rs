@@ -19,6 +19,11 @@ impl Split<'_> {
         Ok(Split { cluster, id })
     }
 
+    /// A split that was planned before.
+    pub fn of(cluster: &Cluster, id: i64) -> Split<'_> {
+        Split { cluster, id }
+    }
+
     /// One of the calls that record a goal: `start_dual_write`, `cutover`, `rollback`, ...
     pub fn call(&self, name: &str) -> Result<()> {
         let query = format!("SELECT shard_split_{name}($1)");

@@ -137,6 +137,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         }
         E::ShardDisabled(_) => "Enable it with shard_set_status(shard_key, 'active').",
         E::MovedSince { .. } => "Their rows are where they are routed now: move them back with a split.",
+        E::DuplicateKeys(_) => "Name each key once; keys are compared in their canonical form.",
         E::BetweenShards { .. } => "A split is moving the key: retry after a moment.",
         E::Serialization(_) => "The transaction cannot see the end of the move: retry it.",
         E::KeyspaceExists(_)
@@ -145,7 +146,6 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         | E::KeyspaceInUse { .. }
         | E::TableExists { .. }
         | E::NullKey
-        | E::DuplicateKeys(_)
         | E::HoldsNoRows { .. }
         | E::ShardGone { .. } => return None,
     })

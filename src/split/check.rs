@@ -55,7 +55,11 @@ pub fn require(plan: &Plan, identity: &str) -> Result<()> {
     let Some(first) = bad.first() else { return Ok(()) };
     // Says by its error whether it may pass.
     for side in [Side::Source, Side::Target] {
-        session::check_identity(&mut session::open_mover(plan, side, "check")?, identity)?;
+        let shard = match side {
+            Side::Source => &plan.source,
+            Side::Target => &plan.target,
+        };
+        session::check_identity(&mut session::open(shard, "check")?, identity)?;
     }
     let all: Vec<String> = bad.iter().map(|f| format!("{}: {}", f.name, f.detail)).collect();
     let state = match first.name.rsplit(": ").next() {

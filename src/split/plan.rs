@@ -13,6 +13,8 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum PlanError {
+    #[error("the list of tenants is empty")]
+    NoTenants,
     #[error("source and target are the same shard \"{0}\"")]
     SameShard(String),
     #[error("shard \"{shard}\" is of kind \"{kind}\" and holds no rows")]
@@ -34,6 +36,9 @@ pub enum PlanError {
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Failure {
         let (state, hint) = match &error {
+            PlanError::NoTenants => {
+                (SqlState::INVALID_VALUE, "Name at least one key that is routed to the source.")
+            }
             PlanError::SameShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
             PlanError::HoldsNoRows { .. } => {
                 (SqlState::INVALID_VALUE, "Only shards of kind \"postgres\" can be split.")
@@ -79,6 +84,9 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     let keyspace = keyspace::lock(request.keyspace)?;
     let source = shard::by_key(request.source)?;
     let target = shard::by_key(request.target)?;
+    if request.tenants.is_empty() {
+        return Err(PlanError::NoTenants.into());
+    }
     let tenants = canonical_keys(&keyspace, request.tenants)?;
     check(&keyspace, &source, &target, &tenants)?;
     let ids = sql::write_returning(

@@ -1,0 +1,341 @@
+//! What is refused, by whom, with which SQLSTATE, and that the same call works once
+//! the cause is gone: planning, calls in the wrong phase, the check, odd names.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::matrix::leftovers;
+use shardmaster_tests::split::Split;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    for shard in &cluster.shards {
+        create(
+            &cluster,
+            &shard.key,
+            "CREATE TABLE items (tenant bigint, id int, val text, PRIMARY KEY (tenant, id))",
+        );
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_table_add('items', 'tenant', key_type => 'bigint');
+             SELECT shard_assign_many(ARRAY['1', '2', '3'], 'shard_a'); SELECT shard_assign('9', 'shard_b')",
+        )
+        .unwrap();
+    cluster
+}
+
+fn create(cluster: &Cluster, shard: &str, statements: &str) {
+    let mut owner = cluster.owner_of(cluster.shard(shard).unwrap()).unwrap();
+    owner.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
+}
+
+/// Runs a statement that must fail; its SQLSTATE, and that it has a hint.
+fn refused(client: &mut Client, statement: &str) -> String {
+    let error = client.batch_execute(statement).expect_err(statement);
+    let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}")).clone();
+    let own = !matches!(error.code().code(), "22004" | "22P02" | "42710");
+    assert!(!own || error.hint().is_some(), "{statement}: no hint: {error}");
+    error.code().code().to_owned()
+}
+
+#[test]
+fn planning_refuses_what_is_wrong_on_paper() {
+    let cluster = cluster();
+    let mut master = cluster.superuser().unwrap();
+    let cases = [
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY[]::text[])", "22023"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', NULL)", "22004"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1', NULL])", "22004"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1', '01'])", "22023"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['one'])", "22P02"),
+        ("SELECT shard_split_plan('shard_a', 'shard_a', ARRAY['1'])", "22023"),
+        ("SELECT shard_split_plan('nowhere', 'shard_b', ARRAY['1'])", "42704"),
+        ("SELECT shard_split_plan('shard_a', 'nowhere', ARRAY['1'])", "42704"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1'], keyspace => 'none')", "42704"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['9'])", "22023"),
+        ("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['77'])", "22023"),
+    ];
+    for (statement, state) in cases {
+        assert_eq!(refused(&mut master, statement), state, "{statement}");
+    }
+    let wrong = [
+        ("SELECT shard_set_status('shard_b', 'draining')", "SELECT shard_set_status('shard_b', 'active')"),
+        ("SELECT shard_set_status('shard_a', 'disabled')", "SELECT shard_set_status('shard_a', 'active')"),
+        ("SELECT shard_set_capacity('shard_b', 1)", "SELECT shard_set_capacity('shard_b', NULL)"),
+        ("SELECT shard_table_drop('items')", "SELECT shard_table_add('items', 'tenant')"),
+    ];
+    for (make, unmake) in wrong {
+        master.batch_execute(make).unwrap();
+        let state = refused(&mut master, "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1'])");
+        assert_eq!(state, "55000", "{make}");
+        master.batch_execute(unmake).unwrap();
+    }
+    master.batch_execute("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1'])").unwrap();
+    let overlap = "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['2', '1'])";
+    assert_eq!(refused(&mut master, overlap), "55006");
+}
+
+#[test]
+fn an_active_split_keeps_its_scope_from_changing() {
+    let cluster = cluster();
+    let mut master = cluster.superuser().unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    for statement in [
+        "SELECT shard_assign('1', 'shard_b', force => true)",
+        "SELECT shard_unassign('1')",
+        "SELECT shard_drop('shard_b')",
+        "SELECT shard_set_status('shard_a', 'disabled')",
+        "SELECT shard_table_add('more', 'tenant')",
+        "SELECT shard_table_drop('items')",
+        "DROP EXTENSION shardmaster",
+    ] {
+        assert_eq!(refused(&mut master, statement), "55006", "{statement}");
+    }
+    master.batch_execute("SELECT shard_assign('2', 'shard_b', force => true)").unwrap();
+}
+
+#[test]
+fn a_call_in_the_wrong_phase_says_which_is_right() {
+    let cluster = cluster();
+    let mut master = cluster.superuser().unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    for call in ["run_backfill", "replay_tail", "cutover", "finish"] {
+        assert_eq!(refused(&mut master, &format!("SELECT shard_split_{call}(1)")), "55000", "{call}");
+    }
+    assert_eq!(refused(&mut master, "SELECT shard_guard_drop(1)"), "55000");
+    assert_eq!(refused(&mut master, "SELECT shard_split_wait(1, 'nonsense')"), "22023");
+    assert_eq!(refused(&mut master, "SELECT shard_split_wait(1, 'completed', '10 ms')"), "57014");
+    assert_eq!(
+        refused(
+            &mut master,
+            "BEGIN; SELECT shard_split_start_dual_write(1), shard_split_wait(1, 'dual_write')"
+        ),
+        "55000"
+    );
+    master.batch_execute("ROLLBACK").unwrap();
+    for call in ["start_dual_write", "run_backfill", "cutover", "rollback", "finish", "pause", "resume"] {
+        assert_eq!(refused(&mut master, &format!("SELECT shard_split_{call}(99)")), "42704", "{call}");
+        assert_eq!(refused(&mut master, &format!("SELECT shard_split_{call}(NULL)")), "22004", "{call}");
+    }
+    for view in ["metrics", "tables", "events", "check"] {
+        assert_eq!(refused(&mut master, &format!("SELECT * FROM shard_split_{view}(99)")), "42704", "{view}");
+    }
+    split.run(|_| ()).unwrap();
+    for call in ["start_dual_write", "run_backfill", "cutover", "rollback", "pause"] {
+        assert_eq!(refused(&mut master, &format!("SELECT shard_split_{call}(1)")), "55000", "{call}");
+    }
+}
+
+/// Each finding of the check, one by one, then all gone and the same plan runs.
+#[test]
+fn the_check_finds_what_the_servers_know() {
+    let cluster = cluster();
+    let mut master = cluster.superuser().unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    let cases = [
+        (
+            "shard_b",
+            "ALTER TABLE items RENAME TO other",
+            "ALTER TABLE other RENAME TO items",
+            "target: table exists",
+        ),
+        (
+            "shard_b",
+            "ALTER TABLE items ADD COLUMN more int",
+            "ALTER TABLE items DROP COLUMN more",
+            "same columns",
+        ),
+        (
+            "shard_a",
+            "ALTER TABLE items ALTER val TYPE varchar(9)",
+            "ALTER TABLE items ALTER val TYPE text",
+            "same columns",
+        ),
+        (
+            "shard_b",
+            "ALTER TABLE items ALTER val SET NOT NULL",
+            "ALTER TABLE items ALTER val DROP NOT NULL",
+            "same columns",
+        ),
+        (
+            "shard_b",
+            "ALTER TABLE items DROP CONSTRAINT items_pkey",
+            "ALTER TABLE items ADD PRIMARY KEY (tenant, id)",
+            "target: primary key",
+        ),
+        (
+            "shard_a",
+            "ALTER TABLE items SET UNLOGGED",
+            "ALTER TABLE items SET LOGGED",
+            "source: ordinary tables",
+        ),
+        ("shard_a", "CREATE TABLE child () INHERITS (items)", "DROP TABLE child", "source: inheritance"),
+        (
+            "shard_a",
+            "CREATE RULE quiet AS ON DELETE TO items DO ALSO NOTHING",
+            "DROP RULE quiet ON items",
+            "source: rules",
+        ),
+        (
+            "shard_a",
+            "CREATE TABLE other (tenant bigint, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
+            "DROP TABLE other",
+            "source: foreign keys from other tables",
+        ),
+        (
+            "shard_b",
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+                     CREATE TRIGGER always AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION f();
+                     ALTER TABLE items ENABLE ALWAYS TRIGGER always",
+            "DROP TRIGGER always ON items",
+            "target: triggers of the target",
+        ),
+        (
+            "shard_b",
+            "INSERT INTO items VALUES (1, 1, 'here')",
+            "DELETE FROM items",
+            "target: no rows of the keys yet",
+        ),
+        (
+            "shard_b",
+            "RESET ROLE; ALTER TABLE items OWNER TO postgres",
+            "RESET ROLE; ALTER TABLE items OWNER TO app_owner",
+            "target: right to own",
+        ),
+        (
+            "shard_b",
+            "RESET ROLE; REVOKE SET ON PARAMETER session_replication_role FROM mover",
+            "RESET ROLE; GRANT SET ON PARAMETER session_replication_role TO mover",
+            "target: right to be a replica",
+        ),
+        (
+            "shard_a",
+            "RESET ROLE; REVOKE CREATE ON DATABASE app FROM mover",
+            "RESET ROLE; GRANT CREATE ON DATABASE app TO mover",
+            "source: right to create",
+        ),
+    ];
+    for (shard, make, unmake, finding) in cases {
+        create(&cluster, shard, make);
+        let rows =
+            master.query("SELECT check_name FROM shard_split_check($1) WHERE NOT ok", &[&split.id]).unwrap();
+        let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        assert!(found.iter().any(|f| f == finding), "{make}: {found:?}");
+        split.call("start_dual_write").unwrap();
+        let error = split.wait("dual_write", LIMIT).unwrap_err();
+        assert!(error.to_string().contains("the check has found"), "{make}: {error}");
+        create(&cluster, shard, unmake);
+    }
+    let left = master
+        .query("SELECT check_name, detail FROM shard_split_check($1) WHERE NOT ok", &[&split.id])
+        .unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    for server in &cluster.servers {
+        assert!(leftovers(&mut server.superuser(DATABASE).unwrap()).unwrap().is_empty());
+    }
+    split.call("start_dual_write").unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for() {
+    let mut cluster = cluster();
+    cluster.servers[1].stop(shardmaster_tests::server::Stop::Fast).unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    let id = split.id;
+    let mut master = cluster.superuser().unwrap();
+    let rows =
+        master.query("SELECT check_name FROM shard_split_check($1) WHERE NOT ok", &[&split.id]).unwrap();
+    assert_eq!(rows.iter().map(|r| r.get::<_, String>(0)).collect::<Vec<_>>(), ["target: connection"]);
+    split.call("start_dual_write").unwrap();
+    shardmaster_tests::wait::until("a reason to be shown", LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|w| w.contains("shard \"shard_b\"")).then_some(()))
+    })
+    .unwrap();
+    cluster.servers[1].run().unwrap();
+    let split = Split::of(&cluster, id);
+    split.wait("dual_write", LIMIT).unwrap();
+}
+
+/// Names with quotes, capitals, spaces, reserved words, other alphabets, 63 bytes.
+#[test]
+fn odd_names_move_like_others() {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    let tables = ["\"Group By\"", "\"it's \"\"quoted\"\"\"", "\"таблица\"", "\"select\""];
+    let long = format!("\"{}\"", "n".repeat(63));
+    let mut master = cluster.superuser().unwrap();
+    for table in tables.iter().copied().chain([long.as_str()]) {
+        for shard in ["shard_a", "shard_b"] {
+            create(
+                &cluster,
+                shard,
+                &format!(
+                    "CREATE TABLE {table} (\"Shard By\" text, \"order\" int, \"we\"\"ird 'col\" text, PRIMARY KEY (\"Shard By\", \"order\"));
+                     GRANT ALL ON {table} TO {CLIENT}"
+                ),
+            );
+        }
+        create(
+            &cluster,
+            "shard_a",
+            &format!(
+                "INSERT INTO {table} SELECT E'o\\'br\"i\\\\en, {{x}}', i, 'v' FROM generate_series(1, 50) i"
+            ),
+        );
+        master.execute("SELECT shard_table_add($1, 'Shard By', key_type => 'text')", &[&table]).unwrap();
+    }
+    let key = "o'br\"i\\en, {x}";
+    master.execute("SELECT shard_assign($1, 'shard_a')", &[&key]).unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &[key]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    for table in tables.iter().copied().chain([long.as_str()]) {
+        create(
+            &cluster,
+            "shard_a",
+            &format!("UPDATE {table} SET \"order\" = \"order\" + 100 WHERE \"order\" < 10"),
+        );
+    }
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    for table in tables.iter().copied().chain([long.as_str()]) {
+        let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+        let moved = target.query_one(&format!("SELECT count(*), sum(\"order\") FROM {table}"), &[]).unwrap();
+        assert_eq!((moved.get::<_, i64>(0), moved.get::<_, i64>(1)), (50, 1275 + 900), "{table}");
+    }
+    split.drop_guard().unwrap();
+    for server in &cluster.servers {
+        assert!(leftovers(&mut server.superuser(DATABASE).unwrap()).unwrap().is_empty());
+    }
+}
+
+/// A master that is gone: a new installation adopts the shards and cleans them.
+#[test]
+fn a_new_master_cleans_up_after_a_lost_one() {
+    let cluster = cluster();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let shards: Vec<String> = cluster.servers.iter().map(|s| s.conninfo(DATABASE, "mover")).collect();
+    master.batch_execute("UPDATE shardmaster.split_plan SET finished_at = now(), phase = 'completed', cutover_step = 'moved'").unwrap();
+    master.batch_execute("DROP EXTENSION shardmaster CASCADE; CREATE EXTENSION shardmaster").unwrap();
+    for (key, conninfo) in ["shard_a", "shard_b"].iter().zip(&shards) {
+        master.execute("SELECT shard_add($1, $2)", &[key, conninfo]).unwrap();
+        assert_eq!(refused(&mut master, &format!("SELECT shard_cleanup('{key}')")), "55000");
+        master.execute("SELECT shard_adopt($1)", &[key]).unwrap();
+        let removed = master.query("SELECT * FROM shard_cleanup($1)", &[key]).unwrap();
+        assert_eq!(removed.len(), 1);
+    }
+    for server in &cluster.servers {
+        assert!(leftovers(&mut server.superuser(DATABASE).unwrap()).unwrap().is_empty());
+    }
+}
