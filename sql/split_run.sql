@@ -8,9 +8,12 @@ DECLARE
     next_call text;
     line      text;
     shown     text := '';
+    -- An error that an earlier call has shown does not end this one.
+    resumes   boolean := true;
 BEGIN
     LOOP
-        next_call := @extschema@.shard_split_next_call(split_id, until);
+        next_call := @extschema@.shard_split_next_call(split_id, until, resumes);
+        resumes := false;
         EXIT WHEN next_call IS NULL;
         IF next_call OPERATOR(pg_catalog.<>) '' THEN
             EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
@@ -50,7 +53,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_wait(bigint, text, interval) IS
     'waits until a split has reached a phase, also ''finished''; returns the phase; raises the split''s error, or 57014 at the timeout';
 COMMENT ON FUNCTION @extschema@.shard_split_points() IS
     'the named points of a split, in order; see the setting shardmaster.fault';
-COMMENT ON FUNCTION @extschema@.shard_split_next_call(bigint, text) IS
+COMMENT ON FUNCTION @extschema@.shard_split_next_call(bigint, text, boolean) IS
     'internal: what shard_split_run calls next; '''' to wait, NULL at the end';
 COMMENT ON FUNCTION @extschema@.shard_split_progress(bigint, bigint) IS
     'internal: waits until a split''s state changes, or for some milliseconds';

@@ -99,18 +99,20 @@ pub fn shard_split_points()
 }
 
 /// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is
-/// there. Raises the split's error when it has failed.
+/// there. Raises the split's error when it has failed, unless this is the call that
+/// resumes it.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_split_next_call(
     split_id: Option<i64>,
     until: Option<String>,
+    resumes: Option<bool>,
 ) -> Result<Option<String>, ErrorReport> {
     let id = required(split_id, "split_id")?;
     let until = required(until, "until")?;
+    let resumes = required(resumes, "resumes")?;
     let state = split::state(id)?;
-    lifecycle::raise_failure(id, &state)?;
-    Ok(next_call(id, &state, &until)?.map(str::to_owned))
+    Ok(next_call(id, &state, &until, resumes)?.map(str::to_owned))
 }
 
 /// Waits until a split's state changes, or for some milliseconds.
@@ -122,7 +124,7 @@ fn shard_split_progress(split_id: Option<i64>, milliseconds: Option<i64>) -> Res
     Ok(lifecycle::wait_for_change(id, u64::try_from(milliseconds).unwrap_or(0))?)
 }
 
-fn next_call(id: i64, state: &State, until: &str) -> Result<Option<&'static str>, Failure> {
+fn next_call(id: i64, state: &State, until: &str, resumes: bool) -> Result<Option<&'static str>, Failure> {
     const ORDER: [&str; 6] =
         ["dual_write", "backfill", "tailing", "cutover_pending", "completed", "finished"];
     let Some(wanted) = ORDER.iter().position(|p| *p == until) else {
@@ -135,8 +137,14 @@ fn next_call(id: i64, state: &State, until: &str) -> Result<Option<&'static str>
     if lifecycle::has_reached(state, until) {
         return Ok(None);
     }
-    if state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending {
-        // A cutover that was given up: the caller is told, and may call again.
+    if state.failed && resumes {
+        return Ok(Some("shard_split_resume"));
+    }
+    lifecycle::raise_failure(id, state)?;
+    let gave_up =
+        state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending;
+    if gave_up && !resumes {
+        // The caller is told, and may call again.
         return Err(lifecycle::stored_error(id, state));
     }
     Ok(match (state.phase, state.goal) {

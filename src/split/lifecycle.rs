@@ -119,6 +119,12 @@ pub fn replay_tail(id: i64) -> Result<(), Failure> {
 pub fn cutover(id: i64) -> Result<(), Failure> {
     let state = split::lock(id)?;
     match (state.phase, state.goal) {
+        (Phase::RolledBack, Goal::RolledBack) => Err(wrong_phase(
+            id,
+            &state,
+            "shard_split_cutover",
+            format!("SELECT shard_split_start_dual_write({id}) runs the plan again."),
+        )),
         (_, Goal::RolledBack) => Err(rolling_back(id)),
         (Phase::CutoverPending, _) => {
             set_goal(id, Goal::Completed);

@@ -69,6 +69,9 @@ fn accept_signals() {
         use pg_sys::pqsignal_be as pqsignal;
         pqsignal(pg_sys::SIGTERM as i32, Some(die));
         pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
+        // A reload that came while this process started, and ignored it, is made up for
+        // at the first wait.
+        (&raw mut pg_sys::ConfigReloadPending).write_volatile(1);
         pg_sys::BackgroundWorkerUnblockSignals();
     }
 }
