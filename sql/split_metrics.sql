@@ -29,7 +29,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            p.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
            -- What the worker says now, else what it last wrote down.
            coalesce((SELECT nullif(a.query, '') FROM pg_stat_activity a
-                      WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id),
+                      WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id
+                        AND a.query NOT IN ('copying', 'applying changes')
+                        AND a.query NOT LIKE 'deleting rows of %'),
                     p.waiting_for),
            p.percent,
            CASE WHEN p.phase = 'backfill' AND p.percent > 0
