@@ -40,12 +40,22 @@ pub fn run(split_id: i64) {
                     worker.attempts = 0;
                     transaction(|| record::recovered(split_id));
                 }
-                wait::sleep(pause);
+                // Whoever woke this worker while it waited for a shard was not heard.
+                if !asked_for_else(split_id, work) {
+                    wait::sleep(pause);
+                }
             }
             Err(SplitError::Superseded) => return,
             Err(error) => worker.after_error(error, &state, work),
         }
     }
+}
+
+/// Whether something else is to be done by now. What is asked for after this look
+/// sets the latch, and the sleep that follows it ends at once.
+fn asked_for_else(split_id: i64, work: Work) -> bool {
+    transaction(|| split::state(split_id))
+        .map_or(true, |s| phase::next_work(s.phase, s.goal, s.cutover_step, s.finished) != work)
 }
 
 impl Worker {
