@@ -1,0 +1,117 @@
+//! Servers that forget: a source that crashes with asynchronous commits, a master
+//! that is restored from a dump.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::{env, wait};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn cluster(config: &[&str]) -> Cluster {
+    let mut lines = vec!["shardmaster.tail_interval = 20"];
+    lines.extend_from_slice(config);
+    let cluster = Cluster::servers(2, &lines).unwrap();
+    for shard in &cluster.shards {
+        let mut owner = cluster.owner_of(shard).unwrap();
+        owner
+            .batch_execute(&format!(
+                "SET ROLE {OWNER}; CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON items TO {CLIENT}"
+            ))
+            .unwrap();
+    }
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    source
+        .batch_execute("INSERT INTO items SELECT 'moves', i, i::text FROM generate_series(1, 300) i")
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute("SELECT shard_table_add('items', 'tenant'), shard_assign('moves', 'shard_a')")
+        .unwrap();
+    cluster
+}
+
+fn pending(cluster: &Cluster) -> Split<'_> {
+    let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    split
+}
+
+fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
+    let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
+    let rows = client.query("SELECT id, val FROM items WHERE tenant = 'moves'", &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// A step that stands for an asynchronous commit is committed on the target only when
+/// that commit is on the source's disk: else the target would keep what the source
+/// has forgotten, and later changes under the same transaction id would be skipped.
+#[test]
+fn asynchronous_commits_that_a_crash_forgets_do_not_stay_on_the_target() {
+    let mut cluster = cluster(&["wal_writer_delay = '10s'", "bgwriter_delay = '10s'"]);
+    let id = pending(&cluster).id;
+    cluster.hold("step_durable").unwrap();
+    let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    client
+        .batch_execute(
+            "SET synchronous_commit = off; UPDATE items SET val = 'asynchronous' WHERE tenant = 'moves' AND id < 100",
+        )
+        .unwrap();
+    Split::of(&cluster, id).wait_held("step_durable", LIMIT).unwrap();
+    cluster.servers[0].restart(Stop::Kill).unwrap();
+    cluster.fault("").unwrap();
+    let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'after' WHERE tenant = 'moves' AND id > 250").unwrap();
+    let split = Split::of(&cluster, id);
+    let arrived = || Ok(rows(&cluster, 1).get(&300).is_some_and(|v| v == "after").then_some(()));
+    wait::until("the changes after the crash", LIMIT, arrived).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
+}
+
+#[test]
+fn a_restored_copy_of_the_master_keeps_the_catalog_and_is_refused() {
+    let cluster = cluster(&[]);
+    let split = pending(&cluster);
+    let dump = env::run_dir().unwrap().join("master.sql");
+    let bindir = env::bindir().unwrap();
+    let socket = cluster.master.socket_dir().display().to_string();
+    let to = ["-h", &socket, "-p", "5432", "-U", "postgres"];
+    env::run(Command::new(bindir.join("pg_dump")).args(to).args(["-d", DATABASE, "-f"]).arg(&dump)).unwrap();
+    cluster.superuser().unwrap().batch_execute("CREATE DATABASE copy").unwrap();
+    env::run(
+        Command::new(bindir.join("psql"))
+            .args(to)
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "copy", "-f"])
+            .arg(&dump),
+    )
+    .unwrap();
+
+    let mut copy = cluster.master.superuser("copy").unwrap();
+    let mut original = cluster.superuser().unwrap();
+    for query in [
+        "SELECT string_agg(format('%s %s %s', shard_key, shard_index, database), ',' ORDER BY 1) FROM shard_topology()",
+        "SELECT string_agg(format('%s %s %s %s', key, read_shard, status, version), ',') FROM shard_entries()",
+        "SELECT string_agg(format('%s %s', version, to_shard), ',') FROM shard_routing_history()",
+        "SELECT string_agg(format('%s %s %s', split_id, phase, total_rows_copied), ',') FROM shard_split_metrics()",
+        "SELECT shard_of('moves')",
+    ] {
+        let of =
+            |client: &mut postgres::Client| client.query_one(query, &[]).unwrap().get::<_, Option<String>>(0);
+        assert_eq!(of(&mut copy), of(&mut original), "{query}");
+    }
+    let refused = "SELECT string_agg(detail, ',') FROM shard_split_check($1) WHERE NOT ok AND check_name LIKE '%connection'";
+    let detail: String = copy.query_one(refused, &[&split.id]).unwrap().get(0);
+    assert_eq!(detail.matches("belongs to another master").count(), 2, "{detail}");
+    drop(copy);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
+}
