@@ -139,7 +139,10 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
     let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
-    if waiting > guc::cutover_max_rows() || Instant::now() > deadline {
+    if Instant::now() > deadline {
+        return Err(SplitError::GaveUp(gave_up("writers for most of shardmaster.cutover_timeout")));
+    }
+    if waiting > guc::cutover_max_rows() {
         return Err(SplitError::GaveUp(gave_up(&format!("{waiting} changed rows to be applied"))));
     }
     let mut outcome = step::apply(engine, before, &now, differences)?;

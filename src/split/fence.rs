@@ -5,6 +5,7 @@ use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::quote::literal;
 use super::session::{self, Side};
+use crate::guc;
 use crate::remote::Connection;
 use crate::worker::wait;
 use std::time::{Duration, Instant};
@@ -59,7 +60,9 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
     let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
     session::register(&mut fence, &engine.plan, Side::Source)?;
     if fence.server_version() >= 140_000 {
-        fence.run("SET idle_session_timeout = '15s'")?;
+        // What a cutover may take behind its fence, and no more.
+        let limit = guc::cutover_timeout().as_millis();
+        fence.run(&format!("SET idle_session_timeout = '{limit}ms'"))?;
     }
     Ok(fence)
 }

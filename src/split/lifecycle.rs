@@ -304,7 +304,9 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
             return Ok(if state.finished { "finished".into() } else { state.phase.as_str().into() });
         }
         raise_failure(id, &state)?;
-        let gave_up = wanted == "completed" && state.error.is_some() && state.goal == Goal::Backfill;
+        let gave_up = matches!(wanted, "completed" | "finished")
+            && state.error.is_some()
+            && state.goal == Goal::Backfill;
         if gave_up && state.phase == Phase::CutoverPending {
             return Err(stored_error(id, &state));
         }
