@@ -115,3 +115,40 @@ fn a_restored_copy_of_the_master_keeps_the_catalog_and_is_refused() {
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
 }
+
+/// The target takes writes already when the master loses the decision: it takes it
+/// from the shards, with the version that they know, and loses nothing.
+#[test]
+fn a_decision_that_the_master_lost_is_adopted() {
+    let cluster = cluster(&[]);
+    let split = pending(&cluster);
+    cluster.hold("cutover_opened").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_opened", LIMIT).unwrap();
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'on the target' WHERE tenant = 'moves' AND id = 7").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
+    master
+        .batch_execute(&format!(
+            "BEGIN;
+             DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
+             UPDATE shardmaster.routing_entry SET valid_to = NULL, write_shard = 'shard_b', status = 'disabled'
+              WHERE valid_to = {version};
+             DELETE FROM shardmaster.routing_version WHERE version = {version};
+             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', cutover_step = 'disabled',
+                    routing_version_cutover = NULL, cutover_at = NULL;
+             COMMIT;
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'"
+        ))
+        .unwrap();
+    cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let adopted: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
+    assert_eq!(adopted, version);
+    let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
+    assert_eq!(shard, "shard_b");
+    assert_eq!(rows(&cluster, 1)[&7], "on the target");
+    split.finish(LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1).len(), 300);
+}
