@@ -1,10 +1,11 @@
 //! Chunks: ranges of blocks of one leaf. In one snapshot a row has one ctid, so it
 //! is on one side of the cursor, and a chunk costs its own blocks only.
 
+use super::collision;
 use super::engine::{Engine, patience};
 use super::error::Result;
 use super::progress::{Cursor, Progress};
-use super::window::{copy_into, explain_collision};
+use super::window::copy_into;
 use crate::agent;
 use crate::guc;
 use crate::remote::copy::{self, Copied};
@@ -44,7 +45,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     let into = copy_into(table);
     let began = Instant::now();
     let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, patience())
-        .map_err(|error| explain_collision(error, &engine.tables[position]))?;
+        .map_err(|error| collision::explain(error, engine, position))?;
     if !is_last {
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);
     }

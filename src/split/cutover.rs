@@ -182,6 +182,9 @@ pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Resul
             catch_up_phases(plan.id, state.phase)?;
         } else if state.phase != Phase::CutoverPending {
             return Err(SplitError::Superseded);
+        } else if !matches!(state.goal, Goal::Completed | Goal::Finished) {
+            // The operator's word counts up to this transaction.
+            return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
         let reason = format!("split {}", plan.id);
         let target = &plan.target.shard_key;

@@ -24,6 +24,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     session::check_identity(&mut target, identity)?;
     if session::is_installed(&mut target, plan, Side::Target)? {
         session::take_over(&mut target, plan, Side::Target, generation)?;
+        session::register(&mut target, plan, Side::Target)?;
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
     source.run("BEGIN")?;

@@ -81,7 +81,8 @@ fn create_side(
     }
     connection.run("COMMIT")?;
     // The state row exists now: from here on the generation decides who may act.
-    session::take_over(connection, plan, side, generation)
+    session::take_over(connection, plan, side, generation)?;
+    session::register(connection, plan, side)
 }
 
 fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {

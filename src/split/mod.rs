@@ -4,6 +4,7 @@
 pub mod check;
 pub mod chunk;
 pub mod cleanup;
+pub mod collision;
 pub mod compare;
 pub mod cutover;
 pub mod engine;

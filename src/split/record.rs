@@ -162,7 +162,8 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
         }
         Phase::CutoverPending => "tail_status = 'caught_up', activity = 'idle'",
         Phase::Backfill => {
-            "backfill_status = 'running', tail_status = 'pending', backfill_completed_at = NULL, goal = 'backfill'"
+            "backfill_status = 'running', tail_status = 'pending', backfill_completed_at = NULL,
+             goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END"
         }
         Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => "activity = activity",
     };
@@ -215,7 +216,9 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
 
 /// A cutover that was given up; the split goes on following its source.
 pub fn gave_up(id: i64, failure: &Failure) {
-    store_error(id, failure, "activity = 'idle', goal = 'backfill'");
+    // A rollback that was asked for meanwhile stays asked for.
+    let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
+    store_error(id, failure, &format!("activity = 'idle', {goal}"));
     split::event(id, None, None, &failure.message);
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }

@@ -33,6 +33,7 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     session::check_identity(&mut source, identity)?;
     if session::is_installed(&mut source, plan, Side::Source)? {
         session::take_over(&mut source, plan, Side::Source, generation)?;
+        session::register(&mut source, plan, Side::Source)?;
         set_back(&mut source, plan, generation)?;
     }
     install::drop_side(&mut source, plan.id, Side::Source)?;
@@ -41,6 +42,7 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     session::check_identity(&mut target, identity)?;
     if session::is_installed(&mut target, plan, Side::Target)? {
         session::take_over(&mut target, plan, Side::Target, generation)?;
+        session::register(&mut target, plan, Side::Target)?;
         purge::scope_rows(&mut target, plan, Side::Target, generation, points::ROLLBACK_BATCH)?;
     }
     reach(points::ROLLBACK_ROWS)?;

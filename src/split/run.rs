@@ -210,7 +210,8 @@ impl Worker {
             transaction(|| record::gave_up(self.id, &failure));
             return;
         }
-        if !error.may_pass() && !for_ever {
+        // What failed is not what the operator wants by now.
+        if !error.may_pass() && !for_ever && !asked_for_else(self.id, work) {
             let in_cutover = work == Work::Cutover;
             let failure = error.into_failure();
             if in_cutover {

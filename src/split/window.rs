@@ -1,13 +1,13 @@
 //! Windows: the changes that are visible in this step's snapshot S and were not in
 //! the one before, P. Sequence numbers are not commit order, snapshots are.
 
+use super::collision;
 use super::engine::{Engine, Table, patience};
-use super::error::{Result, SplitError};
+use super::error::Result;
 use super::progress::{Cursor, Progress, TableProgress};
 use super::quote::literal;
 use crate::agent;
-use crate::error::{Failure, SqlState};
-use crate::remote::{Connection, RemoteError, copy};
+use crate::remote::{Connection, copy};
 
 /// What one table's queue holds of a window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,7 +107,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
     );
     let into = copy_into(table);
     copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, patience())
-        .map_err(|error| explain_collision(error, &engine.tables[position]))?;
+        .map_err(|error| collision::explain(error, engine, position))?;
     Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
 }
 
@@ -135,28 +135,6 @@ fn delete_changed(target: &mut Connection, tenants: &[String], table: &Table) ->
 /// The statement that takes a table's rows on the target.
 pub fn copy_into(table: &Table) -> String {
     format!("COPY {} ({}) FROM STDIN (FORMAT {})", table.target.name, table.columns(""), table.format())
-}
-
-/// A key that is taken on the target belongs to somebody else.
-pub fn explain_collision(error: RemoteError, table: &Table) -> SplitError {
-    if !error.is("23505") {
-        return error.into();
-    }
-    let detail = error.detail.clone().unwrap_or_default();
-    SplitError::Failed(
-        Failure::new(
-            SqlState::parse("23505"),
-            format!(
-                "table {}: a row of the moving keys collides with a row of another key on shard \"{}\": {}",
-                table.target.name, error.shard, error.message
-            ),
-        )
-        .detail(detail)
-        .hint(format!(
-            "Make keys unique across shards, for example by adding \"{}\" to them, or move the other row; then resume the split.",
-            table.policy.shard_by
-        )),
-    )
 }
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction.
