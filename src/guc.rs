@@ -83,7 +83,7 @@ pub fn remote_timeout() -> Duration {
 pub fn capture_lease_seconds() -> i32 {
     CAPTURE_LEASE.get()
 }
-/// Bytes of one captured table's queue.
+/// Bytes of a split's queues.
 pub fn queue_max_bytes() -> i64 {
     i64::from(QUEUE_MAX_SIZE.get()) * 1024 * 1024
 }
@@ -246,7 +246,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.queue_max_size",
-        c"Size of one table's queue of changes at which capture stops and the copy starts again.",
+        c"Size of a split's queues of changes at which capture stops and the copy starts again.",
         c"Client writes never fail because of it.",
         &QUEUE_MAX_SIZE,
         1,

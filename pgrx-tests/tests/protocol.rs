@@ -84,14 +84,22 @@ fn state_of(error: &postgres::Error) -> &str {
 #[test]
 fn a_snapshot_older_than_the_split_cannot_write() {
     let cluster = cluster(&[]);
-    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+    let mut master = cluster.superuser().unwrap();
+    // Few keys stand in the triggers, many are looked up.
+    let many: Vec<String> = (0..100).map(|n| format!("another {n}")).chain(["moves".into()]).collect();
+    master.execute("SELECT shard_assign_many($1, 'shard_a')", &[&&many[..100]]).unwrap();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let few = ["moves"].as_slice();
+    for (level, keys) in
+        [("REPEATABLE READ", few), ("SERIALIZABLE", few), ("REPEATABLE READ", &many), ("SERIALIZABLE", &many)]
+    {
         let mut writer = client(&cluster);
         writer.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM items")).unwrap();
-        let split = plan(&cluster);
+        let split = Split::plan(&cluster, "shard_a", "shard_b", keys).unwrap();
         split.call("start_dual_write").unwrap();
         split.wait("dual_write", LIMIT).unwrap();
         let refused = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap_err();
-        assert_eq!(state_of(&refused), "40001", "{level}");
+        assert_eq!(state_of(&refused), "40001", "{level}, {} keys", keys.len());
         split.call("rollback").unwrap();
         split.wait("rolled_back", LIMIT).unwrap();
     }
@@ -266,8 +274,9 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     let mut agent = source(&cluster);
     let lapsed = "SELECT bool_and(open_until < clock_timestamp()) FROM shardmaster_agent.lease";
     shardmaster_tests::wait::until_true(&mut agent, "the lease to end", LIMIT, lapsed).unwrap();
+    // The lease is looked at now and then: by one of these rows at least.
     client(&cluster)
-        .batch_execute("UPDATE items SET val = 'unqueued' WHERE tenant = 'moves' AND id = 2")
+        .batch_execute("UPDATE items SET val = 'unqueued' WHERE tenant = 'moves' AND id <= 200")
         .unwrap();
     let marked = "SELECT count(*) > 0 FROM shardmaster_agent.overflow";
     shardmaster_tests::wait::until_true(&mut agent, "the mark", LIMIT, marked).unwrap();

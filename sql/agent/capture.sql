@@ -3,20 +3,28 @@
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
-    mover       text := current_setting('shardmaster_agent.mover', true);
     now_state   text;
     now_version bigint;
-    accepting   boolean;
+    overflowed  boolean;
+    entry       bigint;
 BEGIN
-    IF mover <> '' AND EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token = mover) THEN
+    IF current_setting('shardmaster_agent.mover', true) <> '' THEN
+        IF EXISTS (SELECT 1 FROM shardmaster_agent.side
+                    WHERE token = current_setting('shardmaster_agent.mover', true)) THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    -- As a condition it is evaluated without a query, which costs writers less.
+    IF pg_advisory_xact_lock_shared({lock}) IS NULL THEN
         RETURN NULL;
     END IF;
-    PERFORM pg_advisory_xact_lock_shared({lock});
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-        SELECT state, version INTO now_state, now_version
+        SELECT state, version, EXISTS (SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {split})
+          INTO now_state, now_version, overflowed
           FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'source' FOR SHARE;
     ELSE
-        SELECT state, version INTO now_state, now_version
+        SELECT state, version, EXISTS (SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {split})
+          INTO now_state, now_version, overflowed
           FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'source';
     END IF;
     IF now_state IS NULL THEN
@@ -60,23 +68,29 @@ BEGIN
 
     -- Past its lease or its size the queue takes no more, and the copy starts again:
     -- the writer does not fail because of the split.
-    SELECT clock_timestamp() < open_until
-           AND pg_relation_size('shardmaster_agent.{queue}'::regclass) < max_bytes
-           AND NOT EXISTS (SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {split})
-      INTO accepting FROM shardmaster_agent.lease WHERE split_id = {split};
-    IF accepting IS NOT TRUE THEN
+    IF overflowed THEN
         INSERT INTO shardmaster_agent.overflow (split_id, xid) VALUES ({split}, pg_current_xact_id())
             ON CONFLICT DO NOTHING;
     ELSIF TG_OP = 'TRUNCATE' THEN
         INSERT INTO shardmaster_agent.{queue} (op) VALUES ('T');
     ELSIF TG_OP = 'INSERT' THEN
-        INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES ('I', {new_keys});
+        INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES ('I', {new_keys}) RETURNING seq INTO entry;
     ELSE
-        INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES (left(TG_OP, 1)::"char", {old_keys});
+        INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES (left(TG_OP, 1)::"char", {old_keys})
+            RETURNING seq INTO entry;
         IF TG_OP = 'UPDATE' THEN
             IF ROW({new_keys}) IS DISTINCT FROM ROW({old_keys}) THEN
                 INSERT INTO shardmaster_agent.{queue} (op, {queue_keys}) VALUES ('U', {new_keys});
             END IF;
+        END IF;
+    END IF;
+    -- Looked at now and then: the size of a file costs as much as the entry itself.
+    IF entry % {sample} = 0 THEN
+        IF NOT EXISTS (SELECT 1 FROM shardmaster_agent.lease
+                        WHERE split_id = {split} AND clock_timestamp() < open_until
+                          AND {queue_sizes} < max_bytes) THEN
+            INSERT INTO shardmaster_agent.overflow (split_id, xid) VALUES ({split}, pg_current_xact_id())
+                ON CONFLICT DO NOTHING;
         END IF;
     END IF;
     RETURN NULL;

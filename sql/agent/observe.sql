@@ -13,7 +13,8 @@ SELECT json_build_object(
                 SELECT json_agg(json_build_object(
                     'name', a.attname,
                     'type', format_type(a.atttypid, a.atttypmod),
-                    'base', format_type(a.atttypid, NULL),
+                    -- -1 and not NULL, which would call char(n) by the name of char(1)
+                    'base', format_type(a.atttypid, -1),
                     'collation', CASE WHEN a.attcollation <> ty.typcollation
                                       THEN a.attcollation::regcollation::text END,
                     'binary', a.atttypid < 16384 AND (

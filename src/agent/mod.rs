@@ -14,8 +14,11 @@ const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
-/// Keys up to which a WHEN clause lists them.
-const LITERAL_KEYS: usize = 8;
+/// Bytes up to which a WHEN clause lists the keys: it is read anew for each statement
+/// that touches the table, so a longer list costs more than a look-up.
+const LITERAL_BYTES: usize = 200;
+/// Entries of a queue between two looks at its lease and size.
+const SAMPLE: u32 = 64;
 
 fn suffix(side: Side) -> &'static str {
     match side {
@@ -89,6 +92,19 @@ pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
     )
 }
 
+/// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.
+fn queue_sizes(plan: &Plan) -> String {
+    let sizes: Vec<String> = plan
+        .tables
+        .iter()
+        .map(|table| {
+            let queue = queue_table(plan.id, table.ordinal);
+            format!("pg_relation_size('shardmaster_agent.{queue}'::regclass)")
+        })
+        .collect();
+    sizes.join(" + ")
+}
+
 /// The capture function of one table of the source.
 pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) -> String {
     fill(
@@ -103,6 +119,8 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) ->
             ("other_shard", literal(&plan.target.shard_key)),
             ("queue_keys", queue_keys(table).join(", ")),
             ("queue", queue_table(plan.id, ordinal)),
+            ("queue_sizes", queue_sizes(plan)),
+            ("sample", SAMPLE.to_string()),
             ("new_keys", idents("NEW.", table.key())),
             ("old_keys", idents("OLD.", table.key())),
         ],
@@ -139,23 +157,32 @@ pub fn scope_predicate(column: &Column, alias: &str, tenants: &[String]) -> Stri
     format!("{alias}.{} = ANY ({}::{}[])", ident(&column.name), array_literal(tenants), column.base)
 }
 
-/// A predicate over the scope, for the WHEN clause of a trigger.
-fn when_clause(plan: &Plan, side: Side, column: &Column, row: &str) -> String {
-    let name = ident(&column.name);
-    if plan.tenants.len() > LITERAL_KEYS {
-        return format!("shardmaster_agent.{}({row}.{name})", in_scope_function(plan.id, side));
+/// Whether one of the row versions that a trigger sees is in the scope: the condition
+/// that keeps the trigger from being called for the others.
+fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> String {
+    let values: Vec<String> = rows.iter().map(|row| format!("{row}.{}", ident(&column.name))).collect();
+    let bytes: usize = plan.tenants.iter().map(|key| key.len() + 4).sum();
+    if bytes <= LITERAL_BYTES {
+        // One array for both versions: each constant costs.
+        return format!(
+            "ARRAY[{}] && {}::{}[]",
+            values.join(", "),
+            array_literal(&plan.tenants),
+            column.base
+        );
     }
-    let keys: Vec<String> =
-        plan.tenants.iter().map(|key| format!("{}::{}", literal(key), column.base)).collect();
-    format!("{row}.{name} IN ({})", keys.join(", "))
+    let found = |value: &str| format!("shardmaster_agent.{}({value})", in_scope_function(plan.id, side));
+    match values.as_slice() {
+        [new, old] => format!("{} OR ({old} IS DISTINCT FROM {new} AND {})", found(new), found(old)),
+        _ => values.iter().map(|value| found(value)).collect::<Vec<_>>().join(" OR "),
+    }
 }
 
 /// The triggers of one leaf, created and made to fire always in one go.
 pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &str) -> String {
     let prefix = trigger_prefix(plan.id, side);
     let function = trigger_function(plan.id, side, ordinal);
-    let new = when_clause(plan, side, column, "NEW");
-    let old = when_clause(plan, side, column, "OLD");
+    let when = |rows: &[&str]| when_clause(plan, side, column, rows);
     let truncate = ident(&format!("{prefix}t"));
     let row = |letter: &str, event: &str, when: &str| {
         let name = ident(&format!("{prefix}{letter}"));
@@ -166,9 +193,9 @@ pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &s
         )
     };
     [
-        row("i", "INSERT", &new),
-        row("u", "UPDATE", &format!("{new} OR {old}")),
-        row("d", "DELETE", &old),
+        row("i", "INSERT", &when(&["NEW"])),
+        row("u", "UPDATE", &when(&["NEW", "OLD"])),
+        row("d", "DELETE", &when(&["OLD"])),
         format!(
             "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {leaf} FOR EACH STATEMENT
                  EXECUTE FUNCTION shardmaster_agent.{function}();
