@@ -72,3 +72,21 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.overflow (
     PRIMARY KEY (split_id, xid)
 );
 COMMENT ON TABLE shardmaster_agent.overflow IS 'transactions whose changes were not queued; the copy starts again';
+
+-- Whether the session is a worker's: only those know a token. IMMUTABLE is a promise
+-- about one statement, not more: the planner then evaluates the call where it prepares
+-- a trigger's WHEN clause, once for each statement, and not for each row of a copy. No
+-- plan and no index keeps the result. Without a SET clause, which would cost every
+-- writer; all names are qualified, operators too.
+CREATE OR REPLACE FUNCTION shardmaster_agent.is_mover() RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER AS $agent$
+DECLARE
+    mover text := pg_catalog.current_setting('shardmaster_agent.mover', true);
+BEGIN
+    IF mover OPERATOR(pg_catalog.<>) '' THEN
+        RETURN EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token OPERATOR(pg_catalog.=) mover);
+    END IF;
+    RETURN false;
+END $agent$;
+COMMENT ON FUNCTION shardmaster_agent.is_mover() IS 'whether this session is a worker''s';
+GRANT EXECUTE ON FUNCTION shardmaster_agent.is_mover() TO PUBLIC;

@@ -1,12 +1,12 @@
--- On the target, until it is open: only the mover writes to rows of the scope.
+-- On the target, until it is open: only the mover writes to rows of the scope. Its row
+-- triggers are not called for the mover, see is_mover().
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
-    mover     text := current_setting('shardmaster_agent.mover', true);
     now_state text;
     found_key text;
 BEGIN
-    IF mover <> '' AND EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token = mover) THEN
+    IF shardmaster_agent.is_mover() THEN
         RETURN NULL;
     END IF;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN

@@ -182,7 +182,15 @@ fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> Strin
 pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &str) -> String {
     let prefix = trigger_prefix(plan.id, side);
     let function = trigger_function(plan.id, side, ordinal);
-    let when = |rows: &[&str]| when_clause(plan, side, column, rows);
+    let when = |rows: &[&str]| {
+        let in_scope = when_clause(plan, side, column, rows);
+        match side {
+            // On the target it is the mover that writes, row by row of a copy. On the
+            // source it is clients, whom each condition costs.
+            Side::Target => format!("NOT shardmaster_agent.is_mover() AND ({in_scope})"),
+            Side::Source => in_scope,
+        }
+    };
     let truncate = ident(&format!("{prefix}t"));
     let row = |letter: &str, event: &str, when: &str| {
         let name = ident(&format!("{prefix}{letter}"));
