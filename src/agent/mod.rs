@@ -11,6 +11,7 @@ pub const BOOTSTRAP: &str = include_str!("../../sql/agent/bootstrap.sql");
 pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
+const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
@@ -99,24 +100,38 @@ fn queue_sizes(plan: &Plan) -> String {
         .iter()
         .map(|table| {
             let queue = queue_table(plan.id, table.ordinal);
-            format!("pg_relation_size('shardmaster_agent.{queue}'::regclass)")
+            format!("pg_catalog.pg_relation_size('shardmaster_agent.{queue}'::pg_catalog.regclass, 'main')")
         })
         .collect();
-    sizes.join(" + ")
+    sizes.join(" OPERATOR(pg_catalog.+) ")
 }
 
-/// The capture function of one table of the source.
-pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) -> String {
-    fill(
+/// What the capture function of one table calls to refuse a writer.
+pub fn refuse_function(split: i64, ordinal: i32) -> String {
+    format!("refuse_{split}_{ordinal}")
+}
+
+/// The capture function of one table of the source, and what it calls.
+pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
+    let refuse = fill(
+        REFUSE,
+        &[
+            ("function", refuse_function(plan.id, ordinal)),
+            ("split", plan.id.to_string()),
+            ("scope", scope_table(plan.id, Side::Source)),
+            ("type", shard_by.base.clone()),
+            ("shard", literal(&plan.source.shard_key)),
+            ("other_shard", literal(&plan.target.shard_key)),
+        ],
+    );
+    let capture = fill(
         CAPTURE,
         &[
             ("function", trigger_function(plan.id, Side::Source, ordinal)),
+            ("refuse", refuse_function(plan.id, ordinal)),
             ("split", plan.id.to_string()),
             ("lock", plan.source_lock.to_string()),
-            ("scope", scope_table(plan.id, Side::Source)),
-            ("shard_by", ident(shard_by)),
-            ("shard", literal(&plan.source.shard_key)),
-            ("other_shard", literal(&plan.target.shard_key)),
+            ("shard_by", ident(&shard_by.name)),
             ("queue_keys", queue_keys(table).join(", ")),
             ("queue", queue_table(plan.id, ordinal)),
             ("queue_sizes", queue_sizes(plan)),
@@ -124,7 +139,8 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) ->
             ("new_keys", idents("NEW.", table.key())),
             ("old_keys", idents("OLD.", table.key())),
         ],
-    )
+    );
+    format!("{refuse}\n{capture}")
 }
 
 /// The guard function of one table of the target.

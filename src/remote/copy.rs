@@ -69,24 +69,31 @@ fn start(connection: &mut Connection, sql: &str, patience: Duration) -> Result<(
     }
 }
 
+/// Bytes that are collected into one message to the target: libpq hands out a message
+/// for each row, and each message costs both it and the target.
+const MESSAGE: usize = 32 << 10;
+
 fn forward(source: &mut Connection, target: &mut Connection, patience: Duration) -> Result<u64, Broken> {
     let mut bytes = 0_u64;
     let mut unsent = 0_usize;
+    let mut message: Vec<u8> = Vec::with_capacity(2 * MESSAGE);
     loop {
         let mut buffer: *mut c_char = std::ptr::null_mut();
-        // SAFETY (all of this function): live connections in COPY state; the buffer
-        // is libpq's and is freed once.
-        let length = unsafe { pq::PQgetCopyData(source.raw(), &mut buffer, 1) };
+        // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length
+        // that it returns, and is freed once.
+        let length = unsafe {
+            let length = pq::PQgetCopyData(source.raw(), &mut buffer, 1);
+            if let Ok(filled @ 1..) = usize::try_from(length) {
+                message.extend_from_slice(std::slice::from_raw_parts(buffer.cast::<u8>(), filled));
+                pq::PQfreemem(buffer.cast());
+            }
+            length
+        };
+        if message.len() >= MESSAGE || length <= 0 {
+            put(target, &mut message, patience).map_err(Broken::Target)?;
+        }
         match length {
             1.. => {
-                let put = unsafe {
-                    let put = pq::PQputCopyData(target.raw(), buffer, length);
-                    pq::PQfreemem(buffer.cast());
-                    put
-                };
-                if put != 1 {
-                    return Err(Broken::Target(target_error(target, patience)));
-                }
                 let length = usize::try_from(length).unwrap_or(0);
                 bytes += length as u64;
                 unsent += length;
@@ -105,6 +112,24 @@ fn forward(source: &mut Connection, target: &mut Connection, patience: Duration)
             _ => return Err(Broken::Source(source.last_error())),
         }
     }
+}
+
+/// Hands what is collected to libpq. Where one message ends and the next begins means
+/// nothing to COPY.
+fn put(target: &mut Connection, message: &mut Vec<u8>, patience: Duration) -> Result<(), RemoteError> {
+    if message.is_empty() {
+        return Ok(());
+    }
+    let length = i32::try_from(message.len())
+        .map_err(|_| RemoteError::connection(target.shard(), "a row of more than 2 GB"))?;
+    // SAFETY: a live connection in COPY state; libpq copies the bytes.
+    if unsafe { pq::PQputCopyData(target.raw(), message.as_ptr().cast(), length) } != 1 {
+        return Err(target_error(target, patience));
+    }
+    message.clear();
+    // One long row does not keep its memory for the rest of the copy.
+    message.shrink_to(2 * MESSAGE);
+    Ok(())
 }
 
 /// Nothing to read from the source: meanwhile the target takes what is unsent.

@@ -176,7 +176,7 @@ fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) ->
     for table in tables {
         let ordinal = table.policy.ordinal;
         connection.run(&agent::queue(plan.id, ordinal, &table.source))?;
-        connection.run(&agent::capture(plan, ordinal, &table.source, &table.policy.shard_by))?;
+        connection.run(&agent::capture(plan, ordinal, &table.source, &table.source_by))?;
     }
     Ok(())
 }
@@ -311,15 +311,16 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
 }
 
 fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    let (trigger, lookup) = match side {
-        Side::Source => (format!("capture_{split}_"), agent::in_scope_function(split, side)),
-        Side::Target => (format!("guard_{split}_"), agent::in_scope_function(split, side)),
+    let (trigger, refuse) = match side {
+        Side::Source => (format!("capture_{split}_"), format!("refuse_{split}_")),
+        Side::Target => (format!("guard_{split}_"), String::new()),
     };
+    let lookup = agent::in_scope_function(split, side);
     let rows = connection.query(
         "SELECT p.oid::regprocedure::text FROM pg_proc p
           WHERE p.pronamespace = 'shardmaster_agent'::regnamespace
-            AND (starts_with(p.proname, $1) OR p.proname = $2)",
-        &[Some(&trigger), Some(&lookup)],
+            AND (starts_with(p.proname, $1) OR $2 <> '' AND starts_with(p.proname, $2) OR p.proname = $3)",
+        &[Some(&trigger), Some(&refuse), Some(&lookup)],
     )?;
     for row in rows.rows {
         if let [Some(function)] = row.as_slice() {
