@@ -14,6 +14,7 @@ static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static MAX_SPLIT_WORKERS: Int = Int::new(4);
 static MAX_COPY_RATE: Int = Int::new(0);
 static STEP_TIME: Int = Int::new(1_000);
+static COPY_SHARE: Int = Int::new(65);
 static TAIL_INTERVAL: Int = Int::new(200);
 static MAX_LAG: Int = Int::new(1_000);
 static CUTOVER_TIMEOUT: Int = Int::new(10_000);
@@ -60,6 +61,10 @@ pub fn max_copy_rate() -> Option<u64> {
 }
 pub fn step_time() -> Duration {
     millis(&STEP_TIME)
+}
+/// The part of its time in which a copy reads and writes while clients do.
+pub fn copy_share() -> f64 {
+    f64::from(COPY_SHARE.get()) / 100.0
 }
 pub fn tail_interval() -> Duration {
     millis(&TAIL_INTERVAL)
@@ -233,6 +238,16 @@ fn register_limits() {
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_KB,
+    );
+    int(
+        c"shardmaster.copy_share",
+        c"Part of its time, in percent, in which a copy works while clients change the moving rows.",
+        c"In the rest both servers are left to the clients. 100: without a pause.",
+        &COPY_SHARE,
+        1,
+        100,
+        GucContext::Sighup,
+        GucFlags::default(),
     );
     int(
         c"shardmaster.cutover_max_rows",

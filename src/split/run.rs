@@ -162,13 +162,16 @@ impl Worker {
         }
         let bytes = outcome.bytes;
         self.record(state, &outcome)?;
-        let pause = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
-            Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(began.elapsed())
+        let worked = began.elapsed();
+        // Where nobody writes, nobody is disturbed.
+        let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
+        let by_rate = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
+            Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(worked)
         });
-        if pause > Duration::ZERO {
+        if by_rate > Duration::ZERO {
             wait::report("the rate limit shardmaster.max_copy_rate");
         }
-        Ok(pause)
+        Ok(by_rate.max(worked.mul_f64((1.0 - share) / share)))
     }
 
     fn tail(&mut self, state: &State) -> Result<Duration> {
