@@ -91,6 +91,11 @@ impl Cluster {
         self.master.connect(DATABASE, CLIENT)
     }
 
+    /// How an ordinary client reaches the master.
+    pub fn client_config(&self) -> postgres::Config {
+        self.master.config(DATABASE, CLIENT)
+    }
+
     /// A superuser's session on a shard, with its namespace in the search path.
     pub fn owner_of(&self, shard: &Shard) -> Result<Client> {
         let mut client = self.server_of(shard).superuser(DATABASE)?;

@@ -8,9 +8,11 @@
 pub mod bench;
 pub mod cluster;
 pub mod demo;
+pub mod diary;
 pub mod env;
 pub mod error;
 pub mod matrix;
+pub mod scene;
 pub mod server;
 pub mod split;
 pub mod wait;

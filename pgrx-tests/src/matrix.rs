@@ -1,12 +1,12 @@
 //! The fault matrix: at a named point the worker, its master or one of its servers
 //! comes to harm, and the split must come to its end as if nothing had been.
 
-use crate::cluster::{Cluster, DATABASE, OWNER};
+use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::diary::{self, Diary, Rows};
 use crate::server::Stop;
 use crate::{Result, wait};
 use postgres::Client;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -28,8 +28,13 @@ pub enum Place {
     Master,
 }
 
-/// Rows of the cell's tenant, by id, as acknowledged.
-type Rows = BTreeMap<i32, String>;
+/// A named point, and when in the life of a split the harm is done there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    pub point: String,
+    /// Not at the first time: after the copy, at a step that only applies changes.
+    pub tailing: bool,
+}
 
 /// A cluster of two servers, with tables that split after split moves tenants of.
 pub struct Matrix {
@@ -40,95 +45,135 @@ pub struct Matrix {
 impl Matrix {
     pub fn new() -> Result<Matrix> {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"])?;
-        for shard in &cluster.shards {
-            cluster.owner_of(shard)?.batch_execute(&format!(
-                "SET ROLE {OWNER};
-                 CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
-                 CREATE TABLE notes (tenant text, id int, item int, val text, PRIMARY KEY (tenant, id),
-                                     FOREIGN KEY (tenant, item) REFERENCES items ON DELETE CASCADE);
-                 INSERT INTO items SELECT 'stays', i, i::text FROM generate_series(1, 50) i"
-            ))?;
-        }
-        let mut client = cluster.superuser()?;
-        client.batch_execute(
-            "SELECT shard_table_add('items', 'tenant', key_type => 'text');
-             SELECT shard_table_add('notes', 'tenant', key_type => 'text')",
-        )?;
+        create_tables(&cluster)?;
         Ok(Matrix { cluster, tenants: 0 })
     }
 
-    /// Every point that the server names.
-    pub fn points(&self) -> Result<Vec<String>> {
+    /// Every point that the server names; those of a step twice, because the steps
+    /// of a copy and the steps that follow it find different things to do.
+    pub fn moments(&self) -> Result<Vec<Moment>> {
         let rows = self.cluster.superuser()?.query("SELECT point FROM shard_split_points()", &[])?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        let points: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let moment = |tailing: bool| move |point: String| Moment { point, tailing };
+        let again = points.iter().filter(|point| point.starts_with("step_")).cloned();
+        let again: Vec<Moment> = again.map(moment(true)).collect();
+        Ok(points.into_iter().map(moment(false)).chain(again).collect())
     }
 
     /// One cell: a split of a tenant of its own, with harm at one point.
-    pub fn cell(&mut self, point: &str, harm: Harm) -> Result<()> {
-        let mut cell = Cell::prepare(self, point, harm)?;
+    pub fn cell(&mut self, moment: &Moment, harm: Harm) -> Result<()> {
+        let mut cell = Cell::prepare(self, moment, harm)?;
         let outcome = cell.run();
-        outcome.map_err(|e| format!("{point}, {harm:?}: {e}\n{}", cell.history()).into())
+        outcome.map_err(|e| format!("{moment:?}, {harm:?}: {e}\n{}", cell.history()).into())
     }
 }
 
 struct Cell<'a> {
     cluster: &'a mut Cluster,
     point: &'a str,
+    tailing: bool,
     harm: Harm,
     tenant: String,
+    /// What this cell has written itself; a client writes beside it.
     rows: Rows,
+    diary: Option<Diary>,
     split: i64,
     version: i64,
+    /// Rows of both tables when the copy begins.
+    to_copy: i64,
     harmed: bool,
 }
 
 impl<'a> Cell<'a> {
-    fn prepare(matrix: &'a mut Matrix, point: &'a str, harm: Harm) -> Result<Cell<'a>> {
+    fn prepare(matrix: &'a mut Matrix, moment: &'a Moment, harm: Harm) -> Result<Cell<'a>> {
         matrix.tenants += 1;
-        let tenant = format!("tenant {}", matrix.tenants);
-        let cluster = &mut matrix.cluster;
-        let mut cell =
-            Cell { cluster, point, harm, tenant, rows: Rows::new(), split: 0, version: 0, harmed: false };
+        let mut cell = Cell {
+            cluster: &mut matrix.cluster,
+            point: &moment.point,
+            tailing: moment.tailing,
+            harm,
+            tenant: format!("tenant {}", matrix.tenants),
+            rows: Rows::new(),
+            diary: None,
+            split: 0,
+            version: 0,
+            to_copy: 0,
+            harmed: false,
+        };
         cell.write(0, 0, 200)?;
         let mut client = cell.cluster.superuser()?;
         client.batch_execute("DELETE FROM shardmaster.fault_fired")?;
         cell.version = client.query_one("SELECT shard_assign($1, 'shard_a')", &[&cell.tenant])?.get(0);
         let plan = "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY[$1::text])";
         cell.split = client.query_one(plan, &[&cell.tenant])?.get(0);
+        cell.diary = Some(Diary::open(cell.cluster, &cell.tenant)?);
         Ok(cell)
     }
 
     fn run(&mut self) -> Result<()> {
-        let fault = match self.harm {
-            Harm::Fault(action) => format!("{}={action}", self.point),
-            Harm::Terminate | Harm::Restart(_) => format!("{}=hold", self.point),
-        };
-        self.cluster.fault(&fault)?;
-        let rolls_back = self.point.starts_with("rollback_");
-        self.call("shard_split_start_dual_write")?;
-        self.reach("dual_write")?;
-        self.write(0, 150, 250)?;
-        self.call("shard_split_run_backfill")?;
-        self.reach("cutover_pending")?;
+        if !self.tailing {
+            self.set_fault()?;
+        }
+        self.copy(150, 250)?;
+        if self.tailing {
+            self.set_fault()?;
+            self.write(0, 200, 260)?;
+            self.reach_harm()?;
+        }
         self.write(0, 240, 300)?;
-        if rolls_back {
+        if self.point.starts_with("rollback_") {
             self.call("shard_split_rollback")?;
             self.reach("rolled_back")?;
-            self.write(0, 290, 310)?;
-            self.call("shard_split_start_dual_write")?;
-            self.call("shard_split_run_backfill")?;
-            self.reach("cutover_pending")?;
+            self.check_rolled_back()?;
+            self.copy(290, 310)?;
         }
         self.call("shard_split_cutover")?;
         self.reach("completed")?;
         self.write(1, 300, 350)?;
+        self.client_goes_on()?;
         self.call("shard_split_finish")?;
         self.reach("finished")?;
         if !self.harmed && !self.fired()? {
             return Err("the point was never reached".into());
         }
         self.cluster.fault("")?;
+        self.client_goes_on()?;
         self.check()
+    }
+
+    /// Up to cutover_pending; in between, rows with ids in a range are written.
+    fn copy(&mut self, from: i32, to: i32) -> Result<()> {
+        self.call("shard_split_start_dual_write")?;
+        self.reach("dual_write")?;
+        self.write(0, from, to)?;
+        self.to_copy = 2 * (self.rows.len() as i64 + i64::from(diary::ROWS));
+        self.call("shard_split_run_backfill")?;
+        self.reach("cutover_pending")
+    }
+
+    fn set_fault(&self) -> Result<()> {
+        let action = match self.harm {
+            Harm::Fault(action) => action,
+            Harm::Terminate | Harm::Restart(_) => "hold",
+        };
+        self.cluster.fault(&format!("{}={action}", self.point))
+    }
+
+    /// Waits for harm that no change of phase follows.
+    fn reach_harm(&mut self) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        while !self.harmed && !self.fired().unwrap_or(false) {
+            if Instant::now() > deadline {
+                return Err("the point was not reached while changes were applied".into());
+            }
+            self.reach("cutover_pending")?;
+        }
+        Ok(())
+    }
+
+    /// Routes, fences and guards let the client through to where its rows are.
+    fn client_goes_on(&self) -> Result<()> {
+        self.diary.as_ref().map_or(Ok(()), |diary| diary.wait_for(5, LIMIT))
     }
 
     /// A call that is made again until a server takes it.
@@ -152,11 +197,11 @@ impl<'a> Cell<'a> {
     fn reach(&mut self, phase: &str) -> Result<()> {
         let query = "SELECT CASE WHEN finished_at IS NOT NULL THEN 'finished' ELSE phase END, activity,
                 coalesce(waiting_for, ''), coalesce(error_message, '') FROM shard_split_metrics($1)";
-        let deadline = std::time::Instant::now() + LIMIT;
+        let deadline = Instant::now() + LIMIT;
         loop {
             let row = self.cluster.superuser().and_then(|mut c| Ok(c.query_one(query, &[&self.split])?));
             let Ok(row) = row else {
-                if std::time::Instant::now() > deadline {
+                if Instant::now() > deadline {
                     return Err("the master does not come back".into());
                 }
                 self.pause()?;
@@ -164,6 +209,9 @@ impl<'a> Cell<'a> {
             };
             let (now, activity, waiting, error): (String, String, String, String) =
                 (row.get(0), row.get(1), row.get(2), row.get(3));
+            if !self.harmed && waiting == format!("held at point \"{}\"", self.point) {
+                self.harm()?;
+            }
             // The master may be struck between two looks: then the next one tells.
             if now == phase && self.is_settled(phase).unwrap_or(false) {
                 return Ok(());
@@ -171,10 +219,7 @@ impl<'a> Cell<'a> {
             if activity == "failed" {
                 return Err(format!("failed in {now}: {error}").into());
             }
-            if !self.harmed && waiting == format!("held at point \"{}\"", self.point) {
-                self.harm()?;
-            }
-            if std::time::Instant::now() > deadline {
+            if Instant::now() > deadline {
                 return Err(format!("still {now}, {activity}, waiting for {waiting}, error {error}").into());
             }
             self.pause()?;
@@ -200,17 +245,27 @@ impl<'a> Cell<'a> {
         self.harmed = true;
         match self.harm {
             Harm::Fault(_) => {}
-            Harm::Terminate => {
-                self.cluster.fault("")?;
-                let query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
-                let name = format!("shardmaster split {}", self.split);
-                self.cluster.superuser()?.query(query, &[&name])?;
-            }
+            Harm::Terminate => self.terminate()?,
             Harm::Restart(Place::Source) => self.cluster.servers[0].restart(Stop::Immediate)?,
             Harm::Restart(Place::Target) => self.cluster.servers[1].restart(Stop::Immediate)?,
             Harm::Restart(Place::Master) => self.cluster.master.restart(Stop::Immediate)?,
         }
         self.cluster.fault("")
+    }
+
+    /// Ends the worker while it is held; the next one may be held as well.
+    fn terminate(&self) -> Result<()> {
+        let query = "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
+        let mut client = self.cluster.superuser()?;
+        let ended = client.query(query, &[&format!("shardmaster split {}", self.split)])?;
+        let pids: Vec<i32> = ended.iter().map(|row| row.get(0)).collect();
+        if pids.is_empty() {
+            return Err("no worker to terminate".into());
+        }
+        wait::until("the terminated worker to end", LIMIT, || {
+            let query = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1)";
+            Ok((client.query_one(query, &[&pids])?.get::<_, i64>(0) == 0).then_some(()))
+        })
     }
 
     fn fired(&self) -> Result<bool> {
@@ -245,27 +300,65 @@ impl<'a> Cell<'a> {
 
     /// Nothing lost, nothing twice, nothing left behind.
     fn check(&mut self) -> Result<()> {
-        for table in ["items", "notes"] {
-            let found = self.rows_of(1, table)?;
-            if found != self.rows {
-                return Err(format!("{table} of the target: {}", difference(&self.rows, &found)).into());
+        self.check_rows()?;
+        let mut client = self.cluster.superuser()?;
+        let version: i64 = client.query_one("SELECT shard_routing_version()", &[])?.get(0);
+        if version != self.version + 1 {
+            return Err(format!("routing version {} -> {version}", self.version).into());
+        }
+        let metrics = "SELECT total_rows_copied, routing_version_cutover FROM shard_split_metrics($1)";
+        let row = client.query_one(metrics, &[&self.split])?;
+        let (copied, recorded): (i64, Option<i64>) = (row.get(0), row.get(1));
+        if copied != self.to_copy || recorded != Some(version) {
+            let expected = self.to_copy;
+            return Err(format!("{copied} rows copied, not {expected}; version {recorded:?}").into());
+        }
+        client.execute("SELECT shard_guard_drop($1)", &[&self.split])?;
+        self.check_nothing_is_left()
+    }
+
+    /// Each row on the target, none on the source.
+    fn check_rows(&mut self) -> Result<()> {
+        let closed = self.diary.take().ok_or("no diary")?.close()?;
+        let (items, notes) = (self.rows_of(1, "items")?, self.rows_of(1, "notes")?);
+        for (table, found) in [("items", &items), ("notes", &notes)] {
+            let own: Rows = found.range(..diary::FIRST_ID).map(|(id, val)| (*id, val.clone())).collect();
+            if own != self.rows {
+                return Err(format!("{table} of the target: {}", difference(&self.rows, &own)).into());
             }
             let left = self.rows_of(0, table)?;
             if !left.is_empty() {
                 return Err(format!("{table} of the source still holds {} rows", left.len()).into());
             }
         }
-        let mut client = self.cluster.superuser()?;
-        let version: i64 = client.query_one("SELECT shard_routing_version()", &[])?.get(0);
-        if version != self.version + 1 {
-            return Err(format!("routing version {} -> {version}", self.version).into());
+        let differences = closed.differences(&items, &notes);
+        if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
+    }
+
+    fn check_rolled_back(&self) -> Result<()> {
+        let left = self.rows_of(1, "items")?.len() + self.rows_of(1, "notes")?.len();
+        if left > 0 {
+            return Err(format!("{left} rows left on the target by the rollback").into());
         }
-        client.execute("SELECT shard_guard_drop($1)", &[&self.split])?;
+        let query = "SELECT shard_routing_version(), total_rows_copied FROM shard_split_metrics($1)";
+        let row = self.cluster.superuser()?.query_one(query, &[&self.split])?;
+        if (row.get::<_, i64>(0), row.get::<_, i64>(1)) != (self.version, 0) {
+            return Err(format!("after the rollback: {row:?}").into());
+        }
+        self.check_nothing_is_left()?;
+        self.client_goes_on()
+    }
+
+    /// No object, no session of ours on a shard.
+    fn check_nothing_is_left(&self) -> Result<()> {
         for server in &self.cluster.servers {
-            let left = leftovers(&mut server.superuser(DATABASE)?)?;
+            let mut client = server.superuser(DATABASE)?;
+            let left = leftovers(&mut client)?;
             if !left.is_empty() {
                 return Err(format!("left on {}: {}", server.name(), left.join(", ")).into());
             }
+            let ended = "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster%')";
+            wait::until_true(&mut client, "the worker's sessions to end", LIMIT, ended)?;
         }
         Ok(())
     }
@@ -289,11 +382,49 @@ impl<'a> Cell<'a> {
     }
 }
 
+/// Two tables, one of which refers to the other, on both shards, known to the master.
+pub fn create_tables(cluster: &Cluster) -> Result<()> {
+    for shard in &cluster.shards {
+        cluster.owner_of(shard)?.batch_execute(&format!(
+            "SET ROLE {OWNER};
+             CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
+             CREATE TABLE notes (tenant text, id int, item int, val text, PRIMARY KEY (tenant, id),
+                                 FOREIGN KEY (tenant, item) REFERENCES items ON DELETE CASCADE);
+             GRANT SELECT, INSERT, UPDATE, DELETE ON items, notes TO {CLIENT};
+             INSERT INTO items SELECT 'stays', i, i::text FROM generate_series(1, 50) i"
+        ))?;
+    }
+    let mut client = cluster.superuser()?;
+    client.batch_execute(
+        "SELECT shard_table_add('items', 'tenant', key_type => 'text');
+         SELECT shard_table_add('notes', 'tenant', key_type => 'text')",
+    )?;
+    Ok(())
+}
+
 /// Every object of ours in a database.
 pub fn leftovers(client: &mut Client) -> Result<Vec<String>> {
     let rows = client.query(
         "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname LIKE 'shardmaster%'
          UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'",
+        &[],
+    )?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Every object of a database, ours or not: what is there afterwards must be what was
+/// there before.
+pub fn objects(client: &mut Client) -> Result<Vec<String>> {
+    let rows = client.query(
+        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'
+         UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname !~ '^pg_(toast_)?temp_'
+         UNION ALL SELECT 'function ' || oid::regprocedure FROM pg_proc
+         UNION ALL SELECT 'type ' || oid::regtype FROM pg_type
+         UNION ALL SELECT format('trigger %s of %s', tgname, tgrelid::regclass) FROM pg_trigger
+         UNION ALL SELECT format('rule %s of %s', rulename, ev_class::regclass) FROM pg_rewrite
+         UNION ALL SELECT format('default rights %s', oid) FROM pg_default_acl
+         ORDER BY 1",
         &[],
     )?;
     Ok(rows.iter().map(|row| row.get(0)).collect())

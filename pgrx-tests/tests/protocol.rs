@@ -1,85 +1,12 @@
 //! The rules of the protocol, one by one, with sessions held open at the place where
 //! leaving the rule out would lose a write.
 
-use postgres::{Client, error::SqlState};
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::cluster::DATABASE;
+use shardmaster_tests::scene::{
+    LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+};
 use shardmaster_tests::split::Split;
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Two servers, a table of 600 rows, half of them of the tenant that moves.
-fn cluster(config: &[&str]) -> Cluster {
-    let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
-    lines.extend_from_slice(config);
-    let cluster = Cluster::servers(2, &lines).unwrap();
-    for shard in &cluster.shards {
-        let mut owner = cluster.owner_of(shard).unwrap();
-        owner
-            .batch_execute(&format!(
-                "SET ROLE {OWNER};
-                 CREATE TABLE items (tenant text, id int, val text, code int,
-                                     PRIMARY KEY (tenant, id), UNIQUE (tenant, code) DEFERRABLE);
-                 GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON items TO {CLIENT};
-                 RESET ROLE"
-            ))
-            .unwrap();
-    }
-    source(&cluster)
-        .batch_execute(
-            "INSERT INTO items SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, i::text, i
-               FROM generate_series(1, 600) i",
-        )
-        .unwrap();
-    let mut master = cluster.superuser().unwrap();
-    master
-        .batch_execute(
-            "SELECT shard_table_add('items', 'tenant', key_type => 'text');
-             SELECT shard_assign_many(ARRAY['moves', 'stays'], 'shard_a')",
-        )
-        .unwrap();
-    cluster
-}
-
-fn source(cluster: &Cluster) -> Client {
-    cluster.servers[0].superuser(DATABASE).unwrap()
-}
-
-fn client(cluster: &Cluster) -> Client {
-    cluster.servers[0].connect(DATABASE, CLIENT).unwrap()
-}
-
-fn plan(cluster: &Cluster) -> Split<'_> {
-    Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap()
-}
-
-fn to_pending(split: &Split<'_>) {
-    split.call("start_dual_write").unwrap();
-    split.call("run_backfill").unwrap();
-    split.wait("cutover_pending", LIMIT).unwrap();
-}
-
-fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
-    let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
-    let rows = client.query("SELECT id, val || ' ' || code FROM items WHERE tenant = 'moves'", &[]).unwrap();
-    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-}
-
-/// Cutover; the target holds exactly what the source held.
-fn cut_over_and_compare(cluster: &Cluster, split: &Split<'_>) {
-    split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
-    assert_eq!(rows(cluster, 0), rows(cluster, 1));
-    split.finish(LIMIT).unwrap();
-    assert!(rows(cluster, 0).is_empty());
-    let stays = source(cluster).query_one("SELECT count(*) FROM items WHERE tenant = 'stays'", &[]).unwrap();
-    assert!(stays.get::<_, i64>(0) <= 300);
-}
-
-fn state_of(error: &postgres::Error) -> &str {
-    error.code().map_or("none", SqlState::code)
-}
+use shardmaster_tests::wait;
 
 #[test]
 fn a_snapshot_older_than_the_split_cannot_write() {
@@ -153,7 +80,7 @@ fn a_late_commit_of_an_early_change_arrives() {
         other.execute(update, &[&id]).unwrap();
         let seen = "SELECT coalesce(last_event_id, 0) FROM shard_split_metrics($1)";
         let mut master = cluster.superuser().unwrap();
-        shardmaster_tests::wait::until("the change to be applied", LIMIT, || {
+        wait::until("the change to be applied", LIMIT, || {
             let last: i64 = master.query_one(seen, &[&split.id])?.get(0);
             Ok((last > 1).then_some(()))
         })
@@ -273,16 +200,16 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     split.call("pause").unwrap();
     let mut agent = source(&cluster);
     let lapsed = "SELECT bool_and(open_until < clock_timestamp()) FROM shardmaster_agent.lease";
-    shardmaster_tests::wait::until_true(&mut agent, "the lease to end", LIMIT, lapsed).unwrap();
+    wait::until_true(&mut agent, "the lease to end", LIMIT, lapsed).unwrap();
     // The lease is looked at now and then: by one of these rows at least.
     client(&cluster)
         .batch_execute("UPDATE items SET val = 'unqueued' WHERE tenant = 'moves' AND id <= 200")
         .unwrap();
     let marked = "SELECT count(*) > 0 FROM shardmaster_agent.overflow";
-    shardmaster_tests::wait::until_true(&mut agent, "the mark", LIMIT, marked).unwrap();
+    wait::until_true(&mut agent, "the mark", LIMIT, marked).unwrap();
     split.call("resume").unwrap();
     let arrived = || Ok(rows(&cluster, 1).get(&2).is_some_and(|v| v.starts_with("unqueued")).then_some(()));
-    shardmaster_tests::wait::until("the new copy", LIMIT, arrived).unwrap();
+    wait::until("the new copy", LIMIT, arrived).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
 }

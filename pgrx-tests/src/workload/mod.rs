@@ -16,7 +16,7 @@
 mod compare;
 mod model;
 mod op;
-mod route;
+pub(crate) mod route;
 mod schema;
 mod verdict;
 mod writer;

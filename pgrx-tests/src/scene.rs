@@ -1,0 +1,92 @@
+//! A small stage for tests of single rules: two servers, one table, half of whose rows
+//! belong to the tenant that moves.
+
+use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::split::Split;
+use postgres::Client;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Two servers with the table, which is created by `definition`.
+pub fn cluster_of(config: &[&str], definition: &str) -> Cluster {
+    let mut lines = vec!["fsync = off", "max_prepared_transactions = 5", "shardmaster.tail_interval = 20"];
+    lines.extend_from_slice(config);
+    let cluster = Cluster::servers(2, &lines).unwrap();
+    for shard in &cluster.shards {
+        let mut owner = cluster.owner_of(shard).unwrap();
+        owner
+            .batch_execute(&format!(
+                "SET ROLE {OWNER}; {definition};
+                 GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON items TO {CLIENT};
+                 RESET ROLE"
+            ))
+            .unwrap();
+    }
+    source(&cluster)
+        .batch_execute(
+            "INSERT INTO items SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, i::text, i
+               FROM generate_series(1, 600) i",
+        )
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_table_add('items', 'tenant', key_type => 'text');
+             SELECT shard_assign_many(ARRAY['moves', 'stays'], 'shard_a')",
+        )
+        .unwrap();
+    cluster
+}
+
+/// Two servers and a table of 600 rows.
+pub fn cluster(config: &[&str]) -> Cluster {
+    cluster_of(
+        config,
+        "CREATE TABLE items (tenant text, id int, val text, code int,
+                             PRIMARY KEY (tenant, id), UNIQUE (tenant, code) DEFERRABLE)",
+    )
+}
+
+/// A superuser's session on the source.
+pub fn source(cluster: &Cluster) -> Client {
+    cluster.servers[0].superuser(DATABASE).unwrap()
+}
+
+/// An ordinary client's session on the source.
+pub fn client(cluster: &Cluster) -> Client {
+    cluster.servers[0].connect(DATABASE, CLIENT).unwrap()
+}
+
+pub fn plan(cluster: &Cluster) -> Split<'_> {
+    Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap()
+}
+
+pub fn to_pending(split: &Split<'_>) {
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+}
+
+/// The moving tenant's rows on a server.
+pub fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
+    let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
+    let rows = client.query("SELECT id, val || ' ' || code FROM items WHERE tenant = 'moves'", &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Cutover; the target holds exactly what the source held.
+pub fn cut_over_and_compare(cluster: &Cluster, split: &Split<'_>) {
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(cluster, 0), rows(cluster, 1));
+    split.finish(LIMIT).unwrap();
+    assert!(rows(cluster, 0).is_empty());
+    let stays = source(cluster).query_one("SELECT count(*) FROM items WHERE tenant = 'stays'", &[]).unwrap();
+    assert!(stays.get::<_, i64>(0) <= 300);
+}
+
+pub fn state_of(error: &postgres::Error) -> &str {
+    error.code().map_or("none", postgres::error::SqlState::code)
+}
