@@ -184,6 +184,12 @@ fn the_check_finds_what_the_servers_know() {
         ),
         (
             "shard_a",
+            "ALTER TABLE items ENABLE ROW LEVEL SECURITY; ALTER TABLE items FORCE ROW LEVEL SECURITY",
+            "ALTER TABLE items DISABLE ROW LEVEL SECURITY; ALTER TABLE items NO FORCE ROW LEVEL SECURITY",
+            "source: row-level security",
+        ),
+        (
+            "shard_a",
             "CREATE TABLE other (tenant bigint, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
             "DROP TABLE other",
             "source: foreign keys from other tables",

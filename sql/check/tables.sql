@@ -45,6 +45,10 @@ SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS
  WHERE $5::boolean AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')
    AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_\d+_[st]_'
 UNION ALL
+SELECT 'row-level security', false, format('%s: its policies apply to %I', w.name, current_user),
+       'The mover must see every row: make it a member of the owner without FORCE, or give it BYPASSRLS.'
+  FROM wanted w WHERE w.oid IS NOT NULL AND row_security_active(w.oid)
+UNION ALL
 SELECT 'foreign keys from other tables', false,
        format('%s references %s', f.conrelid::regclass, w.name),
        'Rows that stay would lose what they reference; add the table to the keyspace or drop the foreign key.'

@@ -1,0 +1,210 @@
+//! Rollback from every phase before `completed`, and from within every step of a
+//! cutover before its decision; then the same plan again to its end. A client writes
+//! all the time.
+
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::diary::{Diary, Rows};
+use shardmaster_tests::matrix::{create_tables, objects};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::{Result, wait};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Where a split is when its operator thinks better of it.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    /// A phase in which it rests.
+    Phase(&'static str),
+    /// A named point at which its worker is held, and released after the call.
+    Point(&'static str),
+}
+
+struct Scene {
+    cluster: Cluster,
+    tenants: usize,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
+        create_tables(&cluster).unwrap();
+        Scene { cluster, tenants: 0 }
+    }
+
+    fn run(&mut self, from: From) -> Result<()> {
+        self.tenants += 1;
+        let tenant = format!("tenant {}", self.tenants);
+        let mut master = self.cluster.superuser()?;
+        master.execute("SELECT shard_assign($1, 'shard_a')", &[&tenant])?;
+        let diary = Diary::open(&self.cluster, &tenant)?;
+        let before = self.all_objects()?;
+        let version: i64 = master.query_one("SELECT shard_routing_version()", &[])?.get(0);
+
+        let split = Split::plan(&self.cluster, "shard_a", "shard_b", &[&tenant])?;
+        self.go_to(&split, from)?;
+        split.call("rollback")?;
+        self.cluster.fault("")?;
+        split.wait("rolled_back", LIMIT)?;
+        diary.wait_for(5, LIMIT)?;
+        self.check_undone(&split, &tenant, version)?;
+        assert_eq!(self.all_objects()?, before, "objects after the rollback");
+
+        split.call("start_dual_write")?;
+        split.run(|_| ())?;
+        diary.wait_for(5, LIMIT)?;
+        split.finish(LIMIT)?;
+        split.drop_guard()?;
+        diary.wait_for(5, LIMIT)?;
+        assert_eq!(self.all_objects()?, before, "objects after the guard");
+        let differences =
+            diary.close()?.differences(&self.rows(1, "items", &tenant)?, &self.rows(1, "notes", &tenant)?);
+        if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
+    }
+
+    fn go_to(&self, split: &Split<'_>, from: From) -> Result<()> {
+        if let From::Point(point) = from {
+            self.cluster.hold(point)?;
+        }
+        let steps =
+            [("planning", ""), ("dual_write", "start_dual_write"), ("cutover_pending", "run_backfill")];
+        for (phase, call) in steps {
+            if !call.is_empty() {
+                split.call(call)?;
+            }
+            match from {
+                From::Phase(wanted) => {
+                    split.wait(phase, LIMIT)?;
+                    if wanted == phase {
+                        return Ok(());
+                    }
+                }
+                From::Point(point) if call == "start_dual_write" && point.starts_with("install_") => {
+                    return split.wait_held(point, LIMIT);
+                }
+                From::Point(point) if call == "run_backfill" && !point.starts_with("cutover_") => {
+                    return split.wait_held(point, LIMIT);
+                }
+                From::Point(_) => {}
+            }
+        }
+        split.wait("cutover_pending", LIMIT)?;
+        split.call("cutover")?;
+        match from {
+            From::Point(point) => split.wait_held(point, LIMIT),
+            From::Phase(phase) => Err(format!("no way to {phase}").into()),
+        }
+    }
+
+    /// As if the split had never begun.
+    fn check_undone(&self, split: &Split<'_>, tenant: &str, version: i64) -> Result<()> {
+        let mut master = self.cluster.superuser()?;
+        let row = master.query_one(
+            "SELECT format('%s %s %s %s %s %s', shard_routing_version(), shard_of($2), shard_of($2, 'read'),
+                           e.status, m.backfill_status || m.tail_status || m.total_rows_copied, m.error_message)
+               FROM shard_split_metrics($1) m, shard_entries() e WHERE e.key = $2",
+            &[&split.id, &tenant],
+        )?;
+        let undone = format!("{version} shard_a shard_a active pendingpending0 ");
+        assert_eq!(row.get::<_, String>(0), undone);
+        let counters = "SELECT bool_and(status = 'pending' AND rows_copied = 0 AND chunks_ok = 0 AND changes_applied = 0)
+                          FROM shard_split_tables($1)";
+        assert!(master.query_one(counters, &[&split.id])?.get::<_, bool>(0), "the counters of the tables");
+        for table in ["items", "notes"] {
+            assert!(self.rows(1, table, tenant)?.is_empty(), "rows of {table} are left on the target");
+        }
+        Ok(())
+    }
+
+    fn rows(&self, server: usize, table: &str, tenant: &str) -> Result<Rows> {
+        let mut client = self.cluster.servers[server].superuser(DATABASE)?;
+        let query = format!("SELECT id, val FROM {table} WHERE tenant = $1");
+        let rows = client.query(&query, &[&tenant])?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    fn all_objects(&self) -> Result<Vec<Vec<String>>> {
+        self.cluster.servers.iter().map(|server| objects(&mut server.superuser(DATABASE)?)).collect()
+    }
+}
+
+fn roll_back_from(places: &[From]) {
+    let mut scene = Scene::new();
+    for from in places {
+        if let Err(error) = scene.run(*from) {
+            panic!("{from:?}: {error}\n{}", scene.cluster.master.log_tail(3_000));
+        }
+    }
+}
+
+#[test]
+fn from_every_phase() {
+    let points = [
+        "backfill_begin",
+        "step_snapshot",
+        "step_chunk",
+        "step_committed",
+        "backfill_done",
+        "tail_caught_up",
+    ];
+    let mut places = vec![From::Phase("planning"), From::Phase("dual_write"), From::Phase("cutover_pending")];
+    places.extend(points.map(From::Point));
+    roll_back_from(&places);
+}
+
+#[test]
+fn while_it_is_installed() {
+    let points = [
+        "install_begin",
+        "install_ledger",
+        "install_target",
+        "install_guarded",
+        "install_source",
+        "install_trigger",
+        "install_done",
+    ];
+    roll_back_from(&points.map(From::Point));
+}
+
+/// The operator's word counts up to the transaction that decides.
+#[test]
+fn from_within_a_cutover() {
+    let points = [
+        "cutover_begin",
+        "cutover_disabled",
+        "cutover_locked",
+        "cutover_fenced",
+        "cutover_applied",
+        "cutover_sequences",
+    ];
+    roll_back_from(&points.map(From::Point));
+}
+
+/// After the decision there is nothing to roll back to.
+#[test]
+fn not_after_the_decision() {
+    let scene = Scene::new();
+    let mut master = scene.cluster.superuser().unwrap();
+    let mut target = scene.cluster.servers[1].superuser(DATABASE).unwrap();
+    target.batch_execute("DELETE FROM items").unwrap();
+    master.batch_execute("SELECT shard_assign('stays', 'shard_a')").unwrap();
+    let split = Split::plan(&scene.cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    for point in ["cutover_decided", "cutover_opened", "cutover_moved"] {
+        scene.cluster.hold(point).unwrap();
+        let _ = split.call("cutover");
+        split.wait_held(point, LIMIT).unwrap();
+        let refused = split.call("rollback").unwrap_err();
+        assert_eq!(refused.sqlstate(), Some("55000"), "{point}: {refused}");
+    }
+    scene.cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let rows = "SELECT count(*) FROM items WHERE tenant = 'stays'";
+    wait::until("the rows on the target", LIMIT, || {
+        let count: i64 = scene.cluster.servers[1].superuser(DATABASE)?.query_one(rows, &[])?.get(0);
+        Ok((count == 50).then_some(()))
+    })
+    .unwrap();
+}
