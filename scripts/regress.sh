@@ -42,7 +42,8 @@ run_schedule() {
     prepare_inputs "$suite"
     start_server "$suite" "${suite}_test"
     prepare_databases "$suite" "${suite}_test"
-    as_user env HOME="$RUN" "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
+    # Seconds after which a step that hangs is cancelled.
+    as_user env HOME="$RUN" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
         --host="$RUN/$suite" --user=postgres --dbname="${suite}_test" --use-existing \
         --schedule="$RUN/tests/$schedule" >"$LOGS/$suite.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$suite.log"

@@ -182,7 +182,7 @@ fn a_prepared_transaction_holds_the_cutover_off_until_its_deadline() {
     split.call("cutover").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err();
     assert_eq!(error.sqlstate(), Some("55P03"), "{error}");
-    assert!(error.to_string().contains("prepared transaction"), "{error}");
+    assert!(error.to_string().contains("prepared transaction 'p', open for"), "{error}");
     assert_eq!(split.phase().unwrap(), "cutover_pending");
     client(&cluster)
         .batch_execute("UPDATE items SET val = 'meanwhile' WHERE tenant = 'moves' AND id = 4")

@@ -75,7 +75,8 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
     loop {
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
-                return Err(SplitError::GaveUp(gave_up(&format!("a lock on the moving tables ({error})"))));
+                let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
+                return Err(SplitError::GaveUp(gave_up(&reason)));
             }
             other => other?,
         };

@@ -25,12 +25,16 @@ const HOLDERS: &str = "
            CASE WHEN p.gid IS NOT NULL THEN format('prepared transaction %L', p.gid)
                 WHEN l.pid IS NULL THEN 'a prepared transaction'
                 ELSE format('pid %s', l.pid) END
-             || coalesce(format(', open for %s s',
-                  round(extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start)))), ''),
+             || coalesce(', open for ' || round(extract(epoch FROM
+                  clock_timestamp() - coalesce(p.prepared, a.xact_start))) || ' s', ''),
            l.pid IS NULL OR coalesce(clock_timestamp() - a.xact_start > interval '1 s', false)
       FROM pg_locks l
       LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-      LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction
+      -- A prepared transaction keeps the virtual transaction of the session that made
+      -- it, without its pid; its xid is locked under the same.
+      LEFT JOIN pg_locks x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid'
+                          AND x.virtualtransaction = l.virtualtransaction
+      LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
      WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
        AND l.pid IS DISTINCT FROM pg_backend_pid()
@@ -52,6 +56,25 @@ pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
             }
         })
         .collect())
+}
+
+/// Who holds or wants a lock on a moving table that keeps even readers out.
+pub fn table_holders(engine: &mut Engine) -> Result<String> {
+    let tables: Vec<String> = engine
+        .tables
+        .iter()
+        .flat_map(|t| t.source.leaves().iter().map(|leaf| leaf.oid.clone()).chain(t.source.oid.clone()))
+        .collect();
+    let rows = engine.control.run(&format!(
+        "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass,
+                           coalesce('pid ' || l.pid, 'a prepared transaction')), ', ')
+           FROM pg_locks l
+          WHERE l.relation IN ({}) AND l.mode = 'AccessExclusiveLock'
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        tables.join(", ")
+    ))?;
+    let holders = rows.scalar().unwrap_or("somebody who is gone by now").to_owned();
+    Ok(format!("a lock on shard \"{}\": {holders}", engine.plan.source.shard_key))
 }
 
 /// A session that can hold the fence. It ends by itself soon after its worker has
