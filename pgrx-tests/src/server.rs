@@ -71,6 +71,24 @@ impl Server {
         Ok(server)
     }
 
+    /// A streaming standby of another server, ready to start.
+    pub fn standby_of(primary: &Server, name: &str) -> Result<Server> {
+        let server = Server::create(name, &[])?;
+        fs::remove_dir_all(server.data())?;
+        let mut backup = Command::new(env::bindir()?.join("pg_basebackup"));
+        backup.args(["-R", "-X", "stream", "-c", "fast", "-p", "5432", "-U", "postgres", "-h"]);
+        env::run(backup.arg(primary.socket_dir()).arg("-D").arg(server.data()))?;
+        server.configure(&[&format!("unix_socket_directories = '{}'", server.dir.display())])?;
+        Ok(server)
+    }
+
+    /// Ends the standby's recovery; returns when it takes writes.
+    pub fn promote(&self) -> Result<()> {
+        let promoted: bool =
+            self.superuser("postgres")?.query_one("SELECT pg_promote(true, 60)", &[])?.get(0);
+        if promoted { Ok(()) } else { Err(format!("\"{}\" was not promoted in time", self.name).into()) }
+    }
+
     /// Appends to postgresql.conf; takes effect at the next start or `reload`.
     pub fn configure(&self, lines: &[&str]) -> Result<()> {
         let path = self.data().join("postgresql.conf");

@@ -1,8 +1,8 @@
-//! Servers that forget: a source that crashes with asynchronous commits, a master
-//! that is restored from a dump.
+//! Servers that forget: a source that crashes with asynchronous commits or whose standby
+//! is promoted, a master that is restored from a dump.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::server::Stop;
+use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, wait};
 use std::collections::BTreeMap;
@@ -151,4 +151,113 @@ fn a_decision_that_the_master_lost_is_adopted() {
     assert_eq!(rows(&cluster, 1)[&7], "on the target");
     split.finish(LIMIT).unwrap();
     assert_eq!(rows(&cluster, 1).len(), 300);
+}
+
+/// The source gets a standby, and the mover a connection string that finds whichever of
+/// the two takes writes.
+fn add_standby(cluster: &Cluster) -> Server {
+    let primary = &cluster.servers[0];
+    let mut standby = Server::standby_of(primary, "standby").unwrap();
+    standby.run().unwrap();
+    let conninfo = format!(
+        "host={},{} port=5432,5432 dbname={DATABASE} user=mover target_session_attrs=read-write",
+        primary.socket_dir().display(),
+        standby.socket_dir().display()
+    );
+    let mut master = cluster.superuser().unwrap();
+    let update = "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'";
+    master.execute(update, &[&conninfo]).unwrap();
+    standby
+}
+
+/// Waits until the standby has everything, then cuts it off: what follows is forgotten.
+fn cut_off(cluster: &Cluster, standby: &Server) {
+    let mut primary = cluster.servers[0].superuser(DATABASE).unwrap();
+    let lsn: String = primary.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).unwrap().get(0);
+    let mut replica = standby.superuser(DATABASE).unwrap();
+    let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{lsn}'");
+    wait::until_true(&mut replica, "the standby to catch up", LIMIT, &caught_up).unwrap();
+    replica.batch_execute("ALTER SYSTEM SET primary_conninfo = 'host=/nowhere'").unwrap();
+    replica.batch_execute("SELECT pg_reload_conf()").unwrap();
+    let alone = "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_replication)";
+    wait::until_true(&mut primary, "the standby to be alone", LIMIT, alone).unwrap();
+}
+
+fn rows_of(server: &Server) -> BTreeMap<i32, String> {
+    let mut client = server.superuser(DATABASE).unwrap();
+    let rows = client.query("SELECT id, val FROM items WHERE tenant = 'moves'", &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+fn events(split: &Split<'_>, cluster: &Cluster) -> String {
+    let query = "SELECT string_agg(detail, '; ') FROM shard_split_events($1)";
+    cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+}
+
+/// What the new primary has never had leaves the target again; what it takes from then
+/// on arrives, although its transaction ids have been used before.
+#[test]
+fn a_promoted_standby_of_the_source_is_copied_again() {
+    let mut cluster = cluster(&[]);
+    let standby = add_standby(&cluster);
+    let id = pending(&cluster).id;
+    cut_off(&cluster, &standby);
+    let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    for id in 1..50 {
+        let forgotten = "UPDATE items SET val = 'forgotten' WHERE tenant = 'moves' AND id = $1";
+        client.execute(forgotten, &[&id]).unwrap();
+    }
+    client
+        .batch_execute("INSERT INTO items SELECT 'moves', i, 'forgotten' FROM generate_series(1000, 1100) i")
+        .unwrap();
+    let arrived = || Ok((rows(&cluster, 1).len() == 401).then_some(()));
+    wait::until("the changes before the failover", LIMIT, arrived).unwrap();
+
+    cluster.servers[0].stop(Stop::Kill).unwrap();
+    standby.promote().unwrap();
+    let mut client = standby.connect(DATABASE, CLIENT).unwrap();
+    for id in 100..200 {
+        let kept = "UPDATE items SET val = 'kept' WHERE tenant = 'moves' AND id = $1";
+        client.execute(kept, &[&id]).unwrap();
+    }
+    let split = Split::of(&cluster, id);
+    wait::until("the copy to start again", LIMIT, || {
+        Ok(events(&split, &cluster).contains("the copy starts again: the source").then_some(()))
+    })
+    .unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows_of(&standby), rows(&cluster, 1));
+    assert_eq!(rows(&cluster, 1)[&150], "kept");
+    split.finish(LIMIT).unwrap();
+    assert!(rows_of(&standby).is_empty());
+}
+
+/// Decided, and then the source forgets its fence: it is fenced again, what it took
+/// meanwhile is told, and the cutover comes to its end.
+#[test]
+fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
+    let mut cluster = cluster(&[]);
+    let standby = add_standby(&cluster);
+    let id = pending(&cluster).id;
+    cut_off(&cluster, &standby);
+    cluster.hold("cutover_opened").unwrap();
+    Split::of(&cluster, id).call("cutover").unwrap();
+    Split::of(&cluster, id).wait_held("cutover_opened", LIMIT).unwrap();
+    let moved = rows(&cluster, 1);
+    cluster.servers[0].stop(Stop::Kill).unwrap();
+    standby.promote().unwrap();
+    let mut client = standby.connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'too late' WHERE tenant = 'moves' AND id = 7").unwrap();
+    cluster.fault("").unwrap();
+    let split = Split::of(&cluster, id);
+    split.wait("completed", LIMIT).unwrap();
+    let told = events(&split, &cluster);
+    assert!(told.contains("fenced again; 1 changes"), "{told}");
+    let refused =
+        client.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 8").unwrap_err();
+    assert_eq!(refused.code().map(postgres::error::SqlState::code), Some("SM001"));
+    assert_eq!(rows(&cluster, 1), moved);
+    split.finish(LIMIT).unwrap();
 }

@@ -86,3 +86,33 @@ fn a_rolled_back_plan_runs_again() {
     let verdict = workload.verdict(&cluster).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
+
+/// Splits of different keys at the same time: two the same way, then one each way.
+#[test]
+fn two_splits_side_by_side() {
+    let cluster = Cluster::servers(2, &[]).unwrap();
+    let mut workload = Workload::prepare(&cluster, hard_options()).unwrap();
+    workload.start();
+    workload.wait_for(500, LIMIT).unwrap();
+    let side_by_side = |first: (&str, &str, &[&str]), second: (&str, &str, &[&str])| {
+        std::thread::scope(|scope| {
+            for (source, target, tenants) in [first, second] {
+                let (cluster, workload) = (&cluster, &workload);
+                scope.spawn(move || split(cluster, workload, source, target, tenants));
+            }
+        });
+    };
+    side_by_side(
+        ("shard_a", "shard_b", &["tenant-00", "tenant-02"]),
+        ("shard_a", "shard_b", &["tenant-01", "tenant-04"]),
+    );
+    let overlap = Split::plan(&cluster, "shard_a", "shard_b", &["tenant-03"]).unwrap();
+    let refused = Split::plan(&cluster, "shard_a", "shard_b", &["tenant-05", "tenant-03"]).err().unwrap();
+    assert_eq!(refused.sqlstate(), Some("55006"), "{refused}");
+    overlap.call("rollback").unwrap();
+    overlap.wait("rolled_back", LIMIT).unwrap();
+    side_by_side(("shard_b", "shard_a", &["tenant-00"]), ("shard_a", "shard_b", &["tenant-03", "tenant-05"]));
+    workload.stop().unwrap();
+    let verdict = workload.verdict(&cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}

@@ -5,6 +5,7 @@ use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::scene::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
+use shardmaster_tests::server::signal;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -255,4 +256,75 @@ fn a_row_of_another_key_in_the_way_is_named() {
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
+}
+
+/// A row of another key with the primary key of a changed one: deleting by key alone
+/// would take it along.
+#[test]
+fn rows_of_other_keys_are_not_deleted_with_a_window() {
+    let cluster = cluster(&[]);
+    for shard in &cluster.shards {
+        let mut owner = cluster.owner_of(shard).unwrap();
+        owner
+            .batch_execute(
+                "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id)",
+            )
+            .unwrap();
+    }
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    target.batch_execute("INSERT INTO items VALUES ('other', 9000, 'mine', 9000)").unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    client(&cluster)
+        .batch_execute(
+            "INSERT INTO items VALUES ('moves', 9000, 'here and gone', 9000); DELETE FROM items WHERE id = 9000",
+        )
+        .unwrap();
+    cut_over_and_compare(&cluster, &split);
+    let left: String = target.query_one("SELECT val FROM items WHERE id = 9000", &[]).unwrap().get(0);
+    assert_eq!(left, "mine");
+}
+
+/// A session of a worker that is gone, whose COMMIT is still on its way: the next worker
+/// ends it before it reads anything.
+#[test]
+fn a_late_commit_of_a_dead_worker_is_refused() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    let query = "SELECT s.token, g.generation FROM shardmaster_agent.side s JOIN shardmaster_agent.generation g USING (split_id, side)";
+    let row = target.query_one(query, &[]).unwrap();
+    let (token, generation): (String, i64) = (row.get(0), row.get(1));
+    let mut zombie = cluster.servers[1].connect(DATABASE, "mover").unwrap();
+    let pid: i32 = zombie.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    zombie
+        .batch_execute(&format!(
+            "SET shardmaster_agent.mover = '{token}'; SET session_replication_role = replica;
+             INSERT INTO shardmaster_agent.session SELECT {}, 'target', pid, backend_start
+               FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+            split.id
+        ))
+        .unwrap();
+    zombie
+        .batch_execute(&format!(
+            "BEGIN; SELECT 1 FROM shardmaster_agent.generation WHERE generation = {generation} FOR SHARE;
+             DELETE FROM items WHERE tenant = 'moves' AND id = 2",
+        ))
+        .unwrap();
+    let pid = u32::try_from(pid).unwrap();
+    signal(pid, libc::SIGSTOP).unwrap();
+    let commit = std::thread::spawn(move || zombie.batch_execute("COMMIT"));
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'")
+        .unwrap();
+    split.wait_held("sessions of the previous worker", LIMIT).unwrap();
+    signal(pid, libc::SIGCONT).unwrap();
+    assert!(commit.join().unwrap().is_err(), "the late COMMIT succeeded");
+    client(&cluster)
+        .batch_execute("UPDATE items SET val = 'after' WHERE tenant = 'moves' AND id = 4")
+        .unwrap();
+    cut_over_and_compare(&cluster, &split);
+    assert!(rows(&cluster, 1).contains_key(&2));
 }

@@ -157,7 +157,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
 
 /// Behind the fence nobody can have queued what S_f has not seen.
 fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
-    let left = recovery::unseen_entries(engine, snapshot)?;
+    let left = recovery::unseen_entries(engine, Some(snapshot))?;
     if left == 0 {
         return Ok(());
     }

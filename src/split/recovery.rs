@@ -2,7 +2,7 @@
 //! then no session of an earlier worker is left, and the generation is ours.
 
 use super::cutover;
-use super::engine::Engine;
+use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::fence;
 use super::phase::{CutoverStep, Phase};
@@ -98,11 +98,12 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     if !fence::change_state(&mut session, id, Side::Source, generation, &["capture"], "fenced", None)? {
         return Err(SplitError::Superseded);
     }
-    let snapshot = stored_progress(engine)?.snapshot;
-    let unseen = match snapshot {
-        Some(snapshot) => unseen_entries(engine, &snapshot)?,
-        None => 0,
-    };
+    let progress = stored_progress(engine)?;
+    let server = engine::observe(&mut engine.control, &engine.plan, Side::Source)?.server;
+    // On another server, or another timeline, the last window's transaction ids are
+    // given out again: there only what the source itself remembers counts.
+    let snapshot = if server == progress.server { progress.snapshot } else { consumed_snapshot(engine)? };
+    let unseen = unseen_entries(engine, snapshot.as_deref())?;
     let text = format!(
         "the source had lost its fence and was fenced again; {unseen} changes were made there after the last window"
     );
@@ -110,18 +111,24 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// Queued changes that a snapshot has not seen.
-pub fn unseen_entries(engine: &mut Engine, snapshot: &str) -> Result<i64> {
+/// The snapshot up to which the source has given its queue away.
+fn consumed_snapshot(engine: &mut Engine) -> Result<Option<String>> {
+    let rows = engine.control.run(&format!(
+        "SELECT snapshot FROM shardmaster_agent.consumed WHERE split_id = {}",
+        engine.plan.id
+    ))?;
+    Ok(rows.scalar().map(str::to_owned))
+}
+
+/// Queued changes that a snapshot has not seen; without one, all of them.
+pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
+    let condition = snapshot.map_or("true".to_owned(), |snapshot| {
+        format!("NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
+    });
     let counts: Vec<String> = engine
         .tables
         .iter()
-        .map(|t| {
-            format!(
-                "(SELECT count(*) FROM {} WHERE NOT pg_visible_in_snapshot(xid, {}::pg_snapshot))",
-                t.queue,
-                literal(snapshot)
-            )
-        })
+        .map(|t| format!("(SELECT count(*) FROM {} WHERE {condition})", t.queue))
         .collect();
     let rows = engine.control.run(&format!("SELECT {}", counts.join(" + ")))?;
     Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))

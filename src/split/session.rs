@@ -180,12 +180,11 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         if left.scalar() == Some("0") {
             break;
         }
+        let reason = format!("sessions of the previous worker on shard \"{}\" to end", connection.shard());
         if Instant::now() > deadline {
-            return Err(SplitError::Retry(format!(
-                "sessions of the previous worker on shard \"{}\" to end",
-                connection.shard()
-            )));
+            return Err(SplitError::Retry(reason));
         }
+        wait::report(&reason);
         wait::sleep(Duration::from_millis(20));
     }
     let known = connection
@@ -200,11 +199,19 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
             format!("SELECT shard_split_rollback({id}), then start the split again."),
         ));
     }
-    let raised = connection.query(
-        "UPDATE shardmaster_agent.generation SET generation = $3
-          WHERE split_id = $1 AND side = $2 AND generation < $3",
-        &[key[0], key[1], Some(&generation.to_string())],
-    )?;
+    let raised = connection
+        .query(
+            "UPDATE shardmaster_agent.generation SET generation = $3
+              WHERE split_id = $1 AND side = $2 AND generation < $3",
+            &[key[0], key[1], Some(&generation.to_string())],
+        )
+        .map_err(|error| match error.is_lock_timeout() {
+            true => SplitError::Retry(format!(
+                "a transaction of the previous worker on shard \"{}\"",
+                error.shard
+            )),
+            false => error.into(),
+        })?;
     if raised.affected != 1 {
         return Err(SplitError::Superseded);
     }
