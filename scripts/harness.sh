@@ -22,8 +22,18 @@ copy_programs() {
     chmod -R a+rX "$RUN/bin"
 }
 
+# A file system that is soon full. Only root can have one.
+mount_small_disk() {
+    [ "$(id -u)" -eq 0 ] || return 0
+    mkdir -p "$RUN/small-disk"
+    mount -t tmpfs -o "size=32m,mode=0700,uid=$(id -u "$SERVER_USER")" tmpfs "$RUN/small-disk" || return 0
+    mkdir "$RUN/small-disk/space"
+    chown "$SERVER_USER" "$RUN/small-disk/space"
+    SMALL_DISK=$RUN/small-disk/space
+}
+
 # beside_servers PROGRAM ...: runs it as the servers' user, told where things are.
 beside_servers() {
     as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="$RUN" \
-        SHARDMASTER_PROGRAMS="$RUN/bin" "$@"
+        SHARDMASTER_PROGRAMS="$RUN/bin" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} "$@"
 }

@@ -66,6 +66,7 @@ harness_programs() {
     if [ ! -e "$RUN/programs" ]; then
         build_harness >"$RUN/programs" || { tally "harness build" 0 1; summary; }
         copy_programs
+        mount_small_disk
         while read -r name path; do
             cp "$path" "$RUN/bin/test-$name"
             chmod a+rx "$RUN/bin/test-$name"

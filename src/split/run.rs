@@ -131,7 +131,7 @@ impl Worker {
         if let Some(engine) = self.engine.as_mut() {
             renew_lease(engine, &mut self.lease_renewed)?;
         }
-        wait::report("paused");
+        wait::report("shard_split_resume: paused");
         Ok(Duration::from_secs(5))
     }
 

@@ -1,0 +1,177 @@
+//! Workers: wherever one waits, a cancel, a termination, a shutdown or DROP DATABASE
+//! ends it at once; another one goes on. Without preload the calls start them.
+
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::scene::{
+    LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+};
+use shardmaster_tests::server::{Server, Stop, signal};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+/// At once, on a machine that is busy with other tests.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
+fn worker(cluster: &Cluster) -> Option<i32> {
+    let query = "SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    cluster.superuser().unwrap().query_opt(query, &[]).unwrap().map(|row| row.get(0))
+}
+
+/// Ends the worker where it waits; another one comes.
+fn end_by(call: &str, cluster: &Cluster, split: &Split<'_>, waits_for: &str) {
+    split.wait_held(waits_for, LIMIT).unwrap();
+    let pid = worker(cluster).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.execute(&format!("SELECT {call}($1)"), &[&pid]).unwrap();
+    wait::until(&format!("{call} while it waits for {waits_for}"), AT_ONCE, || {
+        Ok((worker(cluster) != Some(pid)).then_some(()))
+    })
+    .unwrap();
+    wait::until("another worker", LIMIT, || Ok(worker(cluster).map(drop))).unwrap();
+}
+
+fn end_twice(cluster: &Cluster, split: &Split<'_>, waits_for: &str) {
+    end_by("pg_terminate_backend", cluster, split, waits_for);
+    end_by("pg_cancel_backend", cluster, split, waits_for);
+}
+
+#[test]
+fn a_worker_ends_at_once_wherever_it_waits() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    // For a lock on a shard.
+    let mut writer = client(&cluster);
+    writer.batch_execute("BEGIN; UPDATE items SET val = 'open' WHERE tenant = 'moves' AND id = 2").unwrap();
+    split.call("start_dual_write").unwrap();
+    end_twice(&cluster, &split, "lock on public.items");
+    writer.batch_execute("COMMIT").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    // At a named point.
+    cluster.hold("step_chunk").unwrap();
+    split.call("run_backfill").unwrap();
+    end_twice(&cluster, &split, "step_chunk");
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    // For its operator; then paused.
+    end_twice(&cluster, &split, "shard_split_cutover");
+    split.call("pause").unwrap();
+    end_twice(&cluster, &split, "shard_split_resume");
+    split.call("resume").unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// The rate limit, and a shard that has stopped to answer in the middle of a statement.
+#[test]
+fn a_worker_ends_at_once_while_a_shard_is_silent() {
+    let cluster = cluster(&["shardmaster.max_copy_rate = '1kB'"]);
+    // More than one chunk: after the last one nothing is waited for.
+    source(&cluster)
+        .batch_execute(
+            "INSERT INTO items SELECT 'moves', i, repeat('x', 300), i FROM generate_series(1001, 41000) i",
+        )
+        .unwrap();
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    end_by("pg_cancel_backend", &cluster, &split, "rate limit");
+    cluster.set("shardmaster.max_copy_rate", "0").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    let reader = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '%reader'";
+    for call in ["pg_terminate_backend", "pg_cancel_backend"] {
+        let backend = wait::until("the reader", LIMIT, || {
+            Ok(source(&cluster).query_opt(reader, &[])?.map(|row| row.get::<_, i32>(0)))
+        })
+        .unwrap();
+        let pid = worker(&cluster).unwrap();
+        let backend = u32::try_from(backend).unwrap();
+        signal(backend, libc::SIGSTOP).unwrap();
+        // Its next statement gets no answer.
+        let stuck = "SELECT count(*) > 0 FROM pg_stat_activity
+                      WHERE backend_type LIKE 'shardmaster split%' AND query = 'applying changes'
+                        AND state_change < clock_timestamp() - interval '1 s'";
+        wait::until_true(&mut cluster.superuser().unwrap(), "the worker to be stuck", LIMIT, stuck).unwrap();
+        cluster.superuser().unwrap().execute(&format!("SELECT {call}($1)"), &[&pid]).unwrap();
+        let ended = wait::until(call, AT_ONCE, || Ok((worker(&cluster) != Some(pid)).then_some(())));
+        signal(backend, libc::SIGCONT).unwrap();
+        ended.unwrap();
+        wait::until("another worker", LIMIT, || Ok(worker(&cluster).map(drop))).unwrap();
+    }
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// A server that takes the connection and says nothing.
+fn point_to_silence(cluster: &Cluster) -> TcpListener {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let conninfo = format!("host=127.0.0.1 port={port} dbname={DATABASE} user=mover");
+    let update = "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_b'";
+    cluster.superuser().unwrap().execute(update, &[&conninfo]).unwrap();
+    silent
+}
+
+#[test]
+fn the_server_stops_and_the_database_goes_while_a_shard_is_silent() {
+    let mut cluster = cluster(&[]);
+    let silent = point_to_silence(&cluster);
+    let id = plan(&cluster).id;
+    Split::of(&cluster, id).call("start_dual_write").unwrap();
+    wait::until("a worker", LIMIT, || Ok(worker(&cluster).map(drop))).unwrap();
+    let began = Instant::now();
+    cluster.master.stop(Stop::Fast).unwrap();
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    cluster.master.run().unwrap();
+    wait::until("a worker after the restart", LIMIT, || Ok(worker(&cluster).map(drop))).unwrap();
+    let mut admin = cluster.master.superuser("postgres").unwrap();
+    let began = Instant::now();
+    admin.batch_execute(&format!("DROP DATABASE {DATABASE}")).unwrap();
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    drop(silent);
+}
+
+#[test]
+fn without_preload_the_calls_start_workers() {
+    let server = Server::start("plain", &["fsync = off"]).unwrap();
+    let mut client = server.superuser("postgres").unwrap();
+    client
+        .batch_execute(
+            "CREATE EXTENSION shardmaster;
+             CREATE SCHEMA a; CREATE SCHEMA b;
+             CREATE TABLE a.items (tenant text, id int, PRIMARY KEY (tenant, id));
+             CREATE TABLE b.items (LIKE a.items INCLUDING ALL);
+             INSERT INTO a.items SELECT 'moves', i FROM generate_series(1, 500) i;
+             SELECT shard_add('a', namespace => 'a'), shard_add('b', namespace => 'b');
+             SELECT shard_table_add('items', 'tenant'), shard_assign('moves', 'a');
+             SELECT shard_split_plan('a', 'b', ARRAY['moves'])",
+        )
+        .unwrap();
+    let missing = "SELECT count(*) FROM shard_status() WHERE NOT ok AND item ~ 'preload'";
+    assert_eq!(client.query_one(missing, &[]).unwrap().get::<_, i64>(0), 1);
+    client.batch_execute("CALL shard_split_run(1)").unwrap();
+    client.batch_execute("SELECT shard_split_finish(1)").unwrap();
+    client.batch_execute("SELECT shard_split_wait(1, 'finished')").unwrap();
+    let moved = "SELECT (SELECT count(*) FROM a.items) || ' ' || (SELECT count(*) FROM b.items)";
+    assert_eq!(client.query_one(moved, &[]).unwrap().get::<_, String>(0), "0 500");
+}
+
+#[test]
+fn the_extension_stays_while_a_split_is_unfinished() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut master = cluster.superuser().unwrap();
+    for statement in [
+        "DROP EXTENSION shardmaster",
+        "DROP EXTENSION shardmaster CASCADE",
+        "DROP SCHEMA shardmaster CASCADE",
+    ] {
+        let refused = master.batch_execute(statement).unwrap_err();
+        assert!(["55006", "2BP01"].contains(&state_of(&refused)), "{statement}: {refused}");
+    }
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    master.batch_execute("DROP EXTENSION shardmaster").unwrap();
+}
