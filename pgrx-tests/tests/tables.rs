@@ -140,6 +140,52 @@ fn partitions_come_go_and_are_truncated() {
     assert!(rows(&cluster, 1).keys().all(|id| *id >= 200));
 }
 
+/// A small tenant of a big table costs its own rows, not a walk over the table.
+#[test]
+fn a_small_scope_is_found_by_an_index() {
+    let cluster = cluster(&[]);
+    source(&cluster)
+        .batch_execute(
+            "INSERT INTO items SELECT 'stays', i, repeat('x', 300), i FROM generate_series(1001, 60000) i;
+             ANALYZE items; SELECT pg_stat_reset()",
+        )
+        .unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    let chunks = "SELECT chunks_ok, rows_copied FROM shard_split_tables($1)";
+    let row = cluster.superuser().unwrap().query_one(chunks, &[&split.id]).unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (1, 300));
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+    let scans = "SELECT pg_stat_force_next_flush() IS NOT NULL, seq_scan, n_live_tup
+                   FROM pg_stat_user_tables WHERE relname = 'items'";
+    let row = source(&cluster).query_one(scans, &[]).unwrap();
+    assert_eq!(row.get::<_, i64>(1), 0, "walks over the table");
+    // Without the index, block by block.
+    let mut other = source(&cluster);
+    other
+        .batch_execute("ALTER TABLE items DROP CONSTRAINT items_pkey, DROP CONSTRAINT items_tenant_code_key")
+        .unwrap();
+    other
+        .batch_execute(
+            "ALTER TABLE items ADD PRIMARY KEY (id, tenant); INSERT INTO items VALUES ('new', 1, 'v', 1)",
+        )
+        .unwrap();
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    target
+        .batch_execute(
+            "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id, tenant)",
+        )
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('new', 'shard_a')").unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["new"]).unwrap();
+    to_pending(&split);
+    let row = master.query_one(chunks, &[&split.id]).unwrap();
+    assert_eq!((row.get::<_, i64>(0) > 1, row.get::<_, i64>(1)), (true, 1));
+}
+
 /// The types' text and binary forms are those of the servers, not of the mover's role,
 /// whose settings are made as odd as they can be.
 #[test]

@@ -5,6 +5,7 @@ use super::collision;
 use super::engine::{Engine, patience};
 use super::error::Result;
 use super::progress::{Cursor, Progress};
+use super::scope_size;
 use super::window::copy_into;
 use crate::agent;
 use crate::guc;
@@ -33,11 +34,13 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     let total = blocks.scalar().and_then(|t| t.parse::<i64>().ok()).unwrap_or(0);
     let leaf_name = blocks.rows.first().and_then(|r| r.get(1).cloned().flatten()).unwrap_or_default();
     let to = from + engine.chunk_blocks;
-    let is_last = to >= total;
+    let is_last = to >= total || from == 0 && has_few_rows(engine, position, &leaf_name)?;
     let upper = if is_last { String::new() } else { format!("AND t.ctid < '({to},0)'::tid") };
     let table = &engine.tables[position];
+    // Without a bound the planner is free to take an index.
+    let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
     let out = format!(
-        "COPY (SELECT {} FROM ONLY {leaf_name} t WHERE t.ctid >= '({from},0)'::tid {upper} AND {}) TO STDOUT (FORMAT {})",
+        "COPY (SELECT {} FROM ONLY {leaf_name} t WHERE {lower} {} {upper}) TO STDOUT (FORMAT {})",
         table.columns("t."),
         agent::scope_predicate(&table.source_by, "t", &engine.plan.tenants),
         table.format()
@@ -56,6 +59,11 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     state.leaves[index].blocks = total;
     state.leaves[index].cursor = if is_last { Cursor::End } else { Cursor::Block(to) };
     Ok(Some(copied))
+}
+
+fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {
+    let column = &engine.tables[position].source_by;
+    scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.tenants)
 }
 
 /// The next chunk's size: the time of a step, or what the rate allows in it.

@@ -23,6 +23,7 @@ pub mod record;
 pub mod recovery;
 pub mod rollback;
 mod run;
+pub mod scope_size;
 pub mod sequences;
 pub mod session;
 pub mod shape;

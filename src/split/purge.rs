@@ -5,6 +5,7 @@
 use super::engine;
 use super::error::Result;
 use super::points::{Point, reach};
+use super::scope_size;
 use super::session::Side;
 use crate::agent;
 use crate::catalog::split::Plan;
@@ -30,7 +31,9 @@ pub fn scope_rows(
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         let scope = agent::scope_predicate(column, "t", &plan.tenants);
         for leaf in shape.leaves() {
-            let batches = Batches { plan, side, generation, leaf: &leaf.name, scope: &scope, after_batch };
+            let few = scope_size::is_small(connection, &leaf.name, column, &plan.tenants)?;
+            let batches =
+                Batches { plan, side, generation, leaf: &leaf.name, scope: &scope, few, after_batch };
             deleted += batches.run(connection)?;
         }
     }
@@ -43,6 +46,8 @@ struct Batches<'a> {
     generation: i64,
     leaf: &'a str,
     scope: &'a str,
+    /// Few rows, which an index finds: one batch.
+    few: bool,
     after_batch: &'static Point,
 }
 
@@ -56,18 +61,18 @@ impl Batches<'_> {
         let (mut from, mut blocks, mut deleted) = (0_i64, 256_i64, 0_u64);
         loop {
             let to = from + blocks;
-            let upper = if to >= total { String::new() } else { format!("AND t.ctid < '({to},0)'::tid") };
+            let is_last = to >= total || self.few;
+            let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
+            let upper = if is_last { String::new() } else { format!("AND t.ctid < '({to},0)'::tid") };
             let began = Instant::now();
             engine::begin_as(connection, self.plan.id, self.side, self.generation)?;
-            let result = connection.run(&format!(
-                "DELETE FROM ONLY {} t WHERE t.ctid >= '({from},0)'::tid {upper} AND {}",
-                self.leaf, self.scope
-            ))?;
+            let result = connection
+                .run(&format!("DELETE FROM ONLY {} t WHERE {lower} {} {upper}", self.leaf, self.scope))?;
             connection.run("COMMIT")?;
             reach(self.after_batch)?;
             deleted += result.affected;
             wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
-            if to >= total {
+            if is_last {
                 return Ok(deleted);
             }
             from = to;
