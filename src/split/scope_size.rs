@@ -3,15 +3,19 @@
 use super::error::Result;
 use super::quote::literal;
 use crate::agent;
+use crate::guc;
 use crate::remote::Connection;
 use crate::split::shape::Column;
 
 /// Rows that are read in one go, about what a step of a second copies.
-const FEW: f64 = 100_000.0;
+const FEW_ROWS: f64 = 100_000.0;
+/// And their bytes.
+const FEW_BYTES: f64 = 32e6;
 
 /// Whether the scope has few rows in a leaf, by the planner's estimate, and an index
 /// that leads with the shard-by column finds them. Then the leaf is one chunk, which
-/// costs its own rows only, however big the table is.
+/// costs its own rows only, however big the table is. More than the rate limit lets
+/// through in a step is never few.
 pub fn is_small(
     connection: &mut Connection,
     leaf: &str,
@@ -28,11 +32,15 @@ pub fn is_small(
         return Ok(false);
     }
     let plan = connection.run(&format!(
-        "EXPLAIN (FORMAT JSON) SELECT 1 FROM ONLY {leaf} t WHERE {}",
+        "EXPLAIN (FORMAT JSON) SELECT * FROM ONLY {leaf} t WHERE {}",
         agent::scope_predicate(column, "t", tenants)
     ))?;
     let plan: serde_json::Value =
         plan.scalar().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
-    let (rows, node) = (&plan[0]["Plan"]["Plan Rows"], &plan[0]["Plan"]["Node Type"]);
-    Ok(rows.as_f64().is_some_and(|rows| rows <= FEW) && node != "Seq Scan")
+    let plan = &plan[0]["Plan"];
+    let number = |name: &str| plan[name].as_f64().unwrap_or(f64::INFINITY);
+    let (rows, bytes) = (number("Plan Rows"), number("Plan Rows") * number("Plan Width"));
+    let allowed = guc::max_copy_rate()
+        .map_or(FEW_BYTES, |rate| FEW_BYTES.min(rate as f64 * guc::step_time().as_secs_f64()));
+    Ok(rows <= FEW_ROWS && bytes <= allowed && plan["Node Type"] != "Seq Scan")
 }
