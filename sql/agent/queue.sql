@@ -1,7 +1,7 @@
 -- The queue of one captured table: keys of changed rows in their own types, never
 -- as text, because the writer's DateStyle and extra_float_digits would change them.
 CREATE TABLE IF NOT EXISTS shardmaster_agent.{queue} (
-    seq bigint NOT NULL DEFAULT nextval('shardmaster_agent.{sequence}'),
+    seq bigint NOT NULL,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     op  "char" NOT NULL,
     {key_definitions},

@@ -1,10 +1,13 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the
 //! names filled in.
 
+pub mod filter;
+
 use crate::catalog::split::Plan;
 use crate::split::quote::{array_literal, ident, idents, literal};
 use crate::split::session::Side;
 use crate::split::shape::{Column, TableShape};
+use filter::Filter;
 
 pub const VERSION: i32 = 1;
 pub const BOOTSTRAP: &str = include_str!("../../sql/agent/bootstrap.sql");
@@ -20,6 +23,8 @@ const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
+/// A queue's sequence at or above this says that the queue takes no more.
+const QUEUE_FULL: i64 = 1 << 60;
 
 fn suffix(side: Side) -> &'static str {
     match side {
@@ -83,14 +88,7 @@ pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
             format!("{name} {type_name}{collate}")
         })
         .collect();
-    fill(
-        QUEUE,
-        &[
-            ("queue", queue_table(split, ordinal)),
-            ("sequence", queue_sequence(split)),
-            ("key_definitions", definitions.join(",\n    ")),
-        ],
-    )
+    fill(QUEUE, &[("queue", queue_table(split, ordinal)), ("key_definitions", definitions.join(",\n    "))])
 }
 
 /// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.
@@ -104,6 +102,23 @@ fn queue_sizes(plan: &Plan) -> String {
         })
         .collect();
     sizes.join(" OPERATOR(pg_catalog.+) ")
+}
+
+/// Lets the queue take entries again, numbered on from where they were.
+pub fn reopen_queue(split: i64) -> String {
+    let sequence = queue_sequence(split);
+    format!(
+        "SELECT setval('shardmaster_agent.{sequence}', last_value - {QUEUE_FULL})
+           FROM shardmaster_agent.{sequence} WHERE last_value >= {QUEUE_FULL}"
+    )
+}
+
+/// Under which the queue takes an entry.
+fn if_captured(split: i64) -> String {
+    format!(
+        "FROM shardmaster_agent.side WHERE split_id OPERATOR(pg_catalog.=) {split}
+            AND side OPERATOR(pg_catalog.=) 'source' AND state OPERATOR(pg_catalog.=) 'capture'"
+    )
 }
 
 /// What the capture function of one table calls to refuse a writer.
@@ -136,6 +151,9 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
             ("queue", queue_table(plan.id, ordinal)),
             ("queue_sizes", queue_sizes(plan)),
             ("sample", SAMPLE.to_string()),
+            ("sequence", queue_sequence(plan.id)),
+            ("full", QUEUE_FULL.to_string()),
+            ("if_captured", if_captured(plan.id)),
             ("new_keys", idents("NEW.", table.key())),
             ("old_keys", idents("OLD.", table.key())),
         ],
@@ -157,13 +175,17 @@ pub fn guard(plan: &Plan, ordinal: i32, shard_by: &str) -> String {
 }
 
 /// The look-up function for one type of shard-by column.
-pub fn in_scope(split: i64, side: Side, type_name: &str) -> String {
+pub fn in_scope(split: i64, side: Side, type_name: &str, filter: Option<&Filter>) -> String {
+    let filter = filter.map_or(String::new(), |filter| {
+        format!("IF {} OPERATOR(pg_catalog.=) 0 THEN RETURN false; END IF;", filter.test("wanted"))
+    });
     fill(
         IN_SCOPE,
         &[
             ("function", in_scope_function(split, side)),
             ("scope", scope_table(split, side)),
             ("type", type_name.to_owned()),
+            ("filter", filter),
         ],
     )
 }

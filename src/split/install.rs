@@ -9,8 +9,9 @@ use super::points::{self, reach};
 use super::progress::{Progress, TableProgress};
 use super::quote::{ident, literal};
 use super::session::{self, Side};
-use super::shape::Leaf;
+use super::shape::{Column, Leaf};
 use crate::agent;
+use crate::agent::filter::Filter;
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
 use crate::worker::txn::transaction;
@@ -145,27 +146,48 @@ pub fn renew_lease(split: i64) -> String {
 
 fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
     let scope = agent::scope_table(plan.id, side);
-    let mut types: Vec<&str> = Vec::new();
+    let mut columns: Vec<&Column> = Vec::new();
     for table in tables {
         let column = match side {
             Side::Source => &table.source_by,
             Side::Target => &table.target_by,
         };
-        if !types.contains(&column.base.as_str()) {
-            types.push(&column.base);
+        match columns.iter_mut().find(|known| known.base == column.base) {
+            // One function for both: what holds for its collations.
+            Some(known) if column.collation.is_some() => *known = column,
+            Some(_) => {}
+            None => columns.push(column),
         }
     }
-    let Some(key_type) = types.first() else { return Ok(()) };
+    let Some(key_type) = columns.first().map(|column| column.base.as_str()) else { return Ok(()) };
     connection.run(&format!(
         "CREATE TABLE IF NOT EXISTS shardmaster_agent.{scope} (key {key_type} PRIMARY KEY);
          INSERT INTO shardmaster_agent.{scope} SELECT unnest({}::{key_type}[]) ON CONFLICT DO NOTHING;
          ANALYZE shardmaster_agent.{scope}",
         super::quote::array_literal(&plan.tenants)
     ))?;
-    for type_name in types {
-        connection.run(&agent::in_scope(plan.id, side, type_name))?;
+    for column in columns {
+        let filter = filter(connection, plan, column)?;
+        connection.run(&agent::in_scope(plan.id, side, &column.base, filter.as_ref()))?;
     }
     Ok(())
+}
+
+/// The filter of the scope's keys, made of the hashes that this server gives them.
+fn filter(connection: &mut Connection, plan: &Plan, column: &Column) -> Result<Option<Filter>> {
+    let Some(mut filter) = Filter::new(column, plan.tenants.len()) else { return Ok(None) };
+    let positions = connection.run(&format!(
+        "SELECT {} FROM unnest({}::{}[]) key",
+        filter.position("key"),
+        super::quote::array_literal(&plan.tenants),
+        column.base
+    ))?;
+    for row in positions.rows {
+        if let [Some(position)] = row.as_slice() {
+            filter.set(position.parse().unwrap_or(0));
+        }
+    }
+    Ok(Some(filter))
 }
 
 fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {

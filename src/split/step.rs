@@ -14,6 +14,7 @@ use super::session::Side;
 use super::shape::Observation;
 use super::window::{self, Entries};
 use super::{chunk, install};
+use crate::agent;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::worker::wait;
@@ -281,7 +282,10 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
         "{}; DELETE FROM shardmaster_agent.overflow WHERE split_id = {id}; {}",
         queues.join("; "),
         install::renew_lease(id)
-    ))
+    ))?;
+    // Whoever finds it closed until here leaves a mark, and this is done once more.
+    engine.control.run(&agent::reopen_queue(id))?;
+    Ok(())
 }
 
 /// A transaction that saw a mark and skipped the queue may still be open: once all

@@ -1,0 +1,94 @@
+//! A Bloom filter of the moving keys, with one hash: most rows of tenants that stay
+//! are told apart without a query.
+
+use crate::split::shape::Column;
+
+/// Bits for each key: one row of this many that stay is looked up all the same.
+const BITS_PER_KEY: usize = 16;
+const MIN_BITS: usize = 1 << 10;
+/// A megabyte, which each session that writes keeps in memory.
+const MAX_BITS: usize = 1 << 23;
+
+/// The filter of one type of key.
+pub struct Filter {
+    hash: &'static str,
+    bits: usize,
+    bytes: Vec<u8>,
+}
+
+impl Filter {
+    /// None where equal keys need not have equal bytes, or the type has no hash that
+    /// all servers know.
+    pub fn new(column: &Column, keys: usize) -> Option<Filter> {
+        let hash = match column.base.as_str() {
+            "smallint" | "integer" | "bigint" => "pg_catalog.hashint8extended({}::pg_catalog.int8, 0)",
+            "text" | "character varying" if column.collation.is_none() => {
+                "pg_catalog.hashtextextended({}::pg_catalog.text, 0)"
+            }
+            "uuid" => "pg_catalog.uuid_hash_extended({}, 0)",
+            _ => return None,
+        };
+        let bits = (keys * BITS_PER_KEY).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        Some(Filter { hash, bits, bytes: vec![0; bits / 8] })
+    }
+
+    /// The number of a value's bit, as SQL.
+    pub fn position(&self, value: &str) -> String {
+        let hash = self.hash.replace("{}", value);
+        format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", self.bits - 1)
+    }
+
+    pub fn set(&mut self, position: usize) {
+        if let Some(byte) = self.bytes.get_mut(position / 8) {
+            *byte |= 1 << (position % 8);
+        }
+    }
+
+    /// Whether a value's bit is set, as SQL.
+    pub fn test(&self, value: &str) -> String {
+        let hex: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        // With E, whatever the writer's standard_conforming_strings.
+        format!("pg_catalog.get_bit(E'\\\\x{hex}'::pg_catalog.bytea, {})", self.position(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(base: &str, collation: Option<&str>) -> Column {
+        Column {
+            name: "k".into(),
+            type_name: base.into(),
+            base: base.into(),
+            collation: collation.map(str::to_owned),
+            binary: true,
+            not_null: true,
+            generated: false,
+        }
+    }
+
+    #[test]
+    fn bits_are_numbered_as_get_bit_numbers_them() {
+        let mut filter = Filter::new(&column("bigint", None), 1).unwrap();
+        for position in [0, 9, 1023] {
+            filter.set(position);
+        }
+        let test = filter.test("k");
+        assert!(test.contains("E'\\\\x0102"), "{test}");
+        assert!(test.contains("80'::"), "{test}");
+    }
+
+    #[test]
+    fn types_whose_equality_is_not_that_of_bytes_have_none() {
+        assert!(Filter::new(&column("text", Some("icu_ci")), 1).is_none());
+        assert!(Filter::new(&column("numeric", None), 1).is_none());
+        assert!(Filter::new(&column("character", None), 1).is_none());
+    }
+
+    #[test]
+    fn the_size_is_bounded() {
+        assert_eq!(Filter::new(&column("uuid", None), 10_000).unwrap().bits, 1 << 18);
+        assert_eq!(Filter::new(&column("uuid", None), 100_000_000).unwrap().bits, MAX_BITS);
+    }
+}
