@@ -193,6 +193,27 @@ fn a_prepared_transaction_holds_the_cutover_off_until_its_deadline() {
     assert!(rows(&cluster, 1)[&2].starts_with("prepared"));
 }
 
+/// What is queued between a step's snapshot and its consumption belongs to the next one.
+#[test]
+fn a_change_between_snapshot_and_consumption_stays_queued() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.hold("step_committed").unwrap();
+    // The worker may see the setting a moment later, so there is a window until it is held.
+    let mut writer = client(&cluster);
+    wait::until("a step to be held", LIMIT, || {
+        writer.batch_execute("UPDATE items SET val = 'seen' WHERE tenant = 'moves' AND id = 2")?;
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|text| text.contains("step_committed")).then_some(()))
+    })
+    .unwrap();
+    writer.batch_execute("UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id = 4").unwrap();
+    cluster.fault("").unwrap();
+    cut_over_and_compare(&cluster, &split);
+    assert!(rows(&cluster, 1)[&4].starts_with("late"));
+}
+
 #[test]
 fn a_queue_past_its_lease_starts_the_copy_again() {
     let cluster = cluster(&["shardmaster.capture_lease = '1s'"]);
