@@ -12,6 +12,12 @@ pub struct SqlState(pub [u8; 5]);
 impl SqlState {
     /// The key is between two shards just now: try again after a moment.
     pub const BETWEEN_SHARDS: SqlState = SqlState(*b"SM002");
+    /// No shard of this kind has free capacity.
+    pub const NO_CAPACITY: SqlState = SqlState(*b"SM003");
+    /// The tenant's quota is used up.
+    pub const QUOTA_EXCEEDED: SqlState = SqlState(*b"SM004");
+    /// The reservation is not live any more, or is somebody else's.
+    pub const NOT_RESERVED: SqlState = SqlState(*b"SM005");
     pub const NULL_NOT_ALLOWED: SqlState = SqlState(*b"22004");
     pub const INVALID_VALUE: SqlState = SqlState(*b"22023");
     pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");

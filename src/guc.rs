@@ -24,6 +24,8 @@ static REMOTE_TIMEOUT: Int = Int::new(30_000);
 static CAPTURE_LEASE: Int = Int::new(86_400);
 static QUEUE_MAX_SIZE: Int = Int::new(4_096);
 static SEQUENCE_MARGIN: Int = Int::new(1_000);
+static LEASE_SWEEP_INTERVAL: Int = Int::new(5_000);
+static RESERVATION_RETENTION: Int = Int::new(0);
 
 fn text(setting: &Text) -> Option<String> {
     let value = setting.get()?;
@@ -94,6 +96,15 @@ pub fn queue_max_bytes() -> i64 {
 }
 pub fn sequence_margin() -> i64 {
     i64::from(SEQUENCE_MARGIN.get())
+}
+
+pub fn lease_sweep_interval() -> Duration {
+    millis(&LEASE_SWEEP_INTERVAL)
+}
+/// None: for ever.
+pub fn reservation_retention() -> Option<Duration> {
+    let seconds = u64::try_from(RESERVATION_RETENTION.get()).unwrap_or(0);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 /// Defines every setting; called once from `_PG_init`.
@@ -196,12 +207,30 @@ fn register_times() {
         GucContext::Userset,
     );
     ms(
+        c"shardmaster.lease_sweep_interval",
+        c"Time between two looks for leases that have run out.",
+        c"The worker looks earlier when the next lease ends earlier.",
+        &LEASE_SWEEP_INTERVAL,
+        10,
+        GucContext::Sighup,
+    );
+    ms(
         c"shardmaster.remote_timeout",
         c"Time after which a silent shard counts as lost.",
         c"Bounds connecting and every remote statement but the copy, which is bounded by progress.",
         &REMOTE_TIMEOUT,
         100,
         GucContext::Sighup,
+    );
+    GucRegistry::define_int_guc(
+        c"shardmaster.reservation_retention",
+        c"Age at which the worker moves ended reservations to the archive table.",
+        c"0: never.",
+        &RESERVATION_RETENTION,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
     );
     GucRegistry::define_int_guc(
         c"shardmaster.capture_lease",

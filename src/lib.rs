@@ -8,6 +8,7 @@ mod api;
 mod catalog;
 mod error;
 mod guc;
+mod placement;
 mod remote;
 mod routing;
 mod split;
@@ -17,6 +18,7 @@ mod worker;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
+extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 

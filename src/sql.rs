@@ -3,7 +3,7 @@
 
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::*;
-use pgrx::spi::{OwnedPreparedStatement, SpiError, SpiHeapTupleData};
+use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiError, SpiHeapTupleData};
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
@@ -55,6 +55,20 @@ impl Prepared {
     pub const fn new(query: &'static str, types: &'static [pg_sys::Oid]) -> Prepared {
         Prepared { query, types, plan: RefCell::new(None) }
     }
+
+    fn plan(&self, client: &SpiClient<'_>, writes: bool) -> Result<(), SpiError> {
+        let mut plan = self.plan.borrow_mut();
+        if plan.is_none() {
+            let types: Vec<PgOid> = self.types.iter().copied().map(PgOid::from).collect();
+            let prepared = if writes {
+                client.prepare_mut(self.query, &types)?
+            } else {
+                client.prepare(self.query, &types)?
+            };
+            *plan = Some(prepared.keep());
+        }
+        Ok(())
+    }
 }
 
 /// `read` with a prepared query; the server plans it again when a table changes.
@@ -69,12 +83,8 @@ pub fn read_prepared<R>(
     }
     let rows = bug_if_error(Spi::connect(|client| {
         prepared.with(|prepared| {
-            let mut plan = prepared.plan.borrow_mut();
-            if plan.is_none() {
-                let types: Vec<PgOid> = prepared.types.iter().copied().map(PgOid::from).collect();
-                *plan = Some(client.prepare(prepared.query, &types)?.keep());
-            }
-            match plan.as_ref() {
+            prepared.plan(client, false)?;
+            match prepared.plan.borrow().as_ref() {
                 Some(plan) => {
                     let table = client.select(plan, None, args)?;
                     Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
@@ -88,6 +98,26 @@ pub fn read_prepared<R>(
         pg_sys::PopActiveSnapshot();
     }
     rows
+}
+
+/// `write_returning` with a prepared command.
+pub fn write_prepared<R>(
+    prepared: &'static LocalKey<Prepared>,
+    args: &[DatumWithOid<'_>],
+    mut row: impl FnMut(Row<'_>) -> R,
+) -> Vec<R> {
+    bug_if_error(Spi::connect_mut(|client| {
+        prepared.with(|prepared| {
+            prepared.plan(client, true)?;
+            match prepared.plan.borrow().as_ref() {
+                Some(plan) => {
+                    let table = client.update(plan, None, args)?;
+                    Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
+                }
+                None => Ok(Vec::new()),
+            }
+        })
+    }))
 }
 
 /// The first row of `read`.

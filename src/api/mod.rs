@@ -4,6 +4,7 @@ pub mod agent;
 pub mod assignment;
 pub mod history;
 pub mod keyspace;
+pub mod placement;
 mod regtype;
 pub mod routing;
 pub mod split;

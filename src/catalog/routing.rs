@@ -3,6 +3,8 @@
 
 use crate::catalog::event;
 use crate::catalog::keyspace::{self, Locked};
+use crate::error::Failure;
+use crate::placement::tenants;
 use crate::routing::RoutingError;
 use crate::sql;
 use pgrx::prelude::*;
@@ -60,8 +62,15 @@ pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
 }
 
 /// One new version: closes the entries of `old` keys and opens those of the `new` ones,
-/// given as keys and, in the same order, shards. Returns the version.
-pub fn replace(keyspace: &Locked, old: &[String], new: (&[String], &[String]), change: Change<'_>) -> i64 {
+/// given as keys and, in the same order, shards. Slots of shards with a capacity change
+/// hands with them. Returns the version.
+pub fn replace(
+    keyspace: &Locked,
+    old: &[String],
+    new: (&[String], &[String]),
+    change: Change<'_>,
+) -> Result<i64, Failure> {
+    tenants::routed(&keyspace.name, old, new, change.split_id)?;
     let next = keyspace::version(&keyspace.name) + 1;
     let version = change.version.map_or(next, |at_least| next.max(at_least));
     sql::write(
@@ -81,7 +90,7 @@ pub fn replace(keyspace: &Locked, old: &[String], new: (&[String], &[String]), c
         &[keyspace.name.as_str().into(), new.0.to_vec().into(), new.1.to_vec().into(), version.into()],
     );
     event::routing_changed(&keyspace.name, version);
-    version
+    Ok(version)
 }
 
 /// Cutover: writes of the keys are held back and will go to the target; reads go on at
@@ -119,12 +128,12 @@ pub fn move_keys(
     split_id: i64,
     reason: &str,
     version: Option<i64>,
-) -> Result<i64, RoutingError> {
+) -> Result<i64, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     check_assigned(&keyspace, keys)?;
     let targets = vec![target.to_owned(); keys.len()];
     let change = Change { reason: Some(reason), split_id: Some(split_id), version };
-    Ok(replace(&keyspace, keys, (keys, &targets), change))
+    replace(&keyspace, keys, (keys, &targets), change)
 }
 
 fn check_assigned(keyspace: &Locked, keys: &[String]) -> Result<(), RoutingError> {

@@ -125,6 +125,10 @@ impl Shard {
     pub fn holds_rows(&self) -> bool {
         self.kind == POSTGRES
     }
+
+    pub fn takes_placement(&self) -> bool {
+        self.status == ShardStatus::Active
+    }
 }
 
 /// The connection string for clients of a shard with these two strings; None: clients
@@ -144,6 +148,11 @@ pub fn by_key(shard_key: &str) -> Result<Shard, TopologyError> {
     let query = format!("SELECT {COLUMNS} FROM shardmaster.shard WHERE shard_key = $1");
     sql::read_one(&query, &[shard_key.into()], from_row)
         .ok_or_else(|| TopologyError::Unknown(shard_key.into()))
+}
+
+pub fn by_id(id: i64) -> Option<Shard> {
+    let query = format!("SELECT {COLUMNS} FROM shardmaster.shard WHERE id = $1");
+    sql::read_one(&query, &[id.into()], from_row)
 }
 
 /// All shards, in the order of their shard_index.

@@ -73,7 +73,7 @@ pub fn assign(
     }
     let targets = vec![shard_key.to_owned(); changed.len()];
     let change = Change { reason, ..Change::default() };
-    Ok(routing::replace(&keyspace, &changed, (&changed, &targets), change))
+    routing::replace(&keyspace, &changed, (&changed, &targets), change)
 }
 
 /// Takes a key out of routing.
@@ -84,5 +84,5 @@ pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     if routing::current(&keyspace.name, &keys).is_empty() {
         return Err(RoutingError::UnknownKey { key: keys.concat(), keyspace: keyspace.name.clone() }.into());
     }
-    Ok(routing::replace(&keyspace, &keys, (&[], &[]), Change::default()))
+    routing::replace(&keyspace, &keys, (&[], &[]), Change::default())
 }

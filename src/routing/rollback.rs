@@ -40,7 +40,7 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
     }
     let reason = format!("rollback to version {version}");
     let change = Change { reason: Some(&reason), ..Change::default() };
-    Ok(routing::replace(&keyspace, &keys, (&back, &shards), change))
+    routing::replace(&keyspace, &keys, (&back, &shards), change)
 }
 
 fn check_shard_of_old_policy(shard_key: &str, version: i64) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
 use crate::catalog::{event, in_use, keyspace, routing};
 use crate::error::Failure;
+use crate::placement::shard as placement;
 use crate::remote::conninfo::Conninfo;
 
 /// Longest name of a schema, in bytes.
@@ -17,7 +18,9 @@ pub fn add(new: NewShard) -> Result<i64, Failure> {
         Err(other) => return Err(other.into()),
         Ok(existing) => return Err(TopologyError::Exists(existing.shard_key).into()),
     }
+    let shard_key = new.shard_key.clone();
     let id = shard::insert(new, index);
+    placement::added(&shard::by_key(&shard_key)?);
     event::topology_changed();
     Ok(id)
 }
@@ -67,15 +70,20 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
     if status == ShardStatus::Disabled {
         check_not_in_split(shard_key)?;
     }
+    placement::lock(shard.id);
     shard::set_status(&shard, status);
+    placement::status_changed(&shard, status);
     event::topology_changed();
     Ok(())
 }
 
 pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failure> {
     check_capacity(capacity)?;
-    let shard = shard::by_key(shard_key)?;
-    shard::set_capacity(&shard, capacity);
+    let id = shard::by_key(shard_key)?.id;
+    // Tenants of a server may not come or go meanwhile.
+    keyspace::lock_all()?;
+    placement::lock(id);
+    placement::set_capacity(&shard::by_key(shard_key)?, capacity)?;
     event::topology_changed();
     Ok(())
 }
@@ -87,6 +95,8 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     if let Some((keyspace, key)) = routing::any_key_on(shard_key) {
         return Err(TopologyError::Routed { shard: shard.shard_key, key, keyspace }.into());
     }
+    placement::lock(shard.id);
+    placement::dropped(&shard)?;
     shard::delete(&shard);
     event::topology_changed();
     Ok(())

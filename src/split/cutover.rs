@@ -189,8 +189,7 @@ pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Resul
         }
         let reason = format!("split {}", plan.id);
         let target = &plan.target.shard_key;
-        let version = routing::move_keys(&plan.keyspace, &plan.tenants, target, plan.id, &reason, version)
-            .map_err(Failure::from)?;
+        let version = routing::move_keys(&plan.keyspace, &plan.tenants, target, plan.id, &reason, version)?;
         sql::write("SET LOCAL synchronous_commit = on", &[]);
         sql::write(
             "UPDATE shardmaster.split_plan

@@ -6,6 +6,7 @@ use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split;
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
+use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
 use crate::routing::name_list;
 use crate::sql;
@@ -23,8 +24,6 @@ pub enum PlanError {
     SourceDisabled(String),
     #[error("target shard \"{shard}\" is {status}")]
     TargetNotActive { shard: String, status: &'static str },
-    #[error("target shard \"{shard}\" has capacity for {capacity} keys, holds {held} and would get {wanted}")]
-    TargetFull { shard: String, capacity: i64, held: i64, wanted: i64 },
     #[error("keyspace \"{0}\" has no tables")]
     NoTables(String),
     #[error("not routed to source shard \"{shard}\": {keys}")]
@@ -49,10 +48,6 @@ impl From<PlanError> for Failure {
             PlanError::TargetNotActive { .. } => (
                 SqlState::NOT_IN_STATE,
                 "Choose another target, or set this one active with shard_set_status().",
-            ),
-            PlanError::TargetFull { .. } => (
-                SqlState::NOT_IN_STATE,
-                "Choose another target, or raise the capacity with shard_set_capacity().",
             ),
             PlanError::NoTables(_) => {
                 (SqlState::NOT_IN_STATE, "Say which tables the keys shard, with shard_table_add().")
@@ -87,8 +82,8 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     if request.tenants.is_empty() {
         return Err(PlanError::NoTenants.into());
     }
-    let tenants = canonical_keys(&keyspace, request.tenants)?;
-    check(&keyspace, &source, &target, &tenants)?;
+    let keys = canonical_keys(&keyspace, request.tenants)?;
+    check(&keyspace, &source, &target, &keys)?;
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.split_plan
                 (keyspace, source_shard, target_shard, description, tenants, token, source_lock, target_lock,
@@ -103,15 +98,16 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
             source.shard_key.as_str().into(),
             target.shard_key.as_str().into(),
             request.description.into(),
-            tenants.clone().into(),
+            keys.clone().into(),
             keyspace::version(&keyspace.name).into(),
         ],
         |row| row.value::<i64>(1),
     );
     let id = ids.first().copied().unwrap_or_default();
+    tenants::reserve_for_split(id, &target, &keyspace.name, &keys)?;
     sql::write(
         "INSERT INTO shardmaster.split_key (split_id, keyspace, key) SELECT $1, $2, unnest($3)",
-        &[id.into(), keyspace.name.as_str().into(), tenants.into()],
+        &[id.into(), keyspace.name.as_str().into(), keys.into()],
     );
     sql::write(
         "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
@@ -149,8 +145,7 @@ fn check(
     if !has_tables(&keyspace.name) {
         return Err(PlanError::NoTables(keyspace.name.clone()));
     }
-    check_keys(keyspace, source, tenants)?;
-    check_capacity(target, tenants)
+    check_keys(keyspace, source, tenants)
 }
 
 fn has_tables(keyspace: &str) -> bool {
@@ -179,31 +174,12 @@ fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::res
     Err(PlanError::NotOnSource { shard: source.shard_key.clone(), keys: name_list(elsewhere) })
 }
 
-/// A capacity counts keys: those that are routed to the shard and those that active
-/// splits bring.
-fn check_capacity(target: &Shard, tenants: &[String]) -> std::result::Result<(), PlanError> {
-    let Some(capacity) = target.capacity else { return Ok(()) };
-    let held = sql::read_one(
-        "SELECT (SELECT count(*) FROM shardmaster.routing_entry
-                  WHERE read_shard = $1 AND valid_to IS NULL AND key IS NOT NULL)
-              + (SELECT count(*) FROM shardmaster.split_key k JOIN shardmaster.split_plan p ON p.id = k.split_id
-                  WHERE k.active AND p.target_shard = $1 AND p.phase <> 'completed')",
-        &[target.shard_key.as_str().into()],
-        |row| row.value::<i64>(1),
-    )
-    .unwrap_or(0);
-    let wanted = i64::try_from(tenants.len()).unwrap_or(i64::MAX);
-    if held.saturating_add(wanted) <= capacity {
-        return Ok(());
-    }
-    Err(PlanError::TargetFull { shard: target.shard_key.clone(), capacity, held, wanted })
-}
-
 /// A plan that was rolled back is validated again before it runs again.
 pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(id)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
     check(&keyspace, &plan.source, &plan.target, &plan.tenants)?;
+    tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.tenants)?;
     sql::write("UPDATE shardmaster.split_key SET active = true WHERE split_id = $1", &[id.into()]);
     sql::write("DELETE FROM shardmaster.split_table WHERE split_id = $1", &[id.into()]);
     sql::write(

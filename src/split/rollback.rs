@@ -12,6 +12,7 @@ use super::session::{self, Side};
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
+use crate::placement::tenants;
 use crate::remote::Connection;
 use crate::sql;
 use crate::worker::txn::{transaction, try_transaction};
@@ -108,6 +109,7 @@ fn record(id: i64) -> Result<()> {
         &[id.into()],
     );
     sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+    tenants::cancel_for_split(id);
     sql::write(
         "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1",
         &[id.into()],

@@ -1,9 +1,10 @@
-//! Keeps one worker running for each split that has work.
+//! Keeps one worker running for each split that has work, and expires leases.
 
 use super::pause::Pause;
 use super::process::Kind;
-use super::{LIBRARY, accept_signals, lock, pin_settings, plan, split, txn, wait};
+use super::{LIBRARY, accept_signals, lock, pin_settings, plan, split, sweep_clock, txn, wait};
 use crate::guc;
+use crate::placement::sweep;
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
 };
@@ -44,9 +45,10 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     let mut coordinator = Coordinator::default();
     loop {
         let pause = match txn::transaction(look) {
-            Some(work) => coordinator.serve(&work),
+            Some(work) => coordinator.serve(&work).min(txn::transaction(sweep::turn)),
             None => {
                 wait::report_idle("waiting for CREATE EXTENSION shardmaster");
+                sweep_clock::set(LOOK_AGAIN);
                 LOOK_AGAIN
             }
         };

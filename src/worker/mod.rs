@@ -5,6 +5,7 @@
 //!   keeps one coordinator running there.
 //! - The **coordinator** is connected to that database. It finds the splits that have
 //!   work and keeps one worker running for each, up to `shardmaster.max_split_workers`.
+//!   Between looks it expires leases.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
@@ -18,6 +19,7 @@ mod pause;
 pub mod plan;
 pub mod process;
 pub mod split;
+pub mod sweep_clock;
 pub mod txn;
 pub mod wait;
 pub mod wake;
@@ -48,6 +50,7 @@ pub fn register() {
     PRELOADED.store(true, Ordering::Relaxed);
     launcher::register();
     hooks::register();
+    sweep_clock::register();
 }
 
 /// Installs the signal handlers of every worker and lets signals in.

@@ -1,7 +1,7 @@
 //! How a session's request reaches the workers: at its commit, by their latches.
 
 use super::process::{self, Kind, Process};
-use super::{plan, preloaded, split};
+use super::{plan, preloaded, split, sweep_clock};
 use crate::guc;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -51,6 +51,14 @@ pub fn split_on_commit(split_id: i64) {
 /// Wakes the coordinator once the current transaction has committed.
 pub fn coordinator_on_commit() {
     with_requests(|r| r.coordinator = true);
+}
+
+/// Wakes the coordinator once the current transaction has committed, if it would sleep
+/// past the end of a lease.
+pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
+    if sweep_clock::is_after(lease_ends) {
+        coordinator_on_commit();
+    }
 }
 
 /// Wakes the launcher once the current transaction has committed.

@@ -1,0 +1,192 @@
+//! Slots, reservations and leases; quotas; tenants that are placed.
+
+use crate::error::{Failure, required};
+use crate::placement::choose::Strategy;
+use crate::placement::slot::Request;
+use crate::placement::{PlacementError, quota, report, reserve, settle, sweep, tenants};
+use pgrx::AnyNumeric;
+use pgrx::datum::Interval;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// A value that may be neither NULL nor empty.
+fn named(value: Option<String>, name: &'static str) -> Result<String, Failure> {
+    let value = required(value, name)?;
+    if value.is_empty() {
+        return Err(PlacementError::invalid(name, "it is empty").into());
+    }
+    Ok(value)
+}
+
+/// Seconds of a lease, which has to be positive.
+fn lease_seconds(lease: Option<Interval>) -> Result<f64, Failure> {
+    let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
+    if seconds <= 0.0 {
+        return Err(PlacementError::invalid("lease", "it is not longer than zero").into());
+    }
+    Ok(seconds)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_reserve_slot(
+    kind: Option<String>,
+    logical_key: Option<String>,
+    tenant_id: Option<String>,
+    lease: default!(Option<Interval>, "'5 min'"),
+    strategy: default!(Option<String>, "'fill_first'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(reservation_id, i64),
+            name!(shard_key, String),
+            name!(slot_no, i64),
+            name!(status, String),
+            name!(lease_expires_at, Option<TimestampWithTimeZone>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let (kind, key) = (named(kind, "kind")?, named(logical_key, "logical_key")?);
+    let tenant = named(tenant_id, "tenant_id")?;
+    let lease_seconds = lease_seconds(lease)?;
+    let strategy = Strategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
+    let request = Request { kind: &kind, key: &key, tenant: &tenant, lease_seconds };
+    let made = reserve::reserve(&request, strategy).map_err(Failure::from)?;
+    Ok(TableIterator::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_confirm_slot(
+    reservation_id: Option<i64>,
+    resource_id: Option<String>,
+) -> Result<(), ErrorReport> {
+    let id = required(reservation_id, "reservation_id")?;
+    let resource_id = named(resource_id, "resource_id")?;
+    Ok(settle::confirm(id, &resource_id).map_err(Failure::from)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_cancel_slot(reservation_id: Option<i64>) -> Result<(), ErrorReport> {
+    Ok(settle::cancel(required(reservation_id, "reservation_id")?).map_err(Failure::from)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_renew_slot(
+    reservation_id: Option<i64>,
+    lease: Option<Interval>,
+) -> Result<TimestampWithTimeZone, ErrorReport> {
+    let id = required(reservation_id, "reservation_id")?;
+    Ok(settle::renew(id, lease_seconds(lease)?).map_err(Failure::from)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_free_slot(kind: Option<String>, logical_key: Option<String>) -> Result<bool, ErrorReport> {
+    Ok(settle::free(&required(kind, "kind")?, &required(logical_key, "logical_key")?))
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_expire_leases() -> i64 {
+    sweep::expire_all()
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_capacity(
+    kind: Option<String>,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard_key, String),
+            name!(status, String),
+            name!(capacity, Option<i64>),
+            name!(minted, i64),
+            name!(free, i64),
+            name!(leased, i64),
+            name!(confirmed, i64),
+            name!(available, Option<i64>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let kind = required(kind, "kind")?;
+    Ok(TableIterator::new(
+        report::capacity(&kind).into_iter().map(|c| {
+            (c.shard_key, c.status, c.capacity, c.minted, c.free, c.leased, c.confirmed, c.available)
+        }),
+    ))
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_set_quota(
+    tenant_id: Option<String>,
+    kind: Option<String>,
+    max_slots: Option<i64>,
+) -> Result<(), ErrorReport> {
+    let (tenant, kind) = (named(tenant_id, "tenant_id")?, named(kind, "kind")?);
+    Ok(quota::set(&tenant, &kind, max_slots).map_err(Failure::from)?)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_tenant_usage(
+    tenant_id: default!(Option<String>, "NULL"),
+    since: default!(Option<TimestampWithTimeZone>, "NULL"),
+    until: default!(Option<TimestampWithTimeZone>, "NULL"),
+) -> TableIterator<
+    'static,
+    (
+        name!(kind, String),
+        name!(leased, i64),
+        name!(confirmed, i64),
+        name!(quota, Option<i64>),
+        name!(slot_seconds, AnyNumeric),
+        name!(tenant_id, String),
+    ),
+> {
+    TableIterator::new(
+        report::usage(tenant_id.as_deref(), since, until)
+            .into_iter()
+            .map(|u| (u.kind, u.leased, u.confirmed, u.quota, u.slot_seconds, u.tenant_id)),
+    )
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_place_tenant(
+    tenant: Option<String>,
+    strategy: default!(Option<String>, "'fill_first'"),
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<String, ErrorReport> {
+    let tenant = required(tenant, "tenant")?;
+    let strategy = Strategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
+    Ok(tenants::place(tenant, strategy, &required(keyspace, "keyspace")?)?)
+}
+
+extension_sql_file!(
+    "../../sql/comments/placement.sql",
+    name = "comments_placement",
+    requires = [
+        shard_reserve_slot,
+        shard_confirm_slot,
+        shard_cancel_slot,
+        shard_renew_slot,
+        shard_free_slot,
+        shard_expire_leases,
+        shard_capacity,
+        shard_set_quota,
+        shard_tenant_usage,
+        shard_place_tenant
+    ]
+);

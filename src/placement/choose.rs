@@ -1,0 +1,91 @@
+//! Which shard a reservation goes to.
+
+use super::PlacementError;
+use super::rendezvous::{self, Candidate};
+use crate::sql::{self, Prepared};
+use pgrx::pg_sys;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// The shard with the least room that has any.
+    FillFirst,
+    /// The shard with the most room.
+    Spread,
+    /// By the hash of the key.
+    Consistent,
+}
+
+impl Strategy {
+    pub fn parse(text: &str) -> Result<Strategy, PlacementError> {
+        match text {
+            "fill_first" => Ok(Strategy::FillFirst),
+            "spread" => Ok(Strategy::Spread),
+            "consistent" => Ok(Strategy::Consistent),
+            other => Err(PlacementError::invalid("strategy", format!("\"{other}\" is no strategy"))),
+        }
+    }
+}
+
+const TYPES: &[pg_sys::Oid] = &[pg_sys::TEXTOID, pg_sys::INT8ARRAYOID];
+
+thread_local! {
+    static FILL_FIRST: Prepared =
+        const { Prepared::new(include_str!("../../sql/placement/choose_fill_first.sql"), TYPES) };
+    static SPREAD: Prepared =
+        const { Prepared::new(include_str!("../../sql/placement/choose_spread.sql"), TYPES) };
+    static ANY: Prepared =
+        const { Prepared::new(include_str!("../../sql/placement/choose_any.sql"), TYPES) };
+}
+
+/// A shard, by what has been committed.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice {
+    pub shard_id: i64,
+    pub room: i64,
+    /// Changes of room that were added up to find it.
+    pub entries: i64,
+}
+
+/// The next shard to be tried; None: no shard is open that has room.
+pub fn next(kind: &str, key: &str, strategy: Strategy, excluded: &[i64]) -> Option<Choice> {
+    let args = [kind.into(), excluded.to_vec().into()];
+    let by_room = |query| {
+        sql::read_prepared(query, &args, |row| Choice {
+            shard_id: row.value(1),
+            room: row.value(2),
+            entries: row.value(3),
+        })
+        .into_iter()
+        .next()
+    };
+    match strategy {
+        Strategy::FillFirst => by_room(&FILL_FIRST),
+        Strategy::Spread => by_room(&SPREAD),
+        Strategy::Consistent => {
+            let open = sql::read_prepared(&ANY, &args, |row| Candidate {
+                id: row.value(1),
+                shard_key: row.value(2),
+                capacity: row.get(3),
+                room: row.value(4),
+            });
+            let chosen = rendezvous::order(key, open).into_iter().find(|c| c.room > 0)?;
+            Some(Choice { shard_id: chosen.id, room: chosen.room, entries: 0 })
+        }
+    }
+}
+
+/// Why there is none: names of the shards of the kind, some of each.
+pub fn no_capacity(kind: &str) -> PlacementError {
+    let names = |condition: &str| {
+        let query = format!(
+            "SELECT s.shard_key FROM shardmaster.shard s WHERE s.kind = $1 AND {condition} ORDER BY s.shard_key LIMIT 20"
+        );
+        sql::read(&query, &[kind.into()], |row| row.value::<String>(1))
+    };
+    PlacementError::NoCapacity {
+        kind: kind.into(),
+        full: names("s.status = 'active'"),
+        draining: names("s.status = 'draining'"),
+        disabled: names("s.status = 'disabled'"),
+    }
+}

@@ -1,0 +1,62 @@
+//! Advisory locks of placement, held to the end of the transaction, in spaces of their
+//! own: an application's advisory locks never meet them.
+
+use pgrx::pg_sys;
+use xxhash_rust::xxh64::Xxh64;
+
+/// The fourth field of a lock's tag, `objsubid` in `pg_locks`.
+const LOGICAL_KEY: u16 = 0x534e;
+const TENANT: u16 = 0x534f;
+const SHARD: u16 = 0x5350;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// With others who reserve.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// Two sessions that reserve one key come one after the other.
+pub fn logical_key(kind: &str, key: &str) {
+    lock(LOGICAL_KEY, hash(&[kind, key]), Mode::Exclusive);
+}
+
+/// Shared by who reserves for a tenant, alone for who sets its quota.
+pub fn tenant(tenant: &str, kind: &str, mode: Mode) {
+    lock(TENANT, hash(&[tenant, kind]), mode);
+}
+
+/// Shared by who reserves on a shard, alone for who changes its status or capacity.
+pub fn shard(id: i64, mode: Mode) {
+    lock(SHARD, id as u64, mode);
+}
+
+/// Two names with the same hash share a lock, which costs time and nothing else.
+fn hash(parts: &[&str]) -> u64 {
+    let mut hash = Xxh64::new(0);
+    for part in parts {
+        hash.update(part.as_bytes());
+        hash.update(&[0]);
+    }
+    hash.digest()
+}
+
+fn lock(space: u16, id: u64, mode: Mode) {
+    let tag = pg_sys::LOCKTAG {
+        // SAFETY: a plain variable, set when this process connected to its database.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: (id >> 32) as u32,
+        locktag_field3: id as u32,
+        locktag_field4: space,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    };
+    let mode = match mode {
+        Mode::Shared => pg_sys::ShareLock,
+        Mode::Exclusive => pg_sys::ExclusiveLock,
+    };
+    // SAFETY: a valid tag of a lock method the server knows. Waits as every lock of the
+    // server does: lock_timeout, deadlock detection and cancel end it.
+    unsafe { pg_sys::LockAcquire(&tag, mode as i32, false, false) };
+}

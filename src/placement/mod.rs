@@ -1,0 +1,22 @@
+//! Placement: slots of capacity-limited shards, given by reservations with a lease.
+//!
+//! Nothing here waits for another transaction's commit, but for the same logical key,
+//! the same tenant's quota, and an operator who changes the shard. Locks are taken in
+//! one order: logical key, reservation, quota, shard, slot. `docs/placement.md` says why.
+
+pub mod choose;
+pub mod error;
+mod locks;
+pub mod quota;
+mod rendezvous;
+pub mod report;
+pub mod reserve;
+pub mod room;
+mod scatter;
+pub mod settle;
+pub mod shard;
+pub mod slot;
+pub mod sweep;
+pub mod tenants;
+
+pub use error::PlacementError;

@@ -1,0 +1,92 @@
+//! How much room a shard has: a row for each shard, and changes beside it that nobody
+//! had to wait to make.
+
+use crate::sql::{self, Prepared};
+use pgrx::pg_sys;
+use std::cell::Cell;
+
+/// What an unlimited shard counts down from.
+pub const UNLIMITED: i64 = 1 << 62;
+
+/// Changes above which a reservation adds some up.
+const CROWD: i64 = 32;
+/// Changes above which it does so for other shards too.
+const CROWD_OF_ALL: i64 = 512;
+/// Calls for which a session remembers that it has met another one.
+const REMEMBERED: u32 = 16;
+
+const ARGS: &[pg_sys::Oid] = &[pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::INT8OID];
+
+thread_local! {
+    static CONTENDED: Cell<u32> = const { Cell::new(0) };
+    static ADD: Prepared = const {
+        Prepared::new(
+            "UPDATE shardmaster.shard_room SET room = room + $3
+              WHERE shard_id = (SELECT shard_id FROM shardmaster.shard_room
+                                 WHERE shard_id = $1 AND kind = $2 FOR NO KEY UPDATE SKIP LOCKED) RETURNING 1",
+            ARGS,
+        )
+    };
+    static LEAVE: Prepared = const {
+        Prepared::new(
+            "INSERT INTO shardmaster.shard_room_change (kind, shard_id, change) VALUES ($2, $1, $3)",
+            ARGS,
+        )
+    };
+    static ADD_UP: Prepared = const {
+        Prepared::new(include_str!("../../sql/placement/change_room.sql"), ARGS)
+    };
+}
+
+/// Adds to a shard's room without waiting for anybody: where another transaction has the
+/// row, the change is left beside it. `entries` are those that are there already.
+pub fn change(shard_id: i64, kind: &str, by: i64, entries: i64) {
+    let args = [shard_id.into(), kind.into(), by.into()];
+    let run = |query| sql::write_prepared(query, &args, |_| ()).len();
+    // SAFETY: a plain variable of the transaction.
+    let one_snapshot = unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32;
+    if one_snapshot {
+        // The row may be newer than the snapshot: that would be a 40001 for nothing.
+        run(&LEAVE);
+        return;
+    }
+    if entries >= CROWD {
+        run(&ADD_UP);
+    } else if is_contended() {
+        run(&LEAVE);
+    } else if run(&ADD) == 0 {
+        run(&LEAVE);
+        CONTENDED.set(REMEMBERED);
+    }
+    CONTENDED.set(CONTENDED.get().saturating_sub(1));
+    if entries >= CROWD_OF_ALL {
+        settle(CROWD_OF_ALL as i32);
+    }
+}
+
+/// Whether other sessions are taking slots of the same shards just now.
+pub fn is_contended() -> bool {
+    CONTENDED.get() > 0
+}
+
+/// Adds up what others have left, where nobody has the rows.
+pub fn settle(entries: i32) {
+    sql::write(include_str!("../../sql/placement/settle_room.sql"), &[entries.into()]);
+}
+
+/// What a shard has left, to the slot. The caller holds the shard's lock alone, or keeps
+/// everybody else from claiming.
+pub fn exact(shard_id: i64) -> i64 {
+    sql::write(
+        "SELECT 1 FROM shardmaster.shard_room WHERE shard_id = $1 FOR NO KEY UPDATE",
+        &[shard_id.into()],
+    );
+    sql::read_one(
+        "SELECT r.room + coalesce((SELECT sum(c.change)::bigint FROM shardmaster.shard_room_change c
+                                    WHERE c.kind = r.kind AND c.shard_id = r.shard_id), 0)
+           FROM shardmaster.shard_room r WHERE r.shard_id = $1",
+        &[shard_id.into()],
+        |row| row.value(1),
+    )
+    .unwrap_or(0)
+}

@@ -1,0 +1,203 @@
+//! What becomes of a reservation: confirmed, renewed, cancelled, freed or expired.
+//! Leases are compared with the clock: in a long transaction, the time of its start
+//! would confirm a dead one.
+
+use super::PlacementError;
+use crate::sql::{self, Prepared};
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys;
+
+thread_local! {
+    static DUE: Prepared = const {
+        Prepared::new(include_str!("../../sql/placement/due.sql"), &[pg_sys::TEXTOID, pg_sys::INT4OID])
+    };
+    static RELEASE: Prepared = const {
+        Prepared::new(
+            include_str!("../../sql/placement/release.sql"),
+            &[pg_sys::INT8ARRAYOID, pg_sys::TEXTOID],
+        )
+    };
+}
+
+/// Ends reservations that this transaction has locked.
+fn release(ids: Vec<i64>, status: &'static str) {
+    if !ids.is_empty() {
+        sql::write_prepared(&RELEASE, &[ids.into(), status.into()], |_| ());
+    }
+}
+
+/// Expires up to so many leases of a kind that have run out; returns how many.
+pub fn expire(kind: &str, limit: i32) -> usize {
+    let due = sql::write_prepared(&DUE, &[kind.into(), limit.into()], |row| row.value::<i64>(1));
+    let count = due.len();
+    release(due, "expired");
+    count
+}
+
+/// Expires one that has run out. Waits for whoever has it in hand: the key is ours.
+pub fn expire_one(id: i64) {
+    let due = sql::write_returning(
+        "SELECT id FROM shardmaster.shard_reservation
+          WHERE id = $1 AND status = 'pending' AND lease_expires_at <= pg_catalog.clock_timestamp() FOR UPDATE",
+        &[id.into()],
+        |row| row.value::<i64>(1),
+    );
+    release(due, "expired");
+}
+
+/// Frees confirmed slots of these keys; those without one are left out.
+pub fn release_confirmed(kind: &str, logical_keys: Vec<String>) {
+    if logical_keys.is_empty() {
+        return;
+    }
+    let held = sql::write_returning(
+        "SELECT id FROM shardmaster.shard_reservation
+          WHERE kind = $1 AND logical_key = ANY ($2) AND status = 'confirmed' ORDER BY id FOR UPDATE",
+        &[kind.into(), logical_keys.into()],
+        |row| row.value::<i64>(1),
+    );
+    release(held, "released");
+}
+
+/// Gives back what a split keeps on its target.
+pub fn cancel_of_split(split_id: i64) {
+    let held = sql::write_returning(
+        "SELECT id FROM shardmaster.shard_reservation WHERE split_id = $1 AND status = 'pending' ORDER BY id FOR UPDATE",
+        &[split_id.into()],
+        |row| row.value::<i64>(1),
+    );
+    release(held, "cancelled");
+}
+
+/// Expires what has run out of a tenant's reservations.
+pub fn expire_of_tenant(tenant: &str, kind: &str) {
+    let due = sql::write_returning(
+        "SELECT id FROM shardmaster.shard_reservation
+          WHERE tenant_id = $1 AND kind = $2 AND status = 'pending'
+            AND lease_expires_at <= pg_catalog.clock_timestamp() FOR UPDATE SKIP LOCKED",
+        &[tenant.into(), kind.into()],
+        |row| row.value::<i64>(1),
+    );
+    release(due, "expired");
+}
+
+/// A reservation whose row this transaction has locked.
+struct Held {
+    id: i64,
+    status: String,
+    overdue: bool,
+    resource_id: Option<String>,
+    shard_key: String,
+    shard_disabled: bool,
+}
+
+impl Held {
+    fn lock(id: i64) -> Result<Held, PlacementError> {
+        // The shard is read after the lock was granted.
+        let locked = sql::write_returning(
+            "SELECT shard_id FROM shardmaster.shard_reservation WHERE id = $1 FOR UPDATE",
+            &[id.into()],
+            |row| row.value::<i64>(1),
+        );
+        if locked.is_empty() {
+            return Err(PlacementError::Unknown(id));
+        }
+        sql::read_one(
+            "SELECT r.id, r.status, coalesce(r.lease_expires_at <= pg_catalog.clock_timestamp(), false),
+                    r.resource_id, s.shard_key, s.status = 'disabled'
+               FROM shardmaster.shard_reservation r JOIN shardmaster.shard s ON s.id = r.shard_id
+              WHERE r.id = $1",
+            &[id.into()],
+            |row| Held {
+                id: row.value(1),
+                status: row.value(2),
+                overdue: row.value(3),
+                resource_id: row.get(4),
+                shard_key: row.value(5),
+                shard_disabled: row.value(6),
+            },
+        )
+        .ok_or(PlacementError::Unknown(id))
+    }
+
+    /// Pending, its lease running, its shard in service.
+    fn check_live(&self) -> Result<(), PlacementError> {
+        let not_live = |reason: &str| Err(PlacementError::NotLive { id: self.id, reason: reason.into() });
+        match self.status.as_str() {
+            "pending" if self.overdue => not_live("has expired: its lease has run out"),
+            "pending" if self.shard_disabled => {
+                Err(PlacementError::Disabled { shard: self.shard_key.clone() })
+            }
+            "pending" => Ok(()),
+            "expired" => not_live("has expired"),
+            "cancelled" => not_live("was cancelled"),
+            "released" => not_live("was freed"),
+            _ => not_live("is confirmed and has no lease"),
+        }
+    }
+}
+
+/// Resource and status, together.
+pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
+    let held = Held::lock(id)?;
+    if held.status == "confirmed" {
+        let other = held.resource_id.unwrap_or_default();
+        if other == resource_id {
+            return Ok(());
+        }
+        let reason = format!("is confirmed with another resource, \"{other}\"");
+        return Err(PlacementError::NotLive { id, reason });
+    }
+    held.check_live()?;
+    sql::write(
+        "WITH confirmed AS (
+             UPDATE shardmaster.shard_reservation
+                SET status = 'confirmed', resource_id = $2, confirmed_at = clock_timestamp(),
+                    updated_at = clock_timestamp()
+              WHERE id = $1 RETURNING shard_id, slot_no)
+         UPDATE shardmaster.shard_slots s SET resource_id = $2
+           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no",
+        &[id.into(), resource_id.into()],
+    );
+    Ok(())
+}
+
+/// Gives a pending reservation up; one that has ended already stays as it is.
+pub fn cancel(id: i64) -> Result<(), PlacementError> {
+    let held = Held::lock(id)?;
+    match held.status.as_str() {
+        "pending" if held.overdue => release(vec![id], "expired"),
+        "pending" => release(vec![id], "cancelled"),
+        "confirmed" => return Err(PlacementError::Confirmed(id)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The lease runs for so long from now on; returns its end.
+pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, PlacementError> {
+    Held::lock(id)?.check_live()?;
+    sql::write_returning(
+        "UPDATE shardmaster.shard_reservation
+            SET lease_expires_at = clock_timestamp() + make_interval(secs => $2), updated_at = clock_timestamp()
+          WHERE id = $1 RETURNING lease_expires_at",
+        &[id.into(), lease_seconds.into()],
+        |row| row.value::<TimestampWithTimeZone>(1),
+    )
+    .into_iter()
+    .next()
+    .ok_or(PlacementError::Unknown(id))
+}
+
+/// The resource is gone: its slot is free. False: there is no confirmed one.
+pub fn free(kind: &str, logical_key: &str) -> bool {
+    let held = sql::write_returning(
+        "SELECT id FROM shardmaster.shard_reservation
+          WHERE kind = $1 AND logical_key = $2 AND status = 'confirmed' FOR UPDATE",
+        &[kind.into(), logical_key.into()],
+        |row| row.value::<i64>(1),
+    );
+    let found = !held.is_empty();
+    release(held, "released");
+    found
+}

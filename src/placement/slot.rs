@@ -1,0 +1,207 @@
+//! Slots of a shard: taking a free one, and minting new ones.
+
+use super::choose::Choice;
+use super::locks::{self, Mode};
+use super::{room, scatter};
+use crate::sql::{self, Prepared};
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys;
+
+/// Slots minted at a time, as many as there are but within these.
+const BATCH: (i64, i64) = (16, 256);
+/// Free slots below which more are minted ahead, a quarter of all but within these.
+const LOW: (i64, i64) = (4, 64);
+
+/// Who wants a slot.
+pub struct Request<'a> {
+    pub kind: &'a str,
+    pub key: &'a str,
+    pub tenant: &'a str,
+    pub lease_seconds: f64,
+}
+
+/// A reservation that was just made.
+pub struct Claimed {
+    pub id: i64,
+    pub shard_key: String,
+    pub slot_no: i64,
+    pub lease_expires_at: Option<TimestampWithTimeZone>,
+}
+
+thread_local! {
+    static CLAIM: Prepared = const {
+        Prepared::new(
+            include_str!("../../sql/placement/claim.sql"),
+            &[
+                pg_sys::INT8OID,
+                pg_sys::TEXTOID,
+                pg_sys::TEXTOID,
+                pg_sys::TEXTOID,
+                pg_sys::FLOAT8OID,
+                pg_sys::INT8OID,
+                pg_sys::FLOAT8OID,
+                pg_sys::BOOLOID,
+            ],
+        )
+    };
+}
+
+/// What a look at a shard found.
+struct Look {
+    next_slot: i64,
+    capacity: Option<i64>,
+    /// Free slots by the shard's room; None: not asked for.
+    free: Option<i64>,
+    claimed: Option<Claimed>,
+}
+
+/// Where a slot is looked for.
+#[derive(Clone, Copy)]
+enum Where {
+    /// Among the last ones, as many as the shard's room says.
+    Fresh(i64),
+    Everywhere,
+    /// Everywhere, and the caller has counted.
+    Counted,
+}
+
+/// None: the shard is not open, or its slots are counted (see `claim_counted`).
+fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
+    let (room, part) = match at {
+        // Sessions that take slots of one shard at once begin at different places, or
+        // each would pass what all others are just taking.
+        Where::Fresh(room) if room::is_contended() => (Some(room), scatter::next() * 0.5),
+        Where::Fresh(room) => (Some(room), 0.0),
+        Where::Everywhere | Where::Counted => (None, 0.0),
+    };
+    let args = [
+        shard_id.into(),
+        request.kind.into(),
+        request.key.into(),
+        request.tenant.into(),
+        request.lease_seconds.into(),
+        room.into(),
+        part.into(),
+        matches!(at, Where::Counted).into(),
+    ];
+    sql::write_prepared(&CLAIM, &args, |row| Look {
+        next_slot: row.value(2),
+        capacity: row.get(3),
+        free: row.get(4),
+        claimed: row.get(5).map(|id| Claimed {
+            id,
+            shard_key: row.value(1),
+            slot_no: row.value(6),
+            lease_expires_at: row.get(7),
+        }),
+    })
+    .into_iter()
+    .next()
+}
+
+/// Takes a slot of the shard; None: every slot is taken, or is being taken.
+pub fn claim(choice: &Choice, request: &Request<'_>) -> Option<Claimed> {
+    let shard_id = choice.shard_id;
+    locks::shard(shard_id, Mode::Shared);
+    loop {
+        let Some(look) = try_claim(shard_id, request, Where::Fresh(choice.room)) else {
+            return claim_counted(shard_id, request);
+        };
+        if let Some(claimed) = look.claimed {
+            mint_ahead(shard_id, look.next_slot, look.free.unwrap_or(i64::MAX));
+            return Some(claimed);
+        }
+        // Slots that a transaction had taken and gave back by its rollback lie anywhere.
+        let anywhere = try_claim(shard_id, request, Where::Everywhere)?;
+        if anywhere.claimed.is_some() {
+            return anywhere.claimed;
+        }
+        if anywhere.capacity.is_some_and(|capacity| anywhere.next_slot >= capacity) {
+            return None;
+        }
+        mint_now(shard_id, anywhere.next_slot);
+    }
+}
+
+/// A capacity was lowered below the slots that there are: there may be more free slots
+/// than may be used. Here one comes after the other, and counts.
+fn claim_counted(shard_id: i64, request: &Request<'_>) -> Option<Claimed> {
+    if room::exact(shard_id) <= 0 {
+        return None;
+    }
+    try_claim(shard_id, request, Where::Counted)?.claimed
+}
+
+/// Nothing is free: waits for whoever is minting, else mints. Either way there is
+/// something new to look at.
+fn mint_now(shard_id: i64, seen: i64) {
+    let next = sql::write_returning(
+        "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE",
+        &[shard_id.into()],
+        |row| row.value::<i64>(1),
+    );
+    if next.first() == Some(&seen) {
+        mint(shard_id, seen.clamp(BATCH.0, BATCH.1));
+    }
+}
+
+/// Before the last free slot is gone, so that nobody has to wait for the commit of the
+/// one who mints.
+fn mint_ahead(shard_id: i64, next_slot: i64, free: i64) {
+    if free > (next_slot / 4).clamp(LOW.0, LOW.1) {
+        return;
+    }
+    // SAFETY: a plain variable of the transaction.
+    if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
+        return;
+    }
+    let locked = sql::write_returning(
+        "SELECT next_slot FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED",
+        &[shard_id.into()],
+        |row| row.value::<i64>(1),
+    );
+    if locked.first() == Some(&next_slot) {
+        mint(shard_id, next_slot.clamp(BATCH.0, BATCH.1));
+    }
+}
+
+/// Up to the capacity. The caller holds the shard's row.
+fn mint(shard_id: i64, count: i64) {
+    sql::write(
+        "WITH old AS (SELECT id, next_slot,
+                             least(next_slot + $2, greatest(coalesce(capacity, next_slot + $2), next_slot)) AS until
+                        FROM shardmaster.shard WHERE id = $1),
+              new AS (INSERT INTO shardmaster.shard_slots (shard_id, slot_no, fresh_no)
+                      SELECT id, n, n FROM old, generate_series(next_slot, until - 1) n)
+         UPDATE shardmaster.shard s SET next_slot = old.until
+           FROM old WHERE s.id = old.id AND old.until > s.next_slot",
+        &[shard_id.into(), count.into()],
+    );
+}
+
+/// So that there are so many slots, used or not.
+pub fn mint_up_to(shard_id: i64, count: i64) {
+    let next =
+        sql::read_one("SELECT next_slot FROM shardmaster.shard WHERE id = $1", &[shard_id.into()], |row| {
+            row.value::<i64>(1)
+        });
+    if let Some(missing) = next.map(|next| count - next).filter(|missing| *missing > 0) {
+        mint(shard_id, missing);
+    }
+}
+
+/// So that so many slots are free, also beyond the capacity. The caller holds the
+/// shard's lock.
+pub fn mint_missing(shard_id: i64, wanted: i64) {
+    sql::write(
+        "WITH free AS (SELECT count(*) AS slots
+                         FROM (SELECT 1 FROM shardmaster.shard_slots
+                                WHERE shard_id = $1 AND reservation_id IS NULL LIMIT $2) f),
+              old AS (SELECT s.id, s.next_slot, $2 - free.slots AS missing FROM shardmaster.shard s, free
+                       WHERE s.id = $1 AND free.slots < $2),
+              new AS (INSERT INTO shardmaster.shard_slots (shard_id, slot_no, fresh_no)
+                      SELECT id, n, n FROM old, generate_series(next_slot, next_slot + missing - 1) n)
+         UPDATE shardmaster.shard s SET next_slot = s.next_slot + old.missing FROM old WHERE s.id = old.id",
+        &[shard_id.into(), wanted.into()],
+    );
+}

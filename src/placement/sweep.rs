@@ -1,0 +1,83 @@
+//! What the worker does for placement: expires leases, archives, adds up. In batches,
+//! each in a transaction of its own.
+
+use super::{room, settle};
+use crate::catalog::event;
+use crate::guc;
+use crate::sql;
+use crate::worker::sweep_clock;
+use serde_json::json;
+use std::time::Duration;
+
+/// Reservations in a batch.
+const BATCH: i32 = 500;
+/// Entries of changes in a batch.
+const ENTRIES: i32 = 1_000;
+
+fn kinds() -> Vec<String> {
+    sql::read("SELECT DISTINCT kind FROM shardmaster.shard ORDER BY kind", &[], |row| row.value(1))
+}
+
+fn notify(expired: usize) {
+    if expired > 0 {
+        event::notify(&json!({ "event": "leases", "expired": expired }));
+    }
+}
+
+/// All leases that have run out; for `shard_expire_leases()`.
+pub fn expire_all() -> i64 {
+    let mut expired = 0;
+    for kind in kinds() {
+        loop {
+            let batch = settle::expire(&kind, BATCH);
+            expired += batch;
+            if batch == 0 {
+                break;
+            }
+            pgrx::check_for_interrupts!();
+        }
+    }
+    notify(expired);
+    i64::try_from(expired).unwrap_or(i64::MAX)
+}
+
+/// One batch of each kind; how long nothing needs to be done.
+pub fn turn() -> Duration {
+    let expired: Vec<usize> = kinds().iter().map(|kind| settle::expire(kind, BATCH)).collect();
+    notify(expired.iter().sum());
+    room::settle(ENTRIES);
+    let more = archive() || expired.iter().any(|&count| count >= BATCH as usize);
+    let pause = if more { Duration::ZERO } else { guc::lease_sweep_interval().min(until_next_lease()) };
+    sweep_clock::set(pause);
+    pause
+}
+
+/// Moves what ended long ago; true: there may be more.
+fn archive() -> bool {
+    let Some(retention) = guc::reservation_retention() else { return false };
+    sql::write(
+        "WITH old AS (DELETE FROM shardmaster.shard_reservation
+                       WHERE id = ANY (ARRAY(SELECT id FROM shardmaster.shard_reservation
+                                              WHERE ended_at < clock_timestamp() - make_interval(secs => $1)
+                                              ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+                       RETURNING *)
+         INSERT INTO shardmaster.shard_reservation_archive SELECT * FROM old",
+        &[retention.as_secs_f64().into(), BATCH.into()],
+    ) >= BATCH as usize
+}
+
+fn until_next_lease() -> Duration {
+    let seconds = sql::read_one(
+        "SELECT min(extract(epoch FROM next.lease_expires_at - clock_timestamp()))::float8
+           FROM (SELECT DISTINCT kind FROM shardmaster.shard) k,
+                LATERAL (SELECT lease_expires_at FROM shardmaster.shard_reservation r
+                          WHERE r.kind = k.kind AND r.status = 'pending'
+                          ORDER BY r.lease_expires_at LIMIT 1) next",
+        &[],
+        |row| row.get::<f64>(1),
+    )
+    .flatten();
+    Duration::from_secs_f64(
+        seconds.map_or(f64::from(u32::MAX), |seconds| seconds.clamp(0.01, f64::from(u32::MAX))),
+    )
+}

@@ -1,0 +1,222 @@
+//! Tenants take slots of servers with a capacity: who is routed there holds a confirmed
+//! one, and a split keeps those that its tenants will need on the target.
+
+use super::PlacementError;
+use super::choose::{self, Strategy};
+use super::{quota, room, settle, shard as slots, slot};
+use crate::catalog::keyspace;
+use crate::catalog::routing::{self, Change};
+use crate::catalog::shard::{self, POSTGRES, Shard};
+use crate::error::Failure;
+use crate::routing::assign::canonical_keys;
+use crate::sql;
+use std::collections::BTreeMap;
+
+/// The logical key of a tenant's slot.
+fn logical_key(keyspace: &str, key: &str) -> String {
+    format!("{keyspace}/{key}")
+}
+
+/// Of the slot that a split keeps for it: beside the one that it has on the source.
+fn split_key(split_id: i64, keyspace: &str, key: &str) -> String {
+    format!("split {split_id}: {keyspace}/{key}")
+}
+
+/// What becomes of slots when routing changes: keys leave their shards and come to
+/// others, given as keys and, in the same order, shards. The caller holds the
+/// keyspace's lock.
+pub fn routed(
+    keyspace: &str,
+    old: &[String],
+    new: (&[String], &[String]),
+    split_id: Option<i64>,
+) -> Result<(), Failure> {
+    settle::release_confirmed(POSTGRES, old.iter().map(|key| logical_key(keyspace, key)).collect());
+    if let Some(split_id) = split_id {
+        confirm_for_split(split_id, keyspace);
+    }
+    let mut by_shard: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (key, shard) in new.0.iter().zip(new.1) {
+        by_shard.entry(shard).or_default().push(key);
+    }
+    for (shard_key, keys) in by_shard {
+        let shard = shard::by_key(shard_key)?;
+        if shard.capacity.is_none() {
+            continue;
+        }
+        slots::lock(shard.id);
+        let missing = without_slot(keyspace, &keys);
+        // What a split has moved is there: it takes its slot, also beyond the capacity.
+        let forced = split_id.is_some();
+        take(&shard, keyspace, &missing, &Holder::Tenant, forced)?;
+    }
+    Ok(())
+}
+
+fn without_slot(keyspace: &str, keys: &[&str]) -> Vec<String> {
+    let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+    sql::read(
+        "SELECT k.key FROM unnest($2) k (key)
+          WHERE NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
+                             WHERE r.kind = $3 AND r.logical_key = $1 || '/' || k.key
+                               AND r.status IN ('pending', 'confirmed'))",
+        &[keyspace.into(), keys.into(), POSTGRES.into()],
+        |row| row.value(1),
+    )
+}
+
+enum Holder {
+    Tenant,
+    Split(i64),
+}
+
+/// Takes a slot of the shard for each key, all of them or none. The caller holds the
+/// shard's lock.
+fn take(
+    shard: &Shard,
+    keyspace: &str,
+    keys: &[String],
+    holder: &Holder,
+    forced: bool,
+) -> Result<(), PlacementError> {
+    let wanted = i64::try_from(keys.len()).unwrap_or(i64::MAX);
+    if wanted == 0 {
+        return Ok(());
+    }
+    let room = room::exact(shard.id);
+    if room < wanted && !forced {
+        return Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), room: room.max(0), wanted });
+    }
+    if let (Holder::Tenant, false) = (holder, forced) {
+        for tenant in with_quota(keys) {
+            quota::take(&tenant, POSTGRES)?;
+        }
+    }
+    slot::mint_missing(shard.id, wanted);
+    let (logical_keys, status, split_id): (Vec<String>, &str, Option<i64>) = match holder {
+        Holder::Tenant => (keys.iter().map(|k| logical_key(keyspace, k)).collect(), "confirmed", None),
+        Holder::Split(id) => {
+            (keys.iter().map(|k| split_key(*id, keyspace, k)).collect(), "pending", Some(*id))
+        }
+    };
+    sql::write(
+        include_str!("../../sql/placement/take_many.sql"),
+        &[
+            shard.id.into(),
+            shard.kind.as_str().into(),
+            logical_keys.into(),
+            keys.to_vec().into(),
+            status.into(),
+            split_id.into(),
+        ],
+    );
+    room::change(shard.id, &shard.kind, -wanted, 0);
+    Ok(())
+}
+
+fn with_quota(keys: &[String]) -> Vec<String> {
+    sql::read(
+        "SELECT tenant_id FROM shardmaster.shard_quota WHERE kind = $1 AND tenant_id = ANY ($2) ORDER BY 1",
+        &[POSTGRES.into(), keys.to_vec().into()],
+        |row| row.value(1),
+    )
+}
+
+/// With its plan: the target has room for the split's keys, and keeps it.
+pub fn reserve_for_split(
+    split_id: i64,
+    target: &Shard,
+    keyspace: &str,
+    keys: &[String],
+) -> Result<(), PlacementError> {
+    if target.capacity.is_none() {
+        return Ok(());
+    }
+    slots::lock(target.id);
+    take(target, keyspace, keys, &Holder::Split(split_id), false)
+}
+
+/// With its rollback: the target's slots are free again.
+pub fn cancel_for_split(split_id: i64) {
+    settle::cancel_of_split(split_id);
+}
+
+/// With its decision: the slots become those of the tenants.
+fn confirm_for_split(split_id: i64, keyspace: &str) {
+    sql::write(
+        "WITH confirmed AS (
+             UPDATE shardmaster.shard_reservation
+                SET status = 'confirmed', logical_key = $2 || '/' || tenant_id, resource_id = $2 || '/' || tenant_id,
+                    confirmed_at = clock_timestamp(), updated_at = clock_timestamp()
+              WHERE split_id = $1 AND status = 'pending' RETURNING shard_id, slot_no, resource_id)
+         UPDATE shardmaster.shard_slots s SET resource_id = c.resource_id
+           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no",
+        &[split_id.into(), keyspace.into()],
+    );
+}
+
+/// A capacity where there was none: whoever is there, or is on the way, takes a slot,
+/// also beyond it. The caller holds all keyspaces' locks and the shard's.
+pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
+    let routed = sql::read(
+        "SELECT keyspace, key FROM shardmaster.routing_entry e
+          WHERE valid_to IS NULL AND key IS NOT NULL AND read_shard = $1
+            AND NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
+                             WHERE r.kind = $2 AND r.logical_key = e.keyspace || '/' || e.key
+                               AND r.status IN ('pending', 'confirmed'))",
+        &[shard.shard_key.as_str().into(), POSTGRES.into()],
+        |row| (row.value::<String>(1), row.value::<String>(2)),
+    );
+    let mut by_keyspace: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (keyspace, key) in routed {
+        by_keyspace.entry(keyspace).or_default().push(key);
+    }
+    for (keyspace, keys) in by_keyspace {
+        take(shard, &keyspace, &keys, &Holder::Tenant, true)?;
+    }
+    let splits = sql::read(
+        "SELECT id, keyspace, tenants FROM shardmaster.split_plan p
+          WHERE target_shard = $1 AND phase NOT IN ('completed', 'rolled_back')
+            AND NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
+                             WHERE r.split_id = p.id AND r.status = 'pending')",
+        &[shard.shard_key.as_str().into()],
+        |row| (row.value::<i64>(1), row.value::<String>(2), row.value::<Vec<String>>(3)),
+    );
+    for (id, keyspace, keys) in splits {
+        take(shard, &keyspace, &keys, &Holder::Split(id), true)?;
+    }
+    Ok(())
+}
+
+/// Routes a new tenant to the shard that the strategy chooses; one that is routed
+/// already stays where it is. Returns the shard's key.
+pub fn place(tenant: String, strategy: Strategy, keyspace: &str) -> Result<String, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    let keys = canonical_keys(&keyspace, vec![Some(tenant)])?;
+    if let Some(shard_key) = routing::current(&keyspace.name, &keys).remove(&keys[0]) {
+        return Ok(shard_key);
+    }
+    let logical_key = logical_key(&keyspace.name, &keys[0]);
+    let mut tried = Vec::new();
+    loop {
+        let Some(choice) = choose::next(POSTGRES, &logical_key, strategy, &tried) else {
+            if settle::expire(POSTGRES, 200) > 0 {
+                tried.clear();
+                continue;
+            }
+            return Err(choose::no_capacity(POSTGRES).into());
+        };
+        slots::lock(choice.shard_id);
+        // What was chosen may have been taken, or closed, before the lock was ours.
+        let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
+        match chosen {
+            Some(shard) if room::exact(shard.id) > 0 => {
+                let target = vec![shard.shard_key.clone()];
+                let change = Change { reason: Some("placed"), ..Change::default() };
+                routing::replace(&keyspace, &[], (&keys, &target), change)?;
+                return Ok(shard.shard_key);
+            }
+            _ => tried.push(choice.shard_id),
+        }
+    }
+}
