@@ -104,6 +104,15 @@ fn queue_sizes(plan: &Plan) -> String {
     sizes.join(" OPERATOR(pg_catalog.+) ")
 }
 
+/// Tells writers that there is no queue any more.
+pub fn close_queue(split: i64) -> String {
+    let sequence = queue_sequence(split);
+    format!(
+        "SELECT setval('shardmaster_agent.{sequence}', last_value + {QUEUE_FULL})
+           FROM shardmaster_agent.{sequence} WHERE last_value < {QUEUE_FULL}"
+    )
+}
+
 /// Lets the queue take entries again, numbered on from where they were.
 pub fn reopen_queue(split: i64) -> String {
     let sequence = queue_sequence(split);

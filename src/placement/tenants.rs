@@ -83,9 +83,8 @@ fn take(
     if wanted == 0 {
         return Ok(());
     }
-    let room = room::exact(shard.id);
-    if room < wanted && !forced {
-        return Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), room: room.max(0), wanted });
+    if !forced {
+        room_for(shard, keys)?;
     }
     if let (Holder::Tenant, false) = (holder, forced) {
         for tenant in with_quota(keys) {
@@ -120,6 +119,24 @@ fn with_quota(keys: &[String]) -> Vec<String> {
         &[POSTGRES.into(), keys.to_vec().into()],
         |row| row.value(1),
     )
+}
+
+/// Before a plan has a number: the target has room for so many keys.
+pub fn check_room(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+    if target.capacity.is_none() {
+        return Ok(());
+    }
+    slots::lock(target.id);
+    room_for(target, keys)
+}
+
+fn room_for(shard: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+    let wanted = i64::try_from(keys.len()).unwrap_or(i64::MAX);
+    let room = room::exact(shard.id);
+    if room >= wanted {
+        return Ok(());
+    }
+    Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), room: room.max(0), wanted })
 }
 
 /// With its plan: the target has room for the split's keys, and keeps it.

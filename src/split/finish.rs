@@ -8,7 +8,9 @@ use super::install;
 use super::points::{self, reach};
 use super::purge;
 use super::session::{self, Side};
+use crate::agent;
 use crate::catalog::split::{self, Plan};
+use crate::remote::Connection;
 use crate::sql;
 use crate::worker::txn::transaction;
 
@@ -27,11 +29,19 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
         session::register(&mut target, plan, Side::Target)?;
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
-    source.run("BEGIN")?;
-    install::drop_queues(&mut source, plan.id)?;
-    source.run("COMMIT")?;
+    drop_queues(&mut source, plan)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id, deleted));
+    Ok(())
+}
+
+/// Under the capture lock, so that no writer is between the number that it has drawn and
+/// the queue that it would write to.
+fn drop_queues(source: &mut Connection, plan: &Plan) -> Result<()> {
+    source.run(&agent::close_queue(plan.id))?;
+    source.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", plan.source_lock))?;
+    install::drop_queues(source, plan.id)?;
+    source.run("COMMIT")?;
     Ok(())
 }
 

@@ -314,7 +314,11 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     connection.run(&format!("DROP TABLE IF EXISTS shardmaster_agent.{scope}"))?;
     let side_name = literal(side.as_str());
     match side {
-        Side::Source => drop_queues(connection, split)?,
+        Side::Source => {
+            drop_queues(connection, split)?;
+            let sequence = agent::queue_sequence(split);
+            connection.run(&format!("DROP SEQUENCE IF EXISTS shardmaster_agent.{sequence}"))?;
+        }
         Side::Target => {
             connection.run(&format!("DELETE FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
         }
@@ -352,7 +356,8 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
     Ok(())
 }
 
-/// The queues with their sequence, and what counts them.
+/// The queues and what counts them. Their sequence stays with the triggers, which draw
+/// from it before they look at anything else; it says that there is no queue.
 pub fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
     let rows = connection.query(
         "SELECT relname FROM pg_class
@@ -365,11 +370,9 @@ pub fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
         }
     }
     connection.run(&format!(
-        "DROP SEQUENCE IF EXISTS shardmaster_agent.{};
-         DELETE FROM shardmaster_agent.consumed WHERE split_id = {split};
+        "DELETE FROM shardmaster_agent.consumed WHERE split_id = {split};
          DELETE FROM shardmaster_agent.lease WHERE split_id = {split};
-         DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}",
-        agent::queue_sequence(split)
+         DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}"
     ))?;
     Ok(())
 }

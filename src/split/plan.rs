@@ -84,6 +84,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     }
     let keys = canonical_keys(&keyspace, request.tenants)?;
     check(&keyspace, &source, &target, &keys)?;
+    tenants::check_room(&target, &keys)?;
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.split_plan
                 (keyspace, source_shard, target_shard, description, tenants, token, source_lock, target_lock,

@@ -1,0 +1,54 @@
+-- Tenants take slots of servers that have a capacity.
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE EXTENSION shardmaster;
+SELECT shard_add('a', namespace => 'a', capacity => 3), shard_add('b', namespace => 'b', capacity => 5), shard_add('c', namespace => 'c');
+SELECT shard_table_add('account', shard_by => 'tenant');
+
+-- A new tenant goes where the strategy says; asked again, it stays.
+SELECT shard_place_tenant('t1'), shard_place_tenant('t1'), shard_place_tenant('t2'), shard_place_tenant('s1', 'spread');
+SELECT key, read_shard FROM shard_entries();
+SELECT shard_key, capacity, confirmed, available FROM shard_capacity('postgres');
+-- An assignment takes a slot too, and gives the old one back.
+SELECT shard_assign('t3', 'a') IS NOT NULL AS assigned;
+SELECT shard_assign('t4', 'a');
+\echo :LAST_ERROR_SQLSTATE
+SELECT shard_assign_many('{t4,t5}', 'b') IS NOT NULL AS assigned;
+SELECT shard_assign('t5', 'c', force => true) IS NOT NULL AS assigned;
+SELECT shard_unassign('t1') IS NOT NULL AS unassigned;
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT shard_place_tenant('t6');
+SELECT logical_key, tenant_id, status, resource_id FROM shardmaster.shard_reservation WHERE kind = 'postgres' ORDER BY id;
+-- So does a return to an old policy.
+SELECT shard_routing_rollback(1) IS NOT NULL AS rolled_back;
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT count(shard_unassign(key)) FROM shard_entries();
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+
+-- A split keeps slots of its target as long as it is active.
+SELECT shard_assign_many('{x1,x2,x3,x4}', 'b') IS NOT NULL AS assigned;
+SELECT shard_split_plan('b', 'a', '{x1,x2,x3,x4}');
+SELECT shard_split_plan('b', 'a', '{x1,x2}') AS split \gset
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT shard_split_plan('b', 'a', '{x3,x4}');
+SELECT shard_place_tenant('x5');
+SELECT shard_place_tenant('x6');
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT shard_split_rollback(:split);
+SELECT shard_split_wait(:split, 'rolled_back');
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+
+-- A capacity for a server that had none: who is there takes a slot, also beyond it.
+SELECT shard_assign_many('{y1,y2,y3}', 'c') IS NOT NULL AS assigned;
+SELECT shard_set_capacity('c', 2);
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT shard_assign('y4', 'c');
+SELECT shard_unassign('y1') IS NOT NULL, shard_unassign('y2') IS NOT NULL;
+SELECT shard_assign('y4', 'c') IS NOT NULL AS assigned;
+SELECT shard_assign('y5', 'c');
+SELECT shard_set_capacity('c', NULL);
+SELECT shard_assign('y5', 'c') IS NOT NULL AS assigned;
+-- No server has room.
+SELECT shard_set_status('c', 'draining');
+SELECT count(shard_place_tenant('z' || n)) FROM generate_series(1, 10) n;
+DROP EXTENSION shardmaster;
