@@ -1,9 +1,9 @@
 -- Adds up changes that nobody has added up, of up to $1 entries.
-WITH some AS MATERIALIZED (
+WITH changed AS MATERIALIZED (
     SELECT DISTINCT shard_id FROM (SELECT shard_id FROM shardmaster.shard_room_change LIMIT $1) c
 ), main AS MATERIALIZED (
     SELECT shard_id, kind FROM shardmaster.shard_room
-     WHERE shard_id IN (SELECT shard_id FROM some) ORDER BY shard_id FOR NO KEY UPDATE SKIP LOCKED
+     WHERE shard_id IN (SELECT shard_id FROM changed) ORDER BY shard_id FOR NO KEY UPDATE SKIP LOCKED
 ), entry AS MATERIALIZED (
     SELECT c.kind, c.shard_id, c.id FROM shardmaster.shard_room_change c
      WHERE (c.kind, c.shard_id) IN (SELECT kind, shard_id FROM main) FOR UPDATE SKIP LOCKED
