@@ -12,6 +12,7 @@ pub mod diary;
 pub mod env;
 pub mod error;
 pub mod matrix;
+pub mod placement;
 pub mod scene;
 pub mod server;
 pub mod split;

@@ -149,16 +149,24 @@ pub fn confirm(id: i64, resource_id: &str) -> Result<(), PlacementError> {
         return Err(PlacementError::NotLive { id, reason });
     }
     held.check_live()?;
-    sql::write(
-        "WITH confirmed AS (
+    // One look at the clock says that the lease runs, and when it was confirmed.
+    let confirmed = sql::write_returning(
+        "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+              confirmed AS (
              UPDATE shardmaster.shard_reservation
-                SET status = 'confirmed', resource_id = $2, confirmed_at = clock_timestamp(),
-                    updated_at = clock_timestamp()
-              WHERE id = $1 RETURNING shard_id, slot_no)
+                SET status = 'confirmed', resource_id = $2, confirmed_at = clock.now, updated_at = clock.now
+               FROM clock
+              WHERE id = $1 AND (lease_expires_at IS NULL OR lease_expires_at > clock.now)
+             RETURNING shard_id, slot_no)
          UPDATE shardmaster.shard_slots s SET resource_id = $2
-           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no",
+           FROM confirmed c WHERE s.shard_id = c.shard_id AND s.slot_no = c.slot_no RETURNING 1",
         &[id.into(), resource_id.into()],
+        |_| (),
     );
+    if confirmed.is_empty() {
+        let reason = "has expired: its lease has run out".into();
+        return Err(PlacementError::NotLive { id, reason });
+    }
     Ok(())
 }
 

@@ -5,7 +5,6 @@ use super::{room, settle};
 use crate::catalog::event;
 use crate::guc;
 use crate::sql;
-use crate::worker::sweep_clock;
 use serde_json::json;
 use std::time::Duration;
 
@@ -47,9 +46,7 @@ pub fn turn() -> Duration {
     notify(expired.iter().sum());
     room::settle(ENTRIES);
     let more = archive() || expired.iter().any(|&count| count >= BATCH as usize);
-    let pause = if more { Duration::ZERO } else { guc::lease_sweep_interval().min(until_next_lease()) };
-    sweep_clock::set(pause);
-    pause
+    if more { Duration::ZERO } else { guc::lease_sweep_interval().min(until_next_lease()) }
 }
 
 /// Moves what ended long ago; true: there may be more.

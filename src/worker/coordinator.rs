@@ -45,10 +45,9 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     let mut coordinator = Coordinator::default();
     loop {
         let pause = match txn::transaction(look) {
-            Some(work) => coordinator.serve(&work).min(txn::transaction(sweep::turn)),
+            Some(work) => coordinator.serve(&work).min(coordinator.sweep()),
             None => {
                 wait::report_idle("waiting for CREATE EXTENSION shardmaster");
-                sweep_clock::set(LOOK_AGAIN);
                 LOOK_AGAIN
             }
         };
@@ -86,12 +85,25 @@ struct Memory {
 
 #[derive(Default)]
 struct Coordinator {
+    /// The last batch of leases.
+    swept: Option<Instant>,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
 }
 
 impl Coordinator {
+    /// One batch of leases, if it is time; how long until the next. The interval may
+    /// have been set shorter since the clock was.
+    fn sweep(&mut self) -> Duration {
+        let waited = self.swept.map_or(Duration::MAX, |swept| swept.elapsed());
+        if sweep_clock::left() == Duration::ZERO || waited >= guc::lease_sweep_interval() {
+            sweep_clock::set(txn::transaction(sweep::turn));
+            self.swept = Some(Instant::now());
+        }
+        sweep_clock::left()
+    }
+
     /// Starts the workers that are missing; how long nothing needs to be done.
     fn serve(&mut self, work: &Work) -> Duration {
         self.remember(&work.splits);

@@ -16,17 +16,27 @@ pub fn register() {
     pg_shmem_init!(NEXT);
 }
 
-/// The coordinator sleeps for so long.
+/// The next look is after so long.
 pub fn set(pause: Duration) {
     if preloaded() {
-        // SAFETY: reads the clock.
-        let now = unsafe { pg_sys::GetCurrentTimestamp() };
         let pause = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
-        NEXT.get().store(now.saturating_add(pause), Ordering::Relaxed);
+        NEXT.get().store(now().saturating_add(pause), Ordering::Relaxed);
     }
 }
 
-/// Whether it sleeps longer than until then.
-pub fn is_after(at: TimestampWithTimeZone) -> bool {
-    preloaded() && NEXT.get().load(Ordering::Relaxed) > pg_sys::TimestampTz::from(at)
+/// How long until the next look.
+pub fn left() -> Duration {
+    let left = if preloaded() { NEXT.get().load(Ordering::Relaxed).saturating_sub(now()) } else { 0 };
+    Duration::from_micros(u64::try_from(left).unwrap_or(0))
+}
+
+/// Brings the next look forward; true: it would have come later.
+pub fn bring_forward(to: TimestampWithTimeZone) -> bool {
+    let to = pg_sys::TimestampTz::from(to);
+    preloaded() && NEXT.get().fetch_min(to, Ordering::Relaxed) > to
+}
+
+fn now() -> i64 {
+    // SAFETY: reads the clock.
+    unsafe { pg_sys::GetCurrentTimestamp() }
 }

@@ -56,7 +56,7 @@ pub fn coordinator_on_commit() {
 /// Wakes the coordinator once the current transaction has committed, if it would sleep
 /// past the end of a lease.
 pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
-    if sweep_clock::is_after(lease_ends) {
+    if sweep_clock::bring_forward(lease_ends) {
         coordinator_on_commit();
     }
 }
