@@ -3,7 +3,11 @@
 \set SHOW_CONTEXT never
 CREATE EXTENSION shardmaster;
 SELECT shard_add('a', namespace => 'a', capacity => 3), shard_add('b', namespace => 'b', capacity => 5), shard_add('c', namespace => 'c');
-SELECT shard_table_add('account', shard_by => 'tenant');
+CREATE SCHEMA a;
+CREATE SCHEMA b;
+CREATE TABLE a.account (tenant text, id bigint, PRIMARY KEY (tenant, id));
+CREATE TABLE b.account (LIKE a.account INCLUDING ALL);
+SELECT shard_table_add('account', shard_by => 'tenant', key_type => 'text');
 
 -- A new tenant goes where the strategy says; asked again, it stays.
 SELECT shard_place_tenant('t1'), shard_place_tenant('t1'), shard_place_tenant('t2'), shard_place_tenant('s1', 'spread');
@@ -38,6 +42,22 @@ SELECT shard_split_rollback(:split);
 SELECT shard_split_wait(:split, 'rolled_back');
 SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
 
+-- The plan runs again, and its cutover moves the slots with the keys.
+SELECT shard_unassign('x5') IS NOT NULL AS unassigned;
+SELECT shard_split_start_dual_write(:split);
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT shard_split_run_backfill(:split);
+SELECT shard_split_wait(:split, 'cutover_pending');
+SELECT shard_split_cutover(:split);
+SELECT shard_split_wait(:split, 'completed');
+SELECT shard_split_finish(:split);
+SELECT shard_split_wait(:split, 'finished');
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
+SELECT r.logical_key, s.shard_key, r.status, r.split_id = :split AS by_the_split
+  FROM shardmaster.shard_reservation r JOIN shardmaster.shard s ON s.id = r.shard_id
+ WHERE r.tenant_id IN ('x1', 'x2') ORDER BY r.id;
+SELECT shard_guard_drop(:split);
+
 -- A capacity for a server that had none: who is there takes a slot, also beyond it.
 SELECT shard_assign_many('{y1,y2,y3}', 'c') IS NOT NULL AS assigned;
 SELECT shard_set_capacity('c', 2);
@@ -52,3 +72,4 @@ SELECT shard_assign('y5', 'c') IS NOT NULL AS assigned;
 SELECT shard_set_status('c', 'draining');
 SELECT count(shard_place_tenant('z' || n)) FROM generate_series(1, 10) n;
 DROP EXTENSION shardmaster;
+DROP SCHEMA a, b CASCADE;

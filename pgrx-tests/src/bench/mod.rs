@@ -3,6 +3,7 @@
 mod capture;
 mod copy;
 mod cutover;
+mod placement;
 mod rig;
 mod stats;
 mod tail;
@@ -44,7 +45,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 7] = [
+pub const ALL: [(&str, Benchmark); 11] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -52,4 +53,8 @@ pub const ALL: [(&str, Benchmark); 7] = [
     ("backlog", tail::backlog),
     ("catch_up", tail::catch_up),
     ("cutover", cutover::cutover),
+    ("shards", placement::shards),
+    ("reservations", placement::reservations),
+    ("clients", placement::clients),
+    ("expiry", placement::expiry),
 ];
