@@ -63,15 +63,23 @@ fn planning_refuses_what_is_wrong_on_paper() {
         assert_eq!(refused(&mut master, statement), state, "{statement}");
     }
     let wrong = [
-        ("SELECT shard_set_status('shard_b', 'draining')", "SELECT shard_set_status('shard_b', 'active')"),
-        ("SELECT shard_set_status('shard_a', 'disabled')", "SELECT shard_set_status('shard_a', 'active')"),
-        ("SELECT shard_set_capacity('shard_b', 1)", "SELECT shard_set_capacity('shard_b', NULL)"),
-        ("SELECT shard_table_drop('items')", "SELECT shard_table_add('items', 'tenant')"),
+        (
+            "SELECT shard_set_status('shard_b', 'draining')",
+            "SELECT shard_set_status('shard_b', 'active')",
+            "55000",
+        ),
+        (
+            "SELECT shard_set_status('shard_a', 'disabled')",
+            "SELECT shard_set_status('shard_a', 'active')",
+            "55000",
+        ),
+        ("SELECT shard_set_capacity('shard_b', 0)", "SELECT shard_set_capacity('shard_b', NULL)", "SM003"),
+        ("SELECT shard_table_drop('items')", "SELECT shard_table_add('items', 'tenant')", "55000"),
     ];
-    for (make, unmake) in wrong {
+    for (make, unmake, expected) in wrong {
         master.batch_execute(make).unwrap();
         let state = refused(&mut master, "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1'])");
-        assert_eq!(state, "55000", "{make}");
+        assert_eq!(state, expected, "{make}");
         master.batch_execute(unmake).unwrap();
     }
     master.batch_execute("SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['1'])").unwrap();

@@ -78,13 +78,20 @@ fn a_worker_ends_at_once_while_a_shard_is_silent() {
     end_by("pg_cancel_backend", &cluster, &split, "rate limit");
     cluster.set("shardmaster.max_copy_rate", "0").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    let reader = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '%reader'";
+    // The session that this worker reads with; others may be about to end.
+    let began =
+        "SELECT pid, backend_start::text FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    let reader = "SELECT pid FROM pg_stat_activity
+                   WHERE application_name LIKE '%reader' AND backend_start > $1::text::timestamptz
+                     AND query = 'COMMIT'";
     for call in ["pg_terminate_backend", "pg_cancel_backend"] {
-        let backend = wait::until("the reader", LIMIT, || {
-            Ok(source(&cluster).query_opt(reader, &[])?.map(|row| row.get::<_, i32>(0)))
+        let (pid, backend) = wait::until("the worker and its reader", LIMIT, || {
+            let Some(row) = cluster.superuser()?.query_opt(began, &[])? else { return Ok(None) };
+            let (pid, began): (i32, String) = (row.get(0), row.get(1));
+            let reader = source(&cluster).query_opt(reader, &[&began])?;
+            Ok(reader.map(|row| (pid, row.get::<_, i32>(0))))
         })
         .unwrap();
-        let pid = worker(&cluster).unwrap();
         let backend = u32::try_from(backend).unwrap();
         signal(backend, libc::SIGSTOP).unwrap();
         // Its next statement gets no answer.

@@ -2,7 +2,7 @@
 -- the kind have run out, whether the tenant has a quota. The clock is read once, so that
 -- an index can be asked.
 -- $1 kind, $2 logical key, $3 tenant
-SELECT r.id, r.tenant_id, s.shard_key, r.slot_no, r.status, r.lease_expires_at,
+SELECT r.id, r.tenant_id, r.shard_id, r.slot_no, r.status, r.lease_expires_at,
        r.status = 'pending' AND r.lease_expires_at <= pg_catalog.clock_timestamp(),
        (SELECT d.lease_expires_at FROM shardmaster.shard_reservation d
          WHERE d.kind = $1 AND d.status = 'pending'
@@ -10,5 +10,5 @@ SELECT r.id, r.tenant_id, s.shard_key, r.slot_no, r.status, r.lease_expires_at,
          ORDER BY d.lease_expires_at LIMIT 1) IS NOT NULL,
        EXISTS (SELECT 1 FROM shardmaster.shard_quota q WHERE q.tenant_id = $3 AND q.kind = $1)
   FROM (VALUES (1)) one
-  LEFT JOIN (shardmaster.shard_reservation r JOIN shardmaster.shard s ON s.id = r.shard_id)
+  LEFT JOIN shardmaster.shard_reservation r
          ON r.kind = $1 AND r.logical_key = $2 AND r.status IN ('pending', 'confirmed')

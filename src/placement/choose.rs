@@ -2,6 +2,7 @@
 
 use super::PlacementError;
 use super::rendezvous::{self, Candidate};
+use super::room;
 use crate::sql::{self, Prepared};
 use pgrx::pg_sys;
 
@@ -29,6 +30,8 @@ impl Strategy {
 const TYPES: &[pg_sys::Oid] = &[pg_sys::TEXTOID, pg_sys::INT8ARRAYOID];
 
 thread_local! {
+    static QUIET: Prepared =
+        const { Prepared::new(include_str!("../../sql/placement/choose_quiet.sql"), TYPES) };
     static FILL_FIRST: Prepared =
         const { Prepared::new(include_str!("../../sql/placement/choose_fill_first.sql"), TYPES) };
     static SPREAD: Prepared =
@@ -59,7 +62,8 @@ pub fn next(kind: &str, key: &str, strategy: Strategy, excluded: &[i64]) -> Opti
         .next()
     };
     match strategy {
-        Strategy::FillFirst => by_room(&FILL_FIRST),
+        Strategy::FillFirst if room::is_contended() => by_room(&FILL_FIRST),
+        Strategy::FillFirst => by_room(&QUIET).or_else(|| by_room(&FILL_FIRST)),
         Strategy::Spread => by_room(&SPREAD),
         Strategy::Consistent => {
             let open = sql::read_prepared(&ANY, &args, |row| Candidate {

@@ -5,6 +5,7 @@ use super::choose::{self, Strategy};
 use super::locks::{self, Mode};
 use super::slot::{self, Request};
 use super::{quota, room, settle};
+use crate::catalog::shard;
 use crate::sql::{self, Prepared};
 use crate::worker::wake;
 use pgrx::datum::TimestampWithTimeZone;
@@ -34,9 +35,19 @@ thread_local! {
     };
 }
 
+/// The live reservation of the key.
+struct Live {
+    id: i64,
+    tenant: String,
+    shard_id: i64,
+    slot_no: i64,
+    status: String,
+    lease_expires_at: Option<TimestampWithTimeZone>,
+    is_overdue: bool,
+}
+
 struct Look {
-    /// With its tenant, and whether its lease has run out.
-    live: Option<(Reservation, String, bool)>,
+    live: Option<Live>,
     overdue: bool,
     has_quota: bool,
 }
@@ -44,12 +55,14 @@ struct Look {
 fn look(request: &Request<'_>) -> Look {
     let args = [request.kind.into(), request.key.into(), request.tenant.into()];
     sql::read_prepared(&LOOK, &args, |row| Look {
-        live: row.get(1).map(|id| {
-            let status: String = row.value(5);
-            let lease_expires_at = if status == "pending" { row.get(6) } else { None };
-            let reservation =
-                Reservation { id, shard_key: row.value(3), slot_no: row.value(4), status, lease_expires_at };
-            (reservation, row.value(2), row.get::<bool>(7).unwrap_or(false))
+        live: row.get(1).map(|id| Live {
+            id,
+            tenant: row.value(2),
+            shard_id: row.value(3),
+            slot_no: row.value(4),
+            status: row.value(5),
+            lease_expires_at: row.get(6),
+            is_overdue: row.get(7).unwrap_or(false),
         }),
         overdue: row.value(8),
         has_quota: row.value(9),
@@ -59,20 +72,32 @@ fn look(request: &Request<'_>) -> Look {
     .unwrap_or(Look { live: None, overdue: false, has_quota: false })
 }
 
+impl From<Live> for Reservation {
+    fn from(live: Live) -> Reservation {
+        Reservation {
+            id: live.id,
+            shard_key: shard::by_id(live.shard_id).map(|shard| shard.shard_key).unwrap_or_default(),
+            slot_no: live.slot_no,
+            lease_expires_at: live.lease_expires_at.filter(|_| live.status == "pending"),
+            status: live.status,
+        }
+    }
+}
+
 /// The live reservation of the key, or a new one.
 pub fn reserve(request: &Request<'_>, strategy: Strategy) -> Result<Reservation, PlacementError> {
     locks::logical_key(request.kind, request.key);
     locks::tenant(request.tenant, request.kind, Mode::Shared);
     let found = look(request);
-    if let Some((reservation, tenant, overdue)) = found.live {
-        if !overdue {
-            return if tenant == request.tenant {
-                Ok(reservation)
+    if let Some(live) = found.live {
+        if !live.is_overdue {
+            return if live.tenant == request.tenant {
+                Ok(live.into())
             } else {
                 Err(PlacementError::SomebodyElses { kind: request.kind.into(), key: request.key.into() })
             };
         }
-        settle::expire_one(reservation.id);
+        settle::expire_one(live.id);
     }
     if found.overdue {
         settle::expire(request.kind, ON_THE_WAY);

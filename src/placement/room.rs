@@ -50,7 +50,7 @@ pub fn change(shard_id: i64, kind: &str, by: i64, entries: i64) {
         run(&LEAVE);
         return;
     }
-    if entries >= CROWD {
+    if entries >= CROWD || entries > 0 && !is_contended() {
         run(&ADD_UP);
     } else if is_contended() {
         run(&LEAVE);

@@ -29,19 +29,34 @@ pub struct Claimed {
 }
 
 thread_local! {
-    static CLAIM: Prepared = const {
+    static FIND: Prepared = const {
         Prepared::new(
             include_str!("../../sql/placement/claim.sql"),
+            &[pg_sys::INT8OID, pg_sys::INT8OID, pg_sys::FLOAT8OID, pg_sys::BOOLOID],
+        )
+    };
+    static RESERVE: Prepared = const {
+        Prepared::new(
+            "INSERT INTO shardmaster.shard_reservation
+                    (kind, logical_key, tenant_id, shard_id, slot_no, lease_expires_at)
+             VALUES ($1, $2, $3, $4, $5, pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => $6))
+             RETURNING id, lease_expires_at",
             &[
+                pg_sys::TEXTOID,
+                pg_sys::TEXTOID,
+                pg_sys::TEXTOID,
                 pg_sys::INT8OID,
-                pg_sys::TEXTOID,
-                pg_sys::TEXTOID,
-                pg_sys::TEXTOID,
-                pg_sys::FLOAT8OID,
                 pg_sys::INT8OID,
                 pg_sys::FLOAT8OID,
-                pg_sys::BOOLOID,
             ],
+        )
+    };
+    static TAKE: Prepared = const {
+        Prepared::new(
+            "UPDATE shardmaster.shard_slots
+                SET reservation_id = $3, tenant_id = $4, fresh_no = NULL, returned_no = NULL
+              WHERE shard_id = $1 AND slot_no = $2",
+            &[pg_sys::INT8OID, pg_sys::INT8OID, pg_sys::INT8OID, pg_sys::TEXTOID],
         )
     };
 }
@@ -74,29 +89,31 @@ fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
         Where::Fresh(room) => (Some(room), 0.0),
         Where::Everywhere | Where::Counted => (None, 0.0),
     };
+    let args = [shard_id.into(), room.into(), part.into(), matches!(at, Where::Counted).into()];
+    let (shard_key, next_slot, capacity, free, found) = sql::write_prepared(&FIND, &args, |row| {
+        (row.value::<String>(1), row.value::<i64>(2), row.get::<i64>(3), row.get::<i64>(4), row.get::<i64>(5))
+    })
+    .into_iter()
+    .next()?;
+    let claimed = found.map(|slot_no| take(shard_id, shard_key, slot_no, request));
+    Some(Look { next_slot, capacity, free, claimed })
+}
+
+/// Takes a slot that is locked.
+fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &Request<'_>) -> Claimed {
     let args = [
-        shard_id.into(),
         request.kind.into(),
         request.key.into(),
         request.tenant.into(),
+        shard_id.into(),
+        slot_no.into(),
         request.lease_seconds.into(),
-        room.into(),
-        part.into(),
-        matches!(at, Where::Counted).into(),
     ];
-    sql::write_prepared(&CLAIM, &args, |row| Look {
-        next_slot: row.value(2),
-        capacity: row.get(3),
-        free: row.get(4),
-        claimed: row.get(5).map(|id| Claimed {
-            id,
-            shard_key: row.value(1),
-            slot_no: row.value(6),
-            lease_expires_at: row.get(7),
-        }),
-    })
-    .into_iter()
-    .next()
+    let made = sql::write_prepared(&RESERVE, &args, |row| (row.value::<i64>(1), row.get(2)));
+    let (id, lease_expires_at) = made.into_iter().next().unwrap_or_default();
+    let args = [shard_id.into(), slot_no.into(), id.into(), request.tenant.into()];
+    sql::write_prepared(&TAKE, &args, |_| ());
+    Claimed { id, shard_key, slot_no, lease_expires_at }
 }
 
 /// Takes a slot of the shard; None: every slot is taken, or is being taken.

@@ -130,8 +130,8 @@ impl Session<'_> {
                 Ok(false) => {}
                 Err(error) => {
                     self.storm.judge(&error, read_committed);
-                    let _ = connected.batch_execute("ROLLBACK");
-                    client = Some(connected);
+                    // The timeout may hit this one too.
+                    client = connected.batch_execute("ROLLBACK").is_ok().then_some(connected);
                 }
             }
         }
