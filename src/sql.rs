@@ -44,6 +44,12 @@ pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'
     rows
 }
 
+/// Whether all statements of the transaction see the same: REPEATABLE READ and above.
+pub fn keeps_its_snapshot() -> bool {
+    // SAFETY: a plain variable of the transaction.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
 /// A query of a hot path: planned on first use, kept for the life of the session.
 pub struct Prepared {
     query: &'static str,

@@ -43,9 +43,7 @@ thread_local! {
 pub fn change(shard_id: i64, kind: &str, by: i64, entries: i64) {
     let args = [shard_id.into(), kind.into(), by.into()];
     let run = |query| sql::write_prepared(query, &args, |_| ()).len();
-    // SAFETY: a plain variable of the transaction.
-    let one_snapshot = unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32;
-    if one_snapshot {
+    if sql::keeps_its_snapshot() {
         // The row may be newer than the snapshot: that would be a 40001 for nothing.
         run(&LEAVE);
         return;

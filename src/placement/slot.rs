@@ -28,6 +28,21 @@ pub struct Claimed {
     pub lease_expires_at: Option<TimestampWithTimeZone>,
 }
 
+macro_rules! reserve {
+    ($on_conflict:literal) => {
+        concat!(
+            "INSERT INTO shardmaster.shard_reservation
+                    (kind, logical_key, tenant_id, shard_id, slot_no, lease_expires_at)
+             VALUES ($1, $2, $3, $4, $5, pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => $6)) ",
+            $on_conflict,
+            " RETURNING id, lease_expires_at"
+        )
+    };
+}
+
+const RESERVE_TYPES: &[pg_sys::Oid] =
+    &[pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::INT8OID, pg_sys::INT8OID, pg_sys::FLOAT8OID];
+
 thread_local! {
     static FIND: Prepared = const {
         Prepared::new(
@@ -35,20 +50,11 @@ thread_local! {
             &[pg_sys::INT8OID, pg_sys::INT8OID, pg_sys::FLOAT8OID, pg_sys::BOOLOID],
         )
     };
-    static RESERVE: Prepared = const {
+    static RESERVE: Prepared = const { Prepared::new(reserve!(""), RESERVE_TYPES) };
+    static RESERVE_IF_SEEN: Prepared = const {
         Prepared::new(
-            "INSERT INTO shardmaster.shard_reservation
-                    (kind, logical_key, tenant_id, shard_id, slot_no, lease_expires_at)
-             VALUES ($1, $2, $3, $4, $5, pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => $6))
-             RETURNING id, lease_expires_at",
-            &[
-                pg_sys::TEXTOID,
-                pg_sys::TEXTOID,
-                pg_sys::TEXTOID,
-                pg_sys::INT8OID,
-                pg_sys::INT8OID,
-                pg_sys::FLOAT8OID,
-            ],
+            reserve!("ON CONFLICT (kind, logical_key) WHERE status IN ('pending', 'confirmed') DO NOTHING"),
+            RESERVE_TYPES,
         )
     };
     static TAKE: Prepared = const {
@@ -109,7 +115,10 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &Request<'_>) -
         slot_no.into(),
         request.lease_seconds.into(),
     ];
-    let made = sql::write_prepared(&RESERVE, &args, |row| (row.value::<i64>(1), row.get(2)));
+    // A snapshot from before the key was reserved does not see that. With a clause for
+    // conflicts the server raises 40001 then, without one 23505.
+    let query = if sql::keeps_its_snapshot() { &RESERVE_IF_SEEN } else { &RESERVE };
+    let made = sql::write_prepared(query, &args, |row| (row.value::<i64>(1), row.get(2)));
     let (id, lease_expires_at) = made.into_iter().next().unwrap_or_default();
     let args = [shard_id.into(), slot_no.into(), id.into(), request.tenant.into()];
     sql::write_prepared(&TAKE, &args, |_| ());
@@ -168,8 +177,7 @@ fn mint_ahead(shard_id: i64, next_slot: i64, free: i64) {
     if free > (next_slot / 4).clamp(LOW.0, LOW.1) {
         return;
     }
-    // SAFETY: a plain variable of the transaction.
-    if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
+    if sql::keeps_its_snapshot() {
         return;
     }
     let locked = sql::write_returning(

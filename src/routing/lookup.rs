@@ -145,7 +145,7 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError
     loop {
         let (key, found) = look_canonical(key, intent, keyspace)?;
         if found.disabled && intent == Intent::Write {
-            if snapshot_is_fixed() {
+            if sql::keeps_its_snapshot() {
                 return Err(RoutingError::Serialization(key.into()));
             }
             if patience.pause() {
@@ -159,12 +159,6 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError
             ShardStatus::Disabled => Err(RoutingError::ShardDisabled(found.shard_key)),
         };
     }
-}
-
-/// In REPEATABLE READ and above another look would see the same.
-fn snapshot_is_fixed() -> bool {
-    // SAFETY: a plain variable of this single-threaded backend.
-    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
 /// Waits from 1 ms on, longer each time, until the deadline.

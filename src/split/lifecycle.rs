@@ -313,7 +313,7 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
         if Instant::now() >= deadline {
             return Err(timed_out(id, wanted, &state));
         }
-        if isolated() {
+        if sql::keeps_its_snapshot() {
             return Err(Failure::new(
                 SqlState::SERIALIZATION_FAILURE,
                 "a transaction above READ COMMITTED cannot see a split go on",
@@ -332,11 +332,6 @@ pub fn wait_for_change(id: i64, milliseconds: u64) -> Result<(), Failure> {
         wait::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-fn isolated() -> bool {
-    // SAFETY: a plain variable of the current transaction.
-    unsafe { pgrx::pg_sys::XactIsoLevel >= pgrx::pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
 fn timed_out(id: i64, wanted: &str, state: &State) -> Failure {
