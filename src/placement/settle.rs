@@ -4,6 +4,7 @@
 
 use super::PlacementError;
 use crate::sql::{self, Prepared};
+use crate::worker::wake;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
@@ -185,16 +186,17 @@ pub fn cancel(id: i64) -> Result<(), PlacementError> {
 /// The lease runs for so long from now on; returns its end.
 pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, PlacementError> {
     Held::lock(id)?.check_live()?;
-    sql::write_returning(
+    let renewed = sql::write_returning(
         "UPDATE shardmaster.shard_reservation
             SET lease_expires_at = clock_timestamp() + make_interval(secs => $2), updated_at = clock_timestamp()
           WHERE id = $1 RETURNING lease_expires_at",
         &[id.into(), lease_seconds.into()],
         |row| row.value::<TimestampWithTimeZone>(1),
-    )
-    .into_iter()
-    .next()
-    .ok_or(PlacementError::Unknown(id))
+    );
+    let until = renewed.into_iter().next().ok_or(PlacementError::Unknown(id))?;
+    // It may end sooner than before.
+    wake::sweep_on_commit(until);
+    Ok(until)
 }
 
 /// The resource is gone: its slot is free. False: there is no confirmed one.

@@ -46,6 +46,15 @@ UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - 
 SELECT shard_expire_leases() AS expired;
 SELECT shard_expire_leases() AS expired;
 
+-- The clock counts, not the time at which the transaction began.
+BEGIN;
+SELECT reservation_id AS id FROM shard_reserve_slot('vector', 'index-5', 'acme', '10 ms') \gset
+SELECT pg_sleep_until(lease_expires_at) FROM shardmaster.shard_reservation WHERE id = :id;
+SELECT now() < lease_expires_at AS the_transaction_is_older FROM shardmaster.shard_reservation WHERE id = :id;
+SELECT shard_confirm_slot(:id, 'late');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+
 -- Other strategies: the most room, or by the hash of the key.
 SELECT shard_key FROM shard_reserve_slot('vector', 'index-6', 'acme', strategy => 'spread');
 SELECT shard_key FROM shard_reserve_slot('vector', 'index-7', 'acme', strategy => 'spread');
