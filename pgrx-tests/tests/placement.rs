@@ -33,6 +33,8 @@ struct Walk {
     random: Random,
     /// The last reservation of each key.
     ids: BTreeMap<String, i64>,
+    /// Leases that were let run out.
+    overdue: u64,
 }
 
 impl Walk {
@@ -57,7 +59,7 @@ impl Walk {
             client.execute("SELECT shard_set_quota($1, $2, $3)", &[&tenant, &KIND, &quota]).unwrap();
             model.quotas.insert(tenant.into(), quota);
         }
-        Walk { client, model, random: Random::new(seed), ids: BTreeMap::new() }
+        Walk { client, model, random: Random::new(seed), ids: BTreeMap::new(), overdue: 0 }
     }
 
     fn step(&mut self) -> String {
@@ -126,7 +128,8 @@ impl Walk {
         if let Some(live) = self.model.live.get_mut(key)
             && live.status == Status::Pending
         {
-            live.status = Status::Overdue;
+            self.overdue += 1;
+            live.status = Status::Overdue(self.overdue);
             let query = "UPDATE shardmaster.shard_reservation
                             SET lease_expires_at = clock_timestamp() - interval '1 s', created_at = created_at - interval '1 h'
                           WHERE id = $1";
@@ -151,8 +154,11 @@ impl Walk {
                            minted - free, free + leased + confirmed = minted FROM shard_capacity($1) ORDER BY 1", &[&KIND])
             .unwrap();
         let overdue = |shard: usize| {
-            self.model.live.values().filter(|l| l.shard == shard && l.status == Status::Overdue).count()
-                as i64
+            self.model
+                .live
+                .values()
+                .filter(|l| l.shard == shard && matches!(l.status, Status::Overdue(_)))
+                .count() as i64
         };
         for (row, (key, held, room)) in rows.iter().zip(self.model.capacity()) {
             let index = self.model.shards.iter().position(|shard| shard.key == key).unwrap();

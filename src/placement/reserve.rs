@@ -12,7 +12,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
 /// Leases that have run out and that a reservation ends on its way, while no worker does.
-const ON_THE_WAY: i32 = 16;
+const ON_THE_WAY: i32 = 4;
 /// The same, before it says that there is no room.
 const BEFORE_REFUSAL: i32 = 200;
 

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Leases that a reservation ends on its way.
+const ON_THE_WAY: usize = 4;
+
 #[derive(Clone, Debug)]
 pub struct Shard {
     pub key: String,
@@ -15,7 +18,8 @@ pub struct Shard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Pending,
-    Overdue,
+    /// With its place among those that ran out.
+    Overdue(u64),
     Confirmed(String),
 }
 
@@ -62,10 +66,21 @@ impl Model {
         }
     }
 
-    fn expire_overdue(&mut self) {
-        let overdue: Vec<String> =
-            self.live.iter().filter(|(_, l)| l.status == Status::Overdue).map(|(k, _)| k.clone()).collect();
-        overdue.iter().for_each(|key| self.release(key));
+    /// Those that ran out first, of a tenant or of all.
+    fn expire_overdue(&mut self, limit: usize, tenant: Option<&str>) -> usize {
+        let mut overdue: Vec<(u64, String)> = self
+            .live
+            .iter()
+            .filter(|(_, live)| tenant.is_none_or(|tenant| tenant == live.tenant))
+            .filter_map(|(key, live)| match live.status {
+                Status::Overdue(place) => Some((place, key.clone())),
+                Status::Pending | Status::Confirmed(_) => None,
+            })
+            .collect();
+        overdue.sort();
+        overdue.truncate(limit);
+        overdue.iter().for_each(|(_, key)| self.release(key));
+        overdue.len()
     }
 
     /// The reservation's place, and whether it is a new one. Which shard `consistent`
@@ -78,12 +93,14 @@ impl Model {
         told: Option<&str>,
     ) -> Outcome<(usize, i64, bool)> {
         if let Some(live) = self.live.get(key)
-            && live.status != Status::Overdue
+            && !matches!(live.status, Status::Overdue(_))
         {
             return if live.tenant == tenant { Ok((live.shard, live.slot, false)) } else { Err("SM005") };
         }
         // A call that fails leaves everything as it was, overdue leases too.
         let before = (self.shards.clone(), self.live.clone());
+        self.release(key);
+        self.expire_overdue(ON_THE_WAY, None);
         let placed = self.place(tenant, strategy, told);
         if placed.is_err() {
             (self.shards, self.live) = before;
@@ -92,11 +109,23 @@ impl Model {
     }
 
     fn place(&mut self, tenant: &str, strategy: &str, told: Option<&str>) -> Outcome<(usize, i64)> {
-        self.expire_overdue();
-        let held = self.live.values().filter(|live| live.tenant == tenant).count() as i64;
-        if self.quotas.get(tenant).is_some_and(|quota| held >= *quota) {
-            return Err("SM004");
+        let is_used_up = |model: &Model| {
+            let held = model.live.values().filter(|live| live.tenant == tenant).count() as i64;
+            model.quotas.get(tenant).is_some_and(|quota| held >= *quota)
+        };
+        if is_used_up(self) {
+            self.expire_overdue(usize::MAX, Some(tenant));
+            if is_used_up(self) {
+                return Err("SM004");
+            }
         }
+        match self.choose(strategy, told) {
+            Err(_) if self.expire_overdue(usize::MAX, None) > 0 => self.choose(strategy, told),
+            chosen => chosen,
+        }
+    }
+
+    fn choose(&mut self, strategy: &str, told: Option<&str>) -> Outcome<(usize, i64)> {
         let open =
             || self.shards.iter().enumerate().filter(|(_, shard)| shard.is_active && Model::room(shard) > 0);
         let chosen = match strategy {
@@ -124,7 +153,7 @@ impl Model {
         match &live.status {
             Status::Pending => live.status = Status::Confirmed(resource.into()),
             Status::Confirmed(same) if same == resource => {}
-            Status::Overdue | Status::Confirmed(_) => return Err("SM005"),
+            Status::Overdue(_) | Status::Confirmed(_) => return Err("SM005"),
         }
         Ok(())
     }
@@ -153,9 +182,7 @@ impl Model {
     }
 
     pub fn expire(&mut self) -> i64 {
-        let before = self.live.len();
-        self.expire_overdue();
-        (before - self.live.len()) as i64
+        self.expire_overdue(usize::MAX, None) as i64
     }
 
     /// shard_key, held and room of each shard.
