@@ -84,20 +84,33 @@ impl From<Live> for Reservation {
     }
 }
 
+/// Ends the key's reservation if its lease has run out. Whoever renews or confirms it in
+/// this moment may be faster: then it is looked at again.
+fn look_past_expired(request: &Request<'_>) -> Look {
+    loop {
+        let found = look(request);
+        match &found.live {
+            Some(live) if live.is_overdue => {
+                if settle::expire_one(live.id) {
+                    return Look { live: None, ..found };
+                }
+            }
+            _ => return found,
+        }
+    }
+}
+
 /// The live reservation of the key, or a new one.
 pub fn reserve(request: &Request<'_>, strategy: Strategy) -> Result<Reservation, PlacementError> {
     locks::logical_key(request.kind, request.key);
     locks::tenant(request.tenant, request.kind, Mode::Shared);
-    let found = look(request);
+    let found = look_past_expired(request);
     if let Some(live) = found.live {
-        if !live.is_overdue {
-            return if live.tenant == request.tenant {
-                Ok(live.into())
-            } else {
-                Err(PlacementError::SomebodyElses { kind: request.kind.into(), key: request.key.into() })
-            };
-        }
-        settle::expire_one(live.id);
+        return if live.tenant == request.tenant {
+            Ok(live.into())
+        } else {
+            Err(PlacementError::SomebodyElses { kind: request.kind.into(), key: request.key.into() })
+        };
     }
     if found.overdue {
         settle::expire(request.kind, ON_THE_WAY);

@@ -35,15 +35,17 @@ pub fn expire(kind: &str, limit: i32) -> usize {
     count
 }
 
-/// Expires one that has run out. Waits for whoever has it in hand: the key is ours.
-pub fn expire_one(id: i64) {
+/// Expires one that has run out. Waits for whoever has it in hand; false: he has kept it.
+pub fn expire_one(id: i64) -> bool {
     let due = sql::write_returning(
         "SELECT id FROM shardmaster.shard_reservation
           WHERE id = $1 AND status = 'pending' AND lease_expires_at <= pg_catalog.clock_timestamp() FOR UPDATE",
         &[id.into()],
         |row| row.value::<i64>(1),
     );
+    let found = !due.is_empty();
     release(due, "expired");
+    found
 }
 
 /// Frees confirmed slots of these keys; those without one are left out.
