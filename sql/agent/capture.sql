@@ -80,7 +80,8 @@ BEGIN
                           AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.<) open_until
                           AND {queue_sizes} OPERATOR(pg_catalog.<) max_bytes) THEN
             PERFORM pg_catalog.setval('shardmaster_agent.{sequence}'::pg_catalog.regclass,
-                                      entry OPERATOR(pg_catalog.+) {full} OPERATOR(pg_catalog.+) 1000000);
+                                      s.last_value OPERATOR(pg_catalog.+) {full} OPERATOR(pg_catalog.+) 1000000)
+               FROM shardmaster_agent.{sequence} s WHERE s.last_value OPERATOR(pg_catalog.<) {full};
         END IF;
     END IF;
     RETURN NULL;
