@@ -7,7 +7,7 @@ COMMENT ON FUNCTION shard_cancel_slot(bigint) IS
 COMMENT ON FUNCTION shard_renew_slot(bigint, interval) IS
 'lets the lease of a pending reservation run for so long from now on, and returns its end. SM005: it is not live, or has no lease; 55000: the shard is disabled; 42704: unknown';
 COMMENT ON FUNCTION shard_free_slot(text, text) IS
-'the resource was deleted: the slot of the confirmed key is free, its reservation released. False, and nothing changed, if the key is not confirmed';
+'the resource was deleted: the slot of the confirmed key is free, its reservation released. False, and nothing changed, if the key is not confirmed. 55006: the slot of a tenant that is routed to a server; so for the calls by reservation_id, and for slots that a split keeps';
 COMMENT ON FUNCTION shard_expire_leases() IS
 'expires all reservations whose lease has run out, and returns how many. The worker does it by itself, see shardmaster.lease_sweep_interval';
 COMMENT ON FUNCTION shard_capacity(text) IS

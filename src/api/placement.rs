@@ -88,7 +88,8 @@ pub fn shard_renew_slot(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_free_slot(kind: Option<String>, logical_key: Option<String>) -> Result<bool, ErrorReport> {
-    Ok(settle::free(&required(kind, "kind")?, &required(logical_key, "logical_key")?))
+    let (kind, key) = (required(kind, "kind")?, required(logical_key, "logical_key")?);
+    Ok(settle::free(&kind, &key).map_err(Failure::from)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -134,7 +135,7 @@ pub fn shard_set_quota(
     max_slots: Option<i64>,
 ) -> Result<(), ErrorReport> {
     let (tenant, kind) = (named(tenant_id, "tenant_id")?, named(kind, "kind")?);
-    Ok(quota::set(&tenant, &kind, max_slots).map_err(Failure::from)?)
+    Ok(quota::set(&tenant, &kind, max_slots)?)
 }
 
 #[allow(clippy::type_complexity)]

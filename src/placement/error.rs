@@ -22,6 +22,8 @@ pub enum PlacementError {
     Disabled { shard: String },
     #[error("reservation {0} is confirmed")]
     Confirmed(i64),
+    #[error("reservation {id} is kept for {whom}")]
+    Kept { id: i64, whom: String },
     #[error("shard \"{shard}\" is in use: reservation {id} holds a slot of it")]
     InUse { shard: String, id: i64 },
     #[error("invalid value for \"{argument}\": {problem}")]
@@ -69,6 +71,10 @@ impl PlacementError {
             PlacementError::Confirmed(_) => {
                 (SqlState::NOT_IN_STATE, "Give a confirmed slot back with shard_free_slot().")
             }
+            PlacementError::Kept { .. } => (
+                SqlState::IN_USE,
+                "It comes and goes with the split, or with the tenant's route: see shard_split_rollback() and shard_unassign().",
+            ),
             PlacementError::InUse { .. } => (
                 SqlState::IN_USE,
                 "Free its slots with shard_free_slot() and shard_cancel_slot(); shard_capacity() counts them.",
@@ -97,6 +103,7 @@ impl PlacementError {
             PlacementError::Unknown(_)
             | PlacementError::Disabled { .. }
             | PlacementError::Confirmed(_)
+            | PlacementError::Kept { .. }
             | PlacementError::InUse { .. }
             | PlacementError::Invalid { .. } => return None,
         };

@@ -92,7 +92,14 @@ struct Held {
     resource_id: Option<String>,
     shard_key: String,
     shard_disabled: bool,
+    kept_for: Option<String>,
 }
+
+/// Whom a reservation without a lease is kept for, which is not to be settled by hand;
+/// as SQL over `shard_reservation r`.
+const KEPT_FOR: &str = "CASE WHEN r.lease_expires_at IS NOT NULL THEN NULL
+                             WHEN r.status = 'pending' THEN 'split ' || r.split_id
+                             WHEN r.status = 'confirmed' THEN 'tenant \"' || r.tenant_id || '\"' END";
 
 impl Held {
     fn lock(id: i64) -> Result<Held, PlacementError> {
@@ -105,22 +112,26 @@ impl Held {
         if locked.is_empty() {
             return Err(PlacementError::Unknown(id));
         }
-        sql::read_one(
+        let query = format!(
             "SELECT r.id, r.status, coalesce(r.lease_expires_at <= pg_catalog.clock_timestamp(), false),
-                    r.resource_id, s.shard_key, s.status = 'disabled'
+                    r.resource_id, s.shard_key, s.status = 'disabled', {KEPT_FOR}
                FROM shardmaster.shard_reservation r JOIN shardmaster.shard s ON s.id = r.shard_id
-              WHERE r.id = $1",
-            &[id.into()],
-            |row| Held {
-                id: row.value(1),
-                status: row.value(2),
-                overdue: row.value(3),
-                resource_id: row.get(4),
-                shard_key: row.value(5),
-                shard_disabled: row.value(6),
-            },
-        )
-        .ok_or(PlacementError::Unknown(id))
+              WHERE r.id = $1"
+        );
+        let held = sql::read_one(&query, &[id.into()], |row| Held {
+            id: row.value(1),
+            status: row.value(2),
+            overdue: row.value(3),
+            resource_id: row.get(4),
+            shard_key: row.value(5),
+            shard_disabled: row.value(6),
+            kept_for: row.get(7),
+        })
+        .ok_or(PlacementError::Unknown(id))?;
+        match held.kept_for {
+            Some(whom) => Err(PlacementError::Kept { id, whom }),
+            None => Ok(held),
+        }
     }
 
     /// Pending, its lease running, its shard in service.
@@ -202,14 +213,18 @@ pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, Place
 }
 
 /// The resource is gone: its slot is free. False: there is no confirmed one.
-pub fn free(kind: &str, logical_key: &str) -> bool {
-    let held = sql::write_returning(
-        "SELECT id FROM shardmaster.shard_reservation
-          WHERE kind = $1 AND logical_key = $2 AND status = 'confirmed' FOR UPDATE",
-        &[kind.into(), logical_key.into()],
-        |row| row.value::<i64>(1),
+pub fn free(kind: &str, logical_key: &str) -> Result<bool, PlacementError> {
+    let query = format!(
+        "SELECT r.id, {KEPT_FOR} FROM shardmaster.shard_reservation r
+          WHERE r.kind = $1 AND r.logical_key = $2 AND r.status = 'confirmed' FOR UPDATE"
     );
-    let found = !held.is_empty();
-    release(held, "released");
-    found
+    let held = sql::write_returning(&query, &[kind.into(), logical_key.into()], |row| {
+        (row.value::<i64>(1), row.get::<String>(2))
+    });
+    let Some((id, kept_for)) = held.into_iter().next() else { return Ok(false) };
+    if let Some(whom) = kept_for {
+        return Err(PlacementError::Kept { id, whom });
+    }
+    release(vec![id], "released");
+    Ok(true)
 }
