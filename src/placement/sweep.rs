@@ -63,12 +63,15 @@ fn archive() -> bool {
     ) >= BATCH as usize
 }
 
+/// Leases that have run out and are still there somebody has in hand: they wait for the
+/// next interval.
 fn until_next_lease() -> Duration {
     let seconds = sql::read_one(
         "SELECT min(extract(epoch FROM next.lease_expires_at - clock_timestamp()))::float8
            FROM (SELECT DISTINCT kind FROM shardmaster.shard) k,
                 LATERAL (SELECT lease_expires_at FROM shardmaster.shard_reservation r
                           WHERE r.kind = k.kind AND r.status = 'pending'
+                            AND r.lease_expires_at > (SELECT clock_timestamp())
                           ORDER BY r.lease_expires_at LIMIT 1) next",
         &[],
         |row| row.get::<f64>(1),
