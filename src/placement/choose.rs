@@ -71,9 +71,10 @@ pub fn next(kind: &str, key: &str, strategy: Strategy, excluded: &[i64]) -> Opti
                 shard_key: row.value(2),
                 capacity: row.get(3),
                 room: row.value(4),
+                entries: row.value(5),
             });
             let chosen = rendezvous::order(key, open).into_iter().find(|c| c.room > 0)?;
-            Some(Choice { shard_id: chosen.id, room: chosen.room, entries: 0 })
+            Some(Choice { shard_id: chosen.id, room: chosen.room, entries: chosen.entries })
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct Candidate {
     /// None: unlimited.
     pub capacity: Option<i64>,
     pub room: i64,
+    /// Changes of room that were added up to find it.
+    pub entries: i64,
 }
 
 /// The candidates in the order of the key, those first that weigh much.
@@ -46,6 +48,7 @@ mod tests {
             shard_key: format!("shard {i}"),
             capacity: *capacity,
             room: 1,
+            entries: 0,
         };
         capacities.iter().enumerate().map(new).collect()
     }
