@@ -4,10 +4,14 @@
 use super::PlacementError;
 use super::locks::{self, Mode};
 use super::settle;
+use crate::catalog::keyspace;
+use crate::catalog::shard::POSTGRES;
+use crate::error::Failure;
 use crate::sql;
 
 /// Counts one more slot, or says that there is none left. The caller holds the tenant's
-/// lock, shared, since before it knew that there is a quota.
+/// lock, shared, since before it knew that there is a quota; or, for a server, the lock
+/// of the tenant's keyspace.
 pub fn take(tenant: &str, kind: &str) -> Result<(), PlacementError> {
     let locked = sql::write_returning(
         "SELECT max_slots FROM shardmaster.shard_quota WHERE tenant_id = $1 AND kind = $2 FOR NO KEY UPDATE",
@@ -64,9 +68,13 @@ fn recount(tenant: &str, kind: &str) -> i64 {
 }
 
 /// Sets a quota, also below what is held: then nothing is added. None: no quota.
-pub fn set(tenant: &str, kind: &str, max_slots: Option<i64>) -> Result<(), PlacementError> {
+pub fn set(tenant: &str, kind: &str, max_slots: Option<i64>) -> Result<(), Failure> {
     if max_slots.is_some_and(|slots| slots < 0) {
-        return Err(PlacementError::invalid("max_slots", "it is negative"));
+        return Err(PlacementError::invalid("max_slots", "it is negative").into());
+    }
+    if kind == POSTGRES {
+        // Tenants take their slots under their keyspace's lock.
+        keyspace::lock_all()?;
     }
     // Whoever reserves without having seen the quota has ended by then.
     locks::tenant(tenant, kind, Mode::Exclusive);

@@ -39,16 +39,23 @@ pub fn routed(
     for (key, shard) in new.0.iter().zip(new.1) {
         by_shard.entry(shard).or_default().push(key);
     }
+    // What a split has moved is there: it takes its slot, also beyond capacity and quota.
+    let forced = split_id.is_some();
+    let mut wanted = Vec::new();
     for (shard_key, keys) in by_shard {
         let shard = shard::by_key(shard_key)?;
-        if shard.capacity.is_none() {
-            continue;
+        if shard.capacity.is_some() {
+            let missing = without_slot(keyspace, &keys);
+            if !forced {
+                count_quotas(&missing)?;
+            }
+            wanted.push((shard, missing));
         }
+    }
+    // Quotas come before shards in the order of locks.
+    for (shard, keys) in wanted {
         slots::lock(shard.id);
-        let missing = without_slot(keyspace, &keys);
-        // What a split has moved is there: it takes its slot, also beyond the capacity.
-        let forced = split_id.is_some();
-        take(&shard, keyspace, &missing, &Holder::Tenant, forced)?;
+        take(&shard, keyspace, &keys, &Holder::Tenant, forced)?;
     }
     Ok(())
 }
@@ -86,11 +93,6 @@ fn take(
     if !forced {
         room_for(shard, keys)?;
     }
-    if let (Holder::Tenant, false) = (holder, forced) {
-        for tenant in with_quota(keys) {
-            quota::take(&tenant, POSTGRES)?;
-        }
-    }
     slot::mint_missing(shard.id, wanted);
     let (logical_keys, status, split_id): (Vec<String>, &str, Option<i64>) = match holder {
         Holder::Tenant => (keys.iter().map(|k| logical_key(keyspace, k)).collect(), "confirmed", None),
@@ -113,12 +115,13 @@ fn take(
     Ok(())
 }
 
-fn with_quota(keys: &[String]) -> Vec<String> {
-    sql::read(
+fn count_quotas(keys: &[String]) -> Result<(), PlacementError> {
+    let with_quota = sql::read(
         "SELECT tenant_id FROM shardmaster.shard_quota WHERE kind = $1 AND tenant_id = ANY ($2) ORDER BY 1",
         &[POSTGRES.into(), keys.to_vec().into()],
-        |row| row.value(1),
-    )
+        |row| row.value::<String>(1),
+    );
+    with_quota.iter().try_for_each(|tenant| quota::take(tenant, POSTGRES))
 }
 
 /// Before a plan has a number: the target has room for so many keys.

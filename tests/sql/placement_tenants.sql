@@ -35,6 +35,15 @@ SELECT shard_split_plan('b', 'a', '{x1,x2,x3,x4}');
 SELECT shard_split_plan('b', 'a', '{x1,x2}') AS split \gset
 SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
 SELECT shard_split_plan('b', 'a', '{x3,x4}');
+-- Neither these slots nor those of tenants are settled by hand.
+SELECT shard_cancel_slot(id) FROM shardmaster.shard_reservation WHERE logical_key = 'split 1: default/x1';
+SELECT shard_confirm_slot(id, 'r') FROM shardmaster.shard_reservation WHERE logical_key = 'split 1: default/x1';
+SELECT shard_free_slot('postgres', 'default/x1');
+\echo :LAST_ERROR_SQLSTATE
+-- A quota counts tenants' slots too.
+SELECT shard_set_quota('x5', 'postgres', 0);
+SELECT shard_place_tenant('x5');
+SELECT shard_set_quota('x5', 'postgres', NULL);
 SELECT shard_place_tenant('x5');
 SELECT shard_place_tenant('x6');
 SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres');
