@@ -66,7 +66,17 @@ fn a_queue_that_is_full_does_not_fail_its_writers() {
     to_pending(&split);
     split.call("pause").unwrap();
     split.wait_held("shard_split_resume", LIMIT).unwrap();
-    let mut writer = client(&cluster);
+    overflow(&cluster);
+    split.call("resume").unwrap();
+    wait::until("the new copy", LIMIT, || Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(())))
+        .unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// More changes than the queue takes.
+fn overflow(cluster: &Cluster) {
+    let mut writer = client(cluster);
     for round in 0..100 {
         writer
             .batch_execute(&format!("UPDATE items SET val = 'round {round}' WHERE tenant = 'moves'"))
@@ -74,12 +84,33 @@ fn a_queue_that_is_full_does_not_fail_its_writers() {
     }
     let size = "SELECT pg_relation_size('shardmaster_agent.queue_1_1') / 1024 BETWEEN 1024 AND 1200
                    AND EXISTS (SELECT 1 FROM shardmaster_agent.overflow)";
-    assert!(source(&cluster).query_one(size, &[]).unwrap().get::<_, bool>(0));
-    split.call("resume").unwrap();
-    wait::until("the new copy", LIMIT, || Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(())))
-        .unwrap();
-    split.wait("cutover_pending", LIMIT).unwrap();
-    cut_over_and_compare(&cluster, &split);
+    assert!(source(cluster).query_one(size, &[]).unwrap().get::<_, bool>(0));
+}
+
+#[test]
+fn a_worker_that_ends_while_it_clears_a_full_queue_is_followed_by_one_that_does() {
+    for point in ["overflow_reset", "overflow_cleared"] {
+        let cluster = cluster(&["shardmaster.queue_max_size = '1MB'"]);
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.call("pause").unwrap();
+        split.wait_held("shard_split_resume", LIMIT).unwrap();
+        overflow(&cluster);
+        cluster.fault(&format!("{point}=hold")).unwrap();
+        split.call("resume").unwrap();
+        split.wait_held(point, LIMIT).unwrap();
+        // A write that finds the queue as it is in between.
+        client(&cluster)
+            .batch_execute("UPDATE items SET val = 'in between' WHERE tenant = 'moves' AND id % 3 = 0")
+            .unwrap();
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'held at point%'";
+        assert_eq!(cluster.superuser().unwrap().execute(end, &[]).unwrap(), 1);
+        cluster.fault("").unwrap();
+        wait::until("the new copy", LIMIT, || Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(())))
+            .unwrap();
+        split.wait("cutover_pending", LIMIT).unwrap();
+        cut_over_and_compare(&cluster, &split);
+    }
 }
 
 /// Where the tests run as root, the script mounts a file system of 32 MB.

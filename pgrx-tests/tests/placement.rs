@@ -299,9 +299,21 @@ fn the_worker_expires_archives_and_says_so() {
     })
     .unwrap();
     assert_eq!(told, r#"{"event":"leases","expired":1}"#);
+    // One that has ended is started again.
+    let end =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'shardmaster sweeper'";
+    assert_eq!(master.execute(end, &[]).unwrap(), 1);
+    master.batch_execute("SELECT shard_reserve_slot('vector', 'k', 't', '1 ms')").unwrap();
+    wait::until_true(
+        &mut master,
+        "the next lease to expire",
+        LIMIT,
+        "SELECT count(*) = 2 FROM shardmaster.shard_reservation WHERE status = 'expired'",
+    )
+    .unwrap();
     cluster.set("shardmaster.reservation_retention", "1s").unwrap();
     cluster.set("shardmaster.lease_sweep_interval", "100ms").unwrap();
     let archived = "SELECT (SELECT count(*) FROM shardmaster.shard_reservation) = 0
-                       AND (SELECT count(*) FROM shardmaster.shard_reservation_archive) = 1";
+                       AND (SELECT count(*) FROM shardmaster.shard_reservation_archive) = 2";
     wait::until_true(&mut master, "the archive", LIMIT, archived).unwrap();
 }

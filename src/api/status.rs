@@ -19,7 +19,7 @@ fn item(name: impl Into<String>, value: impl Into<String>, ok: bool) -> Item {
 #[search_path(pg_catalog, pg_temp)]
 fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, String), name!(ok, bool))> {
     let mut items = vec![version(), preload(), database()];
-    items.extend([worker(Kind::Launcher), worker(Kind::Coordinator)]);
+    items.extend([worker(Kind::Launcher), worker(Kind::Coordinator), worker(Kind::Sweeper)]);
     items.extend([split_workers(), slots()]);
     items.extend(splits());
     TableIterator::new(items)
@@ -74,6 +74,7 @@ fn worker(kind: Kind) -> Item {
     let name = match kind {
         Kind::Launcher => "launcher",
         Kind::Coordinator => "coordinator",
+        Kind::Sweeper => "sweeper",
         Kind::Split(_) => "split worker",
     };
     match found {

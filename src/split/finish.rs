@@ -29,6 +29,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
         session::register(&mut target, plan, Side::Target)?;
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
+    reach(points::FINISH_UNGUARDED)?;
     drop_queues(&mut source, plan)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id, deleted));
@@ -39,6 +40,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
 /// the queue that it would write to.
 fn drop_queues(source: &mut Connection, plan: &Plan) -> Result<()> {
     source.run(&agent::close_queue(plan.id))?;
+    reach(points::FINISH_CLOSED)?;
     source.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", plan.source_lock))?;
     install::drop_queues(source, plan.id)?;
     source.run("COMMIT")?;

@@ -38,6 +38,8 @@ points! {
     STEP_COMMITTED = "step_committed", "backfill", "the target has committed, the queue is not consumed";
     STEP_CONSUMED = "step_consumed", "backfill", "the queue is consumed, the master does not know";
     BACKFILL_DONE = "backfill_done", "backfill", "every table is copied, the phase is not changed yet";
+    OVERFLOW_RESET = "overflow_reset", "tailing", "the queue was full: the target starts from nothing, the marks are still there";
+    OVERFLOW_CLEARED = "overflow_cleared", "tailing", "the marks are gone, writers still find the queue closed";
     TAIL_CAUGHT_UP = "tail_caught_up", "tailing", "caught up, the phase is not changed yet";
     CUTOVER_BEGIN = "cutover_begin", "cutover_pending", "the cutover was asked for, nothing is done";
     CUTOVER_DISABLED = "cutover_disabled", "cutover_pending", "routes for writing wait, the source takes writes";
@@ -51,6 +53,8 @@ points! {
     FINISH_BEGIN = "finish_begin", "completed", "finish was asked for, nothing is deleted";
     FINISH_BATCH = "finish_batch", "completed", "a batch of rows is deleted from the source";
     FINISH_ROWS = "finish_rows", "completed", "no row of the scope is left on the source";
+    FINISH_UNGUARDED = "finish_unguarded", "completed", "the target's guard is gone, the queue is still there";
+    FINISH_CLOSED = "finish_closed", "completed", "writers find the queue closed, it is not dropped yet";
     FINISH_OBJECTS = "finish_objects", "completed", "queue and target's guard are gone, the plan is not finished yet";
     ROLLBACK_BEGIN = "rollback_begin", "rolled_back", "rollback was asked for, nothing is undone";
     ROLLBACK_CAPTURE = "rollback_capture", "rolled_back", "the source does not capture any more";

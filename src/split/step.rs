@@ -277,12 +277,14 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
         &[Some(&id.to_string()), Some(&progress::to_json(&empty))],
     )?;
     engine.target.run("COMMIT")?;
+    reach(points::OVERFLOW_RESET)?;
     let queues: Vec<String> = engine.tables.iter().map(|t| format!("DELETE FROM {}", t.queue)).collect();
     engine.control_transaction(&format!(
         "{}; DELETE FROM shardmaster_agent.overflow WHERE split_id = {id}; {}",
         queues.join("; "),
         install::renew_lease(id)
     ))?;
+    reach(points::OVERFLOW_CLEARED)?;
     // Whoever finds it closed until here leaves a mark, and this is done once more.
     engine.control.run(&agent::reopen_queue(id))?;
     Ok(())

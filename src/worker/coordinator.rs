@@ -1,16 +1,14 @@
-//! Keeps one worker running for each split that has work, and expires leases.
+//! Keeps one worker running for each split that has work, and the sweeper.
 
+use super::keeper::{Child, Keeper};
 use super::pause::Pause;
-use super::process::Kind;
-use super::{LIBRARY, accept_signals, lock, pin_settings, plan, split, sweep_clock, txn, wait};
+use super::process::{self, Kind};
+use super::{LIBRARY, accept_signals, lock, pin_settings, plan, split, sweeper, txn, wait};
 use crate::guc;
-use crate::placement::sweep;
-use pgrx::bgworkers::{
-    BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
-};
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Sessions wake the coordinator, and so does the end of a worker that it started. The
 /// clock is for what nobody announces: a prepared transaction, a restored dump.
@@ -44,8 +42,9 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     }
     let mut coordinator = Coordinator::default();
     loop {
+        let sweeper = coordinator.keep_sweeper();
         let pause = match txn::transaction(look) {
-            Some(work) => coordinator.serve(&work).min(coordinator.sweep()),
+            Some(work) => coordinator.serve(&work).min(sweeper),
             None => {
                 wait::report_idle("waiting for CREATE EXTENSION shardmaster");
                 LOOK_AGAIN
@@ -71,11 +70,6 @@ fn look() -> Option<Work> {
     })
 }
 
-struct Child {
-    worker: DynamicBackgroundWorker,
-    started: Instant,
-}
-
 /// What the coordinator remembers of a split that has work.
 #[derive(Default)]
 struct Memory {
@@ -85,23 +79,24 @@ struct Memory {
 
 #[derive(Default)]
 struct Coordinator {
-    /// The last batch of leases.
-    swept: Option<Instant>,
+    sweeper: Keeper,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
 }
 
 impl Coordinator {
-    /// One batch of leases, if it is time; how long until the next. The interval may
-    /// have been set shorter since the clock was.
-    fn sweep(&mut self) -> Duration {
-        let waited = self.swept.map_or(Duration::MAX, |swept| swept.elapsed());
-        if sweep_clock::left() == Duration::ZERO || waited >= guc::lease_sweep_interval() {
-            sweep_clock::set(txn::transaction(sweep::turn));
-            self.swept = Some(Instant::now());
+    /// Starts the sweeper if it is missing; how long nothing needs to be done.
+    fn keep_sweeper(&mut self) -> Duration {
+        let started = self.sweeper.runs();
+        if started || process::runs(database(), Kind::Sweeper) {
+            return LOOK_AGAIN;
         }
-        sweep_clock::left()
+        if let Some(left) = self.sweeper.pause() {
+            return left;
+        }
+        self.sweeper.start(&Kind::Sweeper.name(), sweeper::describe(database()));
+        LOOK_AGAIN
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.
@@ -152,38 +147,31 @@ impl Coordinator {
     /// pause.
     fn bury(&mut self) {
         let memory = &mut self.memory;
-        self.children.retain(|id, child| match child.worker.pid() {
-            Ok(_) | Err(BackgroundWorkerStatus::NotYetStarted | BackgroundWorkerStatus::Started) => true,
-            Err(
-                BackgroundWorkerStatus::Stopped
-                | BackgroundWorkerStatus::PostmasterDied
-                | BackgroundWorkerStatus::Untracked { .. },
-            ) => {
-                if let Some(memory) = memory.get_mut(id) {
-                    memory.pause.ended(child.started.elapsed());
-                }
-                false
+        self.children.retain(|id, child| {
+            let Some(lived) = child.ended() else { return true };
+            if let Some(memory) = memory.get_mut(id) {
+                memory.pause.ended(lived);
             }
+            false
         });
     }
 
     /// False if the server has no slot for another worker.
     fn start(&mut self, id: i64, role: Option<pg_sys::Oid>) -> bool {
-        // SAFETY: plain variables of this process.
-        let (database, me) = unsafe { (pg_sys::MyDatabaseId, pg_sys::MyProcPid) };
-        match split::describe(id, database, role).set_notify_pid(me).load_dynamic() {
-            Ok(worker) => {
-                self.children.insert(id, Child { worker, started: Instant::now() });
-                self.short_of_slots = false;
-                true
-            }
-            Err(_) => {
-                if !self.short_of_slots {
-                    super::warn_no_slot(&Kind::Split(id).name());
-                }
-                self.short_of_slots = true;
-                false
-            }
+        if let Some(child) = Child::start(split::describe(id, database(), role)) {
+            self.children.insert(id, child);
+            self.short_of_slots = false;
+            return true;
         }
+        if !self.short_of_slots {
+            super::warn_no_slot(&Kind::Split(id).name());
+        }
+        self.short_of_slots = true;
+        false
     }
+}
+
+fn database() -> pg_sys::Oid {
+    // SAFETY: a plain variable, set when this process connected to its database.
+    unsafe { pg_sys::MyDatabaseId }
 }

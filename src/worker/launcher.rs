@@ -4,16 +4,14 @@
 //! fatal error every few seconds while its database does not exist, and would be in the
 //! way of DROP DATABASE.
 
-use super::pause::Pause;
+use super::keeper::Keeper;
 use super::process::{self, Kind};
 use super::{LIBRARY, accept_signals, coordinator, txn, wait};
 use crate::guc;
-use pgrx::bgworkers::{
-    BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
-};
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::ffi::CStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// CREATE DATABASE wakes the launcher, and so does the end of its coordinator.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -44,69 +42,29 @@ pub extern "C-unwind" fn shardmaster_launcher_main(_arg: pg_sys::Datum) {
     }
 }
 
-struct Child {
-    worker: DynamicBackgroundWorker,
-    started: Instant,
-}
-
 #[derive(Default)]
 struct Launcher {
-    child: Option<Child>,
-    pause: Pause,
-    short_of_slots: bool,
+    coordinator: Keeper,
 }
 
 impl Launcher {
     /// Starts the coordinator if it is missing; how long nothing needs to be done.
     fn serve(&mut self) -> Duration {
-        self.bury();
+        let started = self.coordinator.runs();
         let name = guc::database();
         let Some(database) = txn::transaction(|| open_database(&name)) else {
             wait::report_idle(&format!("waiting for database \"{name}\""));
             return LOOK_AGAIN;
         };
         wait::report_idle(&format!("keeping a coordinator in database \"{name}\""));
-        let found = process::of_database(database).iter().any(|p| p.kind == Kind::Coordinator);
-        if self.child.is_some() || found {
+        if started || process::runs(database, Kind::Coordinator) {
             return LOOK_AGAIN;
         }
-        if let Some(left) = self.pause.left() {
+        if let Some(left) = self.coordinator.pause() {
             return left.min(LOOK_AGAIN);
         }
-        self.start(database);
+        self.coordinator.start(&Kind::Coordinator.name(), coordinator::describe(database));
         LOOK_AGAIN
-    }
-
-    fn bury(&mut self) {
-        let Some(child) = &self.child else { return };
-        match child.worker.pid() {
-            Ok(_) | Err(BackgroundWorkerStatus::NotYetStarted | BackgroundWorkerStatus::Started) => (),
-            Err(
-                BackgroundWorkerStatus::Stopped
-                | BackgroundWorkerStatus::PostmasterDied
-                | BackgroundWorkerStatus::Untracked { .. },
-            ) => {
-                self.pause.ended(child.started.elapsed());
-                self.child = None;
-            }
-        }
-    }
-
-    fn start(&mut self, database: pg_sys::Oid) {
-        // SAFETY: a plain variable of this process.
-        let me = unsafe { pg_sys::MyProcPid };
-        match coordinator::describe(database).set_notify_pid(me).load_dynamic() {
-            Ok(worker) => {
-                self.child = Some(Child { worker, started: Instant::now() });
-                self.short_of_slots = false;
-            }
-            Err(_) => {
-                if !self.short_of_slots {
-                    super::warn_no_slot(&Kind::Coordinator.name());
-                }
-                self.short_of_slots = true;
-            }
-        }
     }
 }
 

@@ -11,6 +11,8 @@ const SPACE: u16 = 0x534d;
 
 /// In place of a split's id, which begin with 1: the coordinator's own lock.
 pub const COORDINATOR: i64 = 0;
+/// The sweeper's own lock.
+pub const SWEEPER: i64 = -1;
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {
@@ -33,7 +35,7 @@ pub fn holders() -> Vec<(i64, i32)> {
         "SELECT (l.classid::bigint << 32) | l.objid::bigint, l.pid
            FROM pg_catalog.pg_locks l
           WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.pid IS NOT NULL
-            AND l.database = $2 AND (l.classid <> 0 OR l.objid <> 0)
+            AND l.database = $2 AND ((l.classid::bigint << 32) | l.objid::bigint) > 0
           ORDER BY 1",
         &[i32::from(SPACE).into(), database().into()],
         |row| (row.value(1), row.value(2)),

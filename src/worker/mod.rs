@@ -5,7 +5,8 @@
 //!   keeps one coordinator running there.
 //! - The **coordinator** is connected to that database. It finds the splits that have
 //!   work and keeps one worker running for each, up to `shardmaster.max_split_workers`.
-//!   Between looks it expires leases.
+//!   And it keeps the sweeper running.
+//! - The **sweeper** expires leases.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
@@ -13,6 +14,7 @@
 
 pub mod coordinator;
 pub mod hooks;
+mod keeper;
 pub mod launcher;
 pub mod lock;
 mod pause;
@@ -20,6 +22,7 @@ pub mod plan;
 pub mod process;
 pub mod split;
 pub mod sweep_clock;
+mod sweeper;
 pub mod txn;
 pub mod wait;
 pub mod wake;

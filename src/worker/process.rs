@@ -9,11 +9,13 @@ use std::ffi::{CStr, c_int};
 pub enum Kind {
     Launcher,
     Coordinator,
+    Sweeper,
     Split(i64),
 }
 
 const LAUNCHER: &str = "shardmaster launcher";
 const COORDINATOR: &str = "shardmaster coordinator";
+const SWEEPER: &str = "shardmaster sweeper";
 const SPLIT: &str = "shardmaster split ";
 
 impl Kind {
@@ -21,6 +23,7 @@ impl Kind {
         match self {
             Kind::Launcher => LAUNCHER.into(),
             Kind::Coordinator => COORDINATOR.into(),
+            Kind::Sweeper => SWEEPER.into(),
             Kind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
@@ -29,6 +32,7 @@ impl Kind {
         match name {
             LAUNCHER => Some(Kind::Launcher),
             COORDINATOR => Some(Kind::Coordinator),
+            SWEEPER => Some(Kind::Sweeper),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
         }
     }
@@ -86,6 +90,11 @@ pub fn of_database(database: pg_sys::Oid) -> Vec<Process> {
         }
     }
     found
+}
+
+/// Whether a worker of this kind runs in a database.
+pub fn runs(database: pg_sys::Oid, kind: Kind) -> bool {
+    of_database(database).iter().any(|process| process.kind == kind)
 }
 
 /// What the background worker with this pid is, if it is one of the extension.

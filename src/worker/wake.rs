@@ -15,6 +15,7 @@ use std::ffi::{CStr, c_void};
 struct Requests {
     launcher: bool,
     coordinator: bool,
+    sweeper: bool,
     /// Splits whose worker is to be woken.
     splits: Vec<i64>,
     /// Split workers to start, where no coordinator does it.
@@ -53,11 +54,11 @@ pub fn coordinator_on_commit() {
     with_requests(|r| r.coordinator = true);
 }
 
-/// Wakes the coordinator once the current transaction has committed, if it would sleep
-/// past the end of a lease.
+/// Wakes the sweeper once the current transaction has committed, if it would sleep past
+/// the end of a lease.
 pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
     if sweep_clock::bring_forward(lease_ends) {
-        coordinator_on_commit();
+        with_requests(|r| r.sweeper = true);
     }
 }
 
@@ -133,12 +134,13 @@ impl Requests {
         if self.launcher {
             wake(process::of_database(pg_sys::InvalidOid), &|kind| kind == Kind::Launcher);
         }
-        if self.coordinator {
+        if self.coordinator || self.sweeper {
             // SAFETY: a plain variable, set when this session connected.
             let database = unsafe { pg_sys::MyDatabaseId };
             wake(process::of_database(database), &|kind| match kind {
                 Kind::Launcher => false,
-                Kind::Coordinator => true,
+                Kind::Coordinator => self.coordinator,
+                Kind::Sweeper => self.sweeper,
                 Kind::Split(id) => self.splits.contains(&id),
             });
         }

@@ -1,0 +1,71 @@
+//! A worker that another one starts, keeps and starts again when it has ended.
+
+use super::pause::Pause;
+use super::warn_no_slot;
+use pgrx::bgworkers::{BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker};
+use pgrx::pg_sys;
+use std::time::{Duration, Instant};
+
+/// A worker that this process has started.
+pub struct Child {
+    worker: DynamicBackgroundWorker,
+    started: Instant,
+}
+
+impl Child {
+    /// This process is woken when the worker starts and when it ends. None if the server
+    /// has no slot for another worker.
+    pub fn start(worker: BackgroundWorkerBuilder) -> Option<Child> {
+        // SAFETY: a plain variable of this process.
+        let me = unsafe { pg_sys::MyProcPid };
+        let worker = worker.set_notify_pid(me).load_dynamic().ok()?;
+        Some(Child { worker, started: Instant::now() })
+    }
+
+    /// How long it lived, if it has ended.
+    pub fn ended(&self) -> Option<Duration> {
+        match self.worker.pid() {
+            Ok(_) | Err(BackgroundWorkerStatus::NotYetStarted | BackgroundWorkerStatus::Started) => None,
+            Err(
+                BackgroundWorkerStatus::Stopped
+                | BackgroundWorkerStatus::PostmasterDied
+                | BackgroundWorkerStatus::Untracked { .. },
+            ) => Some(self.started.elapsed()),
+        }
+    }
+}
+
+/// Keeps one worker running.
+#[derive(Default)]
+pub struct Keeper {
+    child: Option<Child>,
+    pause: Pause,
+    short_of_slots: bool,
+}
+
+impl Keeper {
+    /// Whether the worker that this process has started still runs; forgets one that
+    /// has ended.
+    pub fn runs(&mut self) -> bool {
+        if let Some(lived) = self.child.as_ref().and_then(Child::ended) {
+            self.pause.ended(lived);
+            self.child = None;
+        }
+        self.child.is_some()
+    }
+
+    /// What is left of the pause before it may be started again.
+    pub fn pause(&self) -> Option<Duration> {
+        self.pause.left()
+    }
+
+    /// Starts the worker, or warns, once, that the server has no slot for it.
+    pub fn start(&mut self, name: &str, worker: BackgroundWorkerBuilder) {
+        self.child = Child::start(worker);
+        let short = self.child.is_none();
+        if short && !self.short_of_slots {
+            warn_no_slot(name);
+        }
+        self.short_of_slots = short;
+    }
+}

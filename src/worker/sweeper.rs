@@ -1,0 +1,51 @@
+//! Expires leases and archives old reservations. A process of its own: an error in a
+//! sweep must not hold up splits, nor a long look at splits a lease.
+
+use super::process::Kind;
+use super::{LIBRARY, accept_signals, lock, pin_settings, plan, sweep_clock, txn, wait};
+use crate::guc;
+use crate::placement::sweep;
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use pgrx::prelude::*;
+use std::time::Instant;
+
+/// How the sweeper of a database is started.
+pub fn describe(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+    let name = Kind::Sweeper.name();
+    BackgroundWorkerBuilder::new(&name)
+        .set_type(&name)
+        .set_library(LIBRARY)
+        .set_function("shardmaster_sweeper_main")
+        .enable_spi_access()
+        .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
+}
+
+/// Entry point of the sweeper; the argument is the database's oid.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
+    accept_signals();
+    let database = pg_sys::Oid::from_u32(arg.value() as u32);
+    BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
+    pin_settings();
+    // One may have outlived the coordinator that started it.
+    if !txn::transaction(|| lock::try_lock(lock::SWEEPER)) {
+        return;
+    }
+    let mut swept: Option<Instant> = None;
+    loop {
+        // The interval may have been set shorter since the clock was.
+        let late = swept.is_none_or(|swept| swept.elapsed() >= guc::lease_sweep_interval());
+        if late || sweep_clock::left().is_zero() {
+            wait::report("expiring leases");
+            let pause = txn::transaction(|| plan::catalog_exists().then(sweep::turn));
+            sweep_clock::set(pause.unwrap_or_else(guc::lease_sweep_interval));
+            swept = Some(Instant::now());
+            wait::report_idle(match pause {
+                Some(_) => "waiting for a lease to end",
+                None => "waiting for CREATE EXTENSION shardmaster",
+            });
+        }
+        wait::sleep(sweep_clock::left().min(guc::lease_sweep_interval()));
+    }
+}
