@@ -101,6 +101,13 @@ SELECT shard_reserve_slot('wide', 'd2', 'dawn') IS NOT NULL AS still_the_same;
 UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 s' WHERE logical_key = 'd1';
 SELECT slot_no IS NOT NULL AS there_is_room_again FROM shard_reserve_slot('wide', 'd3', 'dawn');
 SELECT shard_reserve_slot('wide', 'd4', 'dawn');
+-- Of many leases that have run out, the tenant's own end before it is refused.
+BEGIN;
+SELECT count(*) FROM generate_series(1, 9) n, shard_reserve_slot('wide', 'o' || n, 'other');
+UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 h' WHERE tenant_id = 'other';
+UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 s' WHERE logical_key = 'd2';
+SELECT slot_no IS NOT NULL AS there_is_room_again FROM shard_reserve_slot('wide', 'd5', 'dawn');
+ROLLBACK;
 SELECT shard_set_quota('dawn', 'wide', 1);
 SELECT shard_confirm_slot(id, 'r') FROM shardmaster.shard_reservation WHERE logical_key = 'd3';
 SELECT shard_free_slot('wide', 'd3');
