@@ -278,6 +278,46 @@ fn fill_first_fills_first_whoever_comes() {
     assert_eq!(leased, [30, 50, 70, 42]);
 }
 
+/// While slots come back and are taken again, the second shard stays closed: of the 30
+/// slots of the first, 10 sessions never hold more than 20.
+#[test]
+fn fill_first_opens_no_shard_while_slots_come_back() {
+    let cluster = storm_cluster();
+    std::thread::scope(|scope| {
+        for session in 0..10 {
+            let cluster = &cluster;
+            scope.spawn(move || keep_two(&mut cluster.superuser().unwrap(), session));
+        }
+    });
+    let query = "SELECT shard_key, count(*) FROM shardmaster.shard_reservation
+                   JOIN shardmaster.shard s ON s.id = shard_id GROUP BY 1 ORDER BY 1";
+    let rows = cluster.superuser().unwrap().query(query, &[]).unwrap();
+    let opened: Vec<(String, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(opened, [("v0".to_owned(), 10 * 200)]);
+}
+
+/// One reservation after the other, of which the last two are kept; slots come back by
+/// each of the ways there are.
+fn keep_two(client: &mut Client, session: i32) {
+    let key = |call: i32| format!("{session}-{call}");
+    let id_of = "(SELECT id FROM shardmaster.shard_reservation
+                   WHERE logical_key = $1 AND status IN ('pending', 'confirmed'))";
+    let (cancel, confirm) =
+        (format!("SELECT shard_cancel_slot({id_of})"), format!("SELECT shard_confirm_slot({id_of}, $1)"));
+    for call in 0..200 {
+        if call >= 2 {
+            let oldest = key(call - 2);
+            if call % 2 == 0 {
+                client.execute(&cancel, &[&oldest]).unwrap();
+            } else {
+                client.execute(&confirm, &[&oldest]).unwrap();
+                client.execute("SELECT shard_free_slot('vector', $1)", &[&oldest]).unwrap();
+            }
+        }
+        client.execute("SELECT shard_reserve_slot('vector', $1, 't')", &[&key(call)]).unwrap();
+    }
+}
+
 #[test]
 fn the_worker_expires_archives_and_says_so() {
     let cluster =
