@@ -13,6 +13,10 @@ missing_packages() {
     for package in postgresql-15 postgresql-server-dev-15 libpq-dev clang libclang-dev pkg-config gcc libc6-dev; do
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
     done
+    # For the clients' tests; however they came to be here.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    command -v node >/dev/null || echo nodejs
+    command -v npm >/dev/null || echo npm
 }
 
 if command -v dpkg-query >/dev/null; then

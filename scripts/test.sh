@@ -48,7 +48,7 @@ suite_lint() {
     one "cargo fmt" cargo fmt --all --check
     # The release profile: what clippy makes, the build uses.
     one "clippy, extension" cargo clippy -q --release --features pg_test -- -D warnings
-    one "clippy, tests" cargo clippy -q -p shardmaster-tests --profile harness --all-targets -- -D warnings
+    one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client --profile harness --all-targets -- -D warnings
 }
 
 # Tests that need no server: of the extension's pure modules and of the harness. A
@@ -106,6 +106,7 @@ suite_harness_one() {
 suite_server() { . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }
+suite_clients() { . scripts/clients.sh; run_clients; }
 suite_docs() { build_extension; . scripts/docs.sh; run_docs; }
 
 summary() {

@@ -1,0 +1,26 @@
+//! The published test vectors.
+#![allow(clippy::unwrap_used)]
+
+use shardmaster_client::{Key, shard_for};
+use std::num::NonZeroU32;
+
+fn uuid(text: &str) -> [u8; 16] {
+    u128::from_str_radix(&text.replace('-', ""), 16).unwrap().to_be_bytes()
+}
+
+#[test]
+fn every_vector() {
+    let vectors = include_str!("../../vectors.jsonl");
+    let mut checked = 0;
+    for line in vectors.lines() {
+        let (kind, key, count, shard): (String, String, u32, u32) = serde_json::from_str(line).unwrap();
+        let parsed = match kind.as_str() {
+            "bigint" => Key::BigInt(key.parse().unwrap()),
+            "text" => Key::Text(&key),
+            _ => Key::Uuid(uuid(&key)),
+        };
+        assert_eq!(shard_for(parsed, NonZeroU32::new(count).unwrap()), shard, "{line}");
+        checked += 1;
+    }
+    assert!(checked >= 1_000);
+}
