@@ -7,7 +7,7 @@ use super::slot::{self, Request};
 use super::{quota, room, settle};
 use crate::catalog::shard;
 use crate::sql::{self, Prepared};
-use crate::worker::wake;
+use crate::worker::{sweep_clock, wake};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
@@ -30,7 +30,7 @@ thread_local! {
     static LOOK: Prepared = const {
         Prepared::new(
             include_str!("../../sql/placement/look.sql"),
-            &[pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::TEXTOID],
+            &[pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::BOOLOID],
         )
     };
 }
@@ -53,7 +53,9 @@ struct Look {
 }
 
 fn look(request: &Request<'_>) -> Look {
-    let args = [request.kind.into(), request.key.into(), request.tenant.into()];
+    // Where nobody else ends the leases that have run out.
+    let asked = !sweep_clock::is_kept();
+    let args = [request.kind.into(), request.key.into(), request.tenant.into(), asked.into()];
     sql::read_prepared(&LOOK, &args, |row| Look {
         live: row.get(1).map(|id| Live {
             id,
@@ -64,7 +66,7 @@ fn look(request: &Request<'_>) -> Look {
             lease_expires_at: row.get(6),
             is_overdue: row.get(7).unwrap_or(false),
         }),
-        overdue: row.value(8),
+        overdue: row.get(8).unwrap_or(false),
         has_quota: row.value(9),
     })
     .into_iter()

@@ -1,9 +1,11 @@
 //! When the coordinator looks at leases next, in shared memory: a reservation wakes it
 //! only if its lease ends before that.
 
-use super::preloaded;
+use super::{preloaded, wake};
+use crate::guc;
 use pgrx::prelude::*;
 use pgrx::{PgAtomic, pg_shmem_init};
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -22,6 +24,20 @@ pub fn set(pause: Duration) {
         let pause = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
         NEXT.get().store(now().saturating_add(pause), Ordering::Relaxed);
     }
+}
+
+/// Whether a sweeper looks after this session's leases: its next look is not long due.
+pub fn is_kept() -> bool {
+    const LATE: i64 = 1_000_000;
+    preloaded() && now().saturating_sub(NEXT.get().load(Ordering::Relaxed)) < LATE && is_served()
+}
+
+/// Whether this database is the one that the sweeper is in.
+fn is_served() -> bool {
+    thread_local! {
+        static SERVED: OnceCell<bool> = const { OnceCell::new() };
+    }
+    SERVED.with(|served| *served.get_or_init(|| guc::database() == wake::current_database()))
 }
 
 /// How long until the next look.

@@ -38,7 +38,10 @@ pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
         let late = swept.is_none_or(|swept| swept.elapsed() >= guc::lease_sweep_interval());
         if late || sweep_clock::left().is_zero() {
             wait::report("expiring leases");
+            let began = Instant::now();
             let pause = txn::transaction(|| plan::catalog_exists().then(sweep::turn));
+            // Where there is more, half of the time is for reservations.
+            let pause = pause.map(|pause| pause.max(began.elapsed()));
             sweep_clock::set(pause.unwrap_or_else(guc::lease_sweep_interval));
             swept = Some(Instant::now());
             wait::report_idle(match pause {

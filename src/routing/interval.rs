@@ -1,0 +1,228 @@
+//! Half-open intervals of keys: what an entry of a range keyspace covers.
+
+use crate::routing::RoutingError;
+use crate::routing::key_type::{KeyType, Ordered};
+use serde_json::Value;
+use std::cmp::Ordering;
+
+/// A bound in canonical form; None: open.
+pub type Bound = Option<String>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interval {
+    pub lower: Bound,
+    pub upper: Bound,
+}
+
+/// The bytes of an interval's bounds behind the name of its keyspace.
+pub struct Span {
+    pub lower: Vec<u8>,
+    pub upper: Vec<u8>,
+}
+
+impl Span {
+    pub fn lower_hex(&self) -> String {
+        hex(&self.lower)
+    }
+
+    pub fn upper_hex(&self) -> String {
+        hex(&self.upper)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where a key, or the lowest of all, lies among the spans of a keyspace.
+pub fn position(keyspace: &str, of: Ordered, key: Option<&str>) -> Vec<u8> {
+    let mut bytes = keyspace.as_bytes().to_vec();
+    bytes.push(0);
+    bytes.extend(key.map(|key| of.sort_bytes(key)).unwrap_or_default());
+    bytes
+}
+
+impl Interval {
+    /// From bounds as a caller gives them.
+    pub fn new(key_type: KeyType, lower: Option<&str>, upper: Option<&str>) -> Result<Interval, RoutingError> {
+        let canonical = |bound: &str| key_type.canonical(bound).into_owned();
+        // No text sorts before the empty one: as a lower bound it is none.
+        let lower = lower.map(canonical).filter(|bound| !bound.is_empty());
+        let interval = Interval { lower, upper: upper.map(canonical) };
+        let empty = match key_type.ordered() {
+            Some(of) => interval.is_empty(of),
+            None => true,
+        };
+        if empty {
+            let problem = format!("{} holds no keys", interval.shown());
+            return Err(RoutingError::Invalid { argument: "upper", problem });
+        }
+        Ok(interval)
+    }
+
+    pub fn is_empty(&self, of: Ordered) -> bool {
+        match (&self.lower, &self.upper) {
+            (_, None) => false,
+            (None, Some(upper)) => of.sort_bytes(upper).is_empty(),
+            (Some(lower), Some(upper)) => of.sort_bytes(lower) >= of.sort_bytes(upper),
+        }
+    }
+
+    pub fn span(&self, keyspace: &str, of: Ordered) -> Span {
+        let lower = position(keyspace, of, self.lower.as_deref());
+        let upper = match &self.upper {
+            Some(upper) => position(keyspace, of, Some(upper)),
+            None => {
+                let mut behind_all = keyspace.as_bytes().to_vec();
+                behind_all.push(1);
+                behind_all
+            }
+        };
+        Span { lower, upper }
+    }
+
+    /// What the entry is called: `[10,20)`, texts in quotes, open bounds left out.
+    pub fn name(&self, of: Ordered) -> String {
+        let show = |bound: &Bound| match bound {
+            None => String::new(),
+            Some(text) if of == Ordered::Text => Value::from(text.as_str()).to_string(),
+            Some(text) => text.clone(),
+        };
+        format!("[{},{})", show(&self.lower), show(&self.upper))
+    }
+
+    fn shown(&self) -> String {
+        let show = |bound: &Bound| bound.clone().unwrap_or_default();
+        format!("[{},{})", show(&self.lower), show(&self.upper))
+    }
+
+    /// From an entry's name.
+    pub fn parse(name: &str, of: Ordered) -> Option<Interval> {
+        let inner = name.strip_prefix('[')?.strip_suffix(')')?;
+        if of != Ordered::Text {
+            let (lower, upper) = inner.split_once(',')?;
+            let bound = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            return Some(Interval { lower: bound(lower), upper: bound(upper) });
+        }
+        let (lower, rest) = text_bound(inner)?;
+        let (upper, rest) = text_bound(rest.strip_prefix(',')?)?;
+        rest.is_empty().then_some(Interval { lower, upper })
+    }
+
+    /// What of this lies below and above another interval.
+    pub fn without(&self, other: &Interval, of: Ordered) -> Vec<Interval> {
+        let below = Interval { lower: self.lower.clone(), upper: lower_of(&self.upper, &other.lower, of) };
+        let above = Interval { lower: higher_of(&self.lower, &other.upper, of), upper: self.upper.clone() };
+        let mut parts = Vec::new();
+        if other.lower.is_some() && !below.is_empty(of) {
+            parts.push(below);
+        }
+        if other.upper.is_some() && !above.is_empty(of) {
+            parts.push(above);
+        }
+        parts
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Interval, of: Ordered) -> Option<Interval> {
+        let both = Interval {
+            lower: higher_of(&self.lower, &other.lower, of),
+            upper: lower_of(&self.upper, &other.upper, of),
+        };
+        (!both.is_empty(of)).then_some(both)
+    }
+}
+
+/// Of two upper bounds; an open one is above all others.
+fn lower_of(a: &Bound, b: &Bound, of: Ordered) -> Bound {
+    match (a, b) {
+        (None, bound) | (bound, None) => bound.clone(),
+        (Some(a), Some(b)) => Some(if compare(a, b, of) == Ordering::Less { a } else { b }.clone()),
+    }
+}
+
+/// Of two lower bounds; an open one is below all others.
+fn higher_of(a: &Bound, b: &Bound, of: Ordered) -> Bound {
+    match (a, b) {
+        (None, bound) | (bound, None) => bound.clone(),
+        (Some(a), Some(b)) => Some(if compare(a, b, of) == Ordering::Greater { a } else { b }.clone()),
+    }
+}
+
+fn compare(a: &str, b: &str, of: Ordered) -> Ordering {
+    of.sort_bytes(a).cmp(&of.sort_bytes(b))
+}
+
+/// A JSON string, or nothing, and what follows.
+fn text_bound(text: &str) -> Option<(Bound, &str)> {
+    if !text.starts_with('"') {
+        return Some((None, text));
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    let bound = values.next()?.ok()?;
+    let rest = text.get(values.byte_offset()..)?;
+    Some((Some(bound), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(lower: Option<&str>, upper: Option<&str>) -> Interval {
+        Interval { lower: lower.map(str::to_owned), upper: upper.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        for interval in [
+            text(None, None),
+            text(Some("a"), None),
+            text(None, Some("a,\"b\")")),
+            text(Some("[a,"), Some("ü\n")),
+        ] {
+            let name = interval.name(Ordered::Text);
+            assert_eq!(Interval::parse(&name, Ordered::Text), Some(interval), "{name}");
+        }
+        let number = text(Some("-5"), None);
+        assert_eq!(number.name(Ordered::BigInt), "[-5,)");
+        assert_eq!(Interval::parse("[-5,)", Ordered::BigInt), Some(number));
+        for wrong in ["", "[", "[1)", "(1,2)", "[1,2]"] {
+            assert_eq!(Interval::parse(wrong, Ordered::BigInt), None);
+        }
+        assert_eq!(Interval::parse("[\"a\",\"b\"x)", Ordered::Text), None);
+    }
+
+    #[test]
+    fn what_is_taken_out_of_the_middle_leaves_both_ends() {
+        let of = Ordered::Text;
+        let all = text(Some("b"), Some("y"));
+        assert_eq!(
+            all.without(&text(Some("f"), Some("k")), of),
+            [text(Some("b"), Some("f")), text(Some("k"), Some("y"))]
+        );
+        assert_eq!(all.without(&text(None, Some("k")), of), [text(Some("k"), Some("y"))]);
+        assert_eq!(all.without(&text(Some("a"), Some("z")), of), []);
+        assert_eq!(all.without(&text(None, None), of), []);
+        assert_eq!(text(None, None).without(&text(Some("f"), None), of), [text(None, Some("f"))]);
+    }
+
+    #[test]
+    fn what_is_in_both() {
+        let of = Ordered::Text;
+        let both = |a: &Interval, b: &Interval| a.intersection(b, of);
+        assert_eq!(
+            both(&text(None, Some("m")), &text(Some("f"), None)),
+            Some(text(Some("f"), Some("m")))
+        );
+        assert_eq!(both(&text(None, Some("f")), &text(Some("f"), None)), None);
+        assert_eq!(both(&text(None, None), &text(None, None)), Some(text(None, None)));
+    }
+
+    #[test]
+    fn spans_of_two_keyspaces_do_not_touch() {
+        let of = Ordered::Text;
+        let (a, ab) = (text(None, None).span("a", of), text(None, None).span("ab", of));
+        assert!(a.upper <= ab.lower || ab.upper <= a.lower);
+        assert!(position("a", of, Some("\u{10ffff}")) < a.upper);
+    }
+}
