@@ -37,7 +37,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN p.phase = 'backfill' AND p.percent > 0
                 THEN (clock_timestamp() - p.backfill_started_at) * ((100 - p.percent) / p.percent)::float8 END,
            p.lag_rows, p.lag, p.queue_bytes, p.fence_ms, p.attempts, p.keyspace,
-           format('%s %s', cardinality(p.tenants), p.scope_kind), p.description
+           CASE p.scope_kind WHEN 'range' THEN array_to_string(p.tenants[:3], ' ') ||
+                                   CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
+                             WHEN 'all' THEN format('all, %s', cardinality(p.tenants))
+                             ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description
       FROM shardmaster.split_plan p
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id

@@ -31,6 +31,10 @@ END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
     'runs a split from whatever phase it is in to another (default: completed), with a line a second; raises the split''s error';
+COMMENT ON FUNCTION @extschema@.shard_split_plan_range(text, text, text, text, text, text) IS
+    'plans a split that moves the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace; ranges across a bound are cut there, which is a routing version of its own. Errors as of shard_split_plan';
+COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS
+    'plans a split that moves everything of the keyspace that is routed to the source now: a merge, or the move of a whole shard. Errors as of shard_split_plan';
 COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
     'plans the move of tenants from one shard to another; returns the split''s id; refuses what is wrong on paper';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint) IS

@@ -19,6 +19,12 @@ impl Split<'_> {
         Ok(Split { cluster, id })
     }
 
+    /// A plan by any of the functions that make one: what the query returns.
+    pub fn plan_by<'a>(cluster: &'a Cluster, query: &str) -> Result<Split<'a>> {
+        let id = cluster.superuser()?.query_one(query, &[])?.get(0);
+        Ok(Split { cluster, id })
+    }
+
     /// A split that was planned before.
     pub fn of(cluster: &Cluster, id: i64) -> Split<'_> {
         Split { cluster, id }

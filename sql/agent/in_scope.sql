@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(wanted {type}) RETURNS b
 LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER AS $agent$
 BEGIN
     {filter}
-    PERFORM 1 FROM shardmaster_agent.{scope} WHERE key OPERATOR(pg_catalog.=) wanted;
+    PERFORM 1 FROM shardmaster_agent.{scope} s WHERE {match};
     IF FOUND THEN
         RETURN true;
     END IF;

@@ -19,7 +19,8 @@ BEGIN
         RETURN;
     END IF;
     IF keys IS NOT NULL THEN
-        SELECT s.key::text INTO found_key FROM shardmaster_agent.{scope} s WHERE s.key = ANY (keys) LIMIT 1;
+        SELECT wanted::text INTO found_key
+          FROM unnest(keys) wanted JOIN shardmaster_agent.{scope} s ON {match} LIMIT 1;
         -- The key has come back since: another split gave it to this shard.
         IF found_key IS NULL THEN
             RETURN;

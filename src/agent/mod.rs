@@ -2,9 +2,10 @@
 //! names filled in.
 
 pub mod filter;
+pub mod scope;
 
 use crate::catalog::split::Plan;
-use crate::split::quote::{array_literal, ident, idents, literal};
+use crate::split::quote::{ident, idents, literal};
 use crate::split::session::Side;
 use crate::split::shape::{Column, TableShape};
 use filter::Filter;
@@ -143,6 +144,7 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
             ("function", refuse_function(plan.id, ordinal)),
             ("split", plan.id.to_string()),
             ("scope", scope_table(plan.id, Side::Source)),
+            ("match", plan.scope.matches("wanted")),
             ("type", shard_by.base.clone()),
             ("shard", literal(&plan.source.shard_key)),
             ("other_shard", literal(&plan.target.shard_key)),
@@ -184,39 +186,28 @@ pub fn guard(plan: &Plan, ordinal: i32, shard_by: &str) -> String {
 }
 
 /// The look-up function for one type of shard-by column.
-pub fn in_scope(split: i64, side: Side, type_name: &str, filter: Option<&Filter>) -> String {
+pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter>) -> String {
     let filter = filter.map_or(String::new(), |filter| {
         format!("IF {} OPERATOR(pg_catalog.=) 0 THEN RETURN false; END IF;", filter.test("wanted"))
     });
     fill(
         IN_SCOPE,
         &[
-            ("function", in_scope_function(split, side)),
-            ("scope", scope_table(split, side)),
+            ("function", in_scope_function(plan.id, side)),
+            ("scope", scope_table(plan.id, side)),
+            ("match", plan.scope.matches("wanted")),
             ("type", type_name.to_owned()),
             ("filter", filter),
         ],
     )
 }
 
-/// A predicate over the scope, for statements of the mover.
-pub fn scope_predicate(column: &Column, alias: &str, tenants: &[String]) -> String {
-    format!("{alias}.{} = ANY ({}::{}[])", ident(&column.name), array_literal(tenants), column.base)
-}
-
 /// Whether one of the row versions that a trigger sees is in the scope: the condition
 /// that keeps the trigger from being called for the others.
 fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> String {
     let values: Vec<String> = rows.iter().map(|row| format!("{row}.{}", ident(&column.name))).collect();
-    let bytes: usize = plan.tenants.iter().map(|key| key.len() + 4).sum();
-    if bytes <= LITERAL_BYTES {
-        // One array for both versions: each constant costs.
-        return format!(
-            "ARRAY[{}] && {}::{}[]",
-            values.join(", "),
-            array_literal(&plan.tenants),
-            column.base
-        );
+    if let Some(condition) = plan.scope.condition(&values, column, LITERAL_BYTES) {
+        return condition;
     }
     let found = |value: &str| format!("shardmaster_agent.{}({value})", in_scope_function(plan.id, side));
     match values.as_slice() {

@@ -1,7 +1,7 @@
 //! Keys are assigned to shards.
 
 use crate::error::required;
-use crate::routing::{assign, rollback};
+use crate::routing::{assign, buckets, ranges, rollback};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -39,6 +39,51 @@ pub fn shard_assign_many(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_bucket(
+    bucket: Option<i32>,
+    shard_key: Option<String>,
+    keyspace: Option<String>,
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    let bucket = required(bucket, "bucket")?;
+    let shard_key = required(shard_key, "shard_key")?;
+    let keyspace = required(keyspace, "keyspace")?;
+    let force = required(force, "force")?;
+    Ok(buckets::assign(bucket, &shard_key, &keyspace, force, reason.as_deref())?)
+}
+
+/// A bound that is NULL is open.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_range(
+    lower: Option<String>,
+    upper: Option<String>,
+    shard_key: Option<String>,
+    keyspace: Option<String>,
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    let shard_key = required(shard_key, "shard_key")?;
+    let keyspace = required(keyspace, "keyspace")?;
+    let force = required(force, "force")?;
+    let bounds = (lower.as_deref(), upper.as_deref());
+    Ok(ranges::assign(bounds, &shard_key, &keyspace, force, reason.as_deref())?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_join_ranges(
+    keyspace: Option<String>,
+    lower: default!(Option<String>, "NULL"),
+    upper: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    let bounds = (lower.as_deref(), upper.as_deref());
+    Ok(ranges::join(&required(keyspace, "keyspace")?, bounds)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
 pub fn shard_unassign(
     key: Option<String>,
     keyspace: default!(Option<String>, "'default'"),
@@ -58,5 +103,13 @@ pub fn shard_routing_rollback(
 extension_sql_file!(
     "../../sql/comments/assignment.sql",
     name = "comments_assignment",
-    requires = [shard_assign, shard_assign_many, shard_unassign, shard_routing_rollback]
+    requires = [
+        shard_assign,
+        shard_assign_many,
+        shard_assign_bucket,
+        shard_assign_range,
+        shard_join_ranges,
+        shard_unassign,
+        shard_routing_rollback
+    ]
 );

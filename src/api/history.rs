@@ -1,6 +1,6 @@
 //! Routing as it is and as it was.
 
-use crate::catalog::{keyspace, routing};
+use crate::catalog::{keyspace, routing, routing_history};
 use crate::error::{Failure, required};
 use crate::routing::{RoutingError, rollback};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -64,7 +64,7 @@ pub fn shard_routing_history(
     ErrorReport,
 > {
     let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
-    Ok(TableIterator::new(routing::history(&keyspace.name).into_iter().map(|h| {
+    Ok(TableIterator::new(routing_history::history(&keyspace.name).into_iter().map(|h| {
         (h.version, h.changed_at, h.key, h.from_shard, h.to_shard, h.reason, h.changed_by, h.split_id)
     })))
 }
@@ -85,7 +85,7 @@ fn route_at(key: &str, version: i64, keyspace: &str) -> Result<String, RoutingEr
     let keyspace = keyspace::find(keyspace)?;
     rollback::check_version(&keyspace, version)?;
     let key = keyspace.key_type().canonical(key);
-    routing::shard_at(&keyspace.name, &key, version).ok_or_else(|| RoutingError::UnknownKeyAt {
+    routing_history::shard_at(&keyspace, &key, version).ok_or_else(|| RoutingError::UnknownKeyAt {
         key: key.into(),
         keyspace: keyspace.name,
         version,

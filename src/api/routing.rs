@@ -2,6 +2,7 @@
 
 use crate::error::{Failure, required};
 use crate::routing::lookup::{self, Intent};
+use crate::routing::{midpoint, route_range};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -42,8 +43,51 @@ pub fn shard_route(
     Ok(TableIterator::once((route.shard_key, route.conninfo, route.version, route.namespace)))
 }
 
+/// A bound that is NULL is open.
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_restricted, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_route_range(
+    lower: Option<&str>,
+    upper: Option<&str>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(lower, Option<String>),
+            name!(upper, Option<String>),
+            name!(shard_key, String),
+            name!(conninfo, Option<String>),
+            name!(routing_version, i64),
+            name!(namespace, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
+    let parts = route_range::route((lower, upper), intent, required(keyspace, "keyspace")?)?;
+    Ok(TableIterator::new(parts.into_iter().map(|part| {
+        let route = part.route;
+        (part.lower, part.upper, route.shard_key, route.conninfo, route.version, route.namespace)
+    })))
+}
+
+/// A bound that is NULL is open.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_range_midpoint(
+    keyspace: Option<&str>,
+    lower: Option<&str>,
+    upper: Option<&str>,
+    by: default!(Option<&str>, "'rows'"),
+) -> Result<String, ErrorReport> {
+    Ok(midpoint::propose(required(keyspace, "keyspace")?, (lower, upper), required(by, "by")?)?)
+}
+
 extension_sql_file!(
     "../../sql/comments/routing.sql",
     name = "comments_routing",
-    requires = [shard_of, shard_route]
+    requires = [shard_of, shard_route, shard_route_range, shard_range_midpoint]
 );

@@ -23,9 +23,46 @@ pub fn shard_split_plan(
     Ok(plan::create(plan::Request {
         source: &source,
         target: &target,
-        tenants: required(tenants, "tenants")?,
+        what: plan::What::Named(required(tenants, "tenants")?),
         description: description.as_deref(),
         keyspace: &keyspace,
+    })?)
+}
+
+/// A bound that is NULL is open.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_plan_range(
+    source: Option<String>,
+    target: Option<String>,
+    lower: Option<String>,
+    upper: Option<String>,
+    description: default!(Option<String>, "NULL"),
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<i64, ErrorReport> {
+    Ok(plan::create(plan::Request {
+        source: &required(source, "source")?,
+        target: &required(target, "target")?,
+        what: plan::What::Range(lower, upper),
+        description: description.as_deref(),
+        keyspace: &required(keyspace, "keyspace")?,
+    })?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_plan_all(
+    source: Option<String>,
+    target: Option<String>,
+    description: default!(Option<String>, "NULL"),
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<i64, ErrorReport> {
+    Ok(plan::create(plan::Request {
+        source: &required(source, "source")?,
+        target: &required(target, "target")?,
+        what: plan::What::All,
+        description: description.as_deref(),
+        keyspace: &required(keyspace, "keyspace")?,
     })?)
 }
 
@@ -165,6 +202,8 @@ extension_sql_file!(
     name = "split_run",
     requires = [
         shard_split_plan,
+        shard_split_plan_range,
+        shard_split_plan_all,
         shard_split_start_dual_write,
         shard_split_run_backfill,
         shard_split_replay_tail,

@@ -2,6 +2,7 @@
 //! rolled back or finished.
 
 use crate::sql;
+use std::collections::BTreeSet;
 
 /// A split that moves one of the keys, and which key: the first, where there are several.
 pub fn split_of_keys(keyspace: &str, keys: &[String]) -> Option<(i64, String)> {
@@ -12,6 +13,17 @@ pub fn split_of_keys(keyspace: &str, keys: &[String]) -> Option<(i64, String)> {
         |row| (row.value(1), row.value(2)),
     );
     held.into_iter().min()
+}
+
+/// The entries of routing that active splits of a keyspace move.
+pub fn entries_of_splits(keyspace: &str) -> BTreeSet<String> {
+    sql::read(
+        "SELECT key FROM shardmaster.split_key WHERE keyspace = $1 AND active",
+        &[keyspace.into()],
+        |row| row.value(1),
+    )
+    .into_iter()
+    .collect()
 }
 
 /// A split that has the shard as source or target.

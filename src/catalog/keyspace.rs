@@ -3,14 +3,55 @@
 
 use crate::routing::RoutingError;
 use crate::routing::key_type::KeyType;
+use crate::routing::ordered::Ordered;
 use crate::sql::{self, Row};
+use pgrx::prelude::*;
+use std::num::NonZeroU32;
 
 /// The keyspace that is there from the start.
 pub const DEFAULT: &str = "default";
 
+/// How keys find their entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// Each key has one.
+    Directory,
+    /// Each bucket has one; the key's hash says which.
+    Hash { buckets: NonZeroU32, of: Ordered },
+    /// Each range has one.
+    Range { of: Ordered },
+}
+
+impl Strategy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Directory => "directory",
+            Strategy::Hash { .. } => "hash",
+            Strategy::Range { .. } => "range",
+        }
+    }
+
+    pub fn from_catalog(strategy: &str, buckets: Option<i32>, key_type: Option<KeyType>) -> Strategy {
+        let of = || match key_type.and_then(KeyType::ordered) {
+            Some(of) => of,
+            None => error!("a keyspace of strategy {strategy} without a key type that has an order"),
+        };
+        match strategy {
+            "directory" => Strategy::Directory,
+            "hash" => match buckets.and_then(|n| NonZeroU32::new(n.unsigned_abs())) {
+                Some(buckets) => Strategy::Hash { buckets, of: of() },
+                None => error!("a keyspace of strategy hash without buckets"),
+            },
+            "range" => Strategy::Range { of: of() },
+            other => error!("unknown strategy \"{other}\" in the catalog"),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     pub name: String,
+    pub strategy: Strategy,
     /// None while no table policy and no caller has said it: keys are taken as text.
     pub key_type: Option<KeyType>,
 }
@@ -32,27 +73,29 @@ impl std::ops::Deref for Locked {
     }
 }
 
+const COLUMNS: &str = "name, key_type, strategy, buckets";
+
 fn from_row(row: &Row<'_>) -> Keyspace {
-    Keyspace { name: row.value(1), key_type: row.get::<String>(2).map(|name| KeyType::from_catalog(&name)) }
+    let key_type = row.get::<String>(2).map(|name| KeyType::from_catalog(&name));
+    let strategy = Strategy::from_catalog(&row.value::<String>(3), row.get(4), key_type);
+    Keyspace { name: row.value(1), strategy, key_type }
 }
 
 pub fn find(name: &str) -> Result<Keyspace, RoutingError> {
-    sql::read_one("SELECT name, key_type FROM shardmaster.keyspace WHERE name = $1", &[name.into()], |row| {
-        from_row(&row)
-    })
-    .ok_or_else(|| RoutingError::UnknownKeyspace(name.into()))
+    let query = format!("SELECT {COLUMNS} FROM shardmaster.keyspace WHERE name = $1");
+    sql::read_one(&query, &[name.into()], |row| from_row(&row))
+        .ok_or_else(|| RoutingError::UnknownKeyspace(name.into()))
 }
 
 /// Takes the lock first, then reads. The row is also written, once in a transaction: a
 /// REPEATABLE READ transaction that comes later gets 40001 instead of acting on what it
 /// saw before.
 pub fn lock(name: &str) -> Result<Locked, RoutingError> {
-    let rows = sql::write_returning(
-        "SELECT name, key_type, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
-           FROM shardmaster.keyspace WHERE name = $1 FOR NO KEY UPDATE",
-        &[name.into()],
-        |row| (from_row(&row), row.value::<bool>(3)),
+    let query = format!(
+        "SELECT {COLUMNS}, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
+           FROM shardmaster.keyspace WHERE name = $1 FOR NO KEY UPDATE"
     );
+    let rows = sql::write_returning(&query, &[name.into()], |row| (from_row(&row), row.value::<bool>(5)));
     let Some((keyspace, written)) = rows.into_iter().next() else {
         return Err(RoutingError::UnknownKeyspace(name.into()));
     };
@@ -86,12 +129,16 @@ pub fn version(name: &str) -> i64 {
     .unwrap_or(0)
 }
 
-/// Adds a directory keyspace; false: there is one of this name.
-pub fn insert(name: &str, key_type: KeyType) -> bool {
+/// Adds a keyspace; false: there is one of this name.
+pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
+    let buckets = match strategy {
+        Strategy::Hash { buckets, .. } => i32::try_from(buckets.get()).ok(),
+        Strategy::Directory | Strategy::Range { .. } => None,
+    };
     sql::write_returning(
-        "INSERT INTO shardmaster.keyspace (name, strategy, key_type) VALUES ($1, 'directory', $2)
+        "INSERT INTO shardmaster.keyspace (name, strategy, key_type, buckets) VALUES ($1, $2, $3, $4)
          ON CONFLICT (name) DO NOTHING RETURNING 1",
-        &[name.into(), key_type.name().into()],
+        &[name.into(), strategy.name().into(), key_type.name().into(), buckets.into()],
         |_| (),
     )
     .len()

@@ -5,6 +5,7 @@ pub mod in_use;
 pub mod keyspace;
 pub mod local;
 pub mod routing;
+pub mod routing_history;
 pub mod shard;
 pub mod split;
 pub mod table_policy;

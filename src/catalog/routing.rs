@@ -2,12 +2,13 @@
 //! here is set-based: what a call costs depends on the keys that it names.
 
 use crate::catalog::event;
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::error::Failure;
 use crate::placement::tenants;
 use crate::routing::RoutingError;
+use crate::routing::interval::{self, Interval};
+use crate::routing::ordered::Ordered;
 use crate::sql;
-use pgrx::prelude::*;
 use std::collections::HashMap;
 
 /// What a new routing version says of itself.
@@ -17,6 +18,8 @@ pub struct Change<'a> {
     pub split_id: Option<i64>,
     /// At least this one: a number that a shard knows and this master has lost.
     pub version: Option<i64>,
+    /// Entries may end without others that take their place.
+    pub unassigns: bool,
 }
 
 /// Where each of the keys is written to now; keys without an entry are left out.
@@ -31,11 +34,22 @@ pub fn current(keyspace: &str, keys: &[String]) -> HashMap<String, String> {
     .collect()
 }
 
+/// The entries that a shard serves now, in their order.
+pub fn entries_on(keyspace: &str, shard_key: &str) -> Vec<String> {
+    sql::read(
+        "SELECT key FROM shardmaster.routing_entry
+          WHERE keyspace = $1 AND valid_to IS NULL AND read_shard = $2
+          ORDER BY bucket, lower(span), key COLLATE \"C\"",
+        &[keyspace.into(), shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
 /// All keys that are assigned now.
 pub fn current_keys(keyspace: &str) -> Vec<String> {
     sql::read(
         "SELECT key FROM shardmaster.routing_entry
-          WHERE keyspace = $1 AND valid_to IS NULL AND key IS NOT NULL ORDER BY key",
+          WHERE keyspace = $1 AND valid_to IS NULL ORDER BY key",
         &[keyspace.into()],
         |row| row.value(1),
     )
@@ -44,7 +58,7 @@ pub fn current_keys(keyspace: &str) -> Vec<String> {
 pub fn any_current_key(keyspace: &str) -> Option<String> {
     sql::read_one(
         "SELECT key FROM shardmaster.routing_entry
-          WHERE keyspace = $1 AND valid_to IS NULL AND key IS NOT NULL ORDER BY key LIMIT 1",
+          WHERE keyspace = $1 AND valid_to IS NULL ORDER BY key LIMIT 1",
         &[keyspace.into()],
         |row| row.value(1),
     )
@@ -54,7 +68,7 @@ pub fn any_current_key(keyspace: &str) -> Option<String> {
 pub fn any_key_on(shard_key: &str) -> Option<(String, String)> {
     sql::read_one(
         "SELECT keyspace, key FROM shardmaster.routing_entry
-          WHERE (write_shard = $1 OR read_shard = $1) AND valid_to IS NULL AND key IS NOT NULL
+          WHERE (write_shard = $1 OR read_shard = $1) AND valid_to IS NULL
           ORDER BY keyspace, key LIMIT 1",
         &[shard_key.into()],
         |row| (row.value(1), row.value(2)),
@@ -70,7 +84,9 @@ pub fn replace(
     new: (&[String], &[String]),
     change: Change<'_>,
 ) -> Result<i64, Failure> {
-    tenants::routed(&keyspace.name, old, new, change.split_id)?;
+    if keyspace.strategy == Strategy::Directory {
+        tenants::routed(&keyspace.name, old, new, change.split_id)?;
+    }
     let next = keyspace::version(&keyspace.name) + 1;
     let version = change.version.map_or(next, |at_least| next.max(at_least));
     sql::write(
@@ -80,17 +96,94 @@ pub fn replace(
     // A closed entry says where its rows were: what a cutover had set in place is undone.
     sql::write(
         "UPDATE shardmaster.routing_entry
-            SET valid_to = $3, write_shard = read_shard, status = 'active'
+            SET valid_to = $3, write_shard = read_shard, status = 'active', unassigned = NOT key = ANY ($4) AND $5
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL",
-        &[keyspace.name.as_str().into(), old.to_vec().into(), version.into()],
+        &[
+            keyspace.name.as_str().into(),
+            old.to_vec().into(),
+            version.into(),
+            new.0.to_vec().into(),
+            change.unassigns.into(),
+        ],
     );
-    sql::write(
-        "INSERT INTO shardmaster.routing_entry (keyspace, key, read_shard, write_shard, valid_from)
-         SELECT $1, n.key, n.shard, n.shard, $4 FROM unnest($2, $3) n (key, shard)",
-        &[keyspace.name.as_str().into(), new.0.to_vec().into(), new.1.to_vec().into(), version.into()],
-    );
+    insert(keyspace, new, version);
     event::routing_changed(&keyspace.name, version);
     Ok(version)
+}
+
+fn insert(keyspace: &Locked, new: (&[String], &[String]), version: i64) {
+    let (mut lowers, mut uppers, mut spans) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
+    if let Strategy::Range { of } = keyspace.strategy {
+        for interval in new.0.iter().filter_map(|name| Interval::parse(name, of)) {
+            let span = interval.span(&keyspace.name, of);
+            spans.0.push(span.lower_hex());
+            spans.1.push(span.upper_hex());
+            lowers.push(interval.lower);
+            uppers.push(interval.upper);
+        }
+    }
+    sql::write(
+        "INSERT INTO shardmaster.routing_entry
+                (keyspace, key, bucket, lower, upper, span, read_shard, write_shard, valid_from)
+         SELECT $1, n.key, CASE WHEN $5 = 'hash' THEN n.key::int END, n.lower, n.upper,
+                CASE WHEN $5 = 'range' THEN shardmaster.key_span(decode(n.low, 'hex'), decode(n.high, 'hex')) END,
+                n.shard, n.shard, $4
+           FROM unnest($2, $3, $6, $7, $8, $9) n (key, shard, lower, upper, low, high)",
+        &[
+            keyspace.name.as_str().into(),
+            new.0.to_vec().into(),
+            new.1.to_vec().into(),
+            version.into(),
+            keyspace.strategy.name().into(),
+            lowers.into(),
+            uppers.into(),
+            spans.0.into(),
+            spans.1.into(),
+        ],
+    );
+}
+
+/// A range that is assigned now.
+pub struct RangeEntry {
+    pub name: String,
+    pub interval: Interval,
+    pub shard: String,
+}
+
+/// The ranges that an interval touches, in their order.
+pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry> {
+    let span = within.span(keyspace, of);
+    sql::read(
+        "SELECT key, lower, upper, write_shard FROM shardmaster.routing_entry
+          WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) < $2
+            AND lower(span) >= coalesce((SELECT lower(first.span) FROM shardmaster.routing_entry first
+                                          WHERE valid_to IS NULL AND span IS NOT NULL AND lower(first.span) <= $1
+                                          ORDER BY lower(first.span) DESC LIMIT 1), $1)
+            AND upper(span) > $1
+          ORDER BY lower(span)",
+        &[span.lower.into(), span.upper.into()],
+        |row| RangeEntry {
+            name: row.value(1),
+            interval: Interval { lower: row.get(2), upper: row.get(3) },
+            shard: row.value(4),
+        },
+    )
+}
+
+/// What the entry of a key, in its canonical form, is called; None: the key is in no
+/// range.
+pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
+    match keyspace.strategy {
+        Strategy::Directory => Some(key.to_owned()),
+        Strategy::Hash { buckets, of } => Some(of.bucket(key, buckets).to_string()),
+        Strategy::Range { of } => sql::read_one(
+            "SELECT CASE WHEN upper(span) > $1 THEN key END FROM shardmaster.routing_entry
+              WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) <= $1 ORDER BY lower(span) DESC LIMIT 1",
+            &[interval::position(&keyspace.name, of, Some(key)).into()],
+            |row| row.get(1),
+        )
+        .flatten(),
+    }
 }
 
 /// Cutover: writes of the keys are held back and will go to the target; reads go on at
@@ -132,7 +225,7 @@ pub fn move_keys(
     let keyspace = keyspace::lock(keyspace)?;
     check_assigned(&keyspace, keys)?;
     let targets = vec![target.to_owned(); keys.len()];
-    let change = Change { reason: Some(reason), split_id: Some(split_id), version };
+    let change = Change { reason: Some(reason), split_id: Some(split_id), version, unassigns: false };
     replace(&keyspace, keys, (keys, &targets), change)
 }
 
@@ -145,46 +238,6 @@ fn check_assigned(keyspace: &Locked, keys: &[String]) -> Result<(), RoutingError
     }
     let keys = crate::routing::name_list(missing);
     Err(RoutingError::UnknownKeys { keys, keyspace: keyspace.name.clone() })
-}
-
-/// Keys that a version routes otherwise than now, with the shard that it gives them;
-/// None: not assigned in that version.
-pub fn difference(keyspace: &str, version: i64) -> Vec<(String, Option<String>)> {
-    sql::read(
-        "SELECT coalesce(o.key, n.key), o.read_shard
-           FROM (SELECT key, read_shard FROM shardmaster.routing_entry
-                  WHERE keyspace = $1 AND valid_from <= $2 AND (valid_to IS NULL OR valid_to > $2)) o
-           FULL JOIN
-                (SELECT key, read_shard FROM shardmaster.routing_entry
-                  WHERE keyspace = $1 AND valid_to IS NULL) n ON n.key = o.key
-          WHERE o.read_shard IS DISTINCT FROM n.read_shard
-          ORDER BY 1",
-        &[keyspace.into(), version.into()],
-        |row| (row.value(1), row.get(2)),
-    )
-}
-
-/// Those of the keys that a split has moved after the version.
-pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Vec<String> {
-    sql::read(
-        "SELECT DISTINCT key FROM shardmaster.routing_entry
-          WHERE keyspace = $1 AND key = ANY ($2)
-            AND valid_from = ANY (ARRAY(SELECT version FROM shardmaster.routing_version
-                                         WHERE keyspace = $1 AND version > $3 AND split_id IS NOT NULL))
-          ORDER BY 1",
-        &[keyspace.into(), keys.to_vec().into(), version.into()],
-        |row| row.value(1),
-    )
-}
-
-/// Where a version routes a key.
-pub fn shard_at(keyspace: &str, key: &str, version: i64) -> Option<String> {
-    sql::read_one(
-        "SELECT read_shard FROM shardmaster.routing_entry
-          WHERE keyspace = $1 AND key = $2 AND valid_from <= $3 AND (valid_to IS NULL OR valid_to > $3)",
-        &[keyspace.into(), key.into(), version.into()],
-        |row| row.value(1),
-    )
 }
 
 /// A current entry.
@@ -201,9 +254,10 @@ pub struct Entry {
 
 pub fn entries(keyspace: &str) -> Vec<Entry> {
     sql::read(
-        "SELECT key, bucket, lower, upper, read_shard, write_shard, status, valid_from
+        "SELECT CASE WHEN bucket IS NULL AND span IS NULL THEN key END, bucket, lower, upper,
+                read_shard, write_shard, status, valid_from
            FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NULL
-          ORDER BY bucket, key COLLATE \"C\"",
+          ORDER BY bucket, lower(span), key COLLATE \"C\"",
         &[keyspace.into()],
         |row| Entry {
             key: row.get(1),
@@ -218,53 +272,15 @@ pub fn entries(keyspace: &str) -> Vec<Entry> {
     )
 }
 
-/// What a version did to one key.
-pub struct HistoryRow {
-    pub version: i64,
-    pub changed_at: TimestampWithTimeZone,
-    pub key: Option<String>,
-    pub from_shard: Option<String>,
-    pub to_shard: Option<String>,
-    pub reason: Option<String>,
-    pub changed_by: String,
-    pub split_id: Option<i64>,
-}
-
-/// The shards are those that the rows were read from: a cutover's target counts once it
-/// is decided.
-pub fn history(keyspace: &str) -> Vec<HistoryRow> {
-    sql::read(
-        "SELECT v.version, v.changed_at, c.key, c.from_shard, c.to_shard, v.reason, v.changed_by, v.split_id
-           FROM shardmaster.routing_version v
-           LEFT JOIN (SELECT version, key, max(from_shard) AS from_shard, max(to_shard) AS to_shard
-                        FROM (SELECT valid_from AS version, key, NULL AS from_shard, read_shard AS to_shard
-                                FROM shardmaster.routing_entry WHERE keyspace = $1
-                               UNION ALL
-                              SELECT valid_to, key, read_shard, NULL
-                                FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NOT NULL) e
-                       GROUP BY version, key) c ON c.version = v.version
-          WHERE v.keyspace = $1
-          ORDER BY v.version, c.key COLLATE \"C\"",
-        &[keyspace.into()],
-        |row| HistoryRow {
-            version: row.value(1),
-            changed_at: row.value(2),
-            key: row.get(3),
-            from_shard: row.get(4),
-            to_shard: row.get(5),
-            reason: row.get(6),
-            changed_by: row.value(7),
-            split_id: row.get(8),
-        },
-    )
-}
-
 #[cfg(any(test, feature = "pg_test"))]
-#[pg_schema]
+#[pgrx::pg_schema]
 mod tests {
+    use super::super::routing_history::{history, shard_at};
     use super::*;
+    use crate::catalog::keyspace;
     use crate::catalog::shard::{self, NewShard};
     use crate::routing::{assign, rollback, topology};
+    use pgrx::prelude::*;
 
     fn keys(keys: &[&str]) -> Vec<String> {
         keys.iter().map(|key| (*key).to_owned()).collect()
@@ -291,6 +307,10 @@ mod tests {
         let entries = entries(keyspace::DEFAULT);
         let found = entries.into_iter().find(|e| e.key.as_deref() == Some(key));
         found.map(|e| (e.read_shard, e.write_shard, e.status, e.version)).unwrap_or_default()
+    }
+
+    fn at(key: &str, version: i64) -> Option<String> {
+        keyspace::find(keyspace::DEFAULT).ok().and_then(|keyspace| shard_at(&keyspace, key, version))
     }
 
     fn expect(key: &str, read: &str, write: &str, status: &str, version: i64) {
@@ -322,7 +342,7 @@ mod tests {
         assert_eq!(moved, before + 1);
         expect("x", "b", "b", "active", moved);
         expect("y", "a", "a", "active", before);
-        assert_eq!(shard_at(keyspace::DEFAULT, "x", before).as_deref(), Some("a"));
+        assert_eq!(at("x", before).as_deref(), Some("a"));
         let last = history(keyspace::DEFAULT).pop();
         let last = last.map(|h| (h.key, h.from_shard, h.to_shard, h.split_id));
         assert_eq!(last, Some((Some("x".into()), Some("a".into()), Some("b".into()), Some(7))));
@@ -338,6 +358,6 @@ mod tests {
         assert_eq!(adopted.unwrap_or(-1), before + 10);
         let older = move_keys(keyspace::DEFAULT, &moving, "a", 8, "split 8", Some(1));
         assert_eq!(older.unwrap_or(-1), before + 11);
-        assert_eq!(shard_at(keyspace::DEFAULT, "x", before + 5).as_deref(), Some("a"));
+        assert_eq!(at("x", before + 5).as_deref(), Some("a"));
     }
 }

@@ -155,6 +155,15 @@ pub fn by_id(id: i64) -> Option<Shard> {
     sql::read_one(&query, &[id.into()], from_row)
 }
 
+/// Servers that keys can be routed to, in the order of their shard_index.
+pub fn active_servers() -> Vec<String> {
+    sql::read(
+        "SELECT shard_key FROM shardmaster.shard WHERE kind = $1 AND status = 'active' ORDER BY shard_index",
+        &[POSTGRES.into()],
+        |row| row.value(1),
+    )
+}
+
 /// All shards, in the order of their shard_index.
 pub fn all() -> Vec<Shard> {
     sql::read(&format!("SELECT {COLUMNS} FROM shardmaster.shard ORDER BY shard_index"), &[], from_row)

@@ -1,7 +1,10 @@
 //! `shardmaster.split_plan` and what hangs on it.
 
+use super::keyspace::{self, Keyspace, Strategy};
 use super::shard::{self, Shard};
+use crate::agent::scope::Scope;
 use crate::error::{Failure, SqlState};
+use crate::routing::interval::Interval;
 use crate::split::phase::{self, CutoverStep, Goal, Phase};
 use crate::sql::{self, Row};
 use pgrx::prelude::*;
@@ -13,8 +16,10 @@ pub struct Plan {
     pub keyspace: String,
     pub source: Shard,
     pub target: Shard,
-    /// Keys in canonical form.
-    pub tenants: Vec<String>,
+    /// What moves, by the names of its entries in routing.
+    pub entries: Vec<String>,
+    /// The same as shards see it.
+    pub scope: Scope,
     pub token: String,
     pub source_lock: i64,
     pub tables: Vec<Policy>,
@@ -107,17 +112,30 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
             )
         },
     );
-    let (keyspace, source, target, tenants, token, source_lock) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token, source_lock) = head.ok_or_else(|| unknown(id))?;
     Ok(Plan {
         id,
-        keyspace,
         source: shard::by_key(&source)?,
         target: shard::by_key(&target)?,
-        tenants,
+        scope: scope_of(&keyspace::find(&keyspace)?, &entries),
+        entries,
         token,
         source_lock,
         tables: policies(id),
+        keyspace,
     })
+}
+
+/// Entries of routing as shards see them.
+pub fn scope_of(keyspace: &Keyspace, entries: &[String]) -> Scope {
+    match keyspace.strategy {
+        Strategy::Directory => Scope::Keys(entries.to_vec()),
+        Strategy::Hash { buckets: count, of } => Scope::Buckets { of, count, buckets: entries.to_vec() },
+        Strategy::Range { of } => {
+            let ranges = entries.iter().filter_map(|name| Interval::parse(name, of)).collect();
+            Scope::Ranges { of, ranges }
+        }
+    }
 }
 
 fn policies(id: i64) -> Vec<Policy> {

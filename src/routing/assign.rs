@@ -1,7 +1,7 @@
 //! Assignments: routing changes that move no rows.
 
 use crate::catalog::in_use;
-use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
@@ -53,9 +53,31 @@ pub fn assign(
     reason: Option<&str>,
 ) -> Result<i64, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
+    check_directory(&keyspace)?;
+    let keys = canonical_keys(&keyspace, keys)?;
+    route(&keyspace, keys, shard_key, force, reason)
+}
+
+fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
+    let hint = match keyspace.strategy {
+        Strategy::Directory => return Ok(()),
+        Strategy::Hash { .. } => "Its keys are in buckets: assign those with shard_assign_bucket().",
+        Strategy::Range { .. } => "Its keys are in ranges: assign those with shard_assign_range().",
+    };
+    let strategy = keyspace.strategy.name();
+    Err(RoutingError::OtherStrategy { keyspace: keyspace.name.clone(), strategy, hint })
+}
+
+/// Routes entries, keys or buckets by their names, to the shard.
+pub fn route(
+    keyspace: &Locked,
+    keys: Vec<String>,
+    shard_key: &str,
+    force: bool,
+    reason: Option<&str>,
+) -> Result<i64, Failure> {
     let shard = shard::by_key(shard_key)?;
     check_takes_keys(&shard)?;
-    let keys = canonical_keys(&keyspace, keys)?;
     check_not_in_split(&keyspace.name, &keys)?;
     let current = routing::current(&keyspace.name, &keys);
     if !force {
@@ -73,12 +95,13 @@ pub fn assign(
     }
     let targets = vec![shard_key.to_owned(); changed.len()];
     let change = Change { reason, ..Change::default() };
-    routing::replace(&keyspace, &changed, (&changed, &targets), change)
+    routing::replace(keyspace, &changed, (&changed, &targets), change)
 }
 
 /// Takes a key out of routing.
 pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
+    check_directory(&keyspace)?;
     let keys = canonical_keys(&keyspace, vec![Some(key)])?;
     check_not_in_split(&keyspace.name, &keys)?;
     if routing::current(&keyspace.name, &keys).is_empty() {

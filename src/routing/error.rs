@@ -10,8 +10,8 @@ pub enum RoutingError {
     UnknownKeyspace(String),
     #[error("keyspace \"{0}\" already exists")]
     KeyspaceExists(String),
-    #[error("keyspace strategy \"{0}\" is not supported yet")]
-    StrategyNotYet(String),
+    #[error("keyspace \"{keyspace}\" is of strategy \"{strategy}\"")]
+    OtherStrategy { keyspace: String, strategy: &'static str, hint: &'static str },
     #[error("invalid value for \"{argument}\": {problem}")]
     Invalid { argument: &'static str, problem: String },
     #[error("type {0} cannot be the type of a key")]
@@ -36,6 +36,10 @@ pub enum RoutingError {
     UnknownKey { key: String, keyspace: String },
     #[error("keys {keys} are not assigned in keyspace \"{keyspace}\"")]
     UnknownKeys { keys: String, keyspace: String },
+    #[error("bucket {bucket} of keyspace \"{keyspace}\" does not exist")]
+    UnknownBucket { bucket: String, keyspace: String, buckets: u32 },
+    #[error("range {range} of keyspace \"{keyspace}\" is not assigned")]
+    UnknownRange { range: String, keyspace: String },
     #[error("routing version {version} of keyspace \"{keyspace}\" does not exist")]
     UnknownVersion { version: i64, keyspace: String },
     #[error("key \"{key}\" was not assigned in routing version {version} of keyspace \"{keyspace}\"")]
@@ -90,12 +94,14 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::UnknownTable { .. }
         | E::UnknownKey { .. }
         | E::UnknownKeys { .. }
+        | E::UnknownRange { .. }
         | E::UnknownVersion { .. }
         | E::UnknownKeyAt { .. } => SqlState::UNDEFINED_OBJECT,
         E::UnknownColumn { .. } => UNDEFINED_COLUMN,
         E::KeyspaceExists(_) | E::TableExists { .. } => SqlState::DUPLICATE_OBJECT,
-        E::StrategyNotYet(_) => SqlState::UNSUPPORTED,
         E::Invalid { .. }
+        | E::OtherStrategy { .. }
+        | E::UnknownBucket { .. }
         | E::KeyType(_)
         | E::OtherKeyType { .. }
         | E::DuplicateKeys(_)
@@ -117,9 +123,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
     use RoutingError as E;
     Some(match error {
         E::UnknownKeyspace(_) => "Create it with shard_keyspace_add().",
-        E::StrategyNotYet(_) => {
-            "Use the strategy \"directory\"; \"hash\" and \"range\" come in a later version."
-        }
+        E::OtherStrategy { hint, .. } => hint,
+        E::UnknownBucket { .. } => "Buckets are numbered from 0; shard_entries() lists them.",
+        E::UnknownRange { .. } => "Assign a range with shard_assign_range(); shard_entries() lists them.",
         E::KeyType(_) => {
             "Use smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum; give another one as text."
         }
@@ -127,7 +133,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         E::KeyNotCanonical { .. } => "Take it out with shard_unassign() and assign it again afterwards.",
         E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
         E::UnknownColumn { .. } => "Give the column's plain name, with its capitals.",
-        E::UnknownKey { .. } | E::UnknownKeys { .. } => "Assign a key with shard_assign().",
+        E::UnknownKey { .. } | E::UnknownKeys { .. } => {
+            "Assign it with shard_assign(), shard_assign_bucket() or shard_assign_range(), whichever the keyspace's strategy takes."
+        }
         E::UnknownVersion { .. } | E::UnknownKeyAt { .. } => "shard_routing_history() lists the versions.",
         E::RoutedElsewhere(_) => {
             "A split moves the rows, an assignment does not: use shard_split_plan(), or force => true where the rows are on the new shard."

@@ -1,7 +1,8 @@
 //! Half-open intervals of keys: what an entry of a range keyspace covers.
 
 use crate::routing::RoutingError;
-use crate::routing::key_type::{KeyType, Ordered};
+use crate::routing::key_type::KeyType;
+use crate::routing::ordered::Ordered;
 use serde_json::Value;
 use std::cmp::Ordering;
 
@@ -44,7 +45,11 @@ pub fn position(keyspace: &str, of: Ordered, key: Option<&str>) -> Vec<u8> {
 
 impl Interval {
     /// From bounds as a caller gives them.
-    pub fn new(key_type: KeyType, lower: Option<&str>, upper: Option<&str>) -> Result<Interval, RoutingError> {
+    pub fn new(
+        key_type: KeyType,
+        lower: Option<&str>,
+        upper: Option<&str>,
+    ) -> Result<Interval, RoutingError> {
         let canonical = |bound: &str| key_type.canonical(bound).into_owned();
         // No text sorts before the empty one: as a lower bound it is none.
         let lower = lower.map(canonical).filter(|bound| !bound.is_empty());
@@ -210,10 +215,7 @@ mod tests {
     fn what_is_in_both() {
         let of = Ordered::Text;
         let both = |a: &Interval, b: &Interval| a.intersection(b, of);
-        assert_eq!(
-            both(&text(None, Some("m")), &text(Some("f"), None)),
-            Some(text(Some("f"), Some("m")))
-        );
+        assert_eq!(both(&text(None, Some("m")), &text(Some("f"), None)), Some(text(Some("f"), Some("m"))));
         assert_eq!(both(&text(None, Some("f")), &text(Some("f"), None)), None);
         assert_eq!(both(&text(None, None), &text(None, None)), Some(text(None, None)));
     }

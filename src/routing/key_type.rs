@@ -1,6 +1,7 @@
 //! Types of keys, and the one text form of a value that routing stores and compares.
 
 use crate::routing::RoutingError;
+use crate::routing::ordered::Ordered;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use std::borrow::Cow;
@@ -87,6 +88,16 @@ impl KeyType {
             KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => Family::Number,
             KeyType::Text | KeyType::VarChar | KeyType::Char => Family::Text,
             KeyType::Uuid => Family::Uuid,
+        }
+    }
+
+    /// What keys of a hash or range keyspace are hashed and ordered as; None: not at all.
+    pub fn ordered(self) -> Option<Ordered> {
+        match self {
+            KeyType::SmallInt | KeyType::Integer | KeyType::BigInt => Some(Ordered::BigInt),
+            KeyType::Text | KeyType::VarChar | KeyType::Char => Some(Ordered::Text),
+            KeyType::Uuid => Some(Ordered::Uuid),
+            KeyType::Numeric => None,
         }
     }
 

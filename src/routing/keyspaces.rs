@@ -1,20 +1,24 @@
 //! Keyspaces and the tables in them.
 
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, Locked, Strategy};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, routing};
+use crate::catalog::{in_use, routing, shard};
 use crate::error::Failure;
 use crate::routing::RoutingError;
+use crate::routing::buckets;
 use crate::routing::key_type::KeyType;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::num::NonZeroU32;
 
 /// Longest name of a keyspace, in bytes: it must fit into an event.
 const MAX_NAME: usize = 63;
 
-/// What the strategies that come later take; a directory takes neither.
+/// What the strategies take beside the type of their keys; a directory takes neither.
 pub struct StrategyArguments {
+    /// Of a hash keyspace; None: as many as shards.
     pub buckets: Option<i32>,
+    /// Where its buckets are, in turn; None: on all active servers.
     pub shards: Option<Vec<Option<String>>>,
 }
 
@@ -28,31 +32,66 @@ pub fn add(
         let problem = format!("a name has 1 to {MAX_NAME} bytes");
         return Err(RoutingError::Invalid { argument: "keyspace", problem }.into());
     }
-    match strategy {
-        "directory" => {}
-        "hash" | "range" => return Err(RoutingError::StrategyNotYet(strategy.into()).into()),
-        other => {
-            let problem = format!("\"{other}\" is not one of \"directory\", \"hash\", \"range\"");
-            return Err(RoutingError::Invalid { argument: "strategy", problem }.into());
-        }
-    }
-    let not_for_directory = |argument| {
-        Failure::from(RoutingError::Invalid {
-            argument,
-            problem: "a keyspace with the strategy \"directory\" has none".into(),
-        })
-    };
-    if rest.buckets.is_some() {
-        return Err(not_for_directory("buckets"));
-    }
-    if rest.shards.is_some() {
-        return Err(not_for_directory("shards"));
-    }
     let key_type = KeyType::from_oid(key_type)?;
-    if keyspace::find(name).is_ok() || !keyspace::insert(name, key_type) {
+    let plan = plan(strategy, key_type, rest)?;
+    if keyspace::find(name).is_ok() || !keyspace::insert(name, key_type, plan.strategy) {
         return Err(RoutingError::KeyspaceExists(name.into()).into());
     }
-    Ok(())
+    if plan.shards.is_empty() {
+        return Ok(());
+    }
+    let keyspace = keyspace::lock(name)?;
+    buckets::assign_in_turn(&keyspace, &plan.shards)
+}
+
+/// A keyspace's strategy, and the shards of its buckets.
+struct Plan {
+    strategy: Strategy,
+    shards: Vec<String>,
+}
+
+fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Plan, Failure> {
+    let ordered = || {
+        let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
+        key_type.ordered().ok_or(RoutingError::Invalid { argument: "key_type", problem })
+    };
+    let without = |strategy: Strategy| {
+        let problem = format!("a keyspace with the strategy \"{}\" has none", strategy.name());
+        match (&rest.buckets, &rest.shards) {
+            (None, None) => Ok(Plan { strategy, shards: Vec::new() }),
+            (Some(_), _) => Err(RoutingError::Invalid { argument: "buckets", problem }.into()),
+            (None, Some(_)) => Err(RoutingError::Invalid { argument: "shards", problem }.into()),
+        }
+    };
+    match strategy {
+        "directory" => without(Strategy::Directory),
+        "range" => without(Strategy::Range { of: ordered()? }),
+        "hash" => {
+            let of = ordered()?;
+            let shards = match rest.shards {
+                Some(shards) => {
+                    shards.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::Invalid {
+                        argument: "shards",
+                        problem: "it has a NULL in it".into(),
+                    })?
+                }
+                None => shard::active_servers(),
+            };
+            let buckets = rest.buckets.unwrap_or_else(|| i32::try_from(shards.len()).unwrap_or(i32::MAX));
+            let is_possible = |n: &u32| (1..=buckets::MAX_BUCKETS).contains(n);
+            let Some(buckets) = u32::try_from(buckets).ok().filter(is_possible).and_then(NonZeroU32::new)
+            else {
+                let most = buckets::MAX_BUCKETS;
+                let problem = format!("{buckets} is not between 1 and {most}");
+                return Err(RoutingError::Invalid { argument: "buckets", problem }.into());
+            };
+            Ok(Plan { strategy: Strategy::Hash { buckets, of }, shards })
+        }
+        other => {
+            let problem = format!("\"{other}\" is not one of \"directory\", \"hash\", \"range\"");
+            Err(RoutingError::Invalid { argument: "strategy", problem }.into())
+        }
+    }
 }
 
 pub fn drop(name: &str) -> Result<(), Failure> {
@@ -66,7 +105,12 @@ pub fn drop(name: &str) -> Result<(), Failure> {
         return Err(in_use(format!("table \"{}\" is in it", policy.table_name))
             .hint("Take its tables out with shard_table_drop()."));
     }
-    if let Some(key) = routing::any_current_key(name) {
+    // Of the other strategies nothing can be taken out.
+    let assigned = match keyspace.strategy {
+        Strategy::Directory => routing::any_current_key(name),
+        Strategy::Hash { .. } | Strategy::Range { .. } => None,
+    };
+    if let Some(key) = assigned {
         return Err(in_use(format!("key \"{key}\" is assigned in it"))
             .hint("Take its keys out with shard_unassign()."));
     }

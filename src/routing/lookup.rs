@@ -1,12 +1,15 @@
 //! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
 //! works on a standby.
 
+use crate::catalog::keyspace::Strategy;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
 use crate::guc;
 use crate::routing::RoutingError;
+use crate::routing::interval;
 use crate::routing::key_type::KeyType;
-use crate::sql::{self, Prepared};
+use crate::routing::ordered::Ordered;
+use crate::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 use std::borrow::Cow;
@@ -65,57 +68,90 @@ struct Found {
     client_conninfo: Option<String>,
 }
 
-/// One look: the keyspace's type, and the entry where there is one.
+/// One look: what the keyspace is like, and the entry where there is one.
 struct Look {
     key_type: KeyType,
+    strategy: Strategy,
     found: Option<Found>,
 }
 
 /// The query joins the shard by one plain column: by an expression of the intent it
 /// would read every shard.
 macro_rules! lookup {
-    ($shard_column:literal) => {
+    ($shard_column:literal, $entry:literal, $type:expr) => {
         Prepared::new(
             concat!(
-                "SELECT k.key_type,
+                "SELECT k.key_type, k.strategy, k.buckets,
                         (SELECT v.version FROM shardmaster.routing_version v
                           WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
                         e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo
                    FROM shardmaster.keyspace k
                    LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = e.",
                 $shard_column,
-                ") ON e.keyspace = k.name AND e.key = $2 AND e.valid_to IS NULL
-                  WHERE k.name = $1"
+                ") ON e.keyspace = k.name AND e.valid_to IS NULL AND ",
+                $entry,
+                " WHERE k.name = $1"
             ),
-            &[pg_sys::TEXTOID, pg_sys::TEXTOID],
+            &[pg_sys::TEXTOID, $type],
+        )
+    };
+}
+
+/// The last range that begins at or before the key; whether the key is in it is seen
+/// when it is there.
+macro_rules! by_position {
+    ($shard_column:literal) => {
+        lookup!(
+            $shard_column,
+            "e.id = (SELECT CASE WHEN upper(l.span) > $2 THEN l.id END FROM shardmaster.routing_entry l
+                      WHERE l.valid_to IS NULL AND l.span IS NOT NULL AND lower(l.span) <= $2
+                      ORDER BY lower(l.span) DESC LIMIT 1)",
+            pg_sys::BYTEAOID
         )
     };
 }
 
 thread_local! {
-    static READ: Prepared = const { lookup!("read_shard") };
-    static WRITE: Prepared = const { lookup!("write_shard") };
+    static READ: Prepared = const { lookup!("read_shard", "e.key = $2", pg_sys::TEXTOID) };
+    static WRITE: Prepared = const { lookup!("write_shard", "e.key = $2", pg_sys::TEXTOID) };
+    static READ_RANGE: Prepared = const { by_position!("read_shard") };
+    static WRITE_RANGE: Prepared = const { by_position!("write_shard") };
 }
 
-fn look(key: &str, intent: Intent, keyspace: &str) -> Option<Look> {
+/// The entry of this name.
+fn look(name: &str, intent: Intent, keyspace: &str) -> Option<Look> {
     let query = match intent {
         Intent::Read => &READ,
         Intent::Write => &WRITE,
     };
-    sql::read_prepared(query, &[keyspace.into(), key.into()], |row| Look {
-        key_type: row.get::<String>(1).map_or(KeyType::Text, |name| KeyType::from_catalog(&name)),
-        found: row.get::<String>(4).map(|shard_key| Found {
-            version: row.get(2).unwrap_or(0),
-            disabled: row.value(3),
+    sql::read_prepared(query, &[keyspace.into(), name.into()], |row| from_row(&row)).into_iter().next()
+}
+
+/// The range in which a key is.
+fn look_in_ranges(key: &str, of: Ordered, intent: Intent, keyspace: &str) -> Option<Look> {
+    let query = match intent {
+        Intent::Read => &READ_RANGE,
+        Intent::Write => &WRITE_RANGE,
+    };
+    let position = interval::position(keyspace, of, Some(key));
+    sql::read_prepared(query, &[keyspace.into(), position.into()], |row| from_row(&row)).into_iter().next()
+}
+
+fn from_row(row: &Row<'_>) -> Look {
+    let key_type = row.get::<String>(1).map(|name| KeyType::from_catalog(&name));
+    Look {
+        strategy: Strategy::from_catalog(&row.value::<String>(2), row.get(3), key_type),
+        key_type: key_type.unwrap_or(KeyType::Text),
+        found: row.get::<String>(6).map(|shard_key| Found {
+            version: row.get(4).unwrap_or(0),
+            disabled: row.value(5),
             shard_key,
-            shard_status: ShardStatus::from_catalog(&row.value::<String>(5)),
-            namespace: row.value(6),
-            conninfo: row.get(7),
-            client_conninfo: row.get(8),
+            shard_status: ShardStatus::from_catalog(&row.value::<String>(7)),
+            namespace: row.value(8),
+            conninfo: row.get(9),
+            client_conninfo: row.get(10),
         }),
-    })
-    .into_iter()
-    .next()
+    }
 }
 
 /// The key as given is looked up first, because it mostly is in its canonical form; its
@@ -128,10 +164,16 @@ fn look_canonical<'a>(
     let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
     let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
     let canonical = first.key_type.canonical(key);
-    let found = if canonical == key {
-        first.found
-    } else {
-        look(&canonical, intent, keyspace).ok_or_else(unknown_keyspace)?.found
+    let found = match first.strategy {
+        Strategy::Directory if canonical == key => first.found,
+        Strategy::Directory => look(&canonical, intent, keyspace).ok_or_else(unknown_keyspace)?.found,
+        Strategy::Hash { buckets, of } => {
+            let bucket = of.bucket(&canonical, buckets).to_string();
+            look(&bucket, intent, keyspace).ok_or_else(unknown_keyspace)?.found
+        }
+        Strategy::Range { of } => {
+            look_in_ranges(&canonical, of, intent, keyspace).ok_or_else(unknown_keyspace)?.found
+        }
     };
     match found {
         Some(found) => Ok((canonical, found)),
@@ -162,18 +204,18 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError
 }
 
 /// Waits from 1 ms on, longer each time, until the deadline.
-struct Patience {
+pub struct Patience {
     deadline: Instant,
     pause: Duration,
 }
 
 impl Patience {
-    fn new(timeout: Duration) -> Patience {
+    pub fn new(timeout: Duration) -> Patience {
         Patience { deadline: Instant::now() + timeout, pause: Duration::from_millis(1) }
     }
 
     /// False: the deadline has passed.
-    fn pause(&mut self) -> bool {
+    pub fn pause(&mut self) -> bool {
         const LONGEST: Duration = Duration::from_millis(10);
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

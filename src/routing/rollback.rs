@@ -3,6 +3,7 @@
 use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing::{self, Change};
+use crate::catalog::routing_history;
 use crate::catalog::shard::{self, TopologyError};
 use crate::error::Failure;
 use crate::routing::assign::check_takes_keys;
@@ -20,7 +21,7 @@ pub fn check_version(keyspace: &Keyspace, version: i64) -> Result<(), RoutingErr
 pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     check_version(&keyspace, version)?;
-    let difference = routing::difference(&keyspace.name, version);
+    let difference = routing_history::difference(&keyspace.name, version);
     if difference.is_empty() {
         return Ok(keyspace::version(&keyspace.name));
     }
@@ -28,7 +29,7 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &keys) {
         return Err(RoutingError::KeyInSplit { key, split }.into());
     }
-    let moved = routing::moved_by_split_since(&keyspace.name, &keys, version);
+    let moved = routing_history::moved_by_split_since(&keyspace.name, &keys, version);
     if !moved.is_empty() {
         let keys = name_list(moved.iter().map(String::as_str));
         return Err(RoutingError::MovedSince { version, keys }.into());
@@ -39,7 +40,7 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
         check_shard_of_old_policy(shard_key, version)?;
     }
     let reason = format!("rollback to version {version}");
-    let change = Change { reason: Some(&reason), ..Change::default() };
+    let change = Change { reason: Some(&reason), unassigns: true, ..Change::default() };
     routing::replace(&keyspace, &keys, (&back, &shards), change)
 }
 

@@ -7,9 +7,11 @@ use super::quote::ident;
 use super::session::{self, Side};
 use super::shape::{Observation, TableShape};
 use crate::agent;
+use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
+use crate::routing::ordered::Ordered;
 
 const SERVER: &str = include_str!("../../sql/check/server.sql");
 const TABLES: &str = include_str!("../../sql/check/tables.sql");
@@ -167,21 +169,9 @@ fn scope(
     for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         let name = format!("{}: keys", side.as_str());
-        let cast = connection.run(&format!(
-            "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
-            super::quote::array_literal(&plan.tenants),
-            column.base
-        ));
-        let hint = "Write the keys as the column's type does.";
-        findings.push(match cast {
-            Ok(rows) => match rows.scalar() {
-                None => Finding::new(&name, true, format!("{} are of type {}", shape.name, column.base), ""),
-                Some(keys) => {
-                    Finding::new(&name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
-                }
-            },
-            Err(error) if error.sqlstate.is_some() => Finding::new(&name, false, error.message, hint),
-            Err(error) => return Err(error.into()),
+        findings.push(match &plan.scope {
+            Scope::Keys(keys) => keys_of_type(connection, &name, keys, shape, column)?,
+            Scope::Buckets { of, .. } | Scope::Ranges { of, .. } => column_of_type(&name, *of, shape, column),
         });
         if side == Side::Target && !installed && findings.last().is_some_and(|f| f.ok) {
             findings.push(rows_on_target(plan, connection, shape, column)?);
@@ -190,18 +180,60 @@ fn scope(
     Ok(())
 }
 
+/// The keys in the column's own type.
+fn keys_of_type(
+    connection: &mut Connection,
+    name: &str,
+    keys: &[String],
+    shape: &TableShape,
+    column: &super::shape::Column,
+) -> Result<Finding> {
+    let cast = connection.run(&format!(
+        "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
+        super::quote::array_literal(keys),
+        column.base
+    ));
+    let hint = "Write the keys as the column's type does.";
+    Ok(match cast {
+        Ok(rows) => match rows.scalar() {
+            None => Finding::new(name, true, format!("{} are of type {}", shape.name, column.base), ""),
+            Some(keys) => {
+                Finding::new(name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
+            }
+        },
+        Err(error) if error.sqlstate.is_some() => Finding::new(name, false, error.message, hint),
+        Err(error) => return Err(error.into()),
+    })
+}
+
+/// Hash and order depend on the type.
+fn column_of_type(name: &str, of: Ordered, shape: &TableShape, column: &super::shape::Column) -> Finding {
+    let is = match column.base.as_str() {
+        "smallint" | "integer" | "bigint" => of == Ordered::BigInt,
+        "text" | "character varying" | "character" => of == Ordered::Text,
+        "uuid" => of == Ordered::Uuid,
+        // An enum has its labels as text.
+        _ => of == Ordered::Text,
+    };
+    let detail = format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base);
+    let hint = "Make the column of the keyspace's key type, or the keyspace of the column's.";
+    Finding::new(name, is, detail, hint)
+}
+
 fn rows_on_target(
     plan: &Plan,
     connection: &mut Connection,
     shape: &TableShape,
     column: &super::shape::Column,
 ) -> Result<Finding> {
+    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
+    connection.run(&format!("BEGIN; {functions}"))?;
     let found = connection.run(&format!(
-        "SELECT t.{}::text FROM {} t WHERE {} LIMIT 1",
+        "SELECT t.{}::text FROM {} t WHERE {predicate} LIMIT 1",
         ident(&column.name),
         shape.name,
-        agent::scope_predicate(column, "t", &plan.tenants)
     ));
+    connection.run("ROLLBACK")?;
     let name = "target: no rows of the keys yet";
     match found {
         Ok(rows) => Ok(match rows.scalar() {

@@ -7,7 +7,6 @@ use super::error::Result;
 use super::progress::{Cursor, Progress};
 use super::scope_size;
 use super::window::copy_into;
-use crate::agent;
 use crate::guc;
 use crate::remote::copy::{self, Copied};
 use std::time::{Duration, Instant};
@@ -42,7 +41,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     let out = format!(
         "COPY (SELECT {} FROM ONLY {leaf_name} t WHERE {lower} {} {upper}) TO STDOUT (FORMAT {})",
         table.columns("t."),
-        agent::scope_predicate(&table.source_by, "t", &engine.plan.tenants),
+        engine.plan.scope.predicate(&table.source_by, "t"),
         table.format()
     );
     let into = copy_into(table);
@@ -63,7 +62,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
 
 fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {
     let column = &engine.tables[position].source_by;
-    scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.tenants)
+    scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.scope)
 }
 
 /// The next chunk's size: the time of a step, or what the rate allows in it.

@@ -5,7 +5,7 @@ use super::engine::{Engine, Table};
 use super::error::SplitError;
 use super::quote::{ident, literal};
 use super::session::{self, Side};
-use crate::catalog::in_use;
+use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::worker::txn::transaction;
@@ -19,12 +19,15 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     let table = &engine.tables[position];
     let detail = error.detail.clone().unwrap_or_default();
     let owner = taken_key(&detail).and_then(|key| owner_of(engine, table, key));
+    let entry = owner.as_deref().and_then(|owner| transaction(|| entry_of(&engine.plan.keyspace, owner)));
     let whose = match &owner {
         None => "a row of another key".to_owned(),
-        Some(owner) if engine.plan.tenants.contains(owner) => "another row of the moving keys".to_owned(),
+        Some(_) if entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry)) => {
+            "another row of the moving keys".to_owned()
+        }
         Some(owner) => format!("a row of key \"{owner}\""),
     };
-    if let Some((other, key)) = owner.and_then(|owner| split_of(engine, owner)) {
+    if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
         // Its row goes, or changes, with the steps of that split.
         return SplitError::Retry(format!(
             "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
@@ -76,9 +79,15 @@ fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Opti
     rows.scalar().map(str::to_owned)
 }
 
-/// Another active split that moves the key.
-fn split_of(engine: &Engine, owner: String) -> Option<(i64, String)> {
-    transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[owner]))
+/// The entry of routing that a value of a shard-by column belongs to.
+fn entry_of(keyspace: &str, value: &str) -> Option<String> {
+    let keyspace = keyspace::find(keyspace).ok()?;
+    routing::entry_of(&keyspace, &keyspace.key_type().canonical(value))
+}
+
+/// Another active split that moves the entry.
+fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
+    transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
         .filter(|(split, _)| *split != engine.plan.id)
 }
 

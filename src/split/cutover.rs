@@ -6,6 +6,7 @@ use super::compare;
 use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::fence;
+use super::old_guards;
 use super::phase::{CutoverStep, Goal, Phase};
 use super::points::{self, reach};
 use super::session::Side;
@@ -109,7 +110,7 @@ fn disable_routes(engine: &Engine) -> Result<()> {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
         set_step(engine.plan.id, CutoverStep::Disabled);
-        routing::set_moving(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.target.shard_key)
+        routing::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
         Ok(())
     })
@@ -189,7 +190,7 @@ pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Resul
         }
         let reason = format!("split {}", plan.id);
         let target = &plan.target.shard_key;
-        let version = routing::move_keys(&plan.keyspace, &plan.tenants, target, plan.id, &reason, version)?;
+        let version = routing::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
         sql::write("SET LOCAL synchronous_commit = on", &[]);
         sql::write(
             "UPDATE shardmaster.split_plan
@@ -231,7 +232,7 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 /// 5b. Clients may write on the target. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    release_old_guards(engine)?;
+    old_guards::release(engine)?;
     fence::change_state(
         &mut engine.target,
         id,
@@ -242,26 +243,6 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
         Some(version),
     )?;
     transaction(|| set_step(id, CutoverStep::Opened));
-    Ok(())
-}
-
-/// Keys that come back to a shard they had left: the guard of the split that took
-/// them away refuses them no longer.
-fn release_old_guards(engine: &mut Engine) -> Result<()> {
-    let id = engine.plan.id.to_string();
-    let guards = engine.target.query(
-        "SELECT 'scope_' || split_id || '_s' FROM shardmaster_agent.side
-          WHERE side = 'source' AND state = 'moved' AND split_id <> $1 AND shard = $2",
-        &[Some(&id), Some(&engine.plan.target.shard_key)],
-    )?;
-    for row in guards.rows {
-        if let [Some(scope)] = row.as_slice() {
-            engine.target.run(&format!(
-                "DELETE FROM shardmaster_agent.{scope} WHERE key::text = ANY ({}::text[])",
-                super::quote::array_literal(&engine.plan.tenants)
-            ))?;
-        }
-    }
     Ok(())
 }
 

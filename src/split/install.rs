@@ -12,6 +12,7 @@ use super::session::{self, Side};
 use super::shape::{Column, Leaf};
 use crate::agent;
 use crate::agent::filter::Filter;
+use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
 use crate::worker::txn::transaction;
@@ -160,26 +161,27 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
         }
     }
     let Some(key_type) = columns.first().map(|column| column.base.as_str()) else { return Ok(()) };
-    connection.run(&format!(
-        "CREATE TABLE IF NOT EXISTS shardmaster_agent.{scope} (key {key_type} PRIMARY KEY);
-         INSERT INTO shardmaster_agent.{scope} SELECT unnest({}::{key_type}[]) ON CONFLICT DO NOTHING;
-         ANALYZE shardmaster_agent.{scope}",
-        super::quote::array_literal(&plan.tenants)
-    ))?;
+    connection.run(&plan.scope.table(&scope, key_type))?;
+    if let Some(functions) = plan.scope.functions() {
+        connection.run(functions)?;
+    }
     for column in columns {
-        let filter = filter(connection, plan, column)?;
-        connection.run(&agent::in_scope(plan.id, side, &column.base, filter.as_ref()))?;
+        let filter = match &plan.scope {
+            Scope::Keys(keys) => filter(connection, keys, column)?,
+            Scope::Buckets { .. } | Scope::Ranges { .. } => None,
+        };
+        connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref()))?;
     }
     Ok(())
 }
 
 /// The filter of the scope's keys, made of the hashes that this server gives them.
-fn filter(connection: &mut Connection, plan: &Plan, column: &Column) -> Result<Option<Filter>> {
-    let Some(mut filter) = Filter::new(column, plan.tenants.len()) else { return Ok(None) };
+fn filter(connection: &mut Connection, keys: &[String], column: &Column) -> Result<Option<Filter>> {
+    let Some(mut filter) = Filter::new(column, keys.len()) else { return Ok(None) };
     let positions = connection.run(&format!(
         "SELECT {} FROM unnest({}::{}[]) key",
         filter.position("key"),
-        super::quote::array_literal(&plan.tenants),
+        super::quote::array_literal(keys),
         column.base
     ))?;
     for row in positions.rows {

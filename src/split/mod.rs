@@ -13,6 +13,7 @@ pub mod fence;
 pub mod finish;
 pub mod install;
 pub mod lifecycle;
+mod old_guards;
 pub mod phase;
 pub mod plan;
 pub mod points;

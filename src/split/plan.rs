@@ -1,14 +1,15 @@
 //! Planning: everything that is wrong on paper, found before any server is asked.
 
 use super::phase::Phase;
-use crate::catalog::keyspace::Locked;
+use crate::catalog::keyspace::{Locked, Strategy};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split;
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
-use crate::routing::name_list;
+use crate::routing::interval::Interval;
+use crate::routing::{RoutingError, buckets, name_list, ranges};
 use crate::sql;
 use thiserror::Error;
 
@@ -16,6 +17,8 @@ use thiserror::Error;
 pub enum PlanError {
     #[error("the list of tenants is empty")]
     NoTenants,
+    #[error("nothing of keyspace \"{keyspace}\" is routed to source shard \"{shard}\"")]
+    NothingOnSource { shard: String, keyspace: String },
     #[error("source and target are the same shard \"{0}\"")]
     SameShard(String),
     #[error("shard \"{shard}\" is of kind \"{kind}\" and holds no rows")]
@@ -37,6 +40,9 @@ impl From<PlanError> for Failure {
         let (state, hint) = match &error {
             PlanError::NoTenants => {
                 (SqlState::INVALID_VALUE, "Name at least one key that is routed to the source.")
+            }
+            PlanError::NothingOnSource { .. } => {
+                (SqlState::INVALID_VALUE, "shard_entries() lists what is routed where.")
             }
             PlanError::SameShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
             PlanError::HoldsNoRows { .. } => {
@@ -65,11 +71,67 @@ impl From<PlanError> for Failure {
     }
 }
 
+/// What is to be moved.
+pub enum What {
+    /// Keys of a directory, buckets of a hash keyspace.
+    Named(Vec<Option<String>>),
+    /// The keys of an interval; None: no bound.
+    Range(Option<String>, Option<String>),
+    /// Everything that the source holds of the keyspace now.
+    All,
+}
+
+impl What {
+    fn kind(&self, keyspace: &Locked) -> &'static str {
+        match (self, keyspace.strategy) {
+            (What::All, _) => "all",
+            (What::Range(..), _) => "range",
+            (What::Named(_), Strategy::Hash { .. }) => "buckets",
+            (What::Named(_), Strategy::Directory | Strategy::Range { .. }) => "tenants",
+        }
+    }
+
+    /// The entries of routing that move; ranges are cut for it.
+    fn entries(self, keyspace: &Locked, source: &Shard) -> std::result::Result<Vec<String>, Failure> {
+        match (self, keyspace.strategy) {
+            (What::All, _) => {
+                let entries = routing::entries_on(&keyspace.name, &source.shard_key);
+                if entries.is_empty() {
+                    let (shard, keyspace) = (source.shard_key.clone(), keyspace.name.clone());
+                    return Err(PlanError::NothingOnSource { shard, keyspace }.into());
+                }
+                Ok(entries)
+            }
+            (What::Range(lower, upper), _) => {
+                // Refuses other strategies before the bounds are read.
+                ranges::order(keyspace)?;
+                let wanted = Interval::new(keyspace.key_type(), lower.as_deref(), upper.as_deref())?;
+                ranges::carve(keyspace, &wanted, &source.shard_key)
+            }
+            (What::Named(names), _) if names.is_empty() => Err(PlanError::NoTenants.into()),
+            (What::Named(names), Strategy::Directory) => Ok(canonical_keys(keyspace, names)?),
+            (What::Named(names), Strategy::Hash { .. }) => {
+                let names = names.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::NullKey)?;
+                let mut buckets = buckets::names(keyspace, names)?;
+                buckets.sort_unstable();
+                buckets.dedup();
+                Ok(buckets)
+            }
+            (What::Named(_), Strategy::Range { .. }) => Err(RoutingError::OtherStrategy {
+                keyspace: keyspace.name.clone(),
+                strategy: keyspace.strategy.name(),
+                hint: "Plan a split of its ranges with shard_split_plan_range().",
+            }
+            .into()),
+        }
+    }
+}
+
 /// A plan as it was asked for.
 pub struct Request<'a> {
     pub source: &'a str,
     pub target: &'a str,
-    pub tenants: Vec<Option<String>>,
+    pub what: What,
     pub description: Option<&'a str>,
     pub keyspace: &'a str,
 }
@@ -79,17 +141,19 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     let keyspace = keyspace::lock(request.keyspace)?;
     let source = shard::by_key(request.source)?;
     let target = shard::by_key(request.target)?;
-    if request.tenants.is_empty() {
-        return Err(PlanError::NoTenants.into());
+    check_shards(&keyspace, &source, &target)?;
+    let kind = request.what.kind(&keyspace);
+    let keys = request.what.entries(&keyspace, &source)?;
+    check_keys(&keyspace, &source, &keys)?;
+    let takes_slots = keyspace.strategy == Strategy::Directory;
+    if takes_slots {
+        tenants::check_room(&target, &keys)?;
     }
-    let keys = canonical_keys(&keyspace, request.tenants)?;
-    check(&keyspace, &source, &target, &keys)?;
-    tenants::check_room(&target, &keys)?;
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.split_plan
-                (keyspace, source_shard, target_shard, description, tenants, token, source_lock, target_lock,
+                (keyspace, source_shard, target_shard, description, scope_kind, tenants, token, source_lock, target_lock,
                  routing_version_at_start)
-         VALUES ($1, $2, $3, $4, $5,
+         VALUES ($1, $2, $3, $4, $7, $5,
                  encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex'),
                  ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 17))::bit(64)::bigint,
                  ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 17))::bit(64)::bigint, $6)
@@ -101,11 +165,14 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
             request.description.into(),
             keys.clone().into(),
             keyspace::version(&keyspace.name).into(),
+            kind.into(),
         ],
         |row| row.value::<i64>(1),
     );
     let id = ids.first().copied().unwrap_or_default();
-    tenants::reserve_for_split(id, &target, &keyspace.name, &keys)?;
+    if takes_slots {
+        tenants::reserve_for_split(id, &target, &keyspace.name, &keys)?;
+    }
     sql::write(
         "INSERT INTO shardmaster.split_key (split_id, keyspace, key) SELECT $1, $2, unnest($3)",
         &[id.into(), keyspace.name.as_str().into(), keys.into()],
@@ -122,12 +189,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
 }
 
 /// The refusals, in the order in which an operator would mend them.
-fn check(
-    keyspace: &Locked,
-    source: &Shard,
-    target: &Shard,
-    tenants: &[String],
-) -> std::result::Result<(), PlanError> {
+fn check_shards(keyspace: &Locked, source: &Shard, target: &Shard) -> std::result::Result<(), PlanError> {
     if source.shard_key == target.shard_key {
         return Err(PlanError::SameShard(source.shard_key.clone()));
     }
@@ -146,7 +208,7 @@ fn check(
     if !has_tables(&keyspace.name) {
         return Err(PlanError::NoTables(keyspace.name.clone()));
     }
-    check_keys(keyspace, source, tenants)
+    Ok(())
 }
 
 fn has_tables(keyspace: &str) -> bool {
@@ -179,8 +241,11 @@ fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::res
 pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(id)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
-    check(&keyspace, &plan.source, &plan.target, &plan.tenants)?;
-    tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.tenants)?;
+    check_shards(&keyspace, &plan.source, &plan.target)?;
+    check_keys(&keyspace, &plan.source, &plan.entries)?;
+    if keyspace.strategy == Strategy::Directory {
+        tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.entries)?;
+    }
     sql::write("UPDATE shardmaster.split_key SET active = true WHERE split_id = $1", &[id.into()]);
     sql::write("DELETE FROM shardmaster.split_table WHERE split_id = $1", &[id.into()]);
     sql::write(

@@ -7,7 +7,6 @@ use super::error::Result;
 use super::points::{Point, reach};
 use super::scope_size;
 use super::session::Side;
-use crate::agent;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
@@ -29,9 +28,9 @@ pub fn scope_rows(
     for (policy, shape) in plan.tables.iter().zip(&observed.tables) {
         // A table or column that is gone holds no rows of the scope.
         let Some(column) = shape.column(&policy.shard_by) else { continue };
-        let scope = agent::scope_predicate(column, "t", &plan.tenants);
+        let scope = plan.scope.predicate(column, "t");
         for leaf in shape.leaves() {
-            let few = scope_size::is_small(connection, &leaf.name, column, &plan.tenants)?;
+            let few = scope_size::is_small(connection, &leaf.name, column, &plan.scope)?;
             let batches =
                 Batches { plan, side, generation, leaf: &leaf.name, scope: &scope, few, after_batch };
             deleted += batches.run(connection)?;

@@ -45,7 +45,7 @@ pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
     }
     if state.cutover_step != CutoverStep::None {
         try_transaction(|| {
-            routing::set_back(&engine.plan.keyspace, &engine.plan.tenants, &engine.plan.source.shard_key)
+            routing::set_back(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.source.shard_key)
                 .map_err(Failure::from)?;
             cutover::set_step(id, CutoverStep::None);
             split::event(id, None, None, "the cutover was set back: the source takes writes again");

@@ -69,7 +69,7 @@ fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()>
     try_transaction(|| {
         let state = split::lock(plan.id)?;
         if state.cutover_step != CutoverStep::None {
-            routing::set_back(&plan.keyspace, &plan.tenants, &plan.source.shard_key)
+            routing::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key)
                 .map_err(Failure::from)?;
             cutover::set_step(plan.id, CutoverStep::None);
         }

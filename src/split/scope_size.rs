@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::quote::literal;
-use crate::agent;
+use crate::agent::scope::Scope;
 use crate::guc;
 use crate::remote::Connection;
 use crate::split::shape::Column;
@@ -16,12 +16,7 @@ const FEW_BYTES: f64 = 32e6;
 /// that leads with the shard-by column finds them. Then the leaf is one chunk, which
 /// costs its own rows only, however big the table is. More than the rate limit lets
 /// through in a step is never few.
-pub fn is_small(
-    connection: &mut Connection,
-    leaf: &str,
-    column: &Column,
-    tenants: &[String],
-) -> Result<bool> {
+pub fn is_small(connection: &mut Connection, leaf: &str, column: &Column, scope: &Scope) -> Result<bool> {
     let index = connection.run(&format!(
         "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
           WHERE i.indrelid = {}::regclass AND a.attname = {} AND i.indisvalid AND i.indpred IS NULL LIMIT 1",
@@ -33,7 +28,7 @@ pub fn is_small(
     }
     let plan = connection.run(&format!(
         "EXPLAIN (FORMAT JSON) SELECT * FROM ONLY {leaf} t WHERE {}",
-        agent::scope_predicate(column, "t", tenants)
+        scope.predicate(column, "t")
     ))?;
     let plan: serde_json::Value =
         plan.scalar().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();

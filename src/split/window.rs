@@ -7,6 +7,7 @@ use super::error::Result;
 use super::progress::{Cursor, Progress, TableProgress};
 use super::quote::literal;
 use crate::agent;
+use crate::agent::scope::Scope;
 use crate::remote::{Connection, copy};
 
 /// What one table's queue holds of a window.
@@ -96,8 +97,8 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         &format!("COPY {} FROM STDIN (FORMAT text)", table.window_table()),
         patience(),
     )?;
-    delete_changed(&mut engine.target, &engine.plan.tenants, table)?;
-    let scope = agent::scope_predicate(&table.source_by, "t", &engine.plan.tenants);
+    delete_changed(&mut engine.target, &engine.plan.scope, table)?;
+    let scope = engine.plan.scope.predicate(&table.source_by, "t");
     let out = format!(
         "COPY (SELECT {} FROM {} t JOIN ({window}) k ON {} WHERE {scope} AND {below}) TO STDOUT (FORMAT {})",
         table.columns("t."),
@@ -112,7 +113,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
 }
 
 /// By key and scope: by key alone it would remove another tenant's row.
-fn delete_changed(target: &mut Connection, tenants: &[String], table: &Table) -> Result<()> {
+fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Result<()> {
     let join: Vec<String> = table
         .target
         .key()
@@ -127,7 +128,7 @@ fn delete_changed(target: &mut Connection, tenants: &[String], table: &Table) ->
         table.target.name,
         table.window_table(),
         join.join(" AND "),
-        agent::scope_predicate(&table.target_by, "t", tenants)
+        scope.predicate(&table.target_by, "t")
     ))?;
     Ok(())
 }
@@ -143,7 +144,7 @@ pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
     engine.target.run(&format!(
         "DELETE FROM {} t WHERE {}",
         table.target.name,
-        agent::scope_predicate(&table.target_by, "t", &engine.plan.tenants)
+        engine.plan.scope.predicate(&table.target_by, "t")
     ))?;
     Ok(())
 }

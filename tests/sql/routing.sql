@@ -164,8 +164,6 @@ SELECT key FROM shard_entries('devices');
 SELECT shard_routing_version('devices');
 SELECT shard_keyspace_add('devices', 'directory');
 SELECT shard_keyspace_add('default', 'directory');
-SELECT shard_keyspace_add('h', 'hash', 16);
-SELECT shard_keyspace_add('r', 'range');
 SELECT shard_keyspace_add('x', 'list');
 SELECT shard_keyspace_add('x', 'directory', 16);
 SELECT shard_keyspace_add('x', 'directory', shards => '{east}');
@@ -229,7 +227,7 @@ SELECT state_of(q), q FROM unnest(ARRAY[
     $$SELECT shard_route_at('7', 99)$$,
     $$SELECT shard_routing_rollback(99)$$,
     $$SELECT shard_keyspace_add('default', 'directory')$$,
-    $$SELECT shard_keyspace_add('h', 'hash')$$,
+    $$SELECT shard_keyspace_add('h', 'heap')$$,
     $$SELECT shard_keyspace_drop('default')$$,
     $$SELECT shard_keyspace_drop('no_such')$$,
     $$SELECT shard_table_add('account', 'tenant_id')$$,

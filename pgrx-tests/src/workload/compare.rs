@@ -63,11 +63,12 @@ impl Comparison {
 }
 
 /// For each tenant the index of the shard that the master routes it to.
-pub fn routes(cluster: &Cluster, tenants: &[String]) -> Result<Vec<usize>> {
+pub fn routes(cluster: &Cluster, tenants: &[String], keyspace: &str) -> Result<Vec<usize>> {
     let mut master = cluster.superuser()?;
     let mut routed = Vec::new();
     for tenant in tenants {
-        let key: String = master.query_one("SELECT shard_of($1)", &[tenant])?.get(0);
+        let key: String =
+            master.query_one("SELECT shard_of($1, keyspace => $2)", &[tenant, &keyspace])?.get(0);
         let index = cluster.shards.iter().position(|shard| shard.key == key);
         routed
             .push(index.ok_or_else(|| format!("tenant \"{tenant}\" is routed to unknown shard \"{key}\""))?);

@@ -43,11 +43,61 @@ pub struct Mix {
     pub retenant: bool,
 }
 
+/// How keys find their shards.
+#[derive(Clone, Debug)]
+pub enum Sharding {
+    /// For each tenant the index of the shard it starts on.
+    Directory(Vec<usize>),
+    /// So many buckets, on so many shards in turn.
+    Hash { buckets: i32, shards: usize },
+    /// Ranges that end at these keys and at no key, on the shards in turn.
+    Range(Vec<&'static str>),
+}
+
+impl Sharding {
+    pub fn keyspace(&self) -> &'static str {
+        match self {
+            Sharding::Directory(_) => "default",
+            Sharding::Hash { .. } | Sharding::Range(_) => "tenants",
+        }
+    }
+
+    /// Tells the master.
+    fn set_up(&self, master: &mut postgres::Client, shards: &[String], tenants: &[String]) -> Result<()> {
+        match self {
+            Sharding::Directory(homes) => {
+                for (index, shard) in shards.iter().enumerate() {
+                    let here = |tenant: &usize| homes[*tenant] == index;
+                    let keys: Vec<&str> =
+                        (0..tenants.len()).filter(here).map(|t| tenants[t].as_str()).collect();
+                    if !keys.is_empty() {
+                        master.execute("SELECT shard_assign_many($1, $2)", &[&keys, &shard])?;
+                    }
+                }
+            }
+            Sharding::Hash { buckets, shards: used } => {
+                let query = "SELECT shard_keyspace_add('tenants', 'hash', $1, shards => $2)";
+                master.execute(query, &[buckets, &&shards[..*used]])?;
+            }
+            Sharding::Range(cuts) => {
+                master.execute("SELECT shard_keyspace_add('tenants', 'range')", &[])?;
+                let uppers = cuts.iter().copied().map(Some).chain([None]);
+                let mut lower: Option<&str> = None;
+                for (upper, shard) in uppers.zip(shards.iter().cycle()) {
+                    let query = "SELECT shard_assign_range($1, $2, $3, 'tenants')";
+                    master.execute(query, &[&lower, &upper, &shard])?;
+                    lower = upper;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub tenants: Vec<String>,
-    /// For each tenant the index of the shard it starts on.
-    pub homes: Vec<usize>,
+    pub sharding: Sharding,
     /// Tenants that will move: stalls are told apart by it, nothing else.
     pub moving: BTreeSet<Tenant>,
     pub rows: Number,
@@ -70,7 +120,7 @@ impl Options {
     pub fn tenants(count: usize) -> Options {
         Options {
             tenants: (0..count).map(|n| format!("tenant-{n:02}")).collect(),
-            homes: vec![0; count],
+            sharding: Sharding::Directory(vec![0; count]),
             moving: (0..count).step_by(2).collect(),
             rows: 300_000,
             writers: 4,
@@ -115,23 +165,19 @@ impl Workload {
     /// tells the master of both.
     pub fn prepare(cluster: &Cluster, options: Options) -> Result<Workload> {
         let start = schema::start_rows(options.rows, options.tenants.len());
+        let mut master = cluster.superuser()?;
+        let keyspace = options.sharding.keyspace();
+        let shards: Vec<String> = cluster.shards.iter().map(|shard| shard.key.clone()).collect();
+        options.sharding.set_up(&mut master, &shards, &options.tenants)?;
+        let homes = compare::routes(cluster, &options.tenants, keyspace)?;
         for (index, shard) in cluster.shards.iter().enumerate() {
             let mut client = cluster.owner_of(shard)?;
             schema::create_tables(&mut client)?;
-            schema::load(&mut client, &start, &options.tenants, |tenant| options.homes[tenant] == index)?;
+            schema::load(&mut client, &start, &options.tenants, |tenant| homes[tenant] == index)?;
             schema::create_indexes(&mut client)?;
         }
-        let mut master = cluster.superuser()?;
         for table in Table::ALL {
-            master.execute("SELECT shard_table_add($1, 'tenant_id')", &[&table.name()])?;
-        }
-        for (index, shard) in cluster.shards.iter().enumerate() {
-            let here = |tenant: &usize| options.homes[*tenant] == index;
-            let keys: Vec<&str> =
-                (0..options.tenants.len()).filter(here).map(|t| options.tenants[t].as_str()).collect();
-            if !keys.is_empty() {
-                master.execute("SELECT shard_assign_many($1, $2)", &[&keys, &shard.key])?;
-            }
+            master.execute("SELECT shard_table_add($1, 'tenant_id', $2)", &[&table.name(), &keyspace])?;
         }
         let master = cluster.master.config(DATABASE, CLIENT);
         Ok(Workload { options, master, start, shared: None, threads: Vec::new(), records: Vec::new() })
@@ -158,7 +204,8 @@ impl Workload {
         });
         for (number, ledger) in self.share_out().into_iter().enumerate() {
             let settings = self.options.settings.clone();
-            let router = route::Router::new(self.master.clone(), shared.tenants.clone(), settings);
+            let keyspace = self.options.sharding.keyspace();
+            let router = route::Router::new(self.master.clone(), keyspace, shared.tenants.clone(), settings);
             let writer = writer::Writer::new(number, self.start.next, router, ledger, shared.clone());
             self.threads.push(std::thread::spawn(move || writer.run()));
         }
@@ -219,7 +266,7 @@ impl Workload {
         for record in &self.records {
             ledger.merge(record.ledger.clone());
         }
-        let routed = compare::routes(cluster, &self.options.tenants)?;
+        let routed = compare::routes(cluster, &self.options.tenants, self.options.sharding.keyspace())?;
         let found = compare::read_shards(cluster, &self.options.tenants)?;
         let comparison = compare::compare(&ledger, &found, &routed);
         Ok(Verdict::new(comparison, &ledger, &self.records))

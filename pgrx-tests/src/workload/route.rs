@@ -44,6 +44,7 @@ type Place = (Option<String>, String);
 /// One writer's routes and sessions.
 pub struct Router {
     master: Config,
+    keyspace: &'static str,
     asking: Option<Client>,
     tenants: Arc<Vec<String>>,
     /// Statements that each new session begins with.
@@ -53,8 +54,21 @@ pub struct Router {
 }
 
 impl Router {
-    pub fn new(master: Config, tenants: Arc<Vec<String>>, settings: Vec<String>) -> Router {
-        Router { master, asking: None, tenants, settings, routes: HashMap::new(), sessions: HashMap::new() }
+    pub fn new(
+        master: Config,
+        keyspace: &'static str,
+        tenants: Arc<Vec<String>>,
+        settings: Vec<String>,
+    ) -> Router {
+        Router {
+            master,
+            keyspace,
+            asking: None,
+            tenants,
+            settings,
+            routes: HashMap::new(),
+            sessions: HashMap::new(),
+        }
     }
 
     /// The cached route, or the master's answer.
@@ -87,8 +101,9 @@ impl Router {
             Some(client) => client,
             empty => empty.insert(self.master.clone().connect_timeout(CONNECT_LIMIT).connect(NoTls)?),
         };
-        let query = "SELECT shard_key, conninfo, routing_version, namespace FROM shard_route($1, 'write')";
-        let row = client.query_one(query, &[&self.tenants[tenant]])?;
+        let query =
+            "SELECT shard_key, conninfo, routing_version, namespace FROM shard_route($1, 'write', $2)";
+        let row = client.query_one(query, &[&self.tenants[tenant], &self.keyspace])?;
         Ok(Route {
             shard: row.get(0),
             conninfo: row.get::<_, Option<String>>(1).filter(|text| !text.is_empty()),

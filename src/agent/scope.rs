@@ -1,0 +1,200 @@
+//! What a split moves, as the shards see it: conditions on a table's shard-by column, and
+//! the table of the scope that triggers look into.
+
+use crate::routing::interval::Interval;
+use crate::routing::ordered::Ordered;
+use crate::split::quote::{array_literal, ident, literal};
+use crate::split::shape::Column;
+use std::num::NonZeroU32;
+
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// In canonical form.
+    Keys(Vec<String>),
+    Buckets {
+        of: Ordered,
+        count: NonZeroU32,
+        buckets: Vec<String>,
+    },
+    /// In their order.
+    Ranges {
+        of: Ordered,
+        ranges: Vec<Interval>,
+    },
+}
+
+/// A value as the type that its keyspace hashes and orders.
+fn cast(value: &str, of: Ordered) -> String {
+    match of {
+        Ordered::BigInt => format!("{value}::pg_catalog.int8"),
+        Ordered::Text => format!("{value}::pg_catalog.text"),
+        Ordered::Uuid => format!("{value}::pg_catalog.uuid"),
+    }
+}
+
+fn bucket(value: &str, of: Ordered, count: NonZeroU32) -> String {
+    format!("shardmaster_agent.shard_for({}, {count})", cast(value, of))
+}
+
+/// Both sides compared in the order of the keys: of texts by their bytes.
+fn compare(value: &str, operator: &str, bound: &str, of: Ordered) -> String {
+    // Numbers stay of their own type, for whose indexes there are operators.
+    let value = match of {
+        Ordered::BigInt => value.to_owned(),
+        Ordered::Text | Ordered::Uuid => cast(value, of),
+    };
+    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+    format!("{value} OPERATOR(pg_catalog.{operator}) {bound}{collate}")
+}
+
+fn in_range(value: &str, range: &Interval, of: Ordered) -> String {
+    let bound = |operator: &str, bound: &Option<String>| {
+        bound.as_ref().map(|key| compare(value, operator, &cast(&literal(key), of), of))
+    };
+    let parts: Vec<String> =
+        [bound(">=", &range.lower), bound("<", &range.upper)].into_iter().flatten().collect();
+    if parts.is_empty() {
+        // Rows without a key belong to nobody.
+        return format!("{value} IS NOT NULL");
+    }
+    parts.join(" AND ")
+}
+
+/// One condition for those that touch.
+fn merged(ranges: &[Interval]) -> Vec<Interval> {
+    let mut merged: Vec<Interval> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if last.upper.is_some() && last.upper == range.lower => {
+                last.upper.clone_from(&range.upper);
+            }
+            _ => merged.push(range.clone()),
+        }
+    }
+    merged
+}
+
+impl Scope {
+    /// Whether a value of the column is in the scope, for statements of the mover.
+    fn contains(&self, value: &str, base: &str) -> String {
+        match self {
+            Scope::Keys(keys) => format!("{value} = ANY ({}::{}[])", array_literal(keys), base),
+            Scope::Buckets { of, count, buckets } => {
+                let numbers = array_literal(buckets);
+                format!("{} = ANY ({numbers}::int4[])", bucket(value, *of, *count))
+            }
+            Scope::Ranges { of, ranges } => {
+                let parts: Vec<String> =
+                    merged(ranges).iter().map(|range| format!("({})", in_range(value, range, *of))).collect();
+                format!("({})", parts.join(" OR "))
+            }
+        }
+    }
+
+    /// Whether a value is in ranges, whatever its column is.
+    pub fn holds(&self, value: &str) -> String {
+        self.contains(value, "text")
+    }
+
+    /// A predicate over the scope, for statements of the mover.
+    pub fn predicate(&self, column: &Column, alias: &str) -> String {
+        self.contains(&format!("{alias}.{}", ident(&column.name)), &column.base)
+    }
+
+    /// The condition of a trigger over one or two versions of a row, without a look-up;
+    /// None: it would be too long, or call what only the mover may call.
+    pub fn condition(&self, values: &[String], column: &Column, longest: usize) -> Option<String> {
+        match self {
+            Scope::Keys(keys) => {
+                let bytes: usize = keys.iter().map(|key| key.len() + 4).sum();
+                // One array for both versions: each constant costs.
+                let all = values.join(", ");
+                (bytes <= longest)
+                    .then(|| format!("ARRAY[{all}] && {}::{}[]", array_literal(keys), column.base))
+            }
+            Scope::Buckets { .. } => None,
+            Scope::Ranges { .. } => {
+                let tests: Vec<String> =
+                    values.iter().map(|value| self.contains(value, &column.base)).collect();
+                let condition = tests.join(" OR ");
+                (condition.len() <= longest * 4).then_some(condition)
+            }
+        }
+    }
+
+    /// The statements that make the table of the scope, from a first column's type.
+    pub fn table(&self, table: &str, key_type: &str) -> String {
+        let create =
+            |columns: &str| format!("CREATE TABLE IF NOT EXISTS shardmaster_agent.{table} ({columns})");
+        let fill =
+            |rows: String| format!("INSERT INTO shardmaster_agent.{table} {rows} ON CONFLICT DO NOTHING");
+        let (create, fill) = match self {
+            Scope::Keys(keys) => (
+                create(&format!("key {key_type} PRIMARY KEY")),
+                fill(format!("SELECT pg_catalog.unnest({}::{key_type}[])", array_literal(keys))),
+            ),
+            Scope::Buckets { buckets, .. } => (
+                create("key int4 PRIMARY KEY"),
+                fill(format!("SELECT pg_catalog.unnest({}::int4[])", array_literal(buckets))),
+            ),
+            Scope::Ranges { of, ranges } => {
+                let collate = if *of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+                let bound = of.name();
+                (
+                    create(&format!("key text PRIMARY KEY, lower {bound}{collate}, upper {bound}{collate}")),
+                    fill(format!("VALUES {}", range_rows(ranges, *of))),
+                )
+            }
+        };
+        format!("{create}; {fill}; ANALYZE shardmaster_agent.{table}")
+    }
+
+    /// Whether a row `s` of the scope's table stands for a value; for functions that have
+    /// no search_path of their own.
+    pub fn matches(&self, value: &str) -> String {
+        match self {
+            Scope::Keys(_) => format!("s.key OPERATOR(pg_catalog.=) {value}"),
+            Scope::Buckets { of, count, .. } => {
+                format!("s.key OPERATOR(pg_catalog.=) {}", bucket(value, *of, *count))
+            }
+            Scope::Ranges { of, .. } => format!(
+                "(s.lower IS NULL OR {}) AND (s.upper IS NULL OR {})",
+                compare(value, ">=", "s.lower", *of),
+                compare(value, "<", "s.upper", *of)
+            ),
+        }
+    }
+
+    /// The predicate where nothing is installed, and what has to be created before, for
+    /// the transaction.
+    pub fn dry_predicate(&self, column: &Column, alias: &str) -> (String, String) {
+        let temporary = |text: &str| text.replace("shardmaster_agent.", "pg_temp.");
+        match self.functions() {
+            // Of buckets it holds nothing but their numbers, no text of a user.
+            Some(functions) => (temporary(functions), temporary(&self.predicate(column, alias))),
+            None => (String::new(), self.predicate(column, alias)),
+        }
+    }
+
+    /// What matching needs on the shard beside the table.
+    pub fn functions(&self) -> Option<&'static str> {
+        match self {
+            Scope::Buckets { .. } => Some(include_str!("../../sql/agent/shard_for.sql")),
+            Scope::Keys(_) | Scope::Ranges { .. } => None,
+        }
+    }
+}
+
+/// Rows of a scope's table.
+pub fn range_rows(ranges: &[Interval], of: Ordered) -> String {
+    let bound = |bound: &Option<String>| {
+        bound.as_ref().map_or(format!("NULL::{}", of.name()), |key| cast(&literal(key), of))
+    };
+    let rows: Vec<String> = ranges
+        .iter()
+        .map(|range| {
+            format!("({}, {}, {})", literal(&range.name(of)), bound(&range.lower), bound(&range.upper))
+        })
+        .collect();
+    rows.join(", ")
+}

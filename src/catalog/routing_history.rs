@@ -1,0 +1,110 @@
+//! Routing as it was: entries of closed versions stay.
+
+use crate::catalog::keyspace::{Keyspace, Strategy};
+use crate::routing::interval;
+use crate::sql;
+use pgrx::prelude::*;
+
+/// Entries that a version routes otherwise than now, with the shard that it gives them;
+/// None: not there in that version.
+pub fn difference(keyspace: &str, version: i64) -> Vec<(String, Option<String>)> {
+    sql::read(
+        "SELECT coalesce(o.key, n.key), o.read_shard
+           FROM (SELECT key, read_shard FROM shardmaster.routing_entry
+                  WHERE keyspace = $1 AND valid_from <= $2 AND (valid_to IS NULL OR valid_to > $2)) o
+           FULL JOIN
+                (SELECT key, read_shard FROM shardmaster.routing_entry
+                  WHERE keyspace = $1 AND valid_to IS NULL) n ON n.key = o.key
+          WHERE o.read_shard IS DISTINCT FROM n.read_shard
+          ORDER BY 1",
+        &[keyspace.into(), version.into()],
+        |row| (row.value(1), row.get(2)),
+    )
+}
+
+/// Those of the entries, named as they are now, whose rows a split has moved since the
+/// version, and which the version routes elsewhere. Ranges may have been cut since: then
+/// the part that both have counts.
+pub fn moved_by_split_since(keyspace: &str, keys: &[String], version: i64) -> Vec<String> {
+    sql::read(
+        "WITH moved AS (
+             SELECT key, span FROM shardmaster.routing_entry
+              WHERE keyspace = $1
+                AND valid_from = ANY (ARRAY(SELECT version FROM shardmaster.routing_version
+                                             WHERE keyspace = $1 AND version > $3 AND split_id IS NOT NULL)))
+         SELECT key FROM moved WHERE span IS NULL AND key = ANY ($2)
+         UNION
+         SELECT n.key FROM shardmaster.routing_entry n
+           JOIN moved m ON m.span && n.span
+           LEFT JOIN shardmaster.routing_entry o
+                  ON o.span && n.span AND int8range(o.valid_from, o.valid_to) @> $3
+          WHERE n.keyspace = $1 AND n.key = ANY ($2) AND n.valid_to IS NULL
+            AND (o.key IS NULL OR o.read_shard <> n.read_shard AND m.span && (o.span * n.span))
+          ORDER BY 1",
+        &[keyspace.into(), keys.to_vec().into(), version.into()],
+        |row| row.value(1),
+    )
+}
+
+/// Where a version routes a key, given in its canonical form.
+pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> {
+    let by_name = |name: String| {
+        sql::read_one(
+            "SELECT read_shard FROM shardmaster.routing_entry
+              WHERE keyspace = $1 AND key = $2 AND valid_from <= $3 AND (valid_to IS NULL OR valid_to > $3)",
+            &[keyspace.name.as_str().into(), name.into(), version.into()],
+            |row| row.value(1),
+        )
+    };
+    match keyspace.strategy {
+        Strategy::Directory => by_name(key.to_owned()),
+        Strategy::Hash { buckets, of } => by_name(of.bucket(key, buckets).to_string()),
+        Strategy::Range { of } => sql::read_one(
+            "SELECT read_shard FROM shardmaster.routing_entry
+              WHERE span @> $1 AND int8range(valid_from, valid_to) @> $2",
+            &[interval::position(&keyspace.name, of, Some(key)).into(), version.into()],
+            |row| row.value(1),
+        ),
+    }
+}
+
+/// What a version did to one key.
+pub struct HistoryRow {
+    pub version: i64,
+    pub changed_at: TimestampWithTimeZone,
+    pub key: Option<String>,
+    pub from_shard: Option<String>,
+    pub to_shard: Option<String>,
+    pub reason: Option<String>,
+    pub changed_by: String,
+    pub split_id: Option<i64>,
+}
+
+/// The shards are those that the rows were read from: a cutover's target counts once it
+/// is decided.
+pub fn history(keyspace: &str) -> Vec<HistoryRow> {
+    sql::read(
+        "SELECT v.version, v.changed_at, c.key, c.from_shard, c.to_shard, v.reason, v.changed_by, v.split_id
+           FROM shardmaster.routing_version v
+           LEFT JOIN (SELECT version, key, bucket, span, max(from_shard) AS from_shard, max(to_shard) AS to_shard
+                        FROM (SELECT valid_from AS version, key, bucket, span, NULL AS from_shard, read_shard AS to_shard
+                                FROM shardmaster.routing_entry WHERE keyspace = $1
+                               UNION ALL
+                              SELECT valid_to, key, bucket, span, read_shard, NULL
+                                FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NOT NULL) e
+                       GROUP BY version, key, bucket, span) c ON c.version = v.version
+          WHERE v.keyspace = $1
+          ORDER BY v.version, c.bucket, c.span, c.key COLLATE \"C\"",
+        &[keyspace.into()],
+        |row| HistoryRow {
+            version: row.value(1),
+            changed_at: row.value(2),
+            key: row.get(3),
+            from_shard: row.get(4),
+            to_shard: row.get(5),
+            reason: row.get(6),
+            changed_by: row.value(7),
+            split_id: row.get(8),
+        },
+    )
+}

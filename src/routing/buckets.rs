@@ -1,0 +1,69 @@
+//! Buckets of hash keyspaces: numbers from 0, each routed to a shard.
+
+use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
+use crate::catalog::routing::{self, Change};
+use crate::catalog::shard;
+use crate::error::Failure;
+use crate::routing::RoutingError;
+use crate::routing::assign::{self, check_takes_keys};
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+/// Most buckets of a keyspace: each is a row, in every version that changes it.
+pub const MAX_BUCKETS: u32 = 65_536;
+
+/// How many buckets the keyspace has.
+pub fn count(keyspace: &Keyspace) -> Result<NonZeroU32, RoutingError> {
+    match keyspace.strategy {
+        Strategy::Hash { buckets, .. } => Ok(buckets),
+        other @ (Strategy::Directory | Strategy::Range { .. }) => Err(RoutingError::OtherStrategy {
+            keyspace: keyspace.name.clone(),
+            strategy: other.name(),
+            hint: match other {
+                Strategy::Range { .. } => "Assign ranges with shard_assign_range().",
+                Strategy::Directory | Strategy::Hash { .. } => "Assign keys with shard_assign().",
+            },
+        }),
+    }
+}
+
+/// The canonical names of buckets that a caller gives as text.
+pub fn names(keyspace: &Keyspace, given: Vec<String>) -> Result<Vec<String>, RoutingError> {
+    let buckets = count(keyspace)?;
+    given
+        .into_iter()
+        .map(|text| match text.trim().parse::<u32>() {
+            Ok(bucket) if bucket < buckets.get() => Ok(bucket.to_string()),
+            Ok(_) | Err(_) => Err(RoutingError::UnknownBucket {
+                bucket: text,
+                keyspace: keyspace.name.clone(),
+                buckets: buckets.get(),
+            }),
+        })
+        .collect()
+}
+
+/// A new keyspace's buckets, one after the other on the shards, in one version.
+pub fn assign_in_turn(keyspace: &Locked, shards: &[String]) -> Result<(), Failure> {
+    let buckets = count(keyspace)?.get();
+    for shard_key in shards.iter().collect::<BTreeSet<_>>() {
+        check_takes_keys(&shard::by_key(shard_key)?)?;
+    }
+    let names: Vec<String> = (0..buckets).map(|bucket| bucket.to_string()).collect();
+    let shards: Vec<String> = shards.iter().cycle().take(names.len()).cloned().collect();
+    let change = Change { reason: Some("keyspace added"), ..Change::default() };
+    routing::replace(keyspace, &[], (&names, &shards), change).map(|_| ())
+}
+
+/// Routes one bucket to the shard.
+pub fn assign(
+    bucket: i32,
+    shard_key: &str,
+    keyspace: &str,
+    force: bool,
+    reason: Option<&str>,
+) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    let names = names(&keyspace, vec![bucket.to_string()])?;
+    assign::route(&keyspace, names, shard_key, force, reason)
+}

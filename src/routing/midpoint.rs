@@ -1,0 +1,103 @@
+//! Where to cut a range: in the middle of its keys, or of its rows.
+
+use crate::agent::scope::Scope;
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::{routing, shard, table_policy};
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::routing::interval::Interval;
+use crate::routing::ordered::Ordered;
+use crate::routing::{RoutingError, ranges};
+use crate::split::quote::{ident, literal};
+use crate::split::session;
+
+/// Rows of a table that are looked at, about; of larger ones a sample of blocks.
+const SAMPLE: f64 = 200_000.0;
+
+/// A key at which both parts hold as much.
+pub fn propose(keyspace: &str, bounds: (Option<&str>, Option<&str>), by: &str) -> Result<String, Failure> {
+    let keyspace = keyspace::find(keyspace)?;
+    let of = ranges::order(&keyspace)?;
+    let range = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let found = match by {
+        "keyspace" => of.middle(range.lower.as_deref(), range.upper.as_deref()),
+        "rows" => by_rows(&keyspace, of, &range)?,
+        other => {
+            let problem = format!("\"{other}\" is neither \"keyspace\" nor \"rows\"");
+            return Err(RoutingError::Invalid { argument: "by", problem }.into());
+        }
+    };
+    let inside = |key: &String| {
+        let above = Interval { lower: range.lower.clone(), upper: Some(key.clone()) };
+        let below = Interval { lower: Some(key.clone()), upper: range.upper.clone() };
+        !above.is_empty(of) && !below.is_empty(of)
+    };
+    found.filter(inside).ok_or_else(|| {
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("there is no key that cuts range {} by {by}", range.name(of)),
+        )
+        .hint("Name the bounds yourself with shard_split_plan_range().")
+    })
+}
+
+/// The median of the shard-by columns, asked of the one shard that holds the range.
+fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<String>, Failure> {
+    let entries = routing::ranges(&keyspace.name, of, range);
+    let Some(first) = entries.first() else {
+        return Err(
+            RoutingError::UnknownRange { range: range.name(of), keyspace: keyspace.name.clone() }.into()
+        );
+    };
+    if let Some(other) = entries.iter().find(|entry| entry.shard != first.shard) {
+        let problem = format!("the range is on \"{}\" and \"{}\"", first.shard, other.shard);
+        return Err(RoutingError::Invalid { argument: "upper", problem }.into());
+    }
+    let shard = shard::by_key(&first.shard)?;
+    let mut connection = session::open(&shard, "midpoint")?;
+    let scope = Scope::Ranges { of, ranges: vec![range.clone()] };
+    let mut parts = Vec::new();
+    for policy in table_policy::list(&keyspace.name) {
+        let table = match table_policy::TableName::parse(&policy.table_name) {
+            Some(name) => format!(
+                "{}.{}",
+                ident(&name.schema.unwrap_or_else(|| shard.namespace.clone())),
+                ident(&name.name)
+            ),
+            None => continue,
+        };
+        parts.push(sample(&mut connection, &table, &policy.shard_by, &scope, of)?);
+    }
+    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+    let query = format!(
+        "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY k{collate})::text FROM ({}) rows",
+        parts.join(" UNION ALL ")
+    );
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let rows = connection.run(&query)?;
+    Ok(rows.scalar().map(str::to_owned))
+}
+
+/// The shard-by column of the rows in the range.
+fn sample(
+    connection: &mut Connection,
+    table: &str,
+    column: &str,
+    scope: &Scope,
+    of: Ordered,
+) -> Result<String, Failure> {
+    let estimate = connection
+        .run(&format!("SELECT coalesce(sum(greatest(c.reltuples, 0)), 0) FROM pg_class c
+                        WHERE c.oid IN (SELECT {t}::regclass UNION SELECT relid FROM pg_partition_tree({t}::regclass))", t = literal(table)))
+        ?;
+    let rows: f64 = estimate.scalar().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    let sampled = if rows > SAMPLE {
+        format!(" TABLESAMPLE SYSTEM ({})", 100.0 * SAMPLE / rows)
+    } else {
+        String::new()
+    };
+    let value = format!("t.{}", ident(column));
+    Ok(format!("SELECT {value}::{} AS k FROM {table} t{sampled} WHERE {}", of.name(), scope.holds(&value)))
+}

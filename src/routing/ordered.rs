@@ -1,0 +1,157 @@
+//! What keys of hash and range keyspaces are hashed and ordered as. Keys are given in
+//! their canonical form, which their type's input function has made.
+
+use shardmaster_client::shard_for;
+use std::num::NonZeroU32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ordered {
+    BigInt,
+    /// By its bytes in UTF-8.
+    Text,
+    Uuid,
+}
+
+/// A canonical number has no other form; what is none has been refused before.
+fn number(key: &str) -> i64 {
+    key.parse().unwrap_or_default()
+}
+
+fn uuid(key: &str) -> [u8; 16] {
+    u128::from_str_radix(&key.replace('-', ""), 16).unwrap_or_default().to_be_bytes()
+}
+
+impl Ordered {
+    pub fn name(self) -> &'static str {
+        match self {
+            Ordered::BigInt => "bigint",
+            Ordered::Text => "text",
+            Ordered::Uuid => "uuid",
+        }
+    }
+
+    /// The bucket of a key.
+    pub fn bucket(self, key: &str, buckets: NonZeroU32) -> u32 {
+        match self {
+            Ordered::BigInt => shard_for(number(key), buckets),
+            Ordered::Text => shard_for(key, buckets),
+            Ordered::Uuid => shard_for(uuid(key), buckets),
+        }
+    }
+
+    /// Bytes that sort as the keys do.
+    pub fn sort_bytes(self, key: &str) -> Vec<u8> {
+        match self {
+            // Without its sign, the lowest number first.
+            Ordered::BigInt => (number(key) ^ i64::MIN).to_be_bytes().to_vec(),
+            Ordered::Text => key.as_bytes().to_vec(),
+            Ordered::Uuid => uuid(key).to_vec(),
+        }
+    }
+
+    /// A key in the middle of the keys from lower to before upper, None being open.
+    pub fn middle(self, lower: Option<&str>, upper: Option<&str>) -> Option<String> {
+        match self {
+            Ordered::BigInt => {
+                let lower = lower.map_or(i128::from(i64::MIN), |key| number(key).into());
+                let upper = upper.map_or(i128::from(i64::MAX) + 1, |key| number(key).into());
+                Some(lower.midpoint(upper).to_string())
+            }
+            Ordered::Uuid => {
+                let lower = u128::from_be_bytes(lower.map_or([0; 16], uuid));
+                let upper = u128::from_be_bytes(upper.map_or([0xff; 16], uuid));
+                let hex = format!("{:032x}", lower.midpoint(upper));
+                Some([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+            }
+            Ordered::Text => text_between(lower.unwrap_or_default(), upper),
+        }
+    }
+}
+
+/// Characters of keys as people write them; where a bound has others, all there are.
+const PRINTABLE: (u32, u32) = (0x20, 0x7f);
+const ALL: (u32, u32) = (0x01, 0x11_0000);
+
+/// Keeps what both begin with, then takes the character in the middle; where there is none,
+/// goes on behind the lower one.
+fn text_between(lower: &str, upper: Option<&str>) -> Option<String> {
+    let is_printable = |text: &str| text.chars().all(|c| (PRINTABLE.0..PRINTABLE.1).contains(&u32::from(c)));
+    let (first, end) = if is_printable(lower) && upper.is_none_or(is_printable) { PRINTABLE } else { ALL };
+    let (mut lower, mut upper) = (lower.chars(), upper.map(str::chars));
+    let mut between = String::new();
+    loop {
+        let low = lower.next().map(u32::from);
+        // Behind the end of the lower bound everything is above it; without an upper bound
+        // everything is below.
+        let high = match upper.as_mut() {
+            Some(chars) => u32::from(chars.next()?),
+            None => end,
+        };
+        let from = low.unwrap_or(first);
+        let middle = from.midpoint(high);
+        if middle > from || low.is_none() && middle < high {
+            // Surrogates are no characters.
+            between.push(char::from_u32(middle).or_else(|| char::from_u32(0xe000))?);
+            return Some(between);
+        }
+        between.push(char::from_u32(from)?);
+        if from < high {
+            upper = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_sort_as_the_keys_do() {
+        let numbers = ["-9223372036854775808", "-1", "0", "1", "9223372036854775807"];
+        let texts = ["", "A", "a", "aa", "b", "é", "\u{10ffff}"];
+        let uuids = [
+            "00000000-0000-0000-0000-000000000000",
+            "7fffffff-0000-0000-0000-000000000000",
+            "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        ];
+        for (of, keys) in
+            [(Ordered::BigInt, &numbers[..]), (Ordered::Text, &texts[..]), (Ordered::Uuid, &uuids[..])]
+        {
+            let bytes: Vec<Vec<u8>> = keys.iter().map(|key| of.sort_bytes(key)).collect();
+            assert!(bytes.is_sorted() && bytes.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn the_middle_lies_between() {
+        let number = |lower, upper| Ordered::BigInt.middle(lower, upper).unwrap();
+        assert_eq!(number(None, None), "0");
+        assert_eq!(number(Some("10"), Some("20")), "15");
+        assert_eq!(
+            number(Some("-9223372036854775808"), Some("-9223372036854775806")),
+            "-9223372036854775807"
+        );
+        assert_eq!(number(Some("9223372036854775806"), None), "9223372036854775807");
+        assert_eq!(Ordered::Uuid.middle(None, None).unwrap(), "7fffffff-ffff-ffff-ffff-ffffffffffff");
+        for (lower, upper) in [
+            ("", None),
+            ("a", None),
+            ("a", Some("c")),
+            ("a", Some("b")),
+            ("a", Some("a!")),
+            ("abc", Some("abd")),
+            ("ab~", Some("ac")),
+            ("", Some("a")),
+            ("é", Some("ê")),
+            ("\u{d7ff}", Some("\u{e001}")),
+            ("a9", Some("b")),
+        ] {
+            let middle = text_between(lower, upper).unwrap_or_else(|| panic!("{lower:?} {upper:?}"));
+            assert!(
+                middle.as_str() > lower && upper.is_none_or(|upper| middle.as_str() < upper),
+                "{lower:?} {middle:?} {upper:?}"
+            );
+        }
+        assert_eq!(text_between("a", Some("a ")), None);
+    }
+}

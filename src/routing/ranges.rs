@@ -1,0 +1,165 @@
+//! Ranges: assigning them, cutting them, joining them again. An entry's range never
+//! changes; others take its place, in one version.
+
+use crate::catalog::in_use;
+use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
+use crate::catalog::routing::{self, Change, RangeEntry};
+use crate::catalog::shard;
+use crate::error::Failure;
+use crate::routing::assign::check_takes_keys;
+use crate::routing::interval::Interval;
+use crate::routing::ordered::Ordered;
+use crate::routing::{RoutingError, name_list};
+
+/// What the keyspace's ranges are ordered by.
+pub fn order(keyspace: &Keyspace) -> Result<Ordered, RoutingError> {
+    match keyspace.strategy {
+        Strategy::Range { of } => Ok(of),
+        other @ (Strategy::Directory | Strategy::Hash { .. }) => Err(RoutingError::OtherStrategy {
+            keyspace: keyspace.name.clone(),
+            strategy: other.name(),
+            hint: match other {
+                Strategy::Hash { .. } => "Its keys are in buckets, see shard_assign_bucket().",
+                Strategy::Directory | Strategy::Range { .. } => "Its keys stand alone, see shard_assign().",
+            },
+        }),
+    }
+}
+
+/// Entries that end, and those that take their place.
+#[derive(Default)]
+struct Exchange {
+    old: Vec<String>,
+    new: Vec<(String, String)>,
+}
+
+impl Exchange {
+    fn carry_out(self, keyspace: &Locked, change: Change<'_>) -> Result<i64, Failure> {
+        if self.old.is_empty() && self.new.is_empty() {
+            return Ok(keyspace::version(&keyspace.name));
+        }
+        if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &self.old) {
+            return Err(RoutingError::KeyInSplit { key, split }.into());
+        }
+        let (names, shards): (Vec<String>, Vec<String>) = self.new.into_iter().unzip();
+        routing::replace(keyspace, &self.old, (&names, &shards), change)
+    }
+}
+
+/// Routes an interval to the shard. Ranges that lie across its bounds are cut there.
+pub fn assign(
+    bounds: (Option<&str>, Option<&str>),
+    shard_key: &str,
+    keyspace: &str,
+    force: bool,
+    reason: Option<&str>,
+) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    let of = order(&keyspace)?;
+    let shard = shard::by_key(shard_key)?;
+    check_takes_keys(&shard)?;
+    let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let there = routing::ranges(&keyspace.name, of, &wanted);
+    let elsewhere: Vec<&RangeEntry> = there.iter().filter(|entry| entry.shard != shard_key).collect();
+    if !force && !elsewhere.is_empty() {
+        let names = elsewhere.iter().map(|entry| entry.name.as_str());
+        return Err(RoutingError::RoutedElsewhere(name_list(names)).into());
+    }
+    if elsewhere.is_empty() && covers_entries(&there, &wanted, of) {
+        return Ok(keyspace::version(&keyspace.name));
+    }
+    let mut exchange = Exchange::default();
+    for entry in there {
+        for part in entry.interval.without(&wanted, of) {
+            exchange.new.push((part.name(of), entry.shard.clone()));
+        }
+        exchange.old.push(entry.name);
+    }
+    exchange.new.push((wanted.name(of), shard_key.to_owned()));
+    exchange.carry_out(&keyspace, Change { reason, ..Change::default() })
+}
+
+fn covers_entries(entries: &[RangeEntry], wanted: &Interval, of: Ordered) -> bool {
+    let intervals: Vec<Interval> = entries.iter().map(|entry| entry.interval.clone()).collect();
+    covers(&intervals, wanted, of)
+}
+
+/// Whether ranges, in their order, cover the whole interval.
+pub fn covers(ranges: &[Interval], wanted: &Interval, of: Ordered) -> bool {
+    let mut left = vec![wanted.clone()];
+    for range in ranges {
+        left = left.iter().flat_map(|part| part.without(range, of)).collect();
+    }
+    left.is_empty()
+}
+
+/// Cuts ranges so that the interval is made of whole ones, and returns their names. What
+/// of it is not assigned, or not on the shard, is an error.
+pub fn carve(keyspace: &Locked, wanted: &Interval, shard_key: &str) -> Result<Vec<String>, Failure> {
+    let of = order(keyspace)?;
+    let there = routing::ranges(&keyspace.name, of, wanted);
+    if !covers_entries(&there, wanted, of) {
+        let range = wanted.name(of);
+        return Err(RoutingError::UnknownRange { range, keyspace: keyspace.name.clone() }.into());
+    }
+    let elsewhere: Vec<&str> =
+        there.iter().filter(|entry| entry.shard != shard_key).map(|entry| entry.name.as_str()).collect();
+    if !elsewhere.is_empty() {
+        return Err(RoutingError::RoutedElsewhere(name_list(elsewhere)).into());
+    }
+    let mut names = Vec::new();
+    let mut exchange = Exchange::default();
+    for entry in there {
+        let outside = entry.interval.without(wanted, of);
+        let Some(inside) = entry.interval.intersection(wanted, of) else { continue };
+        names.push(inside.name(of));
+        if !outside.is_empty() {
+            exchange.old.push(entry.name);
+            for part in outside.into_iter().chain([inside]) {
+                exchange.new.push((part.name(of), entry.shard.clone()));
+            }
+        }
+    }
+    let reason = format!("cut at {}", wanted.name(of));
+    exchange.carry_out(keyspace, Change { reason: Some(&reason), ..Change::default() })?;
+    Ok(names)
+}
+
+/// Joins ranges of the interval that touch and live on the same shard.
+pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    let of = order(&keyspace)?;
+    let within = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
+    let held = in_use::entries_of_splits(&keyspace.name);
+    let mut exchange = Exchange::default();
+    let mut run: Vec<RangeEntry> = Vec::new();
+    for entry in routing::ranges(&keyspace.name, of, &within) {
+        // What a split moves stays as it is.
+        let is_free = !held.contains(&entry.name);
+        let touches = run.last().is_some_and(|last| {
+            last.shard == entry.shard
+                && last.interval.upper.is_some()
+                && last.interval.upper == entry.interval.lower
+        });
+        if !(is_free && touches) {
+            exchange.join(std::mem::take(&mut run), of);
+        }
+        if is_free {
+            run.push(entry);
+        }
+    }
+    exchange.join(run, of);
+    exchange.carry_out(&keyspace, Change { reason: Some("ranges joined"), ..Change::default() })
+}
+
+impl Exchange {
+    fn join(&mut self, run: Vec<RangeEntry>, of: Ordered) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+        if run.len() < 2 {
+            return;
+        }
+        let joined = Interval { lower: first.interval.lower.clone(), upper: last.interval.upper.clone() };
+        self.new.push((joined.name(of), first.shard.clone()));
+        self.old.extend(run.into_iter().map(|entry| entry.name));
+    }
+}
