@@ -4,7 +4,7 @@
 
 CREATE SCHEMA shardmaster;
 REVOKE ALL ON SCHEMA shardmaster FROM PUBLIC;
-COMMENT ON SCHEMA shardmaster IS 'catalog of the cluster master: shards, routing, splits';
+COMMENT ON SCHEMA shardmaster IS 'catalog of the cluster master: shards, routing, splits, placement';
 
 -- Who this master is. Not dumped: a restored copy becomes another master, and the
 -- shards refuse it until shard_adopt().

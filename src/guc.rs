@@ -27,6 +27,10 @@ static SEQUENCE_MARGIN: Int = Int::new(1_000);
 static LEASE_SWEEP_INTERVAL: Int = Int::new(5_000);
 static RESERVATION_RETENTION: Int = Int::new(0);
 
+static MACHINE_ID: Int = Int::new(-1);
+static WORKER_ID: Text = GucSetting::<Option<CString>>::new(None);
+static SNOWFLAKE_EPOCH: Text = GucSetting::<Option<CString>>::new(Some(c"2024-01-01"));
+
 fn text(setting: &Text) -> Option<String> {
     let value = setting.get()?;
     let value = value.to_string_lossy().into_owned();
@@ -107,6 +111,18 @@ pub fn reservation_retention() -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
+/// None: to be found otherwise.
+pub fn machine_id() -> Option<u16> {
+    u16::try_from(MACHINE_ID.get()).ok()
+}
+pub fn worker_id() -> Option<String> {
+    text(&WORKER_ID)
+}
+/// A date.
+pub fn snowflake_epoch() -> String {
+    text(&SNOWFLAKE_EPOCH).unwrap_or_default()
+}
+
 /// Defines every setting; called once from `_PG_init`.
 pub fn register() {
     register_texts();
@@ -144,6 +160,20 @@ fn register_texts() {
         c"Database in which the extension is installed.",
         c"The launcher works in this database.",
         &DATABASE,
+        fixed_at_start(),
+    );
+    define(
+        c"shardmaster.worker_id",
+        c"Name of this server, from which its machine id is made.",
+        c"Two names may give the same id; used where shardmaster.machine_id is not set. Empty: the environment's WORKER_ID.",
+        &WORKER_ID,
+        fixed_at_start(),
+    );
+    define(
+        c"shardmaster.snowflake_epoch",
+        c"Date from which identifiers count their milliseconds, at 00:00 UTC.",
+        c"Fixed once the first identifier has been made.",
+        &SNOWFLAKE_EPOCH,
         fixed_at_start(),
     );
     define(
@@ -248,6 +278,16 @@ fn register_limits() {
     let int = |name: &'static CStr, short, long, setting: &'static Int, min, max, context, flags| {
         GucRegistry::define_int_guc(name, short, long, setting, min, max, context, flags);
     };
+    int(
+        c"shardmaster.machine_id",
+        c"Number of this server in the identifiers that it makes.",
+        c"Another one on each server, standbys included. -1: from shardmaster.worker_id.",
+        &MACHINE_ID,
+        -1,
+        1023,
+        fixed_at_start(),
+        GucFlags::default(),
+    );
     int(
         c"shardmaster.max_split_workers",
         c"Splits that work at the same time.",

@@ -11,6 +11,7 @@ mod guc;
 mod placement;
 mod remote;
 mod routing;
+mod snowflake;
 mod split;
 mod sql;
 mod worker;

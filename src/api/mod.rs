@@ -8,6 +8,7 @@ pub mod keyspace;
 pub mod placement;
 mod regtype;
 pub mod routing;
+pub mod snowflake;
 pub mod split;
 pub mod split_check;
 pub mod status;

@@ -54,6 +54,7 @@ pub fn register() {
     launcher::register();
     hooks::register();
     sweep_clock::register();
+    crate::snowflake::register();
 }
 
 /// Installs the signal handlers of every worker and lets signals in.

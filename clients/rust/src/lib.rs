@@ -1,6 +1,7 @@
 //! What an application computes for itself in a system that is sharded by shardmaster:
-//! the shard of a key by its hash. The extension uses this very code.
+//! the shard of a key by its hash, and identifiers. The extension uses this very code.
 
 mod hash;
+pub mod snowflake;
 
 pub use hash::{Key, shard_for};

@@ -1,0 +1,53 @@
+//! The mark on disk: up to which millisecond identifiers may have been used. A file of the
+//! data directory, because identifiers are the server's, not a database's, and do not come
+//! back with a transaction.
+
+use super::SnowflakeError;
+use pgrx::pg_sys;
+use std::ffi::CStr;
+use std::fs::{File, rename};
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+const NAME: &str = "shardmaster.snowflake";
+
+fn directory() -> PathBuf {
+    // SAFETY: set at the server's start, a NUL-terminated path.
+    let path = unsafe { CStr::from_ptr(pg_sys::DataDir) };
+    PathBuf::from(path.to_string_lossy().into_owned())
+}
+
+fn failed(what: &'static str, error: &impl ToString) -> SnowflakeError {
+    let path = directory().join(NAME).display().to_string();
+    SnowflakeError::File { what, path, error: error.to_string() }
+}
+
+/// 0: no identifier was ever made. A file that cannot be read is an error: who overlooked
+/// it would make identifiers twice.
+pub fn read(epoch: u64) -> Result<u64, SnowflakeError> {
+    let text = match std::fs::read_to_string(directory().join(NAME)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(failed("read", &error)),
+    };
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(was)), Some(Ok(mark))) if was == epoch => Ok(mark),
+        (Some(Ok(was)), Some(Ok(_))) => Err(SnowflakeError::OtherEpoch { was, is: epoch }),
+        _ => Err(failed("read", &"it is not what was written")),
+    }
+}
+
+/// Returns when the mark would survive a loss of power.
+pub fn write(epoch: u64, mark: u64) -> Result<(), SnowflakeError> {
+    let directory = directory();
+    let (path, next) = (directory.join(NAME), directory.join(format!("{NAME}.next")));
+    let write = || {
+        let mut file = File::create(&next)?;
+        writeln!(file, "{epoch} {mark}")?;
+        file.sync_all()?;
+        rename(&next, &path)?;
+        File::open(&directory)?.sync_all()
+    };
+    write().map_err(|error| failed("write", &error))
+}

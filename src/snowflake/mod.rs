@@ -1,0 +1,158 @@
+//! Identifiers that are unique across machines. What was given out last is in shared
+//! memory; up to where it may go is on disk first, so that neither a crash nor a clock
+//! that is set back makes one twice.
+
+mod epoch;
+mod machine;
+mod mark;
+
+use crate::error::{Failure, SqlState};
+use crate::worker::{preloaded, wait};
+use pgrx::prelude::*;
+use pgrx::{PgAtomic, PgLwLock, pg_shmem_init};
+use shardmaster_client::snowflake::{Clock, Next, SystemClock, Tick};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+
+pub use epoch::unix_epoch;
+
+/// The last tick; 0 until the first call after a start of the server.
+// SAFETY: named once in this library.
+static LAST: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake") };
+/// The millisecond up to which the disk says that ticks may be used; 0 until it is read.
+// SAFETY: as above.
+static MARK: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake mark") };
+/// Held by who moves the mark; counts how often.
+// SAFETY: as above.
+static MOVING: PgLwLock<u64> = unsafe { PgLwLock::new(c"shardmaster snowflake moving") };
+
+/// Milliseconds by which the mark runs ahead: so long may the first call after a crash
+/// have to wait.
+const AHEAD: u64 = 1_000;
+/// A clock that was set back by more is not waited for.
+const LONGEST_WAIT: u64 = 2 * AHEAD;
+
+#[derive(Debug, Error)]
+pub enum SnowflakeError {
+    #[error("identifiers need shared memory, which the server has not given to shardmaster")]
+    NotPreloaded,
+    #[error("no machine id is set")]
+    NoMachine,
+    #[error("invalid value for \"shardmaster.snowflake_epoch\": \"{0}\" is no date")]
+    InvalidEpoch(String),
+    #[error("identifiers were made with the epoch {was}, not {is}")]
+    OtherEpoch { was: u64, is: u64 },
+    #[error("the clock is before the epoch of identifiers")]
+    BeforeEpoch,
+    #[error("the clock is {0} ms behind the last identifier")]
+    ClockSetBack(u64),
+    #[error("the identifiers of this epoch are used up")]
+    UsedUp,
+    #[error("could not {what} file \"{path}\": {error}")]
+    File { what: &'static str, path: String, error: String },
+}
+
+impl From<SnowflakeError> for Failure {
+    fn from(error: SnowflakeError) -> Failure {
+        use SnowflakeError as E;
+        let (state, hint) = match &error {
+            E::NotPreloaded => (
+                SqlState::NOT_IN_STATE,
+                "Add shardmaster to shared_preload_libraries and restart the server.",
+            ),
+            E::NoMachine => (
+                SqlState::NOT_IN_STATE,
+                "Set shardmaster.machine_id, another number from 0 to 1023 on each server, and restart it.",
+            ),
+            E::InvalidEpoch(_) => (SqlState::INVALID_VALUE, "Write it as 2024-01-01; it is at 00:00 UTC."),
+            E::OtherEpoch { .. } => (
+                SqlState::NOT_IN_STATE,
+                "Set shardmaster.snowflake_epoch back: with another epoch identifiers would come twice.",
+            ),
+            E::BeforeEpoch | E::ClockSetBack(_) => {
+                (SqlState::NOT_IN_STATE, "Set the server's clock right, or wait until it has caught up.")
+            }
+            E::UsedUp => (SqlState::NOT_IN_STATE, "Use another machine id with a later epoch."),
+            E::File { .. } => (
+                SqlState::parse("58030"),
+                "The file keeps identifiers from being made twice; see to the data directory.",
+            ),
+        };
+        Failure::new(state, error.to_string()).hint(hint)
+    }
+}
+
+/// At the server's start.
+pub fn register() {
+    pg_shmem_init!(LAST);
+    pg_shmem_init!(MARK);
+    pg_shmem_init!(MOVING);
+}
+
+/// The next identifier.
+pub fn generate() -> Result<i64, Failure> {
+    if !preloaded() {
+        return Err(SnowflakeError::NotPreloaded.into());
+    }
+    let machine = machine::id()?;
+    let epoch = unix_epoch()?;
+    loop {
+        let now = SystemClock.now().checked_sub(epoch).ok_or(SnowflakeError::BeforeEpoch)?;
+        // The mark is read first: it says whether the last tick is known.
+        let mark = MARK.get().load(Ordering::Acquire);
+        if mark == 0 {
+            remember(epoch)?;
+            continue;
+        }
+        let last = LAST.get().load(Ordering::Relaxed);
+        match Tick(last).next(now) {
+            Next::Take(tick) if tick.millisecond() > mark => move_mark(epoch, tick.millisecond())?,
+            Next::Take(tick) => {
+                let taken =
+                    LAST.get().compare_exchange_weak(last, tick.0, Ordering::Relaxed, Ordering::Relaxed);
+                if taken.is_ok() {
+                    return Ok(tick.id(machine).ok_or(SnowflakeError::UsedUp)?);
+                }
+            }
+            Next::WaitFor(millisecond) => wait_for(millisecond - now)?,
+        }
+    }
+}
+
+/// The next millisecond is spun for, a clock that was set back is slept for.
+fn wait_for(milliseconds: u64) -> Result<(), SnowflakeError> {
+    if milliseconds > LONGEST_WAIT {
+        return Err(SnowflakeError::ClockSetBack(milliseconds));
+    }
+    if milliseconds > 1 {
+        wait::sleep(Duration::from_millis(milliseconds));
+    } else {
+        check_for_interrupts!();
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// The first call after a start: everything up to the mark on disk may have been used.
+fn remember(epoch: u64) -> Result<(), SnowflakeError> {
+    let _moving = MOVING.exclusive();
+    if MARK.get().load(Ordering::Acquire) == 0 {
+        let mark = mark::read(epoch)?.max(1);
+        LAST.get().store(Tick::last_of(mark).0, Ordering::Relaxed);
+        MARK.get().store(mark, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// On disk first, then for everybody.
+fn move_mark(epoch: u64, millisecond: u64) -> Result<(), SnowflakeError> {
+    let mut moving = MOVING.exclusive();
+    if MARK.get().load(Ordering::Acquire) < millisecond {
+        let mark = millisecond + AHEAD;
+        mark::write(epoch, mark)?;
+        MARK.get().store(mark, Ordering::Release);
+        *moving += 1;
+    }
+    Ok(())
+}
