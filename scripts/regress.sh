@@ -12,7 +12,7 @@ pgxs_test() { echo "$("$BINDIR/pg_config" --pkglibdir)/pgxs/src/test/$1"; }
 prepare_inputs() {
     rm -rf "$RUN/tests"
     cp -r tests "$RUN/tests"
-    cp clients/vectors.jsonl "$RUN/tests"
+    cp clients/vectors.jsonl sql/agent/shard_for.sql "$RUN/tests"
     mkdir -p "$RUN/tests/expected"
     # A test without an expected file shows its whole output as the difference.
     local input name
@@ -44,7 +44,7 @@ run_schedule() {
     start_server "$suite" "${suite}_test"
     prepare_databases "$suite" "${suite}_test"
     # Seconds after which a step that hangs is cancelled.
-    as_user env HOME="$RUN" SHARDMASTER_VECTORS="$RUN/tests/vectors.jsonl" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
+    as_user env HOME="$RUN" SHARDMASTER_INPUTS="$RUN/tests" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
         --host="$RUN/$suite" --user=postgres --dbname="${suite}_test" --use-existing \
         --schedule="$RUN/tests/$schedule" >"$LOGS/$suite.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$suite.log"

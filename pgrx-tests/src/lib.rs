@@ -13,6 +13,7 @@ pub mod env;
 pub mod error;
 pub mod matrix;
 pub mod placement;
+pub mod random;
 pub mod scene;
 pub mod server;
 pub mod split;

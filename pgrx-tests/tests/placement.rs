@@ -4,23 +4,13 @@ use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::placement::invariant::violations;
 use shardmaster_tests::placement::model::{Model, Status};
-use shardmaster_tests::placement::random::Random;
 use shardmaster_tests::placement::storm::{KIND, Storm, broken_promises};
+use shardmaster_tests::random::{Random, seed};
 use shardmaster_tests::wait;
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Printed when a test fails; SHARDMASTER_SEED runs it again.
-fn seed() -> u64 {
-    let given = std::env::var("SHARDMASTER_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_millis() as u64)
-    });
-    println!("seed {seed}");
-    seed
-}
 
 fn state<T>(result: Result<T, postgres::Error>) -> Result<T, String> {
     result.map_err(|error| error.code().map_or(error.to_string(), |code| code.code().to_owned()))

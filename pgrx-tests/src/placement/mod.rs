@@ -3,5 +3,4 @@
 
 pub mod invariant;
 pub mod model;
-pub mod random;
 pub mod storm;

@@ -1,8 +1,8 @@
 //! Sessions that reserve, confirm, cancel, renew, free and die, all at once, and what
 //! they were told.
 
-use super::random::Random;
 use crate::cluster::{Cluster, DATABASE};
+use crate::random::Random;
 use crate::server::signal;
 use crate::{Error, Result};
 use postgres::{Client, Config};

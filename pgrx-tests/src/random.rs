@@ -1,5 +1,7 @@
 //! Numbers from a seed, the same in each run.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 pub struct Random(u64);
 
 impl Random {
@@ -23,4 +25,14 @@ impl Random {
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
+}
+
+/// Printed when a test fails; SHARDMASTER_SEED runs it again.
+pub fn seed() -> u64 {
+    let given = std::env::var("SHARDMASTER_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_millis() as u64)
+    });
+    println!("seed {seed}");
+    seed
 }
