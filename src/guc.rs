@@ -27,6 +27,7 @@ static SEQUENCE_MARGIN: Int = Int::new(1_000);
 static LEASE_SWEEP_INTERVAL: Int = Int::new(5_000);
 static RESERVATION_RETENTION: Int = Int::new(0);
 
+static ROUTE_CACHE_SIZE: Int = Int::new(200_000);
 static MACHINE_ID: Int = Int::new(-1);
 static WORKER_ID: Text = GucSetting::<Option<CString>>::new(None);
 static SNOWFLAKE_EPOCH: Text = GucSetting::<Option<CString>>::new(Some(c"2024-01-01"));
@@ -111,6 +112,10 @@ pub fn reservation_retention() -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
+/// Entries of routing that a session keeps.
+pub fn route_cache_size() -> usize {
+    usize::try_from(ROUTE_CACHE_SIZE.get()).unwrap_or(0)
+}
 /// None: to be found otherwise.
 pub fn machine_id() -> Option<u16> {
     u16::try_from(MACHINE_ID.get()).ok()
@@ -278,6 +283,16 @@ fn register_limits() {
     let int = |name: &'static CStr, short, long, setting: &'static Int, min, max, context, flags| {
         GucRegistry::define_int_guc(name, short, long, setting, min, max, context, flags);
     };
+    int(
+        c"shardmaster.route_cache_size",
+        c"Entries of routing that a session keeps in memory.",
+        c"An entry takes about 150 bytes; where there are more, the session begins anew. 0: none.",
+        &ROUTE_CACHE_SIZE,
+        0,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     int(
         c"shardmaster.machine_id",
         c"Number of this server in the identifiers that it makes.",

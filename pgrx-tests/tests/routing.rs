@@ -2,9 +2,11 @@
 //! another, every key is routed to one shard, and every old version answers as it did.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{Cluster, OWNER};
+use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::random::{Random, seed};
+use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -282,4 +284,25 @@ fn concurrent_changes_have_a_version_each() {
     // The first one, the cut, the split's and all of these.
     let counts: (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     assert_eq!(counts, (123, 123, 1));
+}
+
+/// A standby of the master routes, and learns of a change with the commit that it replays,
+/// also where a session keeps its routes.
+#[test]
+fn a_standby_routes_as_the_master_does() {
+    let cluster = cluster();
+    let mut standby = Server::standby_of(&cluster.master, "standby").unwrap();
+    standby.run().unwrap();
+    let mut there = standby.superuser(DATABASE).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let ask = "SELECT shard_of('7', keyspace => 'd'), shard_of('7', keyspace => 'r')";
+    for shard in SHARDS.iter().cycle().skip(1).take(7) {
+        let assign = "SELECT shard_assign('7', $1, 'd', true), shard_assign_range('0', '20', $1, 'r', true)";
+        master.query_one(assign, &[shard]).unwrap();
+        let lsn: String = master.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
+        let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{lsn}'");
+        wait::until_true(&mut there, "the replay", LIMIT, &replayed).unwrap();
+        let row = there.query_one(ask, &[]).unwrap();
+        assert_eq!((row.get::<_, &str>(0), row.get::<_, &str>(1)), (*shard, *shard));
+    }
 }

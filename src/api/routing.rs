@@ -2,12 +2,13 @@
 
 use crate::error::{Failure, required};
 use crate::routing::lookup::{self, Intent};
-use crate::routing::{midpoint, route_range};
+use crate::routing::{cache, midpoint, route_range};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-#[pg_extern(volatile, parallel_restricted, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
+/// Without SECURITY DEFINER and settings, which would cost more than the call; a key that
+/// is not known yet is looked up with both.
+#[pg_extern(volatile, parallel_restricted)]
 pub fn shard_of(
     key: Option<&str>,
     intent: default!(Option<&str>, "'write'"),
@@ -19,8 +20,7 @@ pub fn shard_of(
 }
 
 #[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_restricted, security_definer)]
-#[search_path(pg_catalog, pg_temp)]
+#[pg_extern(volatile, parallel_restricted)]
 pub fn shard_route(
     key: Option<&str>,
     intent: default!(Option<&str>, "'write'"),
@@ -85,6 +85,28 @@ pub fn shard_range_midpoint(
 ) -> Result<String, ErrorReport> {
     Ok(midpoint::propose(required(keyspace, "keyspace")?, (lower, upper), required(by, "by")?)?)
 }
+
+/// Fires when routing, a keyspace or a shard has changed, also by hand: at the commit
+/// every session on this server and on its standbys drops the routes that it keeps.
+#[pg_trigger(
+    sql = "CREATE FUNCTION shardmaster.routing_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
+)]
+fn routing_changed<'a>(
+    _trigger: &'a PgTrigger<'a>,
+) -> Result<Option<PgHeapTuple<'a, impl WhoAllocated>>, std::convert::Infallible> {
+    let table = cache::signal_table();
+    if table != pg_sys::Oid::INVALID {
+        // SAFETY: a table that exists.
+        unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
+    }
+    Ok(None::<PgHeapTuple<'a, AllocatedByPostgres>>)
+}
+
+extension_sql_file!(
+    "../../sql/routing_signal.sql",
+    name = "routing_signal",
+    requires = ["catalog", routing_changed]
+);
 
 extension_sql_file!(
     "../../sql/comments/routing.sql",

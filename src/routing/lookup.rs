@@ -1,18 +1,20 @@
 //! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
-//! works on a standby.
+//! works on a standby. What was found before comes from the cache.
 
 use crate::catalog::keyspace::Strategy;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
 use crate::guc;
-use crate::routing::RoutingError;
-use crate::routing::interval;
+use crate::routing::cache::{self, Answer};
 use crate::routing::key_type::KeyType;
 use crate::routing::ordered::Ordered;
+use crate::routing::owner::as_owner;
+use crate::routing::{RoutingError, interval};
 use crate::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,27 +47,41 @@ pub struct Route {
 
 /// The shard_key alone.
 pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Failure> {
-    Ok(find(key, intent, keyspace)?.shard_key)
+    if let Some(known) = cache::get(key, intent, keyspace, |found| found.shard_key.clone()) {
+        return Ok(known);
+    }
+    Ok(find(key, intent, keyspace)?.shard_key.clone())
 }
 
 pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<Route, Failure> {
-    let found = find(key, intent, keyspace)?;
-    Ok(Route {
-        conninfo: shard::conninfo_for_clients(found.conninfo.as_deref(), found.client_conninfo.as_deref())?,
-        shard_key: found.shard_key,
-        namespace: found.namespace,
-        version: found.version,
-    })
+    match cache::get(key, intent, keyspace, Found::route) {
+        Some(route) => route,
+        None => find(key, intent, keyspace)?.route(),
+    }
 }
 
-struct Found {
+/// What an entry and its shard say.
+pub struct Found {
     version: i64,
     disabled: bool,
-    shard_key: String,
+    pub shard_key: String,
     shard_status: ShardStatus,
     namespace: String,
     conninfo: Option<String>,
     client_conninfo: Option<String>,
+}
+
+impl Found {
+    fn route(&self) -> Result<Route, Failure> {
+        let conninfo =
+            shard::conninfo_for_clients(self.conninfo.as_deref(), self.client_conninfo.as_deref())?;
+        Ok(Route {
+            conninfo,
+            shard_key: self.shard_key.clone(),
+            namespace: self.namespace.clone(),
+            version: self.version,
+        })
+    }
 }
 
 /// One look: what the keyspace is like, and the entry where there is one.
@@ -73,6 +89,8 @@ struct Look {
     key_type: KeyType,
     strategy: Strategy,
     found: Option<Found>,
+    /// Of a range.
+    span: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The query joins the shard by one plain column: by an expression of the intent it
@@ -84,7 +102,8 @@ macro_rules! lookup {
                 "SELECT k.key_type, k.strategy, k.buckets,
                         (SELECT v.version FROM shardmaster.routing_version v
                           WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
-                        e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo
+                        e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo,
+                        lower(e.span), upper(e.span)
                    FROM shardmaster.keyspace k
                    LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = e.",
                 $shard_column,
@@ -142,6 +161,7 @@ fn from_row(row: &Row<'_>) -> Look {
     Look {
         strategy: Strategy::from_catalog(&row.value::<String>(2), row.get(3), key_type),
         key_type: key_type.unwrap_or(KeyType::Text),
+        span: row.get::<Vec<u8>>(11).zip(row.get::<Vec<u8>>(12)),
         found: row.get::<String>(6).map(|shard_key| Found {
             version: row.get(4).unwrap_or(0),
             disabled: row.value(5),
@@ -160,46 +180,46 @@ fn look_canonical<'a>(
     key: &'a str,
     intent: Intent,
     keyspace: &str,
-) -> Result<(Cow<'a, str>, Found), RoutingError> {
+) -> Result<(Cow<'a, str>, Look), RoutingError> {
     let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
     let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
     let canonical = first.key_type.canonical(key);
     let found = match first.strategy {
-        Strategy::Directory if canonical == key => first.found,
-        Strategy::Directory => look(&canonical, intent, keyspace).ok_or_else(unknown_keyspace)?.found,
-        Strategy::Hash { buckets, of } => {
-            let bucket = of.bucket(&canonical, buckets).to_string();
-            look(&bucket, intent, keyspace).ok_or_else(unknown_keyspace)?.found
-        }
-        Strategy::Range { of } => {
-            look_in_ranges(&canonical, of, intent, keyspace).ok_or_else(unknown_keyspace)?.found
-        }
+        Strategy::Directory if canonical == key => Some(first),
+        Strategy::Directory => look(&canonical, intent, keyspace),
+        Strategy::Hash { buckets, of } => look(&of.bucket(&canonical, buckets).to_string(), intent, keyspace),
+        Strategy::Range { of } => look_in_ranges(&canonical, of, intent, keyspace),
     };
-    match found {
-        Some(found) => Ok((canonical, found)),
-        None => Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() }),
-    }
+    Ok((canonical, found.ok_or_else(unknown_keyspace)?))
 }
 
-/// A write waits while a split holds the key's writes back; each look has a new snapshot.
-fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Found, RoutingError> {
+/// Asks the tables, as the role that owns them. A write waits while a split holds the
+/// key's writes back; each look has a new snapshot.
+fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
     let mut patience = Patience::new(guc::route_wait_timeout());
     loop {
-        let (key, found) = look_canonical(key, intent, keyspace)?;
+        let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
+        let Look { strategy, found, span, .. } = look;
+        let Some(found) = found else {
+            return Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() });
+        };
         if found.disabled && intent == Intent::Write {
             if sql::keeps_its_snapshot() {
-                return Err(RoutingError::Serialization(key.into()));
+                return Err(RoutingError::Serialization(canonical.into()));
             }
             if patience.pause() {
                 continue;
             }
-            let version = found.version;
-            return Err(RoutingError::BetweenShards { key: key.into(), keyspace: keyspace.into(), version });
+            let (key, version) = (canonical.into(), found.version);
+            return Err(RoutingError::BetweenShards { key, keyspace: keyspace.into(), version });
         }
-        return match found.shard_status {
-            ShardStatus::Active | ShardStatus::Draining => Ok(found),
-            ShardStatus::Disabled => Err(RoutingError::ShardDisabled(found.shard_key)),
-        };
+        if found.shard_status == ShardStatus::Disabled {
+            return Err(RoutingError::ShardDisabled(found.shard_key));
+        }
+        let found = Rc::new(found);
+        let key = if strategy == Strategy::Directory { key } else { &canonical };
+        cache::keep(Answer { keyspace, strategy, key, intent, span }, &found);
+        return Ok(found);
     }
 }
 

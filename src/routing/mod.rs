@@ -2,6 +2,7 @@
 
 pub mod assign;
 pub mod buckets;
+pub mod cache;
 mod error;
 pub mod interval;
 pub mod key_type;
@@ -9,6 +10,7 @@ pub mod keyspaces;
 pub mod lookup;
 pub mod midpoint;
 pub mod ordered;
+mod owner;
 pub mod ranges;
 pub mod rollback;
 pub mod route_range;

@@ -30,6 +30,27 @@ impl Ordered {
         }
     }
 
+    /// Whether a key is in the one form that its type writes; false where that is not
+    /// seen at once.
+    pub fn is_canonical(self, key: &str) -> bool {
+        match self {
+            Ordered::BigInt => {
+                let digits = key.strip_prefix('-').unwrap_or(key);
+                key.parse::<i64>().is_ok()
+                    && digits.bytes().all(|byte| byte.is_ascii_digit())
+                    && (!digits.starts_with('0') || key == "0")
+            }
+            Ordered::Text => true,
+            Ordered::Uuid => {
+                key.len() == 36
+                    && key.bytes().enumerate().all(|(at, byte)| match at {
+                        8 | 13 | 18 | 23 => byte == b'-',
+                        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+                    })
+            }
+        }
+    }
+
     /// The bucket of a key.
     pub fn bucket(self, key: &str, buckets: NonZeroU32) -> u32 {
         match self {
@@ -120,6 +141,19 @@ mod tests {
             let bytes: Vec<Vec<u8>> = keys.iter().map(|key| of.sort_bytes(key)).collect();
             assert!(bytes.is_sorted() && bytes.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
         }
+    }
+
+    #[test]
+    fn other_forms_of_a_key_are_not_canonical() {
+        for key in ["0", "-1", "42", "-9223372036854775808"] {
+            assert!(Ordered::BigInt.is_canonical(key), "{key}");
+        }
+        for key in ["", "-", "-0", "007", "+1", " 1", "1 ", "9223372036854775808", "x"] {
+            assert!(!Ordered::BigInt.is_canonical(key), "{key:?}");
+        }
+        assert!(Ordered::Uuid.is_canonical("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"));
+        assert!(!Ordered::Uuid.is_canonical("A0EEBC99-9c0b-4ef8-bb6d-6bb9bd380a11"));
+        assert!(!Ordered::Uuid.is_canonical("a0eebc999c0b4ef8bb6d6bb9bd380a11"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod copy;
 mod cutover;
 mod placement;
 mod rig;
+mod routing;
 mod stats;
 mod tail;
 
@@ -45,7 +46,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 11] = [
+pub const ALL: [(&str, Benchmark); 14] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -57,4 +58,7 @@ pub const ALL: [(&str, Benchmark); 11] = [
     ("reservations", placement::reservations),
     ("clients", placement::clients),
     ("expiry", placement::expiry),
+    ("hash", routing::hash),
+    ("routes", routing::routes),
+    ("identifiers", routing::identifiers),
 ];

@@ -1,0 +1,98 @@
+//! What a route, a hash and an identifier cost.
+
+use super::Size;
+use super::stats::{Goal, Measure};
+use crate::Result;
+use crate::cluster::Cluster;
+use postgres::Client;
+use std::time::Instant;
+
+/// Seconds of a statement.
+fn time(client: &mut Client, query: &str) -> Result<f64> {
+    let began = Instant::now();
+    client.batch_execute(query)?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn cluster() -> Result<Cluster> {
+    Cluster::namespaces(0, &["shardmaster.machine_id = 1", "max_parallel_workers_per_gather = 0"])
+}
+
+/// The hash of a key, beside the server's own.
+pub fn hash(size: Size) -> Result<Vec<Measure>> {
+    let cluster = cluster()?;
+    let mut client = cluster.superuser()?;
+    let rows = size.rows(5_000_000);
+    client.batch_execute(&format!(
+        "CREATE UNLOGGED TABLE key AS SELECT id FROM generate_series(1::bigint, {rows}) id"
+    ))?;
+    client.batch_execute("VACUUM ANALYZE")?;
+    let mut measure = Measure::new("shard_for(bigint), 5 million rows", "ms", Goal::RatioAtMost(1.5));
+    for _ in 0..size.pairs(10) {
+        let theirs = time(&mut client, "SELECT count(hashint8extended(id, 0) % 16) FROM key")?;
+        let ours = time(&mut client, "SELECT count(shard_for(id, 16)) FROM key")?;
+        measure.pair(theirs * 1e3, ours * 1e3);
+    }
+    Ok(vec![measure])
+}
+
+/// Routes of 100,000 tenants: a million in one statement, and one by one.
+pub fn routes(size: Size) -> Result<Vec<Measure>> {
+    let cluster = cluster()?;
+    let mut client = cluster.superuser()?;
+    let (tenants, calls) = (size.rows(100_000), size.rows(1_000_000));
+    client.batch_execute(&format!(
+        "SELECT count(shard_add('s' || n)) FROM generate_series(1, 10) n;
+         CREATE UNLOGGED TABLE tenant AS SELECT 'tenant-' || n AS key, n FROM generate_series(1, {tenants}) n;
+         SELECT shard_assign_many(array_agg(key), 's' || 1 + n % 10) FROM tenant GROUP BY n % 10;
+         CREATE UNLOGGED TABLE call AS SELECT 'tenant-' || 1 + n * 7919::bigint % {tenants} AS key FROM generate_series(1, {calls}) n"
+    ))?;
+    client.batch_execute("VACUUM ANALYZE")?;
+    let mut md5 =
+        Measure::new("shard_of, a million in a statement, against md5", "ms", Goal::RatioAtMost(3.0));
+    let mut each = Measure::new("one of them above the scan", "ns", Goal::AtMost(400.0));
+    client.batch_execute("SELECT count(shard_of(key)) FROM tenant")?;
+    for _ in 0..size.pairs(10) {
+        let scan = time(&mut client, "SELECT count(key) FROM call")?;
+        let theirs = time(&mut client, "SELECT count(md5(key)) FROM call")?;
+        let ours = time(&mut client, "SELECT count(shard_of(key)) FROM call")?;
+        md5.pair(theirs * 1e3, ours * 1e3);
+        each.single((ours - scan) * 1e9 / calls as f64);
+    }
+    let mut rate =
+        Measure::new("shard_of, prepared, one by one, against SELECT 1", "/s", Goal::RatioAtLeast(0.85));
+    let (nothing, route) = (client.prepare("SELECT 1")?, client.prepare("SELECT shard_of($1)")?);
+    let count = size.rows(20_000);
+    for round in 0..size.pairs(10) {
+        let mut rates = [0.0; 2];
+        for step in 0..2 {
+            let which = (step + round) % 2;
+            let began = Instant::now();
+            for call in 0..count {
+                if which == 0 {
+                    client.query_one(&nothing, &[])?;
+                } else {
+                    client.query_one(&route, &[&format!("tenant-{}", 1 + call % tenants)])?;
+                }
+            }
+            rates[which] = count as f64 / began.elapsed().as_secs_f64();
+        }
+        rate.pair(rates[0], rates[1]);
+    }
+    Ok(vec![md5, each, rate])
+}
+
+/// Identifiers of one session in one statement, against what the layout has room for.
+pub fn identifiers(size: Size) -> Result<Vec<Measure>> {
+    let cluster = cluster()?;
+    let mut client = cluster.superuser()?;
+    let count = size.rows(5_000_000);
+    let mut measure = Measure::new("shard_snowflake_id, one session", "/ms", Goal::AtLeast(0.9 * 4_096.0));
+    for _ in 0..size.pairs(10) {
+        let query = format!(
+            "SELECT count(id) FROM (SELECT shard_snowflake_id() AS id, generate_series(1, {count})) made"
+        );
+        measure.single(count as f64 / time(&mut client, &query)? / 1e3);
+    }
+    Ok(vec![measure])
+}

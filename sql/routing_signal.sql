@@ -1,0 +1,19 @@
+-- Sessions keep routes that they have looked up. Whatever changes them invalidates this
+-- table, which nobody reads: at the commit all sessions are told by the server's own
+-- means, on standbys too. The table's owner is who the catalog is read as.
+CREATE TABLE shardmaster.routing_signal ();
+COMMENT ON TABLE shardmaster.routing_signal IS 'its invalidation tells sessions that routing has changed; always empty';
+REVOKE ALL ON FUNCTION shardmaster.routing_changed() FROM PUBLIC;
+COMMENT ON FUNCTION shardmaster.routing_changed() IS 'makes sessions drop the routes that they keep';
+
+CREATE TRIGGER routing_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shardmaster.routing_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
+CREATE TRIGGER routing_changed AFTER UPDATE OF name, strategy, buckets, key_type OR DELETE OR TRUNCATE ON shardmaster.keyspace
+    FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
+CREATE TRIGGER routing_changed
+    AFTER UPDATE OF shard_key, status, conninfo, client_conninfo, namespace OR DELETE OR TRUNCATE ON shardmaster.shard
+    FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
+-- Also in a session that replays changes.
+ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER routing_changed;
+ALTER TABLE shardmaster.keyspace ENABLE ALWAYS TRIGGER routing_changed;
+ALTER TABLE shardmaster.shard ENABLE ALWAYS TRIGGER routing_changed;

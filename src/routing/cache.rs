@@ -1,0 +1,171 @@
+//! Routes that this session has looked up before. A change of routing, keyspaces or
+//! shards, by whomever and on whichever server the master is, reaches every session as an
+//! invalidation of the table `shardmaster.routing_signal`, which its commit sends before
+//! the client is told. So what is here is what the tables say. Only good answers are kept:
+//! a key that a split holds back, or a disabled shard, is looked up each time.
+
+use crate::catalog::keyspace::Strategy;
+use crate::guc;
+use crate::routing::interval;
+use crate::routing::lookup::{Found, Intent};
+use crate::sql;
+use pgrx::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// Where an entry is read and written.
+#[derive(Default)]
+struct Places([Option<Rc<Found>>; 2]);
+
+impl Places {
+    fn of(&self, intent: Intent) -> Option<&Rc<Found>> {
+        self.0[intent as usize].as_ref()
+    }
+
+    fn set(&mut self, intent: Intent, found: Rc<Found>) {
+        self.0[intent as usize] = Some(found);
+    }
+}
+
+struct Keyspace {
+    strategy: Strategy,
+    /// Directory: by key, as it was given.
+    keys: HashMap<Box<str>, Places>,
+    /// Hash: by bucket.
+    buckets: HashMap<u32, Places>,
+    /// Range: by the lower bound, with the upper one.
+    ranges: BTreeMap<Vec<u8>, (Vec<u8>, Places)>,
+    /// One for each shard, whatever number of entries it has.
+    shards: HashMap<Box<str>, Rc<Found>>,
+}
+
+thread_local! {
+    static KEYSPACES: RefCell<HashMap<Box<str>, Keyspace>> = RefCell::default();
+    /// Entries of all keyspaces.
+    static SIZE: Cell<usize> = const { Cell::new(0) };
+    static IS_STALE: Cell<bool> = const { Cell::new(true) };
+    /// The table whose invalidation is the signal.
+    static SIGNAL: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::Oid::INVALID) };
+    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The table `shardmaster.routing_signal`; invalid while there is none.
+pub fn signal_table() -> pg_sys::Oid {
+    // SAFETY: look-ups in the system cache with NUL-terminated names.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
+        if schema == pg_sys::Oid::INVALID {
+            return pg_sys::Oid::INVALID;
+        }
+        pg_sys::get_relname_relid(c"routing_signal".as_ptr(), schema)
+    }
+}
+
+/// Called wherever the server reads invalidations, so it does nothing but remember.
+#[pg_guard]
+unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, table: pg_sys::Oid) {
+    if table == pg_sys::Oid::INVALID || table == SIGNAL.get() {
+        IS_STALE.set(true);
+    }
+}
+
+/// Reads what other sessions have sent, and drops everything if routing is among it.
+fn refresh() {
+    if !IS_REGISTERED.replace(true) {
+        // SAFETY: a function of this library, which is never unloaded.
+        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::null()) };
+    }
+    // SAFETY: called in a transaction, where the server does the same at every lock.
+    unsafe { pg_sys::AcceptInvalidationMessages() };
+    if IS_STALE.get() {
+        // Before anything is read: what comes in meanwhile makes it stale again.
+        KEYSPACES.with_borrow_mut(HashMap::clear);
+        SIZE.set(0);
+        SIGNAL.set(signal_table());
+        IS_STALE.set(SIGNAL.get() == pg_sys::Oid::INVALID);
+    }
+}
+
+/// Whether answers may be kept: a transaction that keeps its snapshot may see an old
+/// routing, which others must not get.
+fn is_usable() -> bool {
+    guc::route_cache_size() > 0 && !sql::keeps_its_snapshot()
+}
+
+/// What was found for the key before; `answer` gets it without a copy. None: to be
+/// looked up.
+pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Found) -> R) -> Option<R> {
+    if !is_usable() {
+        return None;
+    }
+    refresh();
+    KEYSPACES.with_borrow(|keyspaces| {
+        let known = keyspaces.get(keyspace)?;
+        known.places(key, keyspace)?.of(intent).map(|found| answer(found))
+    })
+}
+
+impl Keyspace {
+    fn places(&self, key: &str, keyspace: &str) -> Option<&Places> {
+        match self.strategy {
+            Strategy::Directory => self.keys.get(key),
+            Strategy::Hash { of, .. } | Strategy::Range { of } if !of.is_canonical(key) => None,
+            Strategy::Hash { buckets, of } => self.buckets.get(&of.bucket(key, buckets)),
+            Strategy::Range { of } => {
+                let position = interval::position(keyspace, of, Some(key));
+                let (_, (upper, places)) = self.ranges.range(..=position.clone()).next_back()?;
+                (position < *upper).then_some(places)
+            }
+        }
+    }
+
+    /// Where an answer belongs; the key is in its canonical form but for a directory,
+    /// which keeps it as it was given.
+    fn places_to_fill(&mut self, key: &str, span: Option<(Vec<u8>, Vec<u8>)>) -> Option<&mut Places> {
+        match self.strategy {
+            Strategy::Directory => Some(self.keys.entry(key.into()).or_default()),
+            Strategy::Hash { buckets, of } => Some(self.buckets.entry(of.bucket(key, buckets)).or_default()),
+            Strategy::Range { .. } => {
+                let (lower, upper) = span?;
+                Some(&mut self.ranges.entry(lower).or_insert_with(|| (upper, Places::default())).1)
+            }
+        }
+    }
+}
+
+/// What was asked and found.
+pub struct Answer<'a> {
+    pub keyspace: &'a str,
+    pub strategy: Strategy,
+    pub key: &'a str,
+    pub intent: Intent,
+    /// Of a range.
+    pub span: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Keeps an answer that was read after the last `get`, unless routing has changed since.
+pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
+    if !is_usable() || IS_STALE.get() {
+        return;
+    }
+    KEYSPACES.with_borrow_mut(|keyspaces| {
+        if SIZE.get() >= guc::route_cache_size() {
+            keyspaces.clear();
+            SIZE.set(0);
+        }
+        SIZE.set(SIZE.get() + 1);
+        let known = keyspaces.entry(answer.keyspace.into()).or_insert_with(|| Keyspace {
+            strategy: answer.strategy,
+            keys: HashMap::new(),
+            buckets: HashMap::new(),
+            ranges: BTreeMap::new(),
+            shards: HashMap::new(),
+        });
+        let shared = known.shards.entry(found.shard_key.as_str().into()).or_insert_with(|| found.clone());
+        let shared = shared.clone();
+        if let Some(places) = known.places_to_fill(answer.key, answer.span) {
+            places.set(answer.intent, shared);
+        }
+    });
+}
