@@ -155,12 +155,12 @@ fn the_check_finds_what_the_servers_know() {
         ),
         (
             "shard_b",
-            "ALTER TABLE items ADD COLUMN more int",
+            "ALTER TABLE items ADD COLUMN more int DEFAULT 0 NOT NULL; ALTER TABLE items ALTER more DROP DEFAULT",
             "ALTER TABLE items DROP COLUMN more",
             "same columns",
         ),
         (
-            "shard_a",
+            "shard_b",
             "ALTER TABLE items ALTER val TYPE varchar(9)",
             "ALTER TABLE items ALTER val TYPE text",
             "same columns",

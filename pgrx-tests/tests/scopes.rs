@@ -1,6 +1,6 @@
 //! Splits of every scope under load: buckets, ranges, everything on a shard.
 
-use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::cluster::{Cluster, OWNER};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
 use std::time::Duration;
@@ -120,4 +120,57 @@ fn several_shards_one_after_the_other_into_one() {
         ],
     );
     assert_eq!((rows(&cluster, 0), rows(&cluster, 1)), (0, 0));
+}
+
+/// The target's tables are newer: wider types, a column with a default, one that is
+/// computed from the source's row, and one less.
+#[test]
+fn tables_migrate_on_the_way() {
+    let cluster = Cluster::servers(2, &[]).unwrap();
+    let mut workload = Workload::prepare(&cluster, options(Sharding::Directory(vec![0; 8]))).unwrap();
+    let alter = |shard: usize, statements: &str| {
+        let mut owner = cluster.owner_of(&cluster.shards[shard]).unwrap();
+        owner.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
+    };
+    alter(0, "ALTER TABLE orders ADD legacy text DEFAULT 'old'");
+    alter(
+        1,
+        "ALTER TABLE accounts ADD added text NOT NULL DEFAULT 'new', ALTER code TYPE varchar, ALTER amount TYPE numeric;
+         ALTER TABLE orders ADD label text",
+    );
+    workload.start();
+    workload.wait_for(500, LIMIT).unwrap();
+    let split =
+        Split::plan(&cluster, "shard_a", "shard_b", &["tenant-00", "tenant-02", "tenant-04"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let mut refused = || {
+        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok ORDER BY 1";
+        let rows = master.query(query, &[&split.id]).unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("; ")
+    };
+    assert!(refused().contains("column \"legacy\" is missing on the target"), "{}", refused());
+    let map = |column: &str, expression: Option<&str>| {
+        let query = "SELECT shard_split_map($1, 'orders', $2, $3)";
+        cluster.superuser().unwrap().execute(query, &[&split.id, &column, &expression]).map(drop)
+    };
+    map("legacy", None).unwrap();
+    map("label", Some("'order ' || no_such_column")).unwrap();
+    assert!(refused().contains("no_such_column"), "{}", refused());
+    map("label", Some("'order ' || ref")).unwrap();
+    assert_eq!(refused(), "");
+    split.run(|_| ()).unwrap();
+    let late = map("label", None).unwrap_err();
+    assert_eq!(late.code().map(|code| code.code().to_owned()).as_deref(), Some("55000"));
+    workload.wait_for(300, LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+    workload.stop().unwrap();
+    let verdict = workload.verdict(&cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+    // What came over, by copy or as a change, is computed; what clients write is theirs.
+    let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
+    let query = "SELECT count(*) FILTER (WHERE label IS NOT NULL) > 5000,
+                        count(*) FILTER (WHERE label <> 'order ' || ref),
+                        (SELECT count(*) FROM accounts WHERE added <> 'new') FROM orders";
+    let row = target.query_one(query, &[]).unwrap();
+    assert_eq!((row.get::<_, bool>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (true, 0, 0));
 }

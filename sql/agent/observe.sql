@@ -27,6 +27,7 @@ SELECT json_build_object(
                             'numeric[]', 'text[]', 'character varying[]', 'uuid[]', 'date[]',
                             'timestamp without time zone[]', 'timestamp with time zone[]', 'jsonb[]', 'bytea[]')),
                     'not_null', a.attnotnull,
+                    'has_default', a.attgenerated = '' AND (a.atthasdef OR a.attidentity <> ''),
                     'generated', a.attgenerated <> '') ORDER BY a.attnum)
                   FROM pg_attribute a JOIN pg_type ty ON ty.oid = a.atttypid
                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),

@@ -64,6 +64,7 @@ mod tests {
             collation: collation.map(str::to_owned),
             binary: true,
             not_null: true,
+            has_default: false,
             generated: false,
         }
     }

@@ -1,6 +1,6 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
-use crate::catalog::split::{self, State};
+use crate::catalog::split::{self, Map, State};
 use crate::error::{Failure, SqlState, required};
 use crate::split::phase::{Goal, Phase};
 use crate::split::{lifecycle, plan, points};
@@ -64,6 +64,19 @@ pub fn shard_split_plan_all(
         description: description.as_deref(),
         keyspace: &required(keyspace, "keyspace")?,
     })?)
+}
+
+/// An expression that is NULL leaves the column out.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_map(
+    split_id: Option<i64>,
+    table_name: Option<String>,
+    column_name: Option<String>,
+    expression: Option<String>,
+) -> Result<(), ErrorReport> {
+    let map = Map { column: required(column_name, "column_name")?, expression };
+    Ok(lifecycle::map(required(split_id, "split_id")?, &required(table_name, "table_name")?, &map)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -204,6 +217,7 @@ extension_sql_file!(
         shard_split_plan,
         shard_split_plan_range,
         shard_split_plan_all,
+        shard_split_map,
         shard_split_start_dual_write,
         shard_split_run_backfill,
         shard_split_replay_tail,

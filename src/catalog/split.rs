@@ -35,6 +35,16 @@ pub struct Policy {
     pub schema: Option<String>,
     pub name: String,
     pub shard_by: String,
+    /// Columns that are computed, or left out.
+    pub maps: Vec<Map>,
+}
+
+/// How one column of a table comes over.
+#[derive(Clone, Debug)]
+pub struct Map {
+    pub column: String,
+    /// SQL over a row of the source. None: the column is left out.
+    pub expression: Option<String>,
 }
 
 /// Where a split is and what is asked of it; read anew before each step.
@@ -138,8 +148,27 @@ pub fn scope_of(keyspace: &Keyspace, entries: &[String]) -> Scope {
     }
 }
 
-fn policies(id: i64) -> Vec<Policy> {
+/// Says how a column of one of the split's tables comes over; false: no such table.
+pub fn set_map(id: i64, table: &str, map: &Map) -> bool {
+    sql::write(
+        "INSERT INTO shardmaster.split_map (split_id, table_name, column_name, expression)
+         SELECT $1, table_name, $3, $4 FROM shardmaster.split_table WHERE split_id = $1 AND table_name = $2
+         ON CONFLICT (split_id, table_name, column_name) DO UPDATE SET expression = EXCLUDED.expression",
+        &[id.into(), table.into(), map.column.as_str().into(), map.expression.clone().into()],
+    ) == 1
+}
+
+fn maps(id: i64, table: &str) -> Vec<Map> {
     sql::read(
+        "SELECT column_name, expression FROM shardmaster.split_map WHERE split_id = $1 AND table_name = $2
+          ORDER BY column_name",
+        &[id.into(), table.into()],
+        |row| Map { column: row.value(1), expression: row.get(2) },
+    )
+}
+
+fn policies(id: i64) -> Vec<Policy> {
+    let policies = sql::read(
         "SELECT ordinal, table_name, parse_ident(table_name), shard_by
            FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal",
         &[id.into()],
@@ -152,9 +181,12 @@ fn policies(id: i64) -> Vec<Policy> {
                 schema: parts.pop(),
                 name,
                 shard_by: row.value(4),
+                maps: Vec::new(),
             }
         },
-    )
+    );
+    let with_maps = |policy: Policy| Policy { maps: maps(id, &policy.table_name), ..policy };
+    policies.into_iter().map(with_maps).collect()
 }
 
 /// Changes the phase along one of the allowed transitions, and says so in the event

@@ -1,6 +1,7 @@
 //! What only the servers know, found before anything moves: every finding at once,
 //! nothing written. The worker repeats it before it installs anything.
 
+use super::columns;
 use super::engine;
 use super::error::{Result, SplitError};
 use super::quote::ident;
@@ -8,7 +9,7 @@ use super::session::{self, Side};
 use super::shape::{Observation, TableShape};
 use crate::agent;
 use crate::agent::scope::Scope;
-use crate::catalog::split::Plan;
+use crate::catalog::split::{Plan, Policy};
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
 use crate::routing::ordered::Ordered;
@@ -117,6 +118,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     scope(plan, side, &mut connection, &observation, findings)?;
     if side == Side::Source {
         foreign_keys(&mut connection, &lists, findings)?;
+        expressions(plan, &mut connection, &observation, findings)?;
     }
     Ok(observation)
 }
@@ -269,10 +271,10 @@ fn foreign_keys(connection: &mut Connection, lists: &[String; 3], findings: &mut
     Ok(())
 }
 
-/// Tables of the same shape, in two different places.
+/// Tables that take each other's rows, in two different places.
 fn compare(plan: &Plan, source: &Observation, target: &Observation, findings: &mut Vec<Finding>) {
     let same_database = plan.source.conninfo == plan.target.conninfo;
-    for (from, to) in source.tables.iter().zip(&target.tables) {
+    for ((from, to), policy) in source.tables.iter().zip(&target.tables).zip(&plan.tables) {
         let (Some(from_oid), Some(to_oid)) = (&from.oid, &to.oid) else { continue };
         if same_database && from_oid == to_oid {
             findings.push(Finding::new(
@@ -282,7 +284,7 @@ fn compare(plan: &Plan, source: &Observation, target: &Observation, findings: &m
                 "Leave the schema out of the table's name, so that each shard's namespace is meant.",
             ));
         }
-        findings.push(columns(from, to));
+        findings.extend(columns(policy, from, to));
         findings.push(Finding::new(
             "same primary key",
             from.key() == to.key(),
@@ -292,30 +294,48 @@ fn compare(plan: &Plan, source: &Observation, target: &Observation, findings: &m
     }
 }
 
-fn columns(from: &TableShape, to: &TableShape) -> Finding {
-    let mut problems: Vec<String> = from
-        .columns()
-        .iter()
-        .filter_map(|column| match to.column(&column.name) {
-            None => Some(format!("column \"{}\" is missing on the target", column.name)),
-            Some(other) if other.type_name != column.type_name => {
-                Some(format!("column \"{}\" is {} and {}", column.name, column.type_name, other.type_name))
-            }
-            Some(other) if other.not_null && !column.not_null => {
-                Some(format!("column \"{}\" is NOT NULL on the target alone", column.name))
-            }
-            Some(other) if other.generated != column.generated => {
-                Some(format!("column \"{}\" is generated on one side alone", column.name))
-            }
-            Some(_) => None,
+/// Every difference with whether it is accepted.
+fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> {
+    let fixed: Vec<&str> = to.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
+    let differences = columns::pair(from, to, &policy.maps, &fixed).differences;
+    if differences.is_empty() {
+        return vec![Finding::new("same columns", true, from.name.clone(), "")];
+    }
+    let hint =
+        "Make the columns equal, or say with shard_split_map() how this one is computed (NULL: left out).";
+    differences
+        .into_iter()
+        .map(|difference| {
+            let name = if difference.ok { "compatible columns" } else { "same columns" };
+            Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
         })
-        .collect();
-    let extra = to.columns().iter().filter(|c| from.column(&c.name).is_none());
-    problems.extend(extra.map(|c| format!("column \"{}\" is missing on the source", c.name)));
-    let detail = if problems.is_empty() {
-        from.name.clone()
-    } else {
-        format!("{}: {}", from.name, problems.join(", "))
-    };
-    Finding::new("same columns", problems.is_empty(), detail, "Make the tables equal on both shards.")
+        .collect()
+}
+
+/// That the source can compute what is mapped.
+fn expressions(
+    plan: &Plan,
+    connection: &mut Connection,
+    observation: &Observation,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
+        for map in &policy.maps {
+            let (Some(expression), Some(_)) = (&map.expression, &shape.oid) else { continue };
+            let tried = connection.run(&format!("SELECT ({expression}) FROM {} t LIMIT 0", shape.name));
+            let name = "source: computed columns";
+            let detail = format!("{}: column \"{}\": {expression}", shape.name, map.column);
+            findings.push(match tried {
+                Ok(_) => Finding::new(name, true, detail, ""),
+                Err(error) if error.sqlstate.is_some() => Finding::new(
+                    name,
+                    false,
+                    format!("{detail}: {}", error.message),
+                    "Say it again with shard_split_map(), as SQL over a row of the source.",
+                ),
+                Err(error) => return Err(error.into()),
+            });
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! The sessions and statements with which a split's steps are carried out.
 
+use super::columns::{self, Pair, Source};
 use super::error::{Result, SplitError};
 use super::quote::{ident, literal};
 use super::session::{self, Side};
@@ -19,32 +20,47 @@ pub struct Table {
     pub source_by: Column,
     pub target_by: Column,
     pub queue: String,
+    /// What fills which column of the target.
+    pub pairs: Vec<Pair>,
 }
 
 impl Table {
-    /// The columns that are copied, quoted, each behind the prefix.
-    pub fn columns(&self, prefix: &str) -> String {
-        let names: Vec<String> =
-            self.source.columns().iter().filter(|c| !c.generated).map(|c| c.name.clone()).collect();
-        super::quote::idents(prefix, &names)
+    /// What is selected of a row `t` of the source, in copy and tail alike.
+    pub fn select_list(&self) -> String {
+        self.pairs.iter().map(Pair::select).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The columns of the target that it fills.
+    pub fn target_columns(&self) -> String {
+        let names: Vec<String> = self.pairs.iter().map(|pair| pair.target.clone()).collect();
+        super::quote::idents("", &names)
     }
 
     /// Binary where every type has one form on all servers, else text: one form for
     /// copy and tail alike.
     pub fn format(&self) -> &'static str {
-        let same =
-            self.source.columns().iter().filter(|c| !c.generated).all(|c| {
-                c.binary && self.target.column(&c.name).is_some_and(|t| t.binary && t.base == c.base)
-            });
-        if same { "binary" } else { "text" }
+        let is_same = |pair: &Pair| match &pair.source {
+            Source::Expression(_) => false,
+            Source::Column(name) => self.source.column(name).is_some_and(|from| {
+                let to = self.target.column(&pair.target);
+                from.binary && to.is_some_and(|to| to.binary && to.base == from.base)
+            }),
+        };
+        if self.pairs.iter().all(is_same) { "binary" } else { "text" }
     }
 
-    /// `t.key = k.k1 AND ...`
+    /// The columns of a window's keys beside a row of the source, by names that no
+    /// expression over the row means.
+    pub fn window_keys(&self) -> Vec<String> {
+        (1..=self.source.key().len()).map(|n| format!("\"shardmaster key {n}\"")).collect()
+    }
+
+    /// `t.key = k."shardmaster key 1" AND ...`
     pub fn key_join(&self, row: &str, queue: &str) -> String {
         self.source
             .key()
             .iter()
-            .zip(agent::queue_keys(&self.source))
+            .zip(self.window_keys())
             .map(|(column, key)| format!("{row}.{} = {queue}.{key}", ident(column)))
             .collect::<Vec<_>>()
             .join(" AND ")
@@ -224,5 +240,8 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
     let source_by = by(&source, &plan.source.shard_key)?;
     let target_by = by(&target, &plan.target.shard_key)?;
     let queue = format!("shardmaster_agent.{}", agent::queue_table(plan.id, policy.ordinal));
-    Ok(Table { policy: policy.clone(), source, target, source_by, target_by, queue })
+    let fixed: Vec<&str> =
+        target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
+    let pairs = columns::pair(&source, &target, &policy.maps, &fixed).pairs;
+    Ok(Table { policy: policy.clone(), source, target, source_by, target_by, queue, pairs })
 }

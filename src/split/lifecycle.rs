@@ -5,7 +5,7 @@ use super::error::SplitError;
 use super::phase::{CutoverStep, Goal, Phase};
 use super::session::{self, Side};
 use super::{install, plan, record};
-use crate::catalog::split::{self, State};
+use crate::catalog::split::{self, Map, State};
 use crate::error::{Failure, SqlState};
 use crate::sql;
 use crate::worker::{wait, wake};
@@ -57,6 +57,24 @@ pub fn start_dual_write(id: i64) -> Result<(), Failure> {
     let goal = if state.goal == Goal::Backfill { Goal::Backfill } else { Goal::DualWrite };
     set_goal(id, goal);
     Ok(())
+}
+
+/// How a column comes over; before the split has begun.
+pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
+    let state = split::lock(id)?;
+    match (state.phase, state.goal) {
+        (Phase::Planning, Goal::Planning) | (Phase::RolledBack, Goal::RolledBack) => {}
+        _ => {
+            let hint = format!("Roll it back with shard_split_rollback({id}) first.");
+            return Err(wrong_phase(id, &state, "shard_split_map", hint));
+        }
+    }
+    if split::set_map(id, table, map) {
+        return Ok(());
+    }
+    let message = format!("table \"{table}\" is not one of split {id}");
+    Err(Failure::new(SqlState::UNDEFINED_OBJECT, message)
+        .hint(format!("SELECT table_name FROM shard_split_tables({id}) lists its tables.")))
 }
 
 fn rolling_back(id: i64) -> Failure {

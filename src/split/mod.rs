@@ -5,6 +5,7 @@ pub mod check;
 pub mod chunk;
 pub mod cleanup;
 pub mod collision;
+pub mod columns;
 pub mod compare;
 pub mod cutover;
 pub mod engine;

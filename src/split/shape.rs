@@ -37,6 +37,8 @@ pub struct Column {
     /// Whether its binary form is the same on every server.
     pub binary: bool,
     pub not_null: bool,
+    /// A default, or an identity.
+    pub has_default: bool,
     pub generated: bool,
 }
 

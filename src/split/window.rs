@@ -100,9 +100,10 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
     delete_changed(&mut engine.target, &engine.plan.scope, table)?;
     let scope = engine.plan.scope.predicate(&table.source_by, "t");
     let out = format!(
-        "COPY (SELECT {} FROM {} t JOIN ({window}) k ON {} WHERE {scope} AND {below}) TO STDOUT (FORMAT {})",
-        table.columns("t."),
+        "COPY (SELECT {} FROM {} t JOIN ({window}) k ({}) ON {} WHERE {scope} AND {below}) TO STDOUT (FORMAT {})",
+        table.select_list(),
         table.source.name,
+        table.window_keys().join(", "),
         table.key_join("t", "k"),
         table.format()
     );
@@ -135,7 +136,7 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
 
 /// The statement that takes a table's rows on the target.
 pub fn copy_into(table: &Table) -> String {
-    format!("COPY {} ({}) FROM STDIN (FORMAT {})", table.target.name, table.columns(""), table.format())
+    format!("COPY {} ({}) FROM STDIN (FORMAT {})", table.target.name, table.target_columns(), table.format())
 }
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction.

@@ -1,0 +1,239 @@
+//! Which columns of the source fill which of the target. The two tables may differ where
+//! no value is lost by it; for everything else the operator says how a column is computed.
+
+use super::quote::ident;
+use super::shape::{Column, TableShape};
+use crate::catalog::split::Map;
+
+/// A column of the target and what fills it, as SQL over a row of the source.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pair {
+    pub target: String,
+    pub source: Source,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Source {
+    Column(String),
+    Expression(String),
+}
+
+impl Pair {
+    /// Of the row `t`.
+    pub fn select(&self) -> String {
+        match &self.source {
+            Source::Column(name) => format!("t.{}", ident(name)),
+            Source::Expression(expression) => format!("({expression})"),
+        }
+    }
+}
+
+/// A difference, accepted or not, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub ok: bool,
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Pairing {
+    pub pairs: Vec<Pair>,
+    pub differences: Vec<Difference>,
+}
+
+impl Pairing {
+    fn accept(&mut self, text: String) {
+        self.differences.push(Difference { ok: true, text });
+    }
+
+    fn refuse(&mut self, text: String) {
+        self.differences.push(Difference { ok: false, text });
+    }
+
+    fn fill(&mut self, target: &Column, source: Source) {
+        self.pairs.push(Pair { target: target.name.clone(), source });
+    }
+}
+
+/// Pairs the columns of a table; `fixed` ones, of the key and the shard-by column, are
+/// what rows are known by on both sides.
+pub fn pair(from: &TableShape, to: &TableShape, maps: &[Map], fixed: &[&str]) -> Pairing {
+    let mut pairing = Pairing::default();
+    for column in to.columns() {
+        let map = maps.iter().find(|map| map.column == column.name);
+        match map.map(|map| map.expression.as_deref()) {
+            Some(_) if fixed.contains(&column.name.as_str()) => {
+                pairing.refuse(format!("column \"{}\" tells rows apart and cannot be computed", column.name));
+            }
+            Some(Some(expression)) => {
+                pairing.accept(format!("column \"{}\" is computed: {expression}", column.name));
+                pairing.fill(column, Source::Expression(expression.to_owned()));
+            }
+            Some(None) => leave_out(&mut pairing, column),
+            None => pair_by_name(&mut pairing, from.column(&column.name), column),
+        }
+    }
+    for column in from.columns().iter().filter(|column| to.column(&column.name).is_none()) {
+        let left_out = maps.iter().any(|map| map.column == column.name && map.expression.is_none());
+        let name = &column.name;
+        if left_out {
+            pairing.accept(format!("column \"{name}\" of the source is left out"));
+        } else {
+            pairing.refuse(format!("column \"{name}\" is missing on the target"));
+        }
+    }
+    let is_known = |name: &str| to.column(name).is_some() || from.column(name).is_some();
+    for map in maps.iter().filter(|map| !is_known(&map.column)) {
+        pairing.refuse(format!("column \"{}\" is mapped, but on neither side", map.column));
+    }
+    pairing
+}
+
+/// What fills a column that no column of the source does.
+fn leave_out(pairing: &mut Pairing, column: &Column) {
+    let name = &column.name;
+    if column.generated {
+        pairing.accept(format!("column \"{name}\" is generated on the target"));
+    } else if column.has_default {
+        pairing.accept(format!("column \"{name}\" gets its default on the target"));
+    } else if !column.not_null {
+        pairing.accept(format!("column \"{name}\" is NULL on the target"));
+    } else {
+        pairing.refuse(format!("column \"{name}\" of the target is NOT NULL and has no default"));
+    }
+}
+
+fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column) {
+    let name = &target.name;
+    match source {
+        None => leave_out(pairing, target),
+        Some(source) if source.generated && target.generated => {}
+        Some(_) if target.generated => {
+            pairing.refuse(format!("column \"{name}\" is generated on the target alone"));
+        }
+        Some(source) if target.not_null && !source.not_null => {
+            pairing.refuse(format!("column \"{name}\" is NOT NULL on the target alone"));
+            pairing.fill(target, Source::Column(source.name.clone()));
+        }
+        Some(source) => {
+            if source.type_name != target.type_name {
+                let types = format!("column \"{name}\" is {} and {}", source.type_name, target.type_name);
+                if is_wider(source, target) {
+                    pairing.accept(format!("{types}, which takes every value"));
+                } else {
+                    pairing.refuse(types);
+                }
+            }
+            pairing.fill(target, Source::Column(source.name.clone()));
+        }
+    }
+}
+
+/// Whether every value of one type has the same text form in the other.
+fn is_wider(from: &Column, to: &Column) -> bool {
+    let unlimited = to.type_name == to.base;
+    match (from.base.as_str(), to.base.as_str()) {
+        ("smallint", "integer" | "bigint") | ("integer", "bigint") | ("real", "double precision") => true,
+        ("smallint" | "integer" | "bigint", "numeric") => unlimited,
+        ("character varying", "text") | ("text", "character varying") => unlimited,
+        ("character varying", "character varying") => {
+            unlimited || limit(from).zip(limit(to)).is_some_and(|(from, to)| from <= to)
+        }
+        // Without a limit of length or precision where there was one.
+        (a, b) => a == b && unlimited && a != "character",
+    }
+}
+
+/// The length in `character varying(20)`.
+fn limit(column: &Column) -> Option<u32> {
+    column.type_name.strip_suffix(')')?.rsplit('(').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, type_name: &str) -> Column {
+        Column {
+            name: name.into(),
+            type_name: type_name.into(),
+            base: type_name.split('(').next().unwrap_or_default().into(),
+            collation: None,
+            binary: true,
+            not_null: false,
+            has_default: false,
+            generated: false,
+        }
+    }
+
+    fn table(columns: Vec<Column>) -> TableShape {
+        TableShape {
+            oid: None,
+            name: "t".into(),
+            kind: None,
+            columns: Some(columns),
+            key: None,
+            leaves: None,
+        }
+    }
+
+    fn map(column: &str, expression: Option<&str>) -> Map {
+        Map { column: column.into(), expression: expression.map(str::to_owned) }
+    }
+
+    fn refused(from: &TableShape, to: &TableShape, maps: &[Map]) -> Vec<String> {
+        let pairing = pair(from, to, maps, &["id"]);
+        pairing.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect()
+    }
+
+    #[test]
+    fn what_loses_nothing_is_accepted() {
+        let from = table(vec![column("id", "integer"), column("name", "character varying(20)")]);
+        let mut created = column("created", "timestamp with time zone");
+        (created.not_null, created.has_default) = (true, true);
+        let to = table(vec![column("note", "text"), column("name", "text"), created, column("id", "bigint")]);
+        let pairing = pair(&from, &to, &[], &["id"]);
+        assert!(pairing.differences.iter().all(|d| d.ok), "{:?}", pairing.differences);
+        assert_eq!(pairing.differences.len(), 4);
+        let selected: Vec<String> = pairing.pairs.iter().map(Pair::select).collect();
+        assert_eq!(selected, ["t.\"name\"", "t.\"id\""]);
+    }
+
+    #[test]
+    fn what_may_lose_something_is_refused() {
+        let narrower = [
+            ("bigint", "integer"),
+            ("text", "character varying(5)"),
+            ("character varying(9)", "character varying(5)"),
+            ("character(3)", "text"),
+            ("double precision", "real"),
+            ("integer", "numeric(4,2)"),
+            ("json", "jsonb"),
+        ];
+        for (from, to) in narrower {
+            let refused = refused(&table(vec![column("v", from)]), &table(vec![column("v", to)]), &[]);
+            assert_eq!(refused, [format!("column \"v\" is {from} and {to}")]);
+        }
+        let mut strict = column("v", "text");
+        strict.not_null = true;
+        assert_eq!(refused(&table(vec![]), &table(vec![strict.clone()]), &[]).len(), 1);
+        assert_eq!(refused(&table(vec![column("v", "text")]), &table(vec![strict]), &[]).len(), 1);
+        assert_eq!(refused(&table(vec![column("v", "text")]), &table(vec![]), &[]).len(), 1);
+    }
+
+    #[test]
+    fn a_map_says_how_or_that_a_column_is_left_out() {
+        let from = table(vec![column("id", "integer"), column("cents", "integer"), column("old", "text")]);
+        let to = table(vec![column("id", "integer"), column("euros", "numeric")]);
+        let maps = [map("euros", Some("cents / 100.0")), map("cents", None), map("old", None)];
+        let pairing = pair(&from, &to, &maps, &["id"]);
+        assert!(pairing.differences.iter().all(|d| d.ok), "{:?}", pairing.differences);
+        assert_eq!(pairing.pairs[1].select(), "(cents / 100.0)");
+        assert_eq!(refused(&from, &to, &maps[..2]).len(), 1);
+        assert_eq!(
+            refused(&from, &to, &[map("id", Some("1")), map("cents", None), map("old", None)]).len(),
+            1
+        );
+        assert_eq!(refused(&from, &from, &[map("nowhere", Some("1"))]).len(), 1);
+    }
+}
