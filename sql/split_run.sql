@@ -36,7 +36,7 @@ COMMENT ON FUNCTION @extschema@.shard_split_plan_range(text, text, text, text, t
 COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS
     'plans a split that moves everything of the keyspace that is routed to the source now: a merge, or the move of a whole shard. Errors as of shard_split_plan';
 COMMENT ON FUNCTION @extschema@.shard_split_plan(text, text, text[], text, text) IS
-    'plans the move of tenants from one shard to another; returns the split''s id; refuses what is wrong on paper';
+    'plans the move of tenants, in a hash keyspace of buckets, from one shard to another; returns the split''s id; refuses what is wrong on paper';
 COMMENT ON FUNCTION @extschema@.shard_split_map(bigint, text, text, text) IS
     'says how a column of a table comes over: an expression in SQL over a row of the source, or NULL, which leaves the column out; the table as shard_tables() writes it. Before the split has begun (55000 else); 42704: no such split, or no such table in it';
 COMMENT ON FUNCTION @extschema@.shard_split_start_dual_write(bigint) IS
