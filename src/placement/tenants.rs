@@ -8,7 +8,7 @@ use crate::catalog::keyspace;
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::error::Failure;
-use crate::routing::assign::canonical_keys;
+use crate::routing::assign::{canonical_keys, check_directory};
 use crate::sql;
 use std::collections::BTreeMap;
 
@@ -180,7 +180,7 @@ fn confirm_for_split(split_id: i64, keyspace: &str) {
 pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
     let routed = sql::read(
         "SELECT keyspace, key FROM shardmaster.routing_entry e
-          WHERE valid_to IS NULL AND key IS NOT NULL AND read_shard = $1
+          WHERE valid_to IS NULL AND bucket IS NULL AND span IS NULL AND read_shard = $1
             AND NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
                              WHERE r.kind = $2 AND r.logical_key = e.keyspace || '/' || e.key
                                AND r.status IN ('pending', 'confirmed'))",
@@ -197,6 +197,7 @@ pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
     let splits = sql::read(
         "SELECT id, keyspace, tenants FROM shardmaster.split_plan p
           WHERE target_shard = $1 AND phase NOT IN ('completed', 'rolled_back')
+            AND keyspace IN (SELECT name FROM shardmaster.keyspace WHERE strategy = 'directory')
             AND NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
                              WHERE r.split_id = p.id AND r.status = 'pending')",
         &[shard.shard_key.as_str().into()],
@@ -212,6 +213,7 @@ pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
 /// already stays where it is. Returns the shard's key.
 pub fn place(tenant: String, strategy: Strategy, keyspace: &str) -> Result<String, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
+    check_directory(&keyspace)?;
     let keys = canonical_keys(&keyspace, vec![Some(tenant)])?;
     if let Some(shard_key) = routing::current(&keyspace.name, &keys).remove(&keys[0]) {
         return Ok(shard_key);

@@ -58,7 +58,8 @@ pub fn assign(
     route(&keyspace, keys, shard_key, force, reason)
 }
 
-fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
+/// Keys stand alone in a directory only.
+pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
     let hint = match keyspace.strategy {
         Strategy::Directory => return Ok(()),
         Strategy::Hash { .. } => "Its keys are in buckets: assign those with shard_assign_bucket().",

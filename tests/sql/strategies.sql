@@ -32,6 +32,11 @@ SELECT shard_assign_bucket(0, 'a', 'default');
 SELECT shard_assign('00000000-0000-0000-0000-000000000007', 'a', 'h');
 SELECT shard_unassign('00000000-0000-0000-0000-000000000007', 'h');
 SELECT shard_assign_range(NULL, NULL, 'a', 'h');
+SELECT shard_place_tenant('00000000-0000-0000-0000-000000000007', keyspace => 'h');
+-- Buckets are no tenants: they take no slots.
+SELECT shard_set_capacity('a', 2);
+SELECT shard_key, capacity, leased, confirmed, available FROM shard_capacity('postgres') WHERE shard_key = 'a';
+SELECT shard_set_capacity('a', NULL);
 SELECT shard_of('7', keyspace => 'h');
 SELECT shard_keyspace_add('x', 'hash', 0);
 SELECT shard_keyspace_add('x', 'hash', 65537);
