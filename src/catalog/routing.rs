@@ -150,17 +150,21 @@ pub struct RangeEntry {
     pub shard: String,
 }
 
+/// The current ranges that a span from $1 to $2 touches, found by the index of their lower
+/// bounds: what was before costs nothing.
+pub const TOUCHED: &str = "e.valid_to IS NULL AND e.span IS NOT NULL AND lower(e.span) < $2 AND upper(e.span) > $1
+    AND lower(e.span) >= coalesce((SELECT lower(first.span) FROM shardmaster.routing_entry first
+                                    WHERE first.valid_to IS NULL AND first.span IS NOT NULL AND lower(first.span) <= $1
+                                    ORDER BY lower(first.span) DESC LIMIT 1), $1)";
+
 /// The ranges that an interval touches, in their order.
 pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry> {
     let span = within.span(keyspace, of);
     sql::read(
-        "SELECT key, lower, upper, write_shard FROM shardmaster.routing_entry
-          WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) < $2
-            AND lower(span) >= coalesce((SELECT lower(first.span) FROM shardmaster.routing_entry first
-                                          WHERE valid_to IS NULL AND span IS NOT NULL AND lower(first.span) <= $1
-                                          ORDER BY lower(first.span) DESC LIMIT 1), $1)
-            AND upper(span) > $1
-          ORDER BY lower(span)",
+        &format!(
+            "SELECT e.key, e.lower, e.upper, e.write_shard FROM shardmaster.routing_entry e
+              WHERE {TOUCHED} ORDER BY lower(e.span)"
+        ),
         &[span.lower.into(), span.upper.into()],
         |row| RangeEntry {
             name: row.value(1),

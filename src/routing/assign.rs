@@ -60,13 +60,10 @@ pub fn assign(
 
 /// Keys stand alone in a directory only.
 pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
-    let hint = match keyspace.strategy {
-        Strategy::Directory => return Ok(()),
-        Strategy::Hash { .. } => "Its keys are in buckets: assign those with shard_assign_bucket().",
-        Strategy::Range { .. } => "Its keys are in ranges: assign those with shard_assign_range().",
-    };
-    let strategy = keyspace.strategy.name();
-    Err(RoutingError::OtherStrategy { keyspace: keyspace.name.clone(), strategy, hint })
+    match keyspace.strategy {
+        Strategy::Directory => Ok(()),
+        Strategy::Hash { .. } | Strategy::Range { .. } => Err(RoutingError::other_strategy(keyspace)),
+    }
 }
 
 /// Routes entries, keys or buckets by their names, to the shard.

@@ -16,14 +16,7 @@ pub const MAX_BUCKETS: u32 = 65_536;
 pub fn count(keyspace: &Keyspace) -> Result<NonZeroU32, RoutingError> {
     match keyspace.strategy {
         Strategy::Hash { buckets, .. } => Ok(buckets),
-        other @ (Strategy::Directory | Strategy::Range { .. }) => Err(RoutingError::OtherStrategy {
-            keyspace: keyspace.name.clone(),
-            strategy: other.name(),
-            hint: match other {
-                Strategy::Range { .. } => "Assign ranges with shard_assign_range().",
-                Strategy::Directory | Strategy::Hash { .. } => "Assign keys with shard_assign().",
-            },
-        }),
+        Strategy::Directory | Strategy::Range { .. } => Err(RoutingError::other_strategy(keyspace)),
     }
 }
 

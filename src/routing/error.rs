@@ -1,5 +1,6 @@
 //! What can be wrong with a routing call.
 
+use crate::catalog::keyspace::Keyspace;
 use crate::error::{Failure, SqlState};
 use serde_json::json;
 use thiserror::Error;
@@ -11,7 +12,7 @@ pub enum RoutingError {
     #[error("keyspace \"{0}\" already exists")]
     KeyspaceExists(String),
     #[error("keyspace \"{keyspace}\" is of strategy \"{strategy}\"")]
-    OtherStrategy { keyspace: String, strategy: &'static str, hint: &'static str },
+    OtherStrategy { keyspace: String, strategy: &'static str },
     #[error("invalid value for \"{argument}\": {problem}")]
     Invalid { argument: &'static str, problem: String },
     #[error("type {0} cannot be the type of a key")]
@@ -69,6 +70,13 @@ pub enum RoutingError {
 /// A table that is there, without the column: what the server itself raises.
 const UNDEFINED_COLUMN: SqlState = SqlState(*b"42703");
 
+impl RoutingError {
+    /// The call is for keyspaces of another strategy.
+    pub fn other_strategy(keyspace: &Keyspace) -> RoutingError {
+        RoutingError::OtherStrategy { keyspace: keyspace.name.clone(), strategy: keyspace.strategy.name() }
+    }
+}
+
 impl From<RoutingError> for Failure {
     fn from(error: RoutingError) -> Failure {
         let failure = Failure::new(sqlstate(&error), error.to_string());
@@ -123,7 +131,13 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
     use RoutingError as E;
     Some(match error {
         E::UnknownKeyspace(_) => "Create it with shard_keyspace_add().",
-        E::OtherStrategy { hint, .. } => hint,
+        E::OtherStrategy { strategy: "hash", .. } => {
+            "Its keys are in buckets: see shard_assign_bucket(), and shard_split_plan() with their numbers."
+        }
+        E::OtherStrategy { strategy: "range", .. } => {
+            "Its keys are in ranges: see shard_assign_range() and shard_split_plan_range()."
+        }
+        E::OtherStrategy { .. } => "Its keys stand alone: see shard_assign() and shard_split_plan().",
         E::UnknownBucket { .. } => "Buckets are numbered from 0; shard_entries() lists them.",
         E::UnknownRange { .. } => "Assign a range with shard_assign_range(); shard_entries() lists them.",
         E::KeyType(_) => {

@@ -88,10 +88,11 @@ fn sample(
     scope: &Scope,
     of: Ordered,
 ) -> Result<String, Failure> {
-    let estimate = connection
-        .run(&format!("SELECT coalesce(sum(greatest(c.reltuples, 0)), 0) FROM pg_class c
-                        WHERE c.oid IN (SELECT {t}::regclass UNION SELECT relid FROM pg_partition_tree({t}::regclass))", t = literal(table)))
-        ?;
+    let estimate = connection.run(&format!(
+        "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0) FROM pg_class c
+          WHERE c.oid IN (SELECT {t}::regclass UNION SELECT relid FROM pg_partition_tree({t}::regclass))",
+        t = literal(table)
+    ))?;
     let rows: f64 = estimate.scalar().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     let sampled = if rows > SAMPLE {
         format!(" TABLESAMPLE SYSTEM ({})", 100.0 * SAMPLE / rows)

@@ -15,14 +15,7 @@ use crate::routing::{RoutingError, name_list};
 pub fn order(keyspace: &Keyspace) -> Result<Ordered, RoutingError> {
     match keyspace.strategy {
         Strategy::Range { of } => Ok(of),
-        other @ (Strategy::Directory | Strategy::Hash { .. }) => Err(RoutingError::OtherStrategy {
-            keyspace: keyspace.name.clone(),
-            strategy: other.name(),
-            hint: match other {
-                Strategy::Hash { .. } => "Its keys are in buckets, see shard_assign_bucket().",
-                Strategy::Directory | Strategy::Range { .. } => "Its keys stand alone, see shard_assign().",
-            },
-        }),
+        Strategy::Directory | Strategy::Hash { .. } => Err(RoutingError::other_strategy(keyspace)),
     }
 }
 

@@ -1,10 +1,11 @@
 //! The shards of an interval of keys.
 
 use crate::catalog::keyspace;
+use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
 use crate::routing::RoutingError;
-use crate::routing::interval::{Bound, Interval};
+use crate::routing::interval::{Bound, Interval, Span};
 use crate::routing::lookup::{Intent, Patience, Route};
 use crate::routing::ranges;
 use crate::{guc, sql};
@@ -39,7 +40,7 @@ pub fn route(
     let mut patience = Patience::new(guc::route_wait_timeout());
     loop {
         let version = keyspace::version(&keyspace.name);
-        let parts = look(&keyspace.name, &wanted.span(&keyspace.name, of), intent);
+        let parts = look(&wanted.span(&keyspace.name, of), intent);
         let held = parts.iter().find(|part| part.disabled && intent == Intent::Write);
         if let Some(held) = held {
             let key = held.interval.name(of);
@@ -75,7 +76,7 @@ impl Look {
     }
 }
 
-fn look(keyspace: &str, span: &crate::routing::interval::Span, intent: Intent) -> Vec<Look> {
+fn look(span: &Span, intent: Intent) -> Vec<Look> {
     let shard = match intent {
         Intent::Read => "read_shard",
         Intent::Write => "write_shard",
@@ -83,11 +84,9 @@ fn look(keyspace: &str, span: &crate::routing::interval::Span, intent: Intent) -
     let query = format!(
         "SELECT e.lower, e.upper, e.status = 'disabled', s.status, s.shard_key, s.namespace, s.conninfo, s.client_conninfo
            FROM shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = e.{shard}
-          WHERE e.keyspace = $1 AND e.valid_to IS NULL AND e.span IS NOT NULL
-            AND e.span && shardmaster.key_span($2, $3)
-          ORDER BY lower(e.span)"
+          WHERE {TOUCHED} ORDER BY lower(e.span)"
     );
-    let args = [keyspace.into(), span.lower.clone().into(), span.upper.clone().into()];
+    let args = [span.lower.clone().into(), span.upper.clone().into()];
     sql::read(&query, &args, |row| Look {
         interval: Interval { lower: row.get(1), upper: row.get(2) },
         disabled: row.value(3),

@@ -117,12 +117,7 @@ impl What {
                 buckets.dedup();
                 Ok(buckets)
             }
-            (What::Named(_), Strategy::Range { .. }) => Err(RoutingError::OtherStrategy {
-                keyspace: keyspace.name.clone(),
-                strategy: keyspace.strategy.name(),
-                hint: "Plan a split of its ranges with shard_split_plan_range().",
-            }
-            .into()),
+            (What::Named(_), Strategy::Range { .. }) => Err(RoutingError::other_strategy(keyspace).into()),
         }
     }
 }

@@ -18,7 +18,8 @@ pub struct Route {
     pub version: i64,
 }
 
-/// Routes of one keyspace, from the master, by a session that listens for changes.
+/// Routes of one keyspace, from the master, by a session that listens for changes; without
+/// TLS, so on a network that is trusted or through a tunnel.
 ///
 /// What is kept may be older than the master by the time that a notification takes. That
 /// is no danger to writes: a shard refuses keys that have left it.
