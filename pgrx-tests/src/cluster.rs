@@ -37,14 +37,19 @@ impl Cluster {
         let master = start_master(config)?;
         let mut cluster = Cluster { master, servers: Vec::new(), shards: Vec::new() };
         for index in 0..count {
-            cluster.add_server(index, config)?;
+            cluster.add_server(Server::start(&shard_name(index), config)?)?;
         }
         Ok(cluster)
     }
 
-    fn add_server(&mut self, index: usize, config: &[&str]) -> Result<()> {
-        let key = shard_name(index);
-        let server = Server::start(&key, config)?;
+    /// One server more, of another major version.
+    pub fn add_major(&mut self, major: u32) -> Result<()> {
+        self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &[])?)
+    }
+
+    /// One shard more: everything on a server.
+    fn add_server(&mut self, server: Server) -> Result<()> {
+        let (index, key) = (self.servers.len(), server.name().to_owned());
         create_database(&server)?;
         self.servers.push(server);
         let shard = Shard { key, server: Some(index), namespace: "public".into() };
@@ -164,9 +169,14 @@ fn create_database(server: &Server) -> Result<()> {
     client.batch_execute(&format!(
         "CREATE ROLE {OWNER} NOLOGIN; CREATE ROLE {MOVER} LOGIN; CREATE ROLE {CLIENT} LOGIN;
          GRANT {OWNER} TO {MOVER};
-         GRANT pg_monitor, pg_read_all_stats TO {MOVER};
-         GRANT SET ON PARAMETER session_replication_role TO {MOVER}"
+         GRANT pg_monitor, pg_read_all_stats TO {MOVER}"
     ))?;
+    let version: i32 = client.query_one("SELECT current_setting('server_version_num')::int", &[])?.get(0);
+    let replica_role = match version {
+        ..150_000 => format!("ALTER ROLE {MOVER} SUPERUSER"),
+        150_000.. => format!("GRANT SET ON PARAMETER session_replication_role TO {MOVER}"),
+    };
+    client.batch_execute(&replica_role)?;
     client.batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
     client.batch_execute(&format!("GRANT CREATE, TEMP ON DATABASE {DATABASE} TO {MOVER}"))?;
     Ok(())

@@ -10,6 +10,11 @@ pub fn bindir() -> Result<PathBuf> {
     required("SHARDMASTER_BINDIR")
 }
 
+/// Directory of the programs of another major version: a server's, no client's.
+pub fn bindir_of(major: u32) -> Result<PathBuf> {
+    Ok(required("SHARDMASTER_MAJORS")?.join(major.to_string()).join("bin"))
+}
+
 /// Directory below which servers are made.
 pub fn run_dir() -> Result<PathBuf> {
     required("SHARDMASTER_RUN_DIR")
@@ -49,15 +54,20 @@ fn make_template() -> Result<PathBuf> {
     }
     // Another program of the same run may be at it: the first rename wins.
     let own = run_dir()?.join(format!("template.{}", std::process::id()));
-    let mut initdb = Command::new(bindir()?.join("initdb"));
-    initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"]);
-    run(initdb.arg(&own))?;
+    initdb(&bindir()?, &own)?;
     match std::fs::rename(&own, &template) {
         Ok(()) => {}
         Err(_) if template.exists() => std::fs::remove_dir_all(&own)?,
         Err(e) => return Err(format!("cannot rename {}: {e}", own.display()).into()),
     }
     Ok(template)
+}
+
+/// Makes an empty cluster with the programs in `bindir`.
+pub fn initdb(bindir: &Path, data: &Path) -> Result<()> {
+    let mut initdb = Command::new(bindir.join("initdb"));
+    initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"]);
+    run(initdb.arg(data)).map(drop)
 }
 
 /// Copies the template to `data` and gives the copy a system identifier of its own:

