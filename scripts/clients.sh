@@ -17,6 +17,8 @@ clients_javascript() (
     node test_vectors.js
 )
 
+clients_lua() (cd clients/lua && luajit test_vectors.lua)
+
 run_clients() {
     local status=0
     echo "== client in Rust"
@@ -25,4 +27,5 @@ run_clients() {
     cargo_results "client in Rust" "$LOGS/clients.log" "$status"
     one "client in Python" clients_python
     one "client in JavaScript" clients_javascript
+    one "client in Lua" clients_lua
 }

@@ -10,7 +10,9 @@ sudo_if_needed() {
 
 missing_packages() {
     local package
-    for package in postgresql-15 postgresql-server-dev-15 libpq-dev clang libclang-dev pkg-config gcc libc6-dev; do
+    # The second line: gateways and a client in Lua, for their tests.
+    for package in postgresql-15 postgresql-server-dev-15 libpq-dev clang libclang-dev pkg-config gcc libc6-dev \
+        nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2; do
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
     done
     # For the clients' tests; however they came to be here.
@@ -19,12 +21,24 @@ missing_packages() {
     command -v npm >/dev/null || echo npm
 }
 
+# Debian starts what it installs; tests start their own.
+stop_services() {
+    local package
+    command -v systemctl >/dev/null || return 0
+    for package in "$@"; do
+        case $package in
+            nginx | pgbouncer) sudo_if_needed systemctl disable --now "$package" || true ;;
+        esac
+    done
+}
+
 if command -v dpkg-query >/dev/null; then
     mapfile -t packages < <(missing_packages)
     if [ "${#packages[@]}" -gt 0 ]; then
         echo "setup: installing Debian packages: ${packages[*]}"
         sudo_if_needed apt-get update -q
         sudo_if_needed env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}"
+        stop_services "${packages[@]}"
     fi
 else
     echo "setup: not a Debian system; PostgreSQL 15 with headers, libpq, clang and pkg-config must be there" >&2
