@@ -26,12 +26,14 @@ CREATE TABLE shardmaster.shard (
     conninfo        text,
     client_conninfo text,
     namespace       text NOT NULL DEFAULT 'public' CHECK (namespace <> ''),
+    service         text,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE shardmaster.shard IS 'places that hold data or resources';
 COMMENT ON COLUMN shardmaster.shard.shard_index IS '0-based number, given once, never reused';
 COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the mover; NULL: this very database';
+COMMENT ON COLUMN shardmaster.shard.service IS 'addresses of the service that answers requests for its keys, separated by commas';
 COMMENT ON COLUMN shardmaster.shard.client_conninfo IS 'connection string handed to clients; NULL: derived from conninfo without user and file paths';
 
 -- A counter row instead of a sequence: a rolled-back shard_add leaves no hole.

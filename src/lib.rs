@@ -7,6 +7,7 @@ mod agent;
 mod api;
 mod catalog;
 mod error;
+mod gateway;
 mod guc;
 mod placement;
 mod remote;

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod assignment;
+pub mod gateway;
 pub mod hash;
 pub mod history;
 pub mod keyspace;

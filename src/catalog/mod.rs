@@ -1,6 +1,7 @@
 //! The catalog of the master: one file for each table, typed rows.
 
 pub mod event;
+pub mod gateway;
 pub mod in_use;
 pub mod keyspace;
 pub mod local;

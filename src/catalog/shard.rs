@@ -227,6 +227,20 @@ pub fn set_capacity(shard: &Shard, capacity: Option<i64>) {
     );
 }
 
+pub fn set_service(shard: &Shard, service: Option<&str>) {
+    sql::write(
+        "UPDATE shardmaster.shard SET service = $2, updated_at = clock_timestamp() WHERE id = $1",
+        &[shard.id.into(), service.into()],
+    );
+}
+
+/// Each shard with the addresses of its service, by shard_index.
+pub fn services() -> Vec<(String, Option<String>)> {
+    sql::read("SELECT shard_key, service FROM shardmaster.shard ORDER BY shard_index", &[], |row| {
+        (row.value(1), row.get(2))
+    })
+}
+
 pub fn delete(shard: &Shard) {
     sql::write("DELETE FROM shardmaster.shard WHERE id = $1", &[shard.id.into()]);
 }

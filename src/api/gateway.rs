@@ -1,0 +1,52 @@
+//! Gateways: where a shard's service is, and configurations that send requests there.
+
+use crate::catalog::shard;
+use crate::error::{Failure, required};
+use crate::gateway::{self, Request, service};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_set_service(shard_key: Option<String>, address: Option<String>) -> Result<(), ErrorReport> {
+    Ok(service::set(&required(shard_key, "shard_key")?, address.as_deref())?)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_services() -> TableIterator<'static, (name!(shard_key, String), name!(address, Option<String>))>
+{
+    TableIterator::new(shard::services())
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_gateway_config(
+    gateway: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    key_from: default!(Option<String>, "'header:X-Shard-Key'"),
+    listen: default!(Option<String>, "'127.0.0.1:8080'"),
+) -> Result<String, ErrorReport> {
+    let config = gateway::config(&Request {
+        gateway: required(gateway, "gateway")?,
+        keyspace: required(keyspace, "keyspace")?,
+        key_from: required(key_from, "key_from")?,
+        listen: required(listen, "listen")?,
+    })?;
+    if let Some(warning) = config.warning {
+        warn(warning);
+    }
+    Ok(config.text)
+}
+
+/// What an operator at psql sees beside the result.
+fn warn(failure: Failure) {
+    ErrorReport::from(failure).report(PgLogLevel::WARNING);
+}
+
+extension_sql_file!(
+    "../../sql/comments/gateway.sql",
+    name = "comments_gateway",
+    requires = [shard_set_service, shard_services, shard_gateway_config]
+);

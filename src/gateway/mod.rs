@@ -1,0 +1,110 @@
+//! Configurations of gateways: programs in front of an application's services, or of
+//! the shards themselves, that have to know where keys live.
+
+mod address;
+mod key_source;
+mod lua;
+mod nginx;
+mod pgbouncer;
+pub mod service;
+
+use crate::catalog::gateway::{self, Place};
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::error::{Failure, SqlState};
+use address::Address;
+use key_source::KeySource;
+use serde_json::Value;
+
+/// What a configuration is asked for.
+pub struct Request {
+    pub gateway: String,
+    pub keyspace: String,
+    pub key_from: String,
+    pub listen: String,
+}
+
+/// A text for the gateway, and what its operator should know about it.
+pub struct Config {
+    pub text: String,
+    pub warning: Option<Failure>,
+}
+
+pub fn config(request: &Request) -> Result<Config, Failure> {
+    let keyspace = keyspace::find(&request.keyspace)?;
+    let key_from = KeySource::parse(&request.key_from)?;
+    let listen = Address::parse_listen(&request.listen)?;
+    match request.gateway.as_str() {
+        "nginx" => with_map(request, keyspace, |map| nginx::server(map, &key_from, &listen)),
+        "nginx-upstreams" => with_map(request, keyspace, nginx::upstreams),
+        "nginx-location" => with_map(request, keyspace, |map| nginx::location(map, &key_from)),
+        "lua" => with_map(request, keyspace, lua::module),
+        "pgbouncer" => pgbouncer::databases(),
+        other => Err(invalid(
+            "gateway",
+            format!(
+                "\"{other}\" is none of \"nginx\", \"nginx-upstreams\", \"nginx-location\", \"lua\", \"pgbouncer\""
+            ),
+        )),
+    }
+}
+
+/// A keyspace with its entries and the places that they name.
+struct Map {
+    keyspace: Keyspace,
+    version: i64,
+    places: Vec<Place>,
+    /// Words for the Lua module `shardmaster.route`.
+    entries: Vec<String>,
+}
+
+fn with_map(
+    request: &Request,
+    keyspace: Keyspace,
+    write: impl FnOnce(&Map) -> String,
+) -> Result<Config, Failure> {
+    let (places, found) = (gateway::places(), gateway::entries(&keyspace.name));
+    let entries = lua::entries(&keyspace, &places, &found);
+    let map = Map { version: found.version, keyspace, places, entries };
+    let used: Vec<i32> = found.entries.iter().map(|entry| entry.shard_index).collect();
+    let without = |place: &&Place| place.is_open && place.service.is_none() && used.contains(&place.index);
+    let names: Vec<String> = map.places.iter().filter(without).map(|place| shown(&place.shard_key)).collect();
+    let warning = (!names.is_empty()).then(|| {
+        let message = format!("shards without a service hold keys of keyspace {}", shown(&request.keyspace));
+        Failure::new(SqlState::NOT_IN_STATE, message)
+            .detail(names.join(", "))
+            .hint("Requests for them get 503. Say where their service is with shard_set_service().")
+    });
+    Ok(Config { text: heading(request, &map) + &write(&map), warning })
+}
+
+/// Says in the gateway's own files what they are and how they were made.
+fn heading(request: &Request, map: &Map) -> String {
+    let comment = if request.gateway == "lua" { "--" } else { "#" };
+    let quote = |text: &String| format!("'{}'", shown(text).trim_matches('"').replace('\'', "''"));
+    let mut arguments = vec![quote(&request.gateway), quote(&request.keyspace)];
+    if matches!(request.gateway.as_str(), "nginx" | "nginx-location") {
+        arguments.push(format!("key_from => {}", quote(&request.key_from)));
+    }
+    format!(
+        "{comment} Made by shard_gateway_config({}).\n{comment} Strategy {}, keys of type {}, routing version {}.\n",
+        arguments.join(", "),
+        map.keyspace.strategy.name(),
+        map.keyspace.key_type().name(),
+        map.version
+    )
+}
+
+/// The lines of a text, each that is not empty behind so many blanks.
+fn indented(text: &str, blanks: usize) -> String {
+    let line = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("{:blanks$}{line}\n", "") };
+    text.lines().map(line).collect()
+}
+
+/// A name in a comment or a message: one line, in quotes.
+fn shown(name: &str) -> String {
+    Value::from(name).to_string()
+}
+
+fn invalid(argument: &str, problem: impl std::fmt::Display) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+}

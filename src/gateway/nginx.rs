@@ -1,0 +1,105 @@
+//! For nginx with its Lua module. Everything that comes from the catalog is a name of
+//! ours, checked, or quoted byte by byte.
+
+use super::address::Address;
+use super::key_source::KeySource;
+use super::{Map, indented, lua, shown};
+use crate::catalog::gateway::Place;
+use crate::catalog::keyspace::Keyspace;
+use std::fmt::Write;
+
+/// Idle connections that each of nginx's processes keeps to a shard's service.
+const KEEPALIVE: u32 = 32;
+
+/// The name of a shard's group of replicas. nginx ignores the case of such names, so it
+/// holds no capitals.
+pub fn upstream(keyspace: &Keyspace, place: &Place) -> String {
+    let mut name = String::from("shardmaster_");
+    for byte in keyspace.name.bytes() {
+        if byte.is_ascii_lowercase() || byte.is_ascii_digit() {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, "_{byte:02x}");
+        }
+    }
+    format!("{name}_{}", place.index)
+}
+
+/// For http { }: the services.
+pub fn upstreams(map: &Map) -> String {
+    let mut text = String::new();
+    for place in map.places.iter().filter(|place| place.takes_requests()) {
+        let replicas = place.service.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "\n# shard {}\nupstream {} {{",
+            shown(&place.shard_key),
+            upstream(&map.keyspace, place)
+        );
+        for replica in replicas.split(", ") {
+            let _ = writeln!(text, "    server {replica};");
+        }
+        let _ = writeln!(text, "    keepalive {KEEPALIVE};\n}}");
+    }
+    text
+}
+
+/// For a location: sets $shardmaster_upstream and $shardmaster_shard, or refuses.
+pub fn location(map: &Map, key_from: &KeySource) -> String {
+    // nginx loads a configuration into a new Lua machine: a name is enough.
+    let name = format!("shardmaster.keyspace.{}", shown(&map.keyspace.name));
+    let name = lua::quoted(&name);
+    let (preload, space) = (indented(&lua::preload(), 8), indented(&lua::space(map), 8));
+    let space = space.trim();
+    let (source, missing) = (key_from.as_lua(), key_from.shown());
+    format!(
+        r#"set $shardmaster_shard "";
+set $shardmaster_refused "";
+set_by_lua_block $shardmaster_upstream {{
+    local route = package.loaded[{name}]
+    if not route then
+{preload}
+        route = require("shardmaster.route") {space}
+        package.loaded[{name}] = route
+    end
+    local key = require("shardmaster.request")({source})
+    if not key then
+        ngx.var.shardmaster_refused = "malformed"
+        return ""
+    end
+    local place, shard = route(key)
+    if not place then
+        ngx.var.shardmaster_refused = shard
+        return ""
+    end
+    ngx.var.shardmaster_shard = shard
+    return place
+}}
+if ($shardmaster_refused = "malformed") {{ return 400 "no key in {missing}\n"; }}
+if ($shardmaster_refused = "unassigned") {{ return 404 "the key in {missing} is not assigned\n"; }}
+if ($shardmaster_refused = "closed") {{ return 503 "the shard of the key in {missing} is closed\n"; }}
+"#
+    )
+}
+
+/// For http { }: everything, for who has no server of their own to put it into.
+pub fn server(map: &Map, key_from: &KeySource, listen: &Address) -> String {
+    let (upstreams, listen) = (upstreams(map), listen.as_str());
+    let location = indented(&location(map, key_from), 8);
+    format!(
+        r#"{upstreams}
+server {{
+    listen {listen};
+
+    location / {{
+{location}
+        proxy_pass http://$shardmaster_upstream;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    }}
+}}
+"#
+    )
+}
