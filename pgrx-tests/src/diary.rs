@@ -50,9 +50,9 @@ pub struct Diary {
 
 impl Diary {
     /// Writes the first rows and starts the client.
-    pub fn open(cluster: &Cluster, tenant: &str) -> Result<Diary> {
+    pub fn open(cluster: &Cluster, tenant: &str, keyspace: &'static str) -> Result<Diary> {
         let config = cluster.client_config();
-        let router = Router::new(config, "default", Arc::new(vec![tenant.to_owned()]), Vec::new());
+        let router = Router::new(config, keyspace, Arc::new(vec![tenant.to_owned()]), Vec::new());
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut writer = Writer {
             router,

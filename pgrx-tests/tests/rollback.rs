@@ -37,7 +37,7 @@ impl Scene {
         let tenant = format!("tenant {}", self.tenants);
         let mut master = self.cluster.superuser()?;
         master.execute("SELECT shard_assign($1, 'shard_a')", &[&tenant])?;
-        let diary = Diary::open(&self.cluster, &tenant)?;
+        let diary = Diary::open(&self.cluster, &tenant, "default")?;
         let before = self.all_objects()?;
         let version: i64 = master.query_one("SELECT shard_routing_version()", &[])?.get(0);
 

@@ -3,7 +3,7 @@
 //! only goes forward.
 
 use super::compare;
-use super::engine::Engine;
+use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::fence;
 use super::old_guards;
@@ -229,19 +229,16 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
     Ok(())
 }
 
-/// 5b. Clients may write on the target. Retried for ever.
+/// 5b. Clients may write on the target. Guards that would refuse keys which come back are
+///     released by the same commit: until it, a split that goes back after all finds them
+///     as they were. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    old_guards::release(engine)?;
-    fence::change_state(
-        &mut engine.target,
-        id,
-        Side::Target,
-        generation,
-        &["closed"],
-        "open",
-        Some(version),
-    )?;
+    let guards = old_guards::find(engine)?;
+    engine::begin_as(&mut engine.target, id, Side::Target, generation)?;
+    fence::write_state(&mut engine.target, (id, Side::Target), &["closed"], "open", Some(version))?;
+    old_guards::release(engine, &guards)?;
+    engine.target.run("COMMIT")?;
     transaction(|| set_step(id, CutoverStep::Opened));
     Ok(())
 }

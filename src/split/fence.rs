@@ -144,6 +144,19 @@ pub fn change_state(
     version: Option<i64>,
 ) -> Result<bool> {
     engine::begin_as(connection, split, side, generation)?;
+    let changed = write_state(connection, (split, side), from, to, version)?;
+    connection.run("COMMIT")?;
+    Ok(changed)
+}
+
+/// The same in a transaction that is open already.
+pub fn write_state(
+    connection: &mut Connection,
+    (split, side): (i64, Side),
+    from: &[&str],
+    to: &str,
+    version: Option<i64>,
+) -> Result<bool> {
     let from: Vec<String> = from.iter().map(|state| literal(state)).collect();
     let version = version.map_or("NULL".to_owned(), |v| v.to_string());
     let changed = connection.run(&format!(
@@ -153,7 +166,6 @@ pub fn change_state(
         literal(side.as_str()),
         from.join(", ")
     ))?;
-    connection.run("COMMIT")?;
     Ok(changed.affected == 1)
 }
 

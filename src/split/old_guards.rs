@@ -1,6 +1,6 @@
 //! Keys that come back to a shard they had left: the guards of the splits that took them
-//! away refuse them no longer. Repeated until the target is open; what is released twice
-//! is gone already.
+//! away refuse them no longer, from the commit on that opens the target for them. What is
+//! released twice is gone already.
 
 use super::engine::Engine;
 use super::error::Result;
@@ -13,8 +13,8 @@ use crate::routing::ordered::Ordered;
 use crate::sql;
 use crate::worker::txn::transaction;
 
-/// Takes the split's keys out of the scopes of the guards that are on its target.
-pub fn release(engine: &mut Engine) -> Result<()> {
+/// The splits whose guards on the target may refuse the split's keys.
+pub fn find(engine: &mut Engine) -> Result<Vec<i64>> {
     let id = engine.plan.id.to_string();
     let guards = engine.target.query(
         "SELECT split_id FROM shardmaster_agent.side
@@ -24,8 +24,13 @@ pub fn release(engine: &mut Engine) -> Result<()> {
     let guards: Vec<i64> =
         guards.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
     let keyspace = &engine.plan.keyspace;
-    for split in transaction(|| without_other_keyspaces(keyspace, guards)) {
-        let there = format!("shardmaster_agent.{}", scope_table(split, Side::Source));
+    Ok(transaction(|| without_other_keyspaces(keyspace, guards)))
+}
+
+/// Takes the split's keys out of their scopes, in the target's open transaction.
+pub fn release(engine: &mut Engine, guards: &[i64]) -> Result<()> {
+    for split in guards {
+        let there = format!("shardmaster_agent.{}", scope_table(*split, Side::Source));
         match &engine.plan.scope {
             Scope::Keys(_) | Scope::Buckets { .. } => {
                 engine.target.run(&format!(
@@ -53,8 +58,10 @@ fn without_other_keyspaces(keyspace: &str, splits: Vec<i64>) -> Vec<i64> {
     )
 }
 
-/// A range that comes back in part is left with the rest.
+/// A range that comes back in part is left with the rest. Two splits may each bring back
+/// a part of it: the second one waits, and finds what the first has left.
 fn release_ranges(engine: &mut Engine, table: &str, of: Ordered, back: &[Interval]) -> Result<()> {
+    engine.target.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"))?;
     let rows = engine.target.run(&format!("SELECT key FROM {table}"))?;
     let names: Vec<String> =
         rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
@@ -72,9 +79,7 @@ fn release_ranges(engine: &mut Engine, table: &str, of: Ordered, back: &[Interva
         } else {
             format!("INSERT INTO {table} VALUES {} ON CONFLICT DO NOTHING;", range_rows(&left, of))
         };
-        engine
-            .target
-            .run(&format!("BEGIN; DELETE FROM {table} WHERE key = {}; {rest} COMMIT", literal(&name)))?;
+        engine.target.run(&format!("DELETE FROM {table} WHERE key = {}; {rest}", literal(&name)))?;
     }
     Ok(())
 }

@@ -1,6 +1,10 @@
 //! The fault matrix: at a named point the worker, its master or one of its servers
 //! comes to harm, and the split must come to its end as if nothing had been.
 
+mod what;
+
+pub use what::What;
+
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::diary::{self, Diary, Rows};
 use crate::server::Stop;
@@ -39,14 +43,16 @@ pub struct Moment {
 /// A cluster of two servers, with tables that split after split moves tenants of.
 pub struct Matrix {
     cluster: Cluster,
+    what: What,
     tenants: usize,
 }
 
 impl Matrix {
-    pub fn new() -> Result<Matrix> {
+    pub fn new(what: What) -> Result<Matrix> {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"])?;
-        create_tables(&cluster)?;
-        Ok(Matrix { cluster, tenants: 0 })
+        what.set_up(&mut cluster.superuser()?)?;
+        create_tables_of(&cluster, what.keyspace())?;
+        Ok(Matrix { cluster, what, tenants: 0 })
     }
 
     /// Every point that the server names, but for those of a full queue, which have a
@@ -57,7 +63,8 @@ impl Matrix {
             .cluster
             .superuser()?
             .query("SELECT point FROM shard_split_points() WHERE point !~ '^overflow_'", &[])?;
-        let points: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let points = rows.iter().map(|row| row.get(0));
+        let points: Vec<String> = points.filter(|point: &String| self.what.has(point)).collect();
         let moment = |tailing: bool| move |point: String| Moment { point, tailing };
         let again = points.iter().filter(|point| point.starts_with("step_")).cloned();
         let again: Vec<Moment> = again.map(moment(true)).collect();
@@ -74,6 +81,7 @@ impl Matrix {
 
 struct Cell<'a> {
     cluster: &'a mut Cluster,
+    what: What,
     point: &'a str,
     tailing: bool,
     harm: Harm,
@@ -82,6 +90,8 @@ struct Cell<'a> {
     rows: Rows,
     diary: Option<Diary>,
     split: i64,
+    /// Those before it, whose guards stay until the end.
+    earlier: Vec<i64>,
     version: i64,
     /// Rows of both tables when the copy begins.
     to_copy: i64,
@@ -93,6 +103,7 @@ impl<'a> Cell<'a> {
         matrix.tenants += 1;
         let mut cell = Cell {
             cluster: &mut matrix.cluster,
+            what: matrix.what,
             point: &moment.point,
             tailing: moment.tailing,
             harm,
@@ -100,6 +111,7 @@ impl<'a> Cell<'a> {
             rows: Rows::new(),
             diary: None,
             split: 0,
+            earlier: Vec::new(),
             version: 0,
             to_copy: 0,
             harmed: false,
@@ -107,11 +119,33 @@ impl<'a> Cell<'a> {
         cell.write(0, 0, 200)?;
         let mut client = cell.cluster.superuser()?;
         client.batch_execute("DELETE FROM shardmaster.fault_fired")?;
-        cell.version = client.query_one("SELECT shard_assign($1, 'shard_a')", &[&cell.tenant])?.get(0);
-        let plan = "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY[$1::text])";
-        cell.split = client.query_one(plan, &[&cell.tenant])?.get(0);
-        cell.diary = Some(Diary::open(cell.cluster, &cell.tenant)?);
+        match cell.what {
+            What::Tenant => {
+                client.execute("SELECT shard_assign($1, 'shard_a')", &[&cell.tenant])?;
+            }
+            What::ReturningRange => cell.move_there_and_back(&mut client)?,
+            What::Bucket | What::Range => {}
+        }
+        cell.split = cell.what.plan(&mut client, &cell.tenant, ("shard_a", "shard_b"))?;
+        cell.version = cell.routing_version(&mut client)?;
+        cell.diary = Some(Diary::open(cell.cluster, &cell.tenant, cell.what.keyspace())?);
         Ok(cell)
+    }
+
+    /// Leaves a guard on either shard.
+    fn move_there_and_back(&mut self, client: &mut Client) -> Result<()> {
+        for way in [("shard_a", "shard_b"), ("shard_b", "shard_a")] {
+            let id = self.what.plan(client, &self.tenant, way)?;
+            client.batch_execute(&format!("CALL shard_split_run({id})"))?;
+            client.execute("SELECT shard_split_finish($1)", &[&id])?;
+            client.execute("SELECT shard_split_wait($1, 'finished', '60 s')", &[&id])?;
+            self.earlier.push(id);
+        }
+        Ok(())
+    }
+
+    fn routing_version(&self, client: &mut Client) -> Result<i64> {
+        Ok(client.query_one("SELECT shard_routing_version($1)", &[&self.what.keyspace()])?.get(0))
     }
 
     fn run(&mut self) -> Result<()> {
@@ -306,7 +340,7 @@ impl<'a> Cell<'a> {
     fn check(&mut self) -> Result<()> {
         self.check_rows()?;
         let mut client = self.cluster.superuser()?;
-        let version: i64 = client.query_one("SELECT shard_routing_version()", &[])?.get(0);
+        let version = self.routing_version(&mut client)?;
         if version != self.version + 1 {
             return Err(format!("routing version {} -> {version}", self.version).into());
         }
@@ -317,7 +351,9 @@ impl<'a> Cell<'a> {
             let expected = self.to_copy;
             return Err(format!("{copied} rows copied, not {expected}; version {recorded:?}").into());
         }
-        client.execute("SELECT shard_guard_drop($1)", &[&self.split])?;
+        for split in self.earlier.iter().chain([&self.split]) {
+            client.execute("SELECT shard_guard_drop($1)", &[split])?;
+        }
         self.check_nothing_is_left()
     }
 
@@ -344,8 +380,8 @@ impl<'a> Cell<'a> {
         if left > 0 {
             return Err(format!("{left} rows left on the target by the rollback").into());
         }
-        let query = "SELECT shard_routing_version(), total_rows_copied FROM shard_split_metrics($1)";
-        let row = self.cluster.superuser()?.query_one(query, &[&self.split])?;
+        let query = "SELECT shard_routing_version($2), total_rows_copied FROM shard_split_metrics($1)";
+        let row = self.cluster.superuser()?.query_one(query, &[&self.split, &self.what.keyspace()])?;
         if (row.get::<_, i64>(0), row.get::<_, i64>(1)) != (self.version, 0) {
             return Err(format!("after the rollback: {row:?}").into());
         }
@@ -388,6 +424,10 @@ impl<'a> Cell<'a> {
 
 /// Two tables, one of which refers to the other, on both shards, known to the master.
 pub fn create_tables(cluster: &Cluster) -> Result<()> {
+    create_tables_of(cluster, "default")
+}
+
+fn create_tables_of(cluster: &Cluster, keyspace: &str) -> Result<()> {
     for shard in &cluster.shards {
         cluster.owner_of(shard)?.batch_execute(&format!(
             "SET ROLE {OWNER};
@@ -399,10 +439,10 @@ pub fn create_tables(cluster: &Cluster) -> Result<()> {
         ))?;
     }
     let mut client = cluster.superuser()?;
-    client.batch_execute(
-        "SELECT shard_table_add('items', 'tenant', key_type => 'text');
-         SELECT shard_table_add('notes', 'tenant', key_type => 'text')",
-    )?;
+    for table in ["items", "notes"] {
+        let query = "SELECT shard_table_add($1, 'tenant', $2, key_type => 'text')";
+        client.execute(query, &[&table, &keyspace])?;
+    }
     Ok(())
 }
 
