@@ -74,10 +74,11 @@ impl Split<'_> {
 
     /// Waits until the worker holds at a named point; see `Cluster::hold`.
     pub fn wait_held(&self, point: &str, limit: Duration) -> Result<()> {
-        wait::until(&format!("the worker to hold at {point}"), limit, || {
+        let held = wait::until(&format!("the worker to hold at {point}"), limit, || {
             let waiting: Option<String> = self.metric("waiting_for")?;
             Ok(waiting.is_some_and(|text| text.contains(point)).then_some(()))
-        })
+        });
+        held.map_err(|e| e.context(&self.describe()))
     }
 
     /// One column of `shard_split_metrics`.

@@ -1,6 +1,7 @@
 //! Waiting for a socket the server's way: cancel, shutdown and the death of the
 //! postmaster end the wait at once.
 
+use crate::worker::wait::reload;
 use pgrx::{check_for_interrupts, pg_sys};
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,7 @@ fn after_wait(latch_set: bool) {
         // SAFETY: MyLatch is this process's latch. Whoever set it is served by the
         // worker's loop, which looks at its plan again before it sleeps.
         unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+        reload();
     }
     check_for_interrupts!();
 }

@@ -27,9 +27,9 @@ pub fn sleep(time: Duration) -> bool {
     events as u32 & pg_sys::WL_LATCH_SET != 0
 }
 
-/// Reads the configuration file if SIGHUP has asked for it. A session leaves that to
-/// the server's main loop.
-fn reload() {
+/// Reads the configuration file if SIGHUP has asked for it: whoever resets the latch
+/// calls this. A session leaves it to the server's main loop.
+pub fn reload() {
     // SAFETY: plain variables of this process; the flag is set by the signal handler,
     // hence the volatile access.
     unsafe {
