@@ -1,7 +1,8 @@
 //! Splits of every scope under load: buckets, ranges, everything on a shard.
 
-use shardmaster_tests::cluster::{Cluster, OWNER};
+use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
 use std::time::Duration;
 
@@ -173,4 +174,52 @@ fn tables_migrate_on_the_way() {
                         (SELECT count(*) FROM accounts WHERE added <> 'new') FROM orders";
     let row = target.query_one(query, &[]).unwrap();
     assert_eq!((row.get::<_, bool>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (true, 0, 0));
+}
+
+/// Which schema's hash the mover's sessions on a shard call.
+fn hashes(cluster: &Cluster, shard: usize) -> Vec<String> {
+    let query = "SELECT DISTINCT substring(prosrc FROM 'THEN (.*)\\.shard_for') FROM pg_proc
+                  WHERE proname = 'shard_for' AND pronamespace::regnamespace::text LIKE 'pg_temp%'";
+    let rows = cluster.servers[shard].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// A shard that happens to have the extension hashes with it, until it goes.
+#[test]
+fn an_extension_on_a_shard_may_go_while_buckets_move() {
+    let cluster = Cluster::servers(2, &[]).unwrap();
+    let mut shard = cluster.servers[0].superuser(DATABASE).unwrap();
+    shard
+        .batch_execute("CREATE SCHEMA \"its own\"; CREATE EXTENSION shardmaster SCHEMA \"its own\"")
+        .unwrap();
+    shard.batch_execute(&format!("GRANT USAGE ON SCHEMA \"its own\" TO {MOVER}")).unwrap();
+    let sharding = Sharding::Hash { buckets: 16, shards: 1 };
+    let mut workload = Workload::prepare(&cluster, options(sharding)).unwrap();
+    workload.start();
+    let plan = "SELECT shard_split_plan('shard_a', 'shard_b', array_agg(b::text), keyspace => 'tenants')
+                  FROM generate_series(0, 15, 2) b";
+    let split = Split::plan_by(&cluster, plan).unwrap();
+    for (call, phase) in
+        [("start_dual_write", "dual_write"), ("run_backfill", "tailing"), ("replay_tail", "cutover_pending")]
+    {
+        split.call(call).unwrap();
+        split.wait(phase, LIMIT).unwrap();
+    }
+    assert_eq!(
+        (hashes(&cluster, 0), hashes(&cluster, 1)),
+        (vec!["\"its own\"".into()], vec!["shardmaster_agent".into()])
+    );
+    shard.batch_execute("DROP EXTENSION shardmaster").unwrap();
+    wait::until("the agent's hash", LIMIT, || {
+        Ok((hashes(&cluster, 0) == ["shardmaster_agent"]).then_some(()))
+    })
+    .unwrap();
+    workload.wait_for(300, LIMIT).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    workload.wait_for(300, LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+    workload.stop().unwrap();
+    let verdict = workload.verdict(&cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
 }

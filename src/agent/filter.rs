@@ -1,7 +1,10 @@
-//! A Bloom filter of the moving keys, with one hash: most rows of tenants that stay
-//! are told apart without a query.
+//! A filter of bits: most rows of tenants that stay are told apart without a query. Of
+//! keys it is a Bloom filter with one hash; of buckets, each has a bit of its own.
 
+use crate::agent::scope;
+use crate::routing::ordered::Ordered;
 use crate::split::shape::Column;
+use std::num::NonZeroU32;
 
 /// Bits for each key: one row of this many that stay is looked up all the same.
 const BITS_PER_KEY: usize = 16;
@@ -11,8 +14,8 @@ const MAX_BITS: usize = 1 << 23;
 
 /// The filter of one type of key.
 pub struct Filter {
-    hash: &'static str,
-    bits: usize,
+    /// The number of the bit of a value, which stands for {}, as SQL.
+    position: String,
     bytes: Vec<u8>,
 }
 
@@ -29,13 +32,23 @@ impl Filter {
             _ => return None,
         };
         let bits = (keys * BITS_PER_KEY).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
-        Some(Filter { hash, bits, bytes: vec![0; bits / 8] })
+        let position = format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", bits - 1);
+        Some(Filter { position, bytes: vec![0; bits / 8] })
+    }
+
+    /// Of so many buckets, these.
+    pub fn of_buckets(of: Ordered, count: NonZeroU32, buckets: &[String]) -> Filter {
+        let bytes = vec![0; count.get().div_ceil(8) as usize];
+        let mut filter = Filter { position: scope::bucket_for_writers("{}", of, count), bytes };
+        for bucket in buckets.iter().filter_map(|bucket| bucket.parse().ok()) {
+            filter.set(bucket);
+        }
+        filter
     }
 
     /// The number of a value's bit, as SQL.
     pub fn position(&self, value: &str) -> String {
-        let hash = self.hash.replace("{}", value);
-        format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", self.bits - 1)
+        self.position.replace("{}", value)
     }
 
     pub fn set(&mut self, position: usize) {
@@ -88,8 +101,17 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_has_a_bit_of_its_own() {
+        let count = NonZeroU32::new(10).unwrap();
+        let filter = Filter::of_buckets(Ordered::Text, count, &["0".into(), "9".into()]);
+        let test = filter.test("wanted");
+        assert!(test.contains("E'\\\\x0102'"), "{test}");
+        assert!(test.contains("shardmaster_agent.shard_for(wanted::pg_catalog.text, 10)"), "{test}");
+    }
+
+    #[test]
     fn the_size_is_bounded() {
-        assert_eq!(Filter::new(&column("uuid", None), 10_000).unwrap().bits, 1 << 18);
-        assert_eq!(Filter::new(&column("uuid", None), 100_000_000).unwrap().bits, MAX_BITS);
+        assert_eq!(Filter::new(&column("uuid", None), 10_000).unwrap().bytes.len(), 1 << 15);
+        assert_eq!(Filter::new(&column("uuid", None), 100_000_000).unwrap().bytes.len(), MAX_BITS / 8);
     }
 }

@@ -13,6 +13,8 @@ use filter::Filter;
 pub const VERSION: i32 = 1;
 pub const BOOTSTRAP: &str = include_str!("../../sql/agent/bootstrap.sql");
 pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
+pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
+pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");

@@ -32,8 +32,14 @@ fn cast(value: &str, of: Ordered) -> String {
     }
 }
 
-fn bucket(value: &str, of: Ordered, count: NonZeroU32) -> String {
-    format!("shardmaster_agent.shard_for({}, {count})", cast(value, of))
+/// The hash by the functions in one schema: the mover's sessions have theirs.
+fn bucket(schema: &str, value: &str, of: Ordered, count: NonZeroU32) -> String {
+    format!("{schema}.shard_for({}, {count})", cast(value, of))
+}
+
+/// The bucket of a value, for triggers: nothing that could be dropped is called.
+pub fn bucket_for_writers(value: &str, of: Ordered, count: NonZeroU32) -> String {
+    bucket("shardmaster_agent", value, of, count)
 }
 
 /// Both sides compared in the order of the keys: of texts by their bytes.
@@ -81,7 +87,7 @@ impl Scope {
             Scope::Keys(keys) => format!("{value} = ANY ({}::{}[])", array_literal(keys), base),
             Scope::Buckets { of, count, buckets } => {
                 let numbers = array_literal(buckets);
-                format!("{} = ANY ({numbers}::int4[])", bucket(value, *of, *count))
+                format!("{} = ANY ({numbers}::int4[])", bucket("pg_temp", value, *of, *count))
             }
             Scope::Ranges { of, ranges } => {
                 let parts: Vec<String> =
@@ -155,7 +161,8 @@ impl Scope {
         match self {
             Scope::Keys(_) => format!("s.key OPERATOR(pg_catalog.=) {value}"),
             Scope::Buckets { of, count, .. } => {
-                format!("s.key OPERATOR(pg_catalog.=) {}", bucket(value, *of, *count))
+                // In a query of its own, or it would be hashed anew for each row of the table.
+                format!("s.key OPERATOR(pg_catalog.=) (SELECT {})", bucket_for_writers(value, *of, *count))
             }
             Scope::Ranges { of, .. } => format!(
                 "(s.lower IS NULL OR {}) AND (s.upper IS NULL OR {})",
@@ -171,7 +178,7 @@ impl Scope {
         let temporary = |text: &str| text.replace("shardmaster_agent.", "pg_temp.");
         match self.functions() {
             // Of buckets it holds nothing but their numbers, no text of a user.
-            Some(functions) => (temporary(functions), temporary(&self.predicate(column, alias))),
+            Some(functions) => (temporary(functions), self.predicate(column, alias)),
             None => (String::new(), self.predicate(column, alias)),
         }
     }

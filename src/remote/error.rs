@@ -44,6 +44,13 @@ impl RemoteError {
         code.starts_with("08")
             || code.starts_with("57P")
             || matches!(code, "40001" | "40P01" | "55P03" | "57014" | "53300" | "25P03" | "57P05")
+            || self.lacks_extension()
+    }
+
+    /// The hash of an extension that has been dropped: the next session takes the agent's.
+    fn lacks_extension(&self) -> bool {
+        let function = |schema: &str| self.message.contains(&format!("{schema}.shard_for("));
+        self.is("42883") && function("") && !function("shardmaster_agent")
     }
 
     /// libpq reports what a server refuses during the start of a connection without

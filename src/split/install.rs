@@ -168,7 +168,8 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
     for column in columns {
         let filter = match &plan.scope {
             Scope::Keys(keys) => filter(connection, keys, column)?,
-            Scope::Buckets { .. } | Scope::Ranges { .. } => None,
+            Scope::Buckets { of, count, buckets } => Some(Filter::of_buckets(*of, *count, buckets)),
+            Scope::Ranges { .. } => None,
         };
         connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref()))?;
     }

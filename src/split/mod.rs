@@ -28,6 +28,7 @@ mod run;
 pub mod scope_size;
 pub mod sequences;
 pub mod session;
+mod session_hash;
 pub mod shape;
 pub mod step;
 pub mod window;

@@ -1,7 +1,8 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
 use super::error::{Result, SplitError};
-use super::quote;
+use super::{quote, session_hash};
+use crate::agent::scope::Scope;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -113,6 +114,9 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
     };
     let mut connection = open(shard, &format!("split {} {purpose}", plan.id))?;
     connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(&plan.token)])?;
+    if matches!(plan.scope, Scope::Buckets { .. }) {
+        session_hash::set_up(&mut connection)?;
+    }
     if side == Side::Target {
         connection.run("SET session_replication_role = replica").map_err(explain_replica)?;
     }

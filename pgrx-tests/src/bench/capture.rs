@@ -14,16 +14,16 @@ const FEW: i64 = 10;
 const MANY: i64 = 10_000;
 
 /// A script of single-row updates of one kind of tenant.
-struct Script {
+pub struct Script {
     path: PathBuf,
 }
 
 impl Script {
-    /// `tenant` is a pgbench expression.
-    fn new(name: &str, tenant: &str) -> Result<Script> {
+    /// `tenant` is a pgbench expression: the number of one of so many tenants.
+    pub fn new(name: &str, tenant: &str, tenants: i64) -> Result<Script> {
         let path = env::run_dir()?.join(format!("{name}.pgbench"));
         let text = format!(
-            "\\set tenant {tenant}\n\\set id :tenant + {TENANTS} * random(0, {ROWS_OF_TENANT} - 1)\n\
+            "\\set tenant {tenant}\n\\set id :tenant + {tenants} * random(0, {ROWS_OF_TENANT} - 1)\n\
              UPDATE items SET v = v + 1 WHERE id = :id;\n"
         );
         std::fs::write(&path, text)?;
@@ -31,7 +31,7 @@ impl Script {
     }
 
     /// Transactions a second.
-    fn run(&self, rig: &Rig, seconds: u64) -> Result<f64> {
+    pub fn run(&self, rig: &Rig, seconds: u64) -> Result<f64> {
         let server = &rig.cluster.servers[0];
         let mut pgbench = Command::new(env::bindir()?.join("pgbench"));
         pgbench.args(["-n", "-M", "prepared", "-c", "4", "-j", "2", "-p", "5432", "-U", CLIENT]);
@@ -46,8 +46,8 @@ impl Script {
 pub fn capture(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(TENANTS * ROWS_OF_TENANT, TENANTS)?;
     // Even tenants move, the first ones first; odd ones stay.
-    let staying = Script::new("staying", &format!("2 * random(0, {TENANTS} / 2 - 1) + 1"))?;
-    let moving = Script::new("moving", &format!("2 * random(0, {FEW} - 1)"))?;
+    let staying = Script::new("staying", &format!("2 * random(0, {TENANTS} / 2 - 1) + 1"), TENANTS)?;
+    let moving = Script::new("moving", &format!("2 * random(0, {FEW} - 1)"), TENANTS)?;
     let mut stay_few = Measure::new("staying tenants, 10 moving", "tps", Goal::RatioAtLeast(0.97));
     let mut stay_many = Measure::new("staying tenants, 10,000 moving", "tps", Goal::RatioAtLeast(0.97));
     let mut move_few = Measure::new("moving tenants, 10 moving", "tps", Goal::RatioAtLeast(0.8));

@@ -1,5 +1,6 @@
 //! Benchmarks, each beside a reference in the same run; see `src/bin/bench.rs`.
 
+mod buckets;
 mod capture;
 mod copy;
 mod cutover;
@@ -46,11 +47,12 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 14] = [
+pub const ALL: [(&str, Benchmark); 15] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
     ("capture", capture::capture),
+    ("buckets", buckets::buckets),
     ("backlog", tail::backlog),
     ("catch_up", tail::catch_up),
     ("cutover", cutover::cutover),

@@ -4,6 +4,8 @@ use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::split::Split;
 use crate::{Result, env};
 use postgres::{Client, Config, NoTls};
+use shardmaster_client::shard_for;
+use std::num::NonZeroU32;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,12 +27,41 @@ const CONFIG: [&str; 5] = [
 pub struct Rig {
     pub cluster: Cluster,
     pub rows: i64,
+    /// Of the keyspace, where it has any.
+    buckets: Option<i32>,
 }
 
 impl Rig {
     /// `rows` of about 200 bytes, in the order of their ids, the tenants interleaved,
     /// all on the first shard.
     pub fn new(rows: i64, tenants: i64) -> Result<Rig> {
+        let names: Vec<i32> = (0..i32::try_from(tenants)?).collect();
+        let rig = Rig::with_rows(rows, &names, None)?;
+        let mut master = rig.cluster.superuser()?;
+        master.execute("SELECT shard_table_add('items', 'tenant_id')", &[])?;
+        let keys: Vec<String> = names.iter().map(i32::to_string).collect();
+        master.execute("SELECT shard_assign_many($1, 'shard_a')", &[&keys])?;
+        Ok(rig)
+    }
+
+    /// The same in a keyspace of so many buckets: those of even tenants have even numbers.
+    pub fn of_buckets(rows: i64, tenants: i64, buckets: i32) -> Result<Rig> {
+        let count = NonZeroU32::new(buckets.unsigned_abs()).ok_or("no buckets")?;
+        let is_even = |key: &i32| shard_for(i64::from(*key), count).is_multiple_of(2);
+        let (mut even, mut odd) = ((0..).filter(is_even), (0..).filter(|key| !is_even(key)));
+        let mut next = |index: i64| if index % 2 == 0 { even.next() } else { odd.next() };
+        let names: Vec<i32> = (0..tenants).filter_map(&mut next).collect();
+        let rig = Rig::with_rows(rows, &names, Some(buckets))?;
+        let mut master = rig.cluster.superuser()?;
+        let keyspace =
+            "SELECT shard_keyspace_add('tenants', 'hash', $1, key_type => 'integer', shards => '{shard_a}')";
+        master.execute(keyspace, &[&buckets])?;
+        master.execute("SELECT shard_table_add('items', 'tenant_id', 'tenants')", &[])?;
+        Ok(rig)
+    }
+
+    fn with_rows(rows: i64, names: &[i32], buckets: Option<i32>) -> Result<Rig> {
+        let tenants = names.len();
         println!("  {rows} rows, {tenants} tenants");
         let cluster = Cluster::servers(2, &CONFIG)?;
         for shard in &cluster.shards {
@@ -42,16 +73,18 @@ impl Rig {
                  GRANT SELECT, INSERT, UPDATE, DELETE ON items TO {CLIENT}"
             ))?;
         }
-        let rig = Rig { cluster, rows };
-        rig.source()?.batch_execute(&format!(
-            "INSERT INTO items SELECT g, g % {tenants}, 0, repeat(md5(g::text), 5) FROM generate_series(0, {rows} - 1) g"
-        ))?;
+        let rig = Rig { cluster, rows, buckets };
+        let insert = "INSERT INTO items SELECT g, ($1::int[])[g % $2::bigint + 1], 0, repeat(md5(g::text), 5)
+                        FROM generate_series(0, $3::bigint - 1) g";
+        rig.source()?.execute(insert, &[&names, &(tenants as i64), &rows])?;
         rig.source()?.batch_execute("VACUUM (ANALYZE, FREEZE) items")?;
-        let mut master = rig.cluster.superuser()?;
-        master.execute("SELECT shard_table_add('items', 'tenant_id')", &[])?;
-        let keys: Vec<String> = (0..tenants).map(|t| t.to_string()).collect();
-        master.execute("SELECT shard_assign_many($1, 'shard_a')", &[&keys])?;
         Ok(rig)
+    }
+
+    /// Whether the extension is on the source.
+    pub fn has_extension(&self) -> Result<bool> {
+        let query = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'shardmaster')";
+        Ok(self.source()?.query_one(query, &[])?.get(0))
     }
 
     pub fn source(&self) -> Result<Client> {
@@ -62,8 +95,15 @@ impl Rig {
         self.cluster.owner_of(&self.cluster.shards[1])
     }
 
-    /// A split of the first `count` even tenants.
+    /// A split of the first `count` even tenants, or of the even buckets.
     pub fn plan(&self, count: i64) -> Result<Split<'_>> {
+        if let Some(buckets) = self.buckets {
+            let plan = format!(
+                "SELECT shard_split_plan('shard_a', 'shard_b', array_agg(b::text), keyspace => 'tenants')
+                   FROM generate_series(0, {buckets} - 1, 2) b"
+            );
+            return Split::plan_by(&self.cluster, &plan);
+        }
         let keys: Vec<String> = (0..count).map(|t| (2 * t).to_string()).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         Split::plan(&self.cluster, "shard_a", "shard_b", &keys)

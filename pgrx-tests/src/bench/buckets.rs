@@ -1,0 +1,50 @@
+//! What it costs that a shard without the extension hashes in PL/pgSQL: the copy, and
+//! writers whose buckets stay.
+
+use super::Size;
+use super::capture::Script;
+use super::rig::{LIMIT, Rig};
+use super::stats::{Goal, Measure};
+use crate::Result;
+
+const BUCKETS: i32 = 16;
+const TENANTS: i64 = 10_000;
+
+/// The copy of every second bucket against `COPY | COPY` of as many rows.
+pub fn buckets(size: Size) -> Result<Vec<Measure>> {
+    let rig = Rig::of_buckets(size.rows(1_000_000), TENANTS, BUCKETS)?;
+    let mut agent = Measure::new("copy of buckets, the agent's hash", "rows/s", Goal::RatioAtLeast(0.15));
+    let mut installed =
+        Measure::new("the same, the extension on the source", "rows/s", Goal::RatioAtLeast(0.8));
+    for _ in 0..size.pairs(3) {
+        for measure in [&mut agent, &mut installed] {
+            rig.settle()?;
+            let reference = rig.copy_pipe(TENANTS / 2)?;
+            rig.target()?.batch_execute("TRUNCATE items")?;
+            rig.settle()?;
+            let (rows, seconds, _) = rig.backfill(TENANTS / 2)?;
+            measure.pair(reference, rows as f64 / seconds);
+            let change = if rig.has_extension()? { "DROP" } else { "CREATE" };
+            rig.source()?.batch_execute(&format!("{change} EXTENSION shardmaster"))?;
+        }
+    }
+    Ok(vec![agent, installed, stay(&rig, size)?])
+}
+
+/// Single-row updates of tenants whose buckets stay, while the other half moves.
+fn stay(rig: &Rig, size: Size) -> Result<Measure> {
+    let staying = Script::new("staying buckets", &format!("2 * random(0, {TENANTS} / 2 - 1) + 1"), TENANTS)?;
+    let mut measure = Measure::new("staying buckets, half of them moving", "tps", Goal::RatioAtLeast(0.75));
+    let seconds = size.seconds(4);
+    for _ in 0..size.pairs(5) {
+        rig.source()?.batch_execute("VACUUM items")?;
+        rig.settle()?;
+        let reference = staying.run(rig, seconds)?;
+        let split = rig.plan(TENANTS / 2)?;
+        split.call("start_dual_write")?;
+        split.wait("dual_write", LIMIT)?;
+        measure.pair(reference, staying.run(rig, seconds)?);
+        rig.take_back(&split)?;
+    }
+    Ok(measure)
+}

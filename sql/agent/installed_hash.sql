@@ -1,0 +1,10 @@
+-- The schema of this extension, where the shard has it and the mover may call its hash.
+SELECT quote_ident(n.nspname)
+  FROM pg_extension e
+  JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'shardmaster'
+   AND has_schema_privilege(n.oid, 'USAGE')
+   AND 3 = (SELECT count(*) FROM pg_proc p
+              JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+                              AND d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+             WHERE p.proname = 'shard_for' AND p.pronamespace = n.oid AND has_function_privilege(p.oid, 'EXECUTE'))
