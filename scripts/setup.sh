@@ -10,9 +10,9 @@ sudo_if_needed() {
 
 missing_packages() {
     local package
-    # The second line: gateways and a client in Lua, for their tests.
+    # The second line: for tests of gateways, of a client in Lua, and of TLS.
     for package in postgresql-15 postgresql-server-dev-15 libpq-dev clang libclang-dev pkg-config gcc libc6-dev \
-        nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2; do
+        nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl libssl-dev; do
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
     done
     # For the clients' tests; however they came to be here.

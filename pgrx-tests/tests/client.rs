@@ -1,15 +1,26 @@
 //! The client's loop as the crate for applications has it, beside a split.
 
+use native_tls::{Certificate, TlsConnector};
+use postgres::config::SslMode;
 use postgres::{Client, NoTls};
+use postgres_native_tls::MakeTlsConnector;
 use shardmaster_client::router::{Route, Router};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::env;
+use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::collections::HashMap;
+use std::fs::{self, Permissions};
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Well below the time after which a router asks in any case.
+const TOLD: Duration = Duration::from_secs(10);
 
 /// One client: a router, and a session for each shard.
 struct App<'a> {
@@ -85,15 +96,92 @@ fn a_client_follows_its_tenant() {
     });
     assert!(counted > 100);
     // Told by the master, without having asked for it.
-    wait::until("the notification", LIMIT, || Ok((!app.router.is_local("moves").unwrap()).then_some(())))
+    wait::until("the notification", TOLD, || Ok((!app.router.is_local("moves").unwrap()).then_some(())))
         .unwrap();
     assert!(app.router.is_local("stays").unwrap());
     assert_eq!(app.count("stays").unwrap(), 1);
     assert_eq!(app.count("moves").unwrap(), counted + 1);
-    // A session that was lost is opened again.
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND query LIKE '%shard_route%'";
-    assert!(cluster.superuser().unwrap().execute(end, &[&CLIENT]).unwrap() >= 1);
-    wait::until("a new session", LIMIT, || Ok(app.router.route("moves").ok())).unwrap();
     let unknown = app.router.route("nobody's").unwrap_err();
     assert_eq!(unknown.code().map(|code| code.code()), Some("42704"));
+}
+
+/// Ends every client's session on the master.
+fn end_sessions(cluster: &Cluster) -> u64 {
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1";
+    cluster.superuser().unwrap().execute(end, &[&CLIENT]).unwrap()
+}
+
+#[test]
+fn a_router_goes_on_without_the_master_and_listens_again() {
+    let mut cluster = cluster();
+    let mut router = App::new(&cluster).router;
+    assert!(router.is_local("stays").unwrap());
+    // One session for questions, one that listens.
+    let sessions = "SELECT count(*) = 2 FROM pg_stat_activity WHERE usename = 'app'";
+    let mut master = cluster.superuser().unwrap();
+    wait::until_true(&mut master, "both sessions", LIMIT, sessions).unwrap();
+    assert_eq!(end_sessions(&cluster), 2);
+    // What was changed before it listens again, and after.
+    for shard in ["shard_b", "shard_a"] {
+        master.execute("SELECT shard_assign('stays', $1, force => true)", &[&shard]).unwrap();
+        let here = shard == "shard_a";
+        wait::until("the notification", TOLD, || {
+            Ok((router.is_local("stays").unwrap() == here).then_some(()))
+        })
+        .unwrap();
+    }
+    cluster.master.stop(Stop::Immediate).unwrap();
+    assert!(router.is_local("stays").unwrap());
+    let unknown = router.route("never asked for").unwrap_err();
+    assert!(unknown.code().is_none(), "{unknown}");
+    cluster.master.run().unwrap();
+    let assign = "SELECT shard_assign('stays', 'shard_b', force => true)";
+    cluster.superuser().unwrap().batch_execute(assign).unwrap();
+    wait::until("the notification", TOLD, || Ok((!router.is_local("stays").unwrap()).then_some(()))).unwrap();
+}
+
+/// TLS, with a certificate of the server's own, is the one way to come by TCP.
+fn with_tls(cluster: &mut Cluster, address: IpAddr) -> Certificate {
+    let data = cluster.master.data();
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=DNS:localhost", "-keyout"]).arg(data.join("server.key"));
+    env::run(openssl.arg("-out").arg(data.join("server.crt"))).unwrap();
+    fs::set_permissions(data.join("server.key"), Permissions::from_mode(0o600)).unwrap();
+    let rules = "local all all trust\nhostssl all all 127.0.0.0/8 trust\n";
+    fs::write(data.join("pg_hba.conf"), rules).unwrap();
+    cluster.master.configure(&["ssl = on", &format!("listen_addresses = '{address}'")]).unwrap();
+    cluster.master.restart(Stop::Fast).unwrap();
+    Certificate::from_pem(&fs::read(data.join("server.crt")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_router_speaks_tls_by_a_connector_of_ones_choice() {
+    let mut cluster = cluster();
+    // An address that nobody else listens on: the port is that of all test servers.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = IpAddr::from([127, 77, high, low.max(1)]);
+    let certificate = with_tls(&mut cluster, address);
+    let mut config = postgres::Config::new();
+    config.host("localhost").hostaddr(address).port(5432).dbname(DATABASE).user(CLIENT);
+    config.ssl_mode(SslMode::Disable);
+    let refused = config.connect(NoTls).err().unwrap();
+    assert_eq!(refused.code().map(|code| code.code()), Some("28000"), "{refused}");
+    config.ssl_mode(SslMode::Require);
+    let tls = TlsConnector::builder().add_root_certificate(certificate).build().unwrap();
+    let tls = MakeTlsConnector::new(tls);
+    let mut router = Router::with(move || config.connect(tls.clone()), "default", Some("shard_a")).unwrap();
+    assert!(router.is_local("moves").unwrap());
+    let mut master = cluster.superuser().unwrap();
+    let sessions = "SELECT bool_and(ssl), array_agg(pid) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = $1";
+    let before = master.query_one(sessions, &[&CLIENT]).unwrap();
+    assert!(before.get::<_, bool>(0));
+    master
+        .execute("SELECT pg_terminate_backend(unnest($1::int[]))", &[&before.get::<_, Vec<i32>>(1)])
+        .unwrap();
+    let again = wait::until("a new session", LIMIT, || {
+        router.route("moves").unwrap();
+        Ok(master.query_one(sessions, &[&CLIENT])?.get::<_, Option<bool>>(0))
+    });
+    assert!(again.unwrap());
 }

@@ -1,0 +1,75 @@
+//! A thread that listens to the master: what it hears makes kept routes old.
+
+use super::Connect;
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{Client, Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Between two looks at whether anybody still wants to know.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Shared {
+    heard: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// The thread ends within a second of this.
+pub struct Listener(Arc<Shared>);
+
+impl Listener {
+    pub fn start(connect: Arc<Connect>) -> Listener {
+        let shared = Arc::new(Shared::default());
+        let own = shared.clone();
+        std::thread::spawn(move || own.run(&*connect));
+        Listener(shared)
+    }
+
+    /// A number that is another one whenever routes or shards may have changed: after a
+    /// notification, and after a time in which none could have been heard.
+    pub fn heard(&self) -> u64 {
+        self.0.heard.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn run(&self, connect: &Connect) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let session = connect().and_then(|mut session| {
+                session.batch_execute("LISTEN shardmaster")?;
+                Ok(session)
+            });
+            if let Ok(session) = session {
+                self.heard.fetch_add(1, Ordering::Release);
+                // However it ends, it is begun again.
+                let _ = self.listen(session);
+            }
+            if !self.stop.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
+    /// Until the session is lost, or nobody wants to know any more.
+    fn listen(&self, mut session: Client) -> Result<(), Error> {
+        while !self.stop.load(Ordering::Relaxed) && !session.is_closed() {
+            let mut notifications = session.notifications();
+            let mut notifications = notifications.timeout_iter(LOOK);
+            while let Some(notification) = notifications.next()? {
+                let event = notification.payload();
+                if event.contains("\"routing\"") || event.contains("\"topology\"") {
+                    self.heard.fetch_add(1, Ordering::Release);
+                }
+            }
+        }
+        Ok(())
+    }
+}
