@@ -223,3 +223,58 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
     let verdict = workload.verdict(&cluster).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
+
+/// Two splits bring back two parts of a range at once: each leaves of the old guard what
+/// the other one has left.
+#[test]
+fn two_parts_of_a_range_come_back_at_once() {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    for shard in &cluster.shards {
+        let table = format!("SET ROLE {OWNER}; CREATE TABLE numbers (id bigint PRIMARY KEY)");
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let mut master = cluster.superuser().unwrap();
+    let set_up = "SELECT shard_keyspace_add('numbers', 'range', key_type => 'bigint');
+                  SELECT shard_assign_range(NULL, NULL, 'shard_a', 'numbers');
+                  SELECT shard_table_add('numbers', 'id', 'numbers')";
+    master.batch_execute(set_up).unwrap();
+    let plan = |from: &str, to: &str, lower: i32, upper: i32| {
+        let query = "SELECT shard_split_plan_range($1, $2, $3, $4, keyspace => 'numbers')";
+        let arguments: [&(dyn postgres::types::ToSql + Sync); 4] =
+            [&from, &to, &lower.to_string(), &upper.to_string()];
+        Split::of(&cluster, cluster.superuser().unwrap().query_one(query, &arguments).unwrap().get(0))
+    };
+    let away = plan("shard_a", "shard_b", 0, 100);
+    away.run(|_| ()).unwrap();
+    away.finish(LIMIT).unwrap();
+    let back = [plan("shard_b", "shard_a", 0, 50), plan("shard_b", "shard_a", 50, 100)];
+    for split in &back {
+        split.call("start_dual_write").unwrap();
+        split.wait("dual_write", LIMIT).unwrap();
+        split.call("run_backfill").unwrap();
+        split.wait("cutover_pending", LIMIT).unwrap();
+    }
+    cluster.hold("cutover_decided").unwrap();
+    for split in &back {
+        split.call("cutover").unwrap();
+    }
+    for split in &back {
+        split.wait_held("cutover_decided", LIMIT).unwrap();
+    }
+    // Both have to wait for the guard's table, and so come to it at the same time.
+    let guard = format!("shardmaster_agent.scope_{}_s", away.id);
+    let mut shard = cluster.owner_of(&cluster.shards[0]).unwrap();
+    let mut lock = shard.transaction().unwrap();
+    lock.batch_execute(&format!("LOCK TABLE {guard} IN SHARE ROW EXCLUSIVE MODE")).unwrap();
+    cluster.fault("").unwrap();
+    let waiting =
+        format!("SELECT count(*) = 2 FROM pg_locks WHERE relation = '{guard}'::regclass AND NOT granted");
+    let mut watch = cluster.owner_of(&cluster.shards[0]).unwrap();
+    wait::until_true(&mut watch, "both splits at the guard", LIMIT, &waiting).unwrap();
+    lock.commit().unwrap();
+    for split in &back {
+        split.wait("completed", LIMIT).unwrap();
+    }
+    let left: i64 = watch.query_one(&format!("SELECT count(*) FROM {guard}"), &[]).unwrap().get(0);
+    assert_eq!(left, 0);
+}
