@@ -14,6 +14,7 @@ use crate::error::{Failure, SqlState};
 use address::Address;
 use key_source::KeySource;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// What a configuration is asked for.
 pub struct Request {
@@ -65,7 +66,7 @@ fn with_map(
     let (places, found) = (gateway::places(), gateway::entries(&keyspace.name));
     let entries = lua::entries(&keyspace, &places, &found);
     let map = Map { version: found.version, keyspace, places, entries };
-    let used: Vec<i32> = found.entries.iter().map(|entry| entry.shard_index).collect();
+    let used: HashSet<i32> = found.entries.iter().map(|entry| entry.shard_index).collect();
     let without = |place: &&Place| place.is_open && place.service.is_none() && used.contains(&place.index);
     let names: Vec<String> = map.places.iter().filter(without).map(|place| shown(&place.shard_key)).collect();
     let warning = (!names.is_empty()).then(|| {
