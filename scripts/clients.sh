@@ -17,7 +17,7 @@ clients_javascript() (
     node test_vectors.js
 )
 
-clients_lua() (cd clients/lua && luajit test_vectors.lua)
+clients_lua() (cd clients/lua && luajit test_vectors.lua && luajit test_keys.lua)
 
 run_clients() {
     local status=0
