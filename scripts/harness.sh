@@ -18,7 +18,8 @@ build_harness() {
 # The servers' user may not be able to read the checkout: it gets copies.
 copy_programs() {
     mkdir -p "$RUN/bin"
-    cp target/harness/demo target/harness/bench clients/gateway/shardmaster_gateway.py "$RUN/bin/"
+    cp target/harness/demo target/harness/bench "$RUN/bin/"
+    cp clients/gateway/shardmaster_gateway.py clients/python/{router,test_router}.py "$RUN/bin/"
     chmod -R a+rX "$RUN/bin"
 }
 

@@ -7,6 +7,7 @@ use postgres_native_tls::MakeTlsConnector;
 use shardmaster_client::router::{Route, Router};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env;
+use shardmaster_tests::process::{Directory, Process};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -184,4 +185,25 @@ fn a_router_speaks_tls_by_a_connector_of_ones_choice() {
         Ok(master.query_one(sessions, &[&CLIENT])?.get::<_, Option<bool>>(0))
     });
     assert!(again.unwrap());
+}
+
+#[test]
+fn a_client_in_python_follows_its_tenant() {
+    let cluster = cluster();
+    let directory = Directory::new("python").unwrap();
+    let mut command = Command::new("/usr/bin/python3");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("test_router.py").unwrap());
+    command.args([&cluster.master.conninfo(DATABASE, CLIENT), "moves", "shard_b"]);
+    let mut program = Process::start(&mut command, directory.join("log")).unwrap();
+    let mut source = cluster.owner_of(&cluster.shards[0]).unwrap();
+    let counts = "SELECT value > 50 FROM counter WHERE tenant = 'moves'";
+    wait::until_true(&mut source, "the program to count", LIMIT, counts).unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    wait::until("the program to end", LIMIT, || Ok((!program.is_running()?).then_some(()))).unwrap();
+    let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
+    let value: i64 =
+        target.query_one("SELECT value FROM counter WHERE tenant = 'moves'", &[]).unwrap().get(0);
+    assert_eq!(program.said().trim(), value.to_string());
 }

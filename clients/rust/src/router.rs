@@ -158,8 +158,9 @@ impl Router {
     }
 
     /// Does one transaction where the key is. If that shard says that the key has moved
-    /// (SM001) or is on its way (SM002), all of it is done again, at the shard that the
-    /// master names then, until the time is over. Other errors are the caller's.
+    /// (SM001), is on its way (SM002), or has moved since the snapshot (40001, as other
+    /// conflicts do), all of it is done again, at the shard that the master names then,
+    /// until the time is over. Other errors are the caller's.
     pub fn call<T>(
         &mut self,
         key: &str,
@@ -171,7 +172,8 @@ impl Router {
         loop {
             let outcome = self.route(key).and_then(|route| transaction(&route));
             let Err(error) = outcome else { return outcome };
-            let is_moving = error.code().is_some_and(|state| matches!(state.code(), "SM001" | "SM002"));
+            let is_moving =
+                error.code().is_some_and(|state| matches!(state.code(), "SM001" | "SM002" | "40001"));
             if !is_moving || Instant::now() >= deadline {
                 return Err(error);
             }

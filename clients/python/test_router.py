@@ -1,0 +1,32 @@
+"""Counts on in the table `counter` of a tenant, wherever it is, until it has counted 50 times
+on the shard to which it moves: test_router.py MASTER TENANT SHARD. Prints the count."""
+
+import sys
+
+import psycopg2
+
+from router import Router
+
+master, tenant, target = sys.argv[1:]
+router = Router(master)
+sessions = {}
+
+
+def count(route):
+    if route.shard_key not in sessions:
+        # The shard's address for clients names no user.
+        sessions[route.shard_key] = psycopg2.connect(route.conninfo, user="app")
+    session = sessions[route.shard_key]
+    with session, session.cursor() as cursor:
+        cursor.execute("UPDATE counter SET value = value + 1 WHERE tenant = %s RETURNING value", (tenant,))
+        return cursor.fetchone()[0]
+
+
+counted = there = 0
+while there < 50:
+    counted += 1
+    # Not one is lost, and none is done twice.
+    found = router.call(tenant, 30, count)
+    assert found == counted, f"{found} instead of {counted}"
+    there += router.route(tenant).shard_key == target
+print(counted)
