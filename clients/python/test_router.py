@@ -1,13 +1,15 @@
 """Counts on in the table `counter` of a tenant, wherever it is, until it has counted 50 times
-on the shard to which it moves: test_router.py MASTER TENANT SHARD. Prints the count."""
+on the shard to which it moves: test_router.py MASTER TENANT SHARD OTHER. Prints the count.
+Then waits to be told that another tenant is on that shard, too."""
 
 import sys
+import time
 
 import psycopg2
 
 from router import Router
 
-master, tenant, target = sys.argv[1:]
+master, tenant, target, other = sys.argv[1:]
 router = Router(master)
 sessions = {}
 
@@ -29,4 +31,11 @@ while there < 50:
     found = router.call(tenant, 30, count)
     assert found == counted, f"{found} instead of {counted}"
     there += router.route(tenant).shard_key == target
-print(counted)
+assert router.route(other).shard_key != target
+print(counted, flush=True)
+# Well below the time after which a router asks in any case.
+deadline = time.monotonic() + 10
+while router.route(other).shard_key != target:
+    assert time.monotonic() < deadline, "nobody has told"
+    time.sleep(0.01)
+print("told")

@@ -193,7 +193,7 @@ fn a_client_in_python_follows_its_tenant() {
     let directory = Directory::new("python").unwrap();
     let mut command = Command::new("/usr/bin/python3");
     command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("test_router.py").unwrap());
-    command.args([&cluster.master.conninfo(DATABASE, CLIENT), "moves", "shard_b"]);
+    command.args([&cluster.master.conninfo(DATABASE, CLIENT), "moves", "shard_b", "stays"]);
     let mut program = Process::start(&mut command, directory.join("log")).unwrap();
     let mut source = cluster.owner_of(&cluster.shards[0]).unwrap();
     let counts = "SELECT value > 50 FROM counter WHERE tenant = 'moves'";
@@ -201,9 +201,14 @@ fn a_client_in_python_follows_its_tenant() {
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
+    let counted = wait::until("the program to have counted", LIMIT, || {
+        Ok(program.said().lines().next().map(str::to_owned))
+    });
+    let assign = "SELECT shard_assign('stays', 'shard_b', force => true)";
+    cluster.superuser().unwrap().batch_execute(assign).unwrap();
     wait::until("the program to end", LIMIT, || Ok((!program.is_running()?).then_some(()))).unwrap();
     let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
     let value: i64 =
         target.query_one("SELECT value FROM counter WHERE tenant = 'moves'", &[]).unwrap().get(0);
-    assert_eq!(program.said().trim(), value.to_string());
+    assert_eq!((counted.unwrap(), program.said().lines().last()), (value.to_string(), Some("told")));
 }

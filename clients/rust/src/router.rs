@@ -81,10 +81,10 @@ impl Router {
         here: Option<&str>,
     ) -> Result<Router, Error> {
         let connect: Arc<Connect> = Arc::new(connect);
-        // An error of the first session is the caller's.
+        // An error of the first sessions is the caller's.
         let session = Some(connect()?);
         Ok(Router {
-            listener: Listener::start(connect.clone()),
+            listener: Listener::start(connect.clone())?,
             connect,
             keyspace: keyspace.to_owned(),
             here: here.map(str::to_owned),

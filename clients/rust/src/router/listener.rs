@@ -20,11 +20,12 @@ struct Shared {
 pub struct Listener(Arc<Shared>);
 
 impl Listener {
-    pub fn start(connect: Arc<Connect>) -> Listener {
+    /// Listens when this returns.
+    pub fn start(connect: Arc<Connect>) -> Result<Listener, Error> {
         let shared = Arc::new(Shared::default());
-        let own = shared.clone();
-        std::thread::spawn(move || own.run(&*connect));
-        Listener(shared)
+        let (own, session) = (shared.clone(), open(&*connect)?);
+        std::thread::spawn(move || own.run(session, &*connect));
+        Ok(Listener(shared))
     }
 
     /// A number that is another one whenever routes or shards may have changed: after a
@@ -40,20 +41,21 @@ impl Drop for Listener {
     }
 }
 
+fn open(connect: &Connect) -> Result<Client, Error> {
+    let mut session = connect()?;
+    session.batch_execute("LISTEN shardmaster")?;
+    Ok(session)
+}
+
 impl Shared {
-    fn run(&self, connect: &Connect) {
+    fn run(&self, first: Client, connect: &Connect) {
+        // However a session ends, there is a next one.
+        let _ = self.listen(first);
         while !self.stop.load(Ordering::Relaxed) {
-            let session = connect().and_then(|mut session| {
-                session.batch_execute("LISTEN shardmaster")?;
-                Ok(session)
-            });
-            if let Ok(session) = session {
+            std::thread::sleep(LOOK);
+            if let Ok(session) = open(connect) {
                 self.heard.fetch_add(1, Ordering::Release);
-                // However it ends, it is begun again.
                 let _ = self.listen(session);
-            }
-            if !self.stop.load(Ordering::Relaxed) {
-                std::thread::sleep(LOOK);
             }
         }
     }
