@@ -7,7 +7,10 @@ use crate::guc;
 use crate::placement::sweep;
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Between two looks for the extension.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How the sweeper of a database is started.
 pub fn describe(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
@@ -42,7 +45,7 @@ pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
             let pause = txn::transaction(|| plan::catalog_exists().then(sweep::turn));
             // Where there is more, half of the time is for reservations.
             let pause = pause.map(|pause| pause.max(began.elapsed()));
-            sweep_clock::set(pause.unwrap_or_else(guc::lease_sweep_interval));
+            sweep_clock::set(pause.unwrap_or(LOOK_AGAIN));
             swept = Some(Instant::now());
             wait::report_idle(match pause {
                 Some(_) => "waiting for a lease to end",
