@@ -112,9 +112,10 @@ def update(cursor, options, reload_due):
 
 def concerns_us(notification):
     try:
-        return json.loads(notification.payload).get("event") in ("routing", "topology")
+        event = json.loads(notification.payload)
     except ValueError:
-        return False
+        return False  # anybody may say anything on the channel
+    return isinstance(event, dict) and event.get("event") in ("routing", "topology")
 
 
 def wait(connection, longest):
@@ -131,7 +132,12 @@ def wait(connection, longest):
 
 def follow(options, state):
     connection = psycopg2.connect(
-        options.master, connect_timeout=10, keepalives_idle=30, keepalives_interval=10, keepalives_count=3
+        options.master,
+        connect_timeout=10,
+        tcp_user_timeout=30_000,
+        keepalives_idle=30,
+        keepalives_interval=10,
+        keepalives_count=3,
     )
     try:
         connection.autocommit = True

@@ -16,6 +16,15 @@ MOST_ROUTES = 100_000
 MOVING = ("SM001", "SM002", "40001")
 
 
+def _event(payload):
+    """What an event is about; None for what others say on the channel."""
+    try:
+        event = json.loads(payload)
+    except ValueError:
+        return None
+    return event.get("event") if isinstance(event, dict) else None
+
+
 class Route(NamedTuple):
     shard_key: str
     conninfo: Optional[str]  # None: the master's own database
@@ -35,7 +44,7 @@ class Router:
     def _open(self):
         session = psycopg2.connect(self.master, connect_timeout=10, tcp_user_timeout=30_000)
         session.autocommit = True
-        session.cursor().execute("LISTEN shardmaster")
+        session.cursor().execute("SET statement_timeout = '30s'; LISTEN shardmaster")
         self._all_are_old()  # what was said before, nobody has heard
         return session
 
@@ -45,7 +54,7 @@ class Router:
     def _listen(self):
         """Reads what the master has said since, without waiting."""
         self._session.poll()
-        events = [json.loads(notification.payload).get("event") for notification in self._session.notifies]
+        events = [_event(notification.payload) for notification in self._session.notifies]
         self._session.notifies.clear()
         if "routing" in events or "topology" in events:
             self._all_are_old()

@@ -41,6 +41,13 @@ pub struct Router {
     routes: HashMap<String, (Route, Instant)>,
 }
 
+/// A session for questions: none waits without an end for a master that is busy.
+fn open(connect: &Connect) -> Result<Client, Error> {
+    let mut session = connect()?;
+    session.batch_execute("SET statement_timeout = '30s'")?;
+    Ok(session)
+}
+
 /// Not an answer of the master, but the end of its session, or none to be had.
 fn is_lost(error: &Error) -> bool {
     error.is_closed() || error.code().is_none_or(|state| state.code().starts_with("57P"))
@@ -82,7 +89,7 @@ impl Router {
     ) -> Result<Router, Error> {
         let connect: Arc<Connect> = Arc::new(connect);
         // An error of the first sessions is the caller's.
-        let session = Some(connect()?);
+        let session = Some(open(&*connect)?);
         Ok(Router {
             listener: Listener::start(connect.clone())?,
             connect,
@@ -138,7 +145,7 @@ impl Router {
     fn ask(&mut self, key: &str) -> Result<Route, Error> {
         let session = match &mut self.session {
             Some(session) => session,
-            empty => empty.insert((self.connect)()?),
+            empty => empty.insert(open(&*self.connect)?),
         };
         let query =
             "SELECT shard_key, conninfo, namespace, routing_version FROM shard_route($1, 'write', $2)";

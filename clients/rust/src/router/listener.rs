@@ -16,7 +16,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// The thread ends within a second of this.
+/// Once it is dropped, its thread ends within a second or, if it is just connecting, after that.
 pub struct Listener(Arc<Shared>);
 
 impl Listener {
@@ -52,11 +52,11 @@ impl Shared {
         // However a session ends, there is a next one.
         let _ = self.listen(first);
         while !self.stop.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK);
             if let Ok(session) = open(connect) {
                 self.heard.fetch_add(1, Ordering::Release);
                 let _ = self.listen(session);
             }
+            std::thread::sleep(LOOK);
         }
     }
 
@@ -66,6 +66,9 @@ impl Shared {
             let mut notifications = session.notifications();
             let mut notifications = notifications.timeout_iter(LOOK);
             while let Some(notification) = notifications.next()? {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
                 let event = notification.payload();
                 if event.contains("\"routing\"") || event.contains("\"topology\"") {
                     self.heard.fetch_add(1, Ordering::Release);
