@@ -13,7 +13,8 @@ use crate::routing::ordered::Ordered;
 use crate::sql;
 use crate::worker::txn::transaction;
 
-/// The splits whose guards on the target may refuse the split's keys.
+/// The splits whose guards on the target may refuse the split's keys, in the order in
+/// which all splits lock them.
 pub fn find(engine: &mut Engine) -> Result<Vec<i64>> {
     let id = engine.plan.id.to_string();
     let guards = engine.target.query(
@@ -52,7 +53,8 @@ pub fn release(engine: &mut Engine, guards: &[i64]) -> Result<()> {
 fn without_other_keyspaces(keyspace: &str, splits: Vec<i64>) -> Vec<i64> {
     sql::read(
         "SELECT s.id FROM unnest($2) s (id)
-          WHERE NOT EXISTS (SELECT 1 FROM shardmaster.split_plan p WHERE p.id = s.id AND p.keyspace <> $1)",
+          WHERE NOT EXISTS (SELECT 1 FROM shardmaster.split_plan p WHERE p.id = s.id AND p.keyspace <> $1)
+          ORDER BY s.id",
         &[keyspace.into(), splits.into()],
         |row| row.value(1),
     )
