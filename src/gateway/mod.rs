@@ -63,7 +63,9 @@ fn with_map(
     keyspace: Keyspace,
     write: impl FnOnce(&Map) -> String,
 ) -> Result<Config, Failure> {
-    let (places, found) = (gateway::places(), gateway::entries(&keyspace.name));
+    // In this order: a shard that an entry names is among those that are read after it.
+    let found = gateway::entries(&keyspace.name);
+    let places = gateway::places();
     let entries = lua::entries(&keyspace, &places, &found);
     let map = Map { version: found.version, keyspace, places, entries };
     let used: HashSet<i32> = found.entries.iter().map(|entry| entry.shard_index).collect();
