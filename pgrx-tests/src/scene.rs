@@ -3,11 +3,36 @@
 
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::split::Split;
+use crate::workload::{Mix, Options, Sharding, Workload};
 use postgres::Client;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Everything that a writer can do, to the rows of eight tenants.
+pub fn load(sharding: Sharding) -> Options {
+    Options { rows: 40_000, mix: Mix { special: 25, retenant: true }, sharding, ..Options::tenants(8) }
+}
+
+/// Load while each of the plans is carried out; what a plan's query is given is what the
+/// earlier ones have made of the cluster.
+pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let mut workload = Workload::prepare(cluster, load(sharding)).unwrap();
+    workload.start();
+    workload.wait_for(500, LIMIT).unwrap();
+    for plan in plans {
+        let split = Split::plan_by(cluster, plan).unwrap();
+        split.run(|_| ()).unwrap();
+        workload.wait_for(300, LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+        workload.wait_for(300, LIMIT).unwrap();
+    }
+    workload.stop().unwrap();
+    let verdict = workload.verdict(cluster).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
 
 /// Two servers with the table, which is created by `definition`.
 pub fn cluster_of(config: &[&str], definition: &str) -> Cluster {

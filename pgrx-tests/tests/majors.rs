@@ -2,11 +2,8 @@
 //! The master is of the version that the extension is built for.
 
 use shardmaster_tests::cluster::Cluster;
-use shardmaster_tests::split::Split;
-use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(120);
+use shardmaster_tests::scene::splits_under_load;
+use shardmaster_tests::workload::Sharding;
 
 /// All tenants of `sharding` start on a server of the master's version. The plans name
 /// shard_a, which is that one, and shard_b, which is of version `major`.
@@ -17,21 +14,7 @@ fn there_and_back(major: u32, sharding: Sharding, there: &str, back: &str) {
     let found: i32 =
         cluster.servers[1].superuser("postgres").unwrap().query_one(version, &[]).unwrap().get(0);
     assert_eq!(found.cast_unsigned(), major);
-    let mix = Mix { special: 25, retenant: true };
-    let options = Options { rows: 40_000, mix, sharding, ..Options::tenants(8) };
-    let mut workload = Workload::prepare(&cluster, options).unwrap();
-    workload.start();
-    workload.wait_for(500, LIMIT).unwrap();
-    for plan in [there, back] {
-        let split = Split::plan_by(&cluster, plan).unwrap();
-        split.run(|_| ()).unwrap();
-        workload.wait_for(300, LIMIT).unwrap();
-        split.finish(LIMIT).unwrap();
-        workload.wait_for(300, LIMIT).unwrap();
-    }
-    workload.stop().unwrap();
-    let verdict = workload.verdict(&cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    splits_under_load(&cluster, sharding, &[there, back]);
 }
 
 fn tenants(major: u32) {

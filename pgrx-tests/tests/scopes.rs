@@ -1,34 +1,13 @@
 //! Splits of every scope under load: buckets, ranges, everything on a shard.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::scene::{load, splits_under_load as under_load, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
-use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
+use shardmaster_tests::workload::{Sharding, Workload};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-
-fn options(sharding: Sharding) -> Options {
-    Options { rows: 40_000, mix: Mix { special: 25, retenant: true }, sharding, ..Options::tenants(8) }
-}
-
-/// Load while each of the plans is carried out; what a plan's query is given is what the
-/// earlier ones have made of the cluster.
-fn under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) {
-    let mut workload = Workload::prepare(cluster, options(sharding)).unwrap();
-    workload.start();
-    workload.wait_for(500, LIMIT).unwrap();
-    for plan in plans {
-        let split = Split::plan_by(cluster, plan).unwrap();
-        split.run(|_| ()).unwrap();
-        workload.wait_for(300, LIMIT).unwrap();
-        split.finish(LIMIT).unwrap();
-        workload.wait_for(300, LIMIT).unwrap();
-    }
-    workload.stop().unwrap();
-    let verdict = workload.verdict(cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
-}
 
 /// Rows that a shard holds.
 fn rows(cluster: &Cluster, shard: usize) -> i64 {
@@ -128,7 +107,7 @@ fn several_shards_one_after_the_other_into_one() {
 #[test]
 fn tables_migrate_on_the_way() {
     let cluster = Cluster::servers(2, &[]).unwrap();
-    let mut workload = Workload::prepare(&cluster, options(Sharding::Directory(vec![0; 8]))).unwrap();
+    let mut workload = Workload::prepare(&cluster, load(Sharding::Directory(vec![0; 8]))).unwrap();
     let alter = |shard: usize, statements: &str| {
         let mut owner = cluster.owner_of(&cluster.shards[shard]).unwrap();
         owner.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
@@ -194,17 +173,12 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
         .unwrap();
     shard.batch_execute(&format!("GRANT USAGE ON SCHEMA \"its own\" TO {MOVER}")).unwrap();
     let sharding = Sharding::Hash { buckets: 16, shards: 1 };
-    let mut workload = Workload::prepare(&cluster, options(sharding)).unwrap();
+    let mut workload = Workload::prepare(&cluster, load(sharding)).unwrap();
     workload.start();
     let plan = "SELECT shard_split_plan('shard_a', 'shard_b', array_agg(b::text), keyspace => 'tenants')
                   FROM generate_series(0, 15, 2) b";
     let split = Split::plan_by(&cluster, plan).unwrap();
-    for (call, phase) in
-        [("start_dual_write", "dual_write"), ("run_backfill", "tailing"), ("replay_tail", "cutover_pending")]
-    {
-        split.call(call).unwrap();
-        split.wait(phase, LIMIT).unwrap();
-    }
+    to_pending(&split);
     assert_eq!(
         (hashes(&cluster, 0), hashes(&cluster, 1)),
         (vec!["\"its own\"".into()], vec!["shardmaster_agent".into()])
@@ -249,10 +223,7 @@ fn two_parts_of_a_range_come_back_at_once() {
     away.finish(LIMIT).unwrap();
     let back = [plan("shard_b", "shard_a", 0, 50), plan("shard_b", "shard_a", 50, 100)];
     for split in &back {
-        split.call("start_dual_write").unwrap();
-        split.wait("dual_write", LIMIT).unwrap();
-        split.call("run_backfill").unwrap();
-        split.wait("cutover_pending", LIMIT).unwrap();
+        to_pending(split);
     }
     cluster.hold("cutover_decided").unwrap();
     for split in &back {
