@@ -4,4 +4,5 @@
 . "$(dirname "$0")/lib.sh"
 find_bindir
 init_pgrx
-cargo pgrx install --release --pg-config "$BINDIR/pg_config"
+# SHARDMASTER_PROFILE=harness builds faster, for a developer's own loop.
+cargo pgrx install --profile "${SHARDMASTER_PROFILE:-release}" --pg-config "$BINDIR/pg_config"
