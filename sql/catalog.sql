@@ -185,9 +185,15 @@ CREATE TABLE shardmaster.split_plan (
     backfill_started_at      timestamptz,
     backfill_completed_at    timestamptz,
     cutover_at               timestamptz,
+    watched_at               timestamptz,
+    purged_at                timestamptz,
+    accept_missing           boolean NOT NULL DEFAULT false,
     finished_at              timestamptz,
     guard_dropped_at         timestamptz
 );
+COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
+COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
+COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
 COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal), what is (phase), and the counters';
 COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which the capture triggers know the mover; secret';

@@ -49,8 +49,8 @@ COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint) IS
     'asks for the cutover (phase cutover_pending only); returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint) IS
     'undoes a split whose cutover has not decided: both sides are cleaned; returns at once';
-COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint) IS
-    'deletes the moved rows from the source once the split is completed; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean) IS
+    'deletes the moved rows from the source once the split is completed, each after the target has shown that it has it or that a client has deleted it there; what it has not fails the split and stays, unless accept_missing says that it may go; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
     'the worker rests after its current step; changes go on being queued';
 COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS

@@ -24,6 +24,7 @@ static REMOTE_TIMEOUT: Int = Int::new(30_000);
 static CAPTURE_LEASE: Int = Int::new(86_400);
 static QUEUE_MAX_SIZE: Int = Int::new(4_096);
 static SEQUENCE_MARGIN: Int = Int::new(1_000);
+static WATCH_INTERVAL: Int = Int::new(10_000);
 static LEASE_SWEEP_INTERVAL: Int = Int::new(5_000);
 static RESERVATION_RETENTION: Int = Int::new(0);
 
@@ -98,6 +99,11 @@ pub fn capture_lease_seconds() -> i32 {
 /// Bytes of a split's queues.
 pub fn queue_max_bytes() -> i64 {
     i64::from(QUEUE_MAX_SIZE.get()) * 1024 * 1024
+}
+/// How often a completed split's shards are asked; None: never.
+pub fn watch_interval() -> Option<Duration> {
+    let interval = millis(&WATCH_INTERVAL);
+    (interval > Duration::ZERO).then_some(interval)
 }
 pub fn sequence_margin() -> i64 {
     i64::from(SEQUENCE_MARGIN.get())
@@ -247,6 +253,14 @@ fn register_times() {
         c"The worker looks earlier when the next lease ends earlier.",
         &LEASE_SWEEP_INTERVAL,
         10,
+        GucContext::Sighup,
+    );
+    ms(
+        c"shardmaster.watch_interval",
+        c"Time between two looks whether the shards of a completed split still know it.",
+        c"A shard that failed over or was restored is told again. 0: never.",
+        &WATCH_INTERVAL,
+        0,
         GucContext::Sighup,
     );
     ms(

@@ -19,6 +19,7 @@ pub mod random;
 pub mod scene;
 pub mod server;
 pub mod split;
+pub mod standby;
 pub mod wait;
 pub mod workload;
 

@@ -66,6 +66,19 @@ impl Split<'_> {
         self.wait("finished", limit).map(drop)
     }
 
+    /// The same where rows may be deleted that the target does not have.
+    pub fn finish_accepting(&self, limit: Duration) -> Result<()> {
+        let query = "SELECT shard_split_finish($1, accept_missing => true)";
+        self.cluster.superuser()?.execute(query, &[&self.id])?;
+        self.wait("finished", limit).map(drop)
+    }
+
+    /// What has happened to it, in one text.
+    pub fn events(&self) -> Result<String> {
+        let query = "SELECT coalesce(string_agg(detail, '; ' ORDER BY at), '') FROM shard_split_events($1)";
+        Ok(self.cluster.superuser()?.query_one(query, &[&self.id])?.get(0))
+    }
+
     /// The old shard stops refusing clients with an old route.
     pub fn drop_guard(&self) -> Result<()> {
         self.cluster.superuser()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;

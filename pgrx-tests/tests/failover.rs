@@ -4,7 +4,7 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::{env, wait};
+use shardmaster_tests::{env, standby, wait};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
@@ -153,36 +153,6 @@ fn a_decision_that_the_master_lost_is_adopted() {
     assert_eq!(rows(&cluster, 1).len(), 300);
 }
 
-/// The source gets a standby, and the mover a connection string that finds whichever of
-/// the two takes writes.
-fn add_standby(cluster: &Cluster) -> Server {
-    let primary = &cluster.servers[0];
-    let mut standby = Server::standby_of(primary, "standby").unwrap();
-    standby.run().unwrap();
-    let conninfo = format!(
-        "host={},{} port=5432,5432 dbname={DATABASE} user=mover target_session_attrs=read-write",
-        primary.socket_dir().display(),
-        standby.socket_dir().display()
-    );
-    let mut master = cluster.superuser().unwrap();
-    let update = "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'";
-    master.execute(update, &[&conninfo]).unwrap();
-    standby
-}
-
-/// Waits until the standby has everything, then cuts it off: what follows is forgotten.
-fn cut_off(cluster: &Cluster, standby: &Server) {
-    let mut primary = cluster.servers[0].superuser(DATABASE).unwrap();
-    let lsn: String = primary.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).unwrap().get(0);
-    let mut replica = standby.superuser(DATABASE).unwrap();
-    let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{lsn}'");
-    wait::until_true(&mut replica, "the standby to catch up", LIMIT, &caught_up).unwrap();
-    replica.batch_execute("ALTER SYSTEM SET primary_conninfo = 'host=/nowhere'").unwrap();
-    replica.batch_execute("SELECT pg_reload_conf()").unwrap();
-    let alone = "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_replication)";
-    wait::until_true(&mut primary, "the standby to be alone", LIMIT, alone).unwrap();
-}
-
 fn rows_of(server: &Server) -> BTreeMap<i32, String> {
     let mut client = server.superuser(DATABASE).unwrap();
     let rows = client.query("SELECT id, val FROM items WHERE tenant = 'moves'", &[]).unwrap();
@@ -199,9 +169,9 @@ fn events(split: &Split<'_>, cluster: &Cluster) -> String {
 #[test]
 fn a_promoted_standby_of_the_source_is_copied_again() {
     let mut cluster = cluster(&[]);
-    let standby = add_standby(&cluster);
+    let standby = standby::add(&cluster, 0).unwrap();
     let id = pending(&cluster).id;
-    cut_off(&cluster, &standby);
+    standby::cut_off(&cluster, 0, &standby).unwrap();
     let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     for id in 1..50 {
         let forgotten = "UPDATE items SET val = 'forgotten' WHERE tenant = 'moves' AND id = $1";
@@ -239,9 +209,9 @@ fn a_promoted_standby_of_the_source_is_copied_again() {
 #[test]
 fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
     let mut cluster = cluster(&[]);
-    let standby = add_standby(&cluster);
+    let standby = standby::add(&cluster, 0).unwrap();
     let id = pending(&cluster).id;
-    cut_off(&cluster, &standby);
+    standby::cut_off(&cluster, 0, &standby).unwrap();
     cluster.hold("cutover_opened").unwrap();
     Split::of(&cluster, id).call("cutover").unwrap();
     Split::of(&cluster, id).wait_held("cutover_opened", LIMIT).unwrap();
@@ -254,10 +224,16 @@ fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
     let split = Split::of(&cluster, id);
     split.wait("completed", LIMIT).unwrap();
     let told = events(&split, &cluster);
-    assert!(told.contains("fenced again; 1 changes"), "{told}");
+    assert!(told.contains("the source had lost its fence and was fenced again"), "{told}");
+    assert!(told.contains("1 changes were made on the source after the last window"), "{told}");
     let refused =
         client.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 8").unwrap_err();
     assert_eq!(refused.code().map(postgres::error::SqlState::code), Some("SM001"));
     assert_eq!(rows(&cluster, 1), moved);
-    split.finish(LIMIT).unwrap();
+    // What the source took alone is nowhere else: finish leaves it to the operator.
+    let refused = split.finish(LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("took 1 changes after the cutover"), "{refused}");
+    assert_eq!(rows_of(&standby)[&7], "too late");
+    split.finish_accepting(LIMIT).unwrap();
+    assert!(rows_of(&standby).is_empty());
 }

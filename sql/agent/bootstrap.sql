@@ -55,9 +55,10 @@ COMMENT ON TABLE shardmaster_agent.progress IS 'on a target: the snapshot and th
 CREATE TABLE IF NOT EXISTS shardmaster_agent.consumed (
     split_id    bigint PRIMARY KEY,
     snapshot    pg_catalog.pg_snapshot,
-    steps       bigint NOT NULL DEFAULT 0
+    steps       bigint NOT NULL DEFAULT 0,
+    announced   bigint NOT NULL DEFAULT 0
 );
-COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot up to which the queue has been given away';
+COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been given away, and the last step that the target was about to commit';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.lease (
     split_id   bigint PRIMARY KEY,

@@ -1,5 +1,6 @@
 -- On the target, until it is open: only the mover writes to rows of the scope. Its row
--- triggers are not called for the mover, see is_mover().
+-- triggers are not called for the mover, see is_mover(). Once it is open, keys that
+-- clients take away are noted, so that finish does not miss their rows.
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
@@ -17,6 +18,17 @@ BEGIN
           FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target';
     END IF;
     IF now_state = 'open' THEN
+        IF TG_OP = 'DELETE' THEN
+            INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT 'D', {old_keys}
+             WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
+        ELSIF TG_OP = 'TRUNCATE' THEN
+            INSERT INTO shardmaster_agent.{gone} (op) VALUES ('T');
+        ELSIF TG_OP = 'UPDATE' THEN
+            IF record_image_ne(ROW({new_keys}, NEW.{shard_by}), ROW({old_keys}, OLD.{shard_by})) THEN
+                INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT 'U', {old_keys}
+                 WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
+            END IF;
+        END IF;
         RETURN NULL;
     END IF;
     IF now_state IS NULL THEN

@@ -5,6 +5,7 @@ pub mod filter;
 pub mod scope;
 
 use crate::catalog::split::Plan;
+use crate::guc;
 use crate::split::quote::{ident, idents, literal};
 use crate::split::session::Side;
 use crate::split::shape::{Column, TableShape};
@@ -19,6 +20,7 @@ const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
+const GONE: &str = include_str!("../../sql/agent/gone.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
 /// Bytes up to which a WHEN clause lists the keys: it is read anew for each statement
@@ -78,8 +80,13 @@ pub fn queue_keys(table: &TableShape) -> Vec<String> {
     (1..=table.key().len()).map(|n| format!("k{n}")).collect()
 }
 
-/// The queue of a captured table.
-pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
+/// The target's table of keys that clients have taken away since it opened.
+pub fn gone_table(split: i64, ordinal: i32) -> String {
+    format!("gone_{split}_{ordinal}")
+}
+
+/// The key's columns as an agent's table has them.
+fn key_definitions(table: &TableShape) -> String {
     let definitions: Vec<String> = queue_keys(table)
         .iter()
         .zip(table.key())
@@ -91,7 +98,12 @@ pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
             format!("{name} {type_name}{collate}")
         })
         .collect();
-    fill(QUEUE, &[("queue", queue_table(split, ordinal)), ("key_definitions", definitions.join(",\n    "))])
+    definitions.join(",\n    ")
+}
+
+/// The queue of a captured table.
+pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
+    fill(QUEUE, &[("queue", queue_table(split, ordinal)), ("key_definitions", key_definitions(table))])
 }
 
 /// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.
@@ -174,17 +186,31 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
     format!("{refuse}\n{capture}")
 }
 
-/// The guard function of one table of the target.
-pub fn guard(plan: &Plan, ordinal: i32, shard_by: &str) -> String {
-    fill(
+/// The guard function of one table of the target, and where it notes keys.
+pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) -> String {
+    let gone = fill(
+        GONE,
+        &[
+            ("gone", gone_table(plan.id, ordinal)),
+            ("key_definitions", key_definitions(table)),
+            ("keys", queue_keys(table).join(", ")),
+        ],
+    );
+    let guard = fill(
         GUARD,
         &[
             ("function", trigger_function(plan.id, Side::Target, ordinal)),
             ("split", plan.id.to_string()),
             ("shard_by", ident(shard_by)),
             ("shard", literal(&plan.target.shard_key)),
+            ("gone", gone_table(plan.id, ordinal)),
+            ("gone_keys", queue_keys(table).join(", ")),
+            ("max_bytes", guc::queue_max_bytes().to_string()),
+            ("new_keys", idents("NEW.", table.key())),
+            ("old_keys", idents("OLD.", table.key())),
         ],
-    )
+    );
+    format!("{gone}\n{guard}")
 }
 
 /// The look-up function for one type of shard-by column.

@@ -111,8 +111,12 @@ pub fn shard_split_rollback(split_id: Option<i64>) -> Result<(), ErrorReport> {
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_split_finish(split_id: Option<i64>) -> Result<(), ErrorReport> {
-    Ok(lifecycle::finish(required(split_id, "split_id")?)?)
+pub fn shard_split_finish(
+    split_id: Option<i64>,
+    accept_missing: default!(Option<bool>, "false"),
+) -> Result<(), ErrorReport> {
+    let accept_missing = required(accept_missing, "accept_missing")?;
+    Ok(lifecycle::finish(required(split_id, "split_id")?, accept_missing)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -4,8 +4,9 @@ use super::keyspace::{self, Keyspace, Strategy};
 use super::shard::{self, Shard};
 use crate::agent::scope::Scope;
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::routing::interval::Interval;
-use crate::split::phase::{self, CutoverStep, Goal, Phase};
+use crate::split::phase::{self, CutoverStep, End, Goal, Phase};
 use crate::sql::{self, Row};
 use pgrx::prelude::*;
 
@@ -56,6 +57,7 @@ pub struct State {
     pub paused: bool,
     pub failed: bool,
     pub finished: bool,
+    pub end: End,
     pub generation: i64,
     pub version_cutover: Option<i64>,
     pub error: Option<Failure>,
@@ -67,7 +69,8 @@ fn unknown(id: i64) -> Failure {
 }
 
 const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
-    generation, routing_version_cutover, error_code, error_message, error_hint";
+    generation, routing_version_cutover, error_code, error_message, error_hint,
+    extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8";
 
 fn state_of(row: &Row<'_>) -> Result<State, Failure> {
     let error = row.get::<String>(10).map(|message| Failure {
@@ -76,13 +79,21 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         detail: None,
         hint: row.get(11),
     });
+    let finished: bool = row.value(6);
+    let is_due = guc::watch_interval()
+        .is_some_and(|interval| row.get::<f64>(12).is_some_and(|age| age >= interval.as_secs_f64()));
     Ok(State {
         phase: Phase::parse(&row.value::<String>(1))?,
         goal: Goal::parse(&row.value::<String>(2))?,
         cutover_step: CutoverStep::parse(&row.value::<String>(3))?,
         paused: row.value(4),
         failed: row.value(5),
-        finished: row.value(6),
+        finished,
+        end: match (finished, is_due) {
+            (true, _) => End::Finished,
+            (false, true) => End::Due,
+            (false, false) => End::Open,
+        },
         generation: row.value(7),
         version_cutover: row.get(8),
         error,
@@ -228,6 +239,14 @@ pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
 pub fn notify(id: i64, phase: &str, status: &str) {
     super::event::notify(
         &serde_json::json!({"event": "split", "split_id": id, "phase": phase, "status": status}),
+    );
+}
+
+/// The next plan's number is above this one.
+pub fn number_after(number: i64) {
+    sql::write(
+        "SELECT setval('shardmaster.split_plan_id_seq', $1) FROM shardmaster.split_plan_id_seq s WHERE s.last_value < $1",
+        &[number.into()],
     );
 }
 

@@ -5,7 +5,7 @@ use super::columns;
 use super::engine;
 use super::error::{Result, SplitError};
 use super::quote::ident;
-use super::session::{self, Side};
+use super::session::{self, Installed, Side};
 use super::shape::{Observation, TableShape};
 use crate::agent;
 use crate::agent::scope::Scope;
@@ -167,7 +167,17 @@ fn scope(
     observation: &Observation,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let installed = session::is_installed(connection, plan, side)?;
+    let installed = session::installed(connection, plan, side)?;
+    if installed == Installed::Foreign {
+        let failure = session::foreign(connection.shard(), plan);
+        let hint = failure.hint.unwrap_or_default();
+        findings.push(Finding::new(
+            &format!("{}: number of the split", side.as_str()),
+            false,
+            failure.message,
+            &hint,
+        ));
+    }
     for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         let name = format!("{}: keys", side.as_str());
@@ -175,7 +185,7 @@ fn scope(
             Scope::Keys(keys) => keys_of_type(connection, &name, keys, shape, column)?,
             Scope::Buckets { of, .. } | Scope::Ranges { of, .. } => column_of_type(&name, *of, shape, column),
         });
-        if side == Side::Target && !installed && findings.last().is_some_and(|f| f.ok) {
+        if side == Side::Target && installed == Installed::No && findings.last().is_some_and(|f| f.ok) {
             findings.push(rows_on_target(plan, connection, shape, column)?);
         }
     }

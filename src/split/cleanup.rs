@@ -4,6 +4,7 @@
 use super::error::{Result, SplitError};
 use super::install;
 use super::session::{self, Side};
+use crate::agent;
 use crate::catalog::{shard, split};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -12,11 +13,16 @@ use crate::sql;
 /// What was found on a shard and what was done to it.
 type Removed = Vec<(String, String)>;
 
-/// Gives the shard to this master.
+/// Gives the shard to this master, whose splits get numbers that the shard does not know.
 pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "adopt")?;
     if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_some() {
+        let highest =
+            sides(&mut connection).map_err(SplitError::into_failure)?.into_iter().map(|side| side.id);
+        if let Some(highest) = highest.max() {
+            split::number_after(highest);
+        }
         connection.query("UPDATE shardmaster_agent.master SET identity = $1", &[Some(&split::identity())])?;
     }
     Ok(())
@@ -32,49 +38,95 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
 fn remove_orphans(connection: &mut Connection) -> Result<Removed> {
     session::check_identity(connection, &split::identity())?;
     let mut removed = Vec::new();
-    for (id, side) in sides(connection)? {
-        if is_accounted_for(id, side, connection.shard()) {
+    for found in sides(connection)? {
+        if is_accounted_for(&found, connection.shard()) {
             continue;
         }
-        install::drop_side(connection, id, side)?;
-        removed.push((format!("{} side of split {id}", side.as_str()), "removed".to_owned()));
+        let object = format!("{} side of split {}", found.side.as_str(), found.id);
+        if let Some(why) = keeps_clients_off(connection, &found)? {
+            removed.push((object, why));
+            continue;
+        }
+        install::drop_side(connection, found.id, found.side)?;
+        removed.push((object, "removed".to_owned()));
     }
     Ok(removed)
 }
 
+/// A side of a split on a shard.
+struct Found {
+    id: i64,
+    side: Side,
+    /// None: triggers that have lost their state row.
+    token: Option<String>,
+    /// Of a source whose rows have left: where they are.
+    moved_to: Option<String>,
+}
+
 /// Sides by their state rows, and by triggers that have lost theirs.
-fn sides(connection: &mut Connection) -> Result<Vec<(i64, Side)>> {
-    let mut query = "SELECT DISTINCT (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[1],
-                CASE (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[2] WHEN 's' THEN 'source' ELSE 'target' END
+fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
+    let mut query = "SELECT DISTINCT (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[1] AS id,
+                CASE (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[2] WHEN 's' THEN 'source' ELSE 'target' END AS side
            FROM pg_trigger WHERE tgname ~ '^00_shardmaster_\\d+_[st]_'"
         .to_owned();
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_some() {
-        query.push_str(" UNION SELECT split_id::text, side FROM shardmaster_agent.side");
+        query = format!(
+            "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
+                    CASE WHEN s.state = 'moved' THEN s.other_shard END
+               FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side"
+        );
+    } else {
+        query = format!("SELECT t.id, t.side, NULL, NULL FROM ({query}) t");
     }
     let rows = connection.run(&query)?;
-    Ok(rows
-        .rows
-        .iter()
-        .filter_map(|row| match row.as_slice() {
-            [Some(id), Some(side)] => {
-                let side = if side == "source" { Side::Source } else { Side::Target };
-                id.parse().ok().map(|id| (id, side))
-            }
-            _ => None,
-        })
-        .collect())
+    let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
+        [Some(id), Some(side), token, moved_to] => {
+            let side = if side == "source" { Side::Source } else { Side::Target };
+            let (token, moved_to) = (token.clone(), moved_to.clone());
+            id.parse().ok().map(|id| Found { id, side, token, moved_to })
+        }
+        _ => None,
+    });
+    Ok(found.collect())
 }
 
-/// The ledger knows what may exist; another split of the same number, of a master
-/// that is gone, does not count.
-fn is_accounted_for(id: i64, side: Side, shard_key: &str) -> bool {
+/// The ledger knows what may exist. Another split of the same number, of a master that is
+/// gone, has another token.
+fn is_accounted_for(found: &Found, shard_key: &str) -> bool {
     sql::read_one(
-        "SELECT 1 FROM shardmaster.split_ledger l
-          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL
+        "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
+          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($4, p.token)
             AND l.shard_key IN (SELECT s.shard_key FROM shardmaster.shard s, shardmaster.shard o
                                  WHERE o.shard_key = $3 AND s.conninfo IS NOT DISTINCT FROM o.conninfo)",
-        &[id.into(), side.as_str().into(), shard_key.into()],
+        &[found.id.into(), found.side.as_str().into(), shard_key.into(), found.token.as_deref().into()],
         |_| (),
     )
     .is_some()
+}
+
+/// A redirect of rows that have left must stay while this master sends clients of these
+/// keys here: it was restored to a time before they moved.
+fn keeps_clients_off(connection: &mut Connection, found: &Found) -> Result<Option<String>> {
+    let Some(moved_to) = &found.moved_to else { return Ok(None) };
+    let scope = format!("shardmaster_agent.{}", agent::scope_table(found.id, Side::Source));
+    let rows = connection.run(&format!("SELECT key::text FROM {scope}"))?;
+    let keys: Vec<String> = rows.rows.into_iter().flatten().flatten().collect();
+    Ok(routed_here(&keys, connection.shard()).map(|key| {
+        format!(
+            "kept: key \"{key}\" is routed to this shard, but its rows have moved to shard \"{moved_to}\"; assign it there with shard_assign(.., force => true), then clean up again"
+        )
+    }))
+}
+
+/// The first of the keys, buckets or ranges that this master routes to the shard.
+fn routed_here(keys: &[String], shard_key: &str) -> Option<String> {
+    sql::read_one(
+        "SELECT e.key FROM shardmaster.routing_entry e
+          WHERE e.key = ANY ($1) AND e.valid_to IS NULL AND NOT e.unassigned
+            AND e.write_shard IN (SELECT s.shard_key FROM shardmaster.shard s, shardmaster.shard o
+                                   WHERE o.shard_key = $2 AND s.conninfo IS NOT DISTINCT FROM o.conninfo)
+          ORDER BY e.key LIMIT 1",
+        &[keys.to_vec().into(), shard_key.into()],
+        |row| row.value(1),
+    )
 }

@@ -1,6 +1,6 @@
 //! What has changed on the source since the last step, and what follows from it.
 
-use super::engine::Table;
+use super::engine::{Engine, Table};
 use super::error::{Result, SplitError};
 use super::progress::{Cursor, LeafProgress, Progress, TableProgress};
 use super::shape::{Leaf, Observation, TableShape};
@@ -20,8 +20,10 @@ pub struct Differences {
 
 /// Compares the source in S with what the target's rows stand for. What a copy
 /// cannot go on with is an error that says what differs.
-pub fn compare(tables: &[Table], progress: &Progress, now: &Observation) -> Result<Differences> {
-    let mut found = Differences::default();
+pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Result<Differences> {
+    let tables = &engine.tables;
+    let disagreement = engine.counters.disagreement(progress.steps);
+    let mut found = Differences { restart: disagreement.map(str::to_owned), ..Differences::default() };
     if progress.snapshot.is_some() && progress.server != now.server {
         found.restart = Some(format!(
             "the source failed over or was restored (system identifier and timeline {} -> {})",

@@ -136,7 +136,7 @@ fn close_fence(engine: &Engine, fence: &mut Connection) -> Result<()> {
 fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> {
     let now = step::observe_source(engine)?;
     let before = step::begin_target(engine)?;
-    let differences = compare::compare(&engine.tables, &before, &now)?;
+    let differences = compare::compare(engine, &before, &now)?;
     if differences.restart.is_some() || !differences.reset.is_empty() || !differences.uncaptured.is_empty() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }

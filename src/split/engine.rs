@@ -1,6 +1,7 @@
 //! The sessions and statements with which a split's steps are carried out.
 
 use super::columns::{self, Pair, Source};
+use super::counters::Counters;
 use super::error::{Result, SplitError};
 use super::quote::{ident, literal};
 use super::session::{self, Side};
@@ -66,6 +67,26 @@ impl Table {
             .join(" AND ")
     }
 
+    /// A row of the target beside a key of the window, both on the target.
+    pub fn target_join(&self, row: &str, window: &str) -> String {
+        self.target
+            .key()
+            .iter()
+            .zip(agent::queue_keys(&self.source))
+            .map(|(column, key)| format!("{row}.{} = {window}.{key}", ident(column)))
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
+    /// A noted key of the target beside a key of the window.
+    pub fn gone_join(&self, gone: &str, window: &str) -> String {
+        agent::queue_keys(&self.source)
+            .iter()
+            .map(|key| format!("{gone}.{key} = {window}.{key}"))
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
     /// The temporary table on the target that takes the keys of a window.
     pub fn window_table(&self) -> String {
         format!("pg_temp.window_{}", self.policy.ordinal)
@@ -83,8 +104,8 @@ pub struct Engine {
     /// Writes the target.
     pub target: Connection,
     pub tables: Vec<Table>,
-    /// The last step whose changes the source has given away.
-    pub consumed_steps: i64,
+    /// As the last step has read them.
+    pub counters: Counters,
     /// Blocks of the next chunk.
     pub chunk_blocks: i64,
 }
@@ -108,9 +129,9 @@ impl Engine {
         session::register(&mut control, &plan, Side::Source)?;
         session::register(&mut reader, &plan, Side::Source)?;
         let tables = describe(&plan, &mut reader, &mut target)?;
-        let consumed_steps = consumed_steps(&mut control, plan.id)?;
+        let counters = Counters::default();
         let mut engine =
-            Engine { plan, generation, reader, control, target, tables, consumed_steps, chunk_blocks: 1024 };
+            Engine { plan, generation, reader, control, target, tables, counters, chunk_blocks: 1024 };
         engine.create_window_tables()?;
         Ok(engine)
     }
@@ -147,12 +168,6 @@ impl Engine {
             }
         }
     }
-}
-
-fn consumed_steps(control: &mut Connection, split: i64) -> Result<i64> {
-    let rows =
-        control.run(&format!("SELECT steps FROM shardmaster_agent.consumed WHERE split_id = {split}"))?;
-    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 /// Begins a transaction in which this worker's generation cannot be overtaken: the

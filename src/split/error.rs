@@ -23,6 +23,10 @@ pub enum SplitError {
     /// A newer worker has taken over: this one ends without another word.
     #[error("another worker has taken over")]
     Superseded,
+    /// A shard knows a generation that is not below the worker's own: either a newer worker
+    /// has taken over, or the master was restored from a time before.
+    #[error("shard \"{shard}\" knows generation {generation}")]
+    Behind { shard: String, generation: i64 },
 }
 
 impl From<Failure> for SplitError {
@@ -42,7 +46,10 @@ impl SplitError {
         match self {
             SplitError::Remote(error) => error.may_pass(),
             SplitError::Injected(_) | SplitError::Retry(_) => true,
-            SplitError::Failed(_) | SplitError::GaveUp(_) | SplitError::Superseded => false,
+            SplitError::Failed(_)
+            | SplitError::GaveUp(_)
+            | SplitError::Superseded
+            | SplitError::Behind { .. } => false,
         }
     }
 
@@ -54,6 +61,7 @@ impl SplitError {
             SplitError::Injected(fault) => Failure::new(SqlState::INTERNAL, fault.to_string()),
             SplitError::Retry(reason) => Failure::new(SqlState::NOT_IN_STATE, reason),
             SplitError::Superseded => Failure::new(SqlState::NOT_IN_STATE, "another worker has taken over"),
+            SplitError::Behind { .. } => Failure::new(SqlState::NOT_IN_STATE, self.to_string()),
         }
     }
 }

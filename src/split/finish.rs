@@ -1,39 +1,159 @@
-//! Finish: the moved rows leave the source, the target's guard and the queue go.
-//! What stays is the source's guard, which refuses clients with an old route until
-//! shard_guard_drop() or until the keys come back. Every part can be repeated, so an
-//! interrupted finish begins again from its start.
+//! Finish: the moved rows leave the source, each batch after the target has shown that it
+//! has it; then the target's guard and the queue go. What stays is the source's redirect,
+//! which refuses clients with a stale route until shard_guard_drop() or until the keys come
+//! back. Every part can be repeated, so an interrupted finish begins again where it was.
 
-use super::error::Result;
+use super::engine::Engine;
+use super::error::{Result, SplitError};
 use super::install;
 use super::points::{self, reach};
+use super::proof::Prover;
 use super::purge;
-use super::session::{self, Side};
+use super::recovery;
+use super::session::{self, Installed, Side};
+use super::{cutover, phase, watch};
 use crate::agent;
 use crate::catalog::split::{self, Plan};
+use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::sql;
 use crate::worker::txn::transaction;
 
-pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+/// What the master knows of a finish that was asked for.
+pub struct Request {
+    pub version: i64,
+    /// The operator accepts that rows are deleted which the target does not have.
+    pub accepts: bool,
+    /// No row of the scope is left on the source.
+    pub is_purged: bool,
+}
+
+pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<()> {
     reach(points::FINISH_BEGIN)?;
-    let mut source = session::open_mover(plan, Side::Source, "finish")?;
-    session::check_identity(&mut source, identity)?;
-    session::take_over(&mut source, plan, Side::Source, generation)?;
-    session::register(&mut source, plan, Side::Source)?;
-    let deleted = purge::scope_rows(&mut source, plan, Side::Source, generation, points::FINISH_BATCH)?;
+    if !request.is_purged {
+        let deleted = delete_rows(plan, generation, identity, request)?;
+        transaction(|| record_purged(plan.id, deleted));
+    }
     reach(points::FINISH_ROWS)?;
+    drop_target(plan, generation, identity)?;
+    reach(points::FINISH_UNGUARDED)?;
+    drop_queues(&mut take(plan, Side::Source, generation, identity)?, plan)?;
+    reach(points::FINISH_OBJECTS)?;
+    transaction(|| record(plan.id));
+    Ok(())
+}
+
+/// A session that has taken its side over.
+fn take(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Connection> {
+    let mut session = session::open_mover(plan, side, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    session::take_over(&mut session, plan, side, generation)?;
+    session::register(&mut session, plan, side)?;
+    Ok(session)
+}
+
+/// Deletes the scope's rows on the source; how many they were.
+fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<u64> {
+    let mut plan = plan.clone();
+    if request.accepts {
+        leave_out_dropped(&mut plan)?;
+    }
+    let mut engine = Engine::attach(plan, generation, identity)?;
+    require_told(&mut engine, request.version)?;
+    if !request.accepts {
+        require_nothing_stray(&mut engine)?;
+        require_same_tables(&mut engine)?;
+    }
+    let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
+    session::register(&mut source, &engine.plan, Side::Source)?;
+    source.run("SET session_replication_role = replica")?;
+    let mut deleted = 0;
+    for position in 0..engine.tables.len() {
+        let source_table = engine.tables[position].source.clone();
+        let walk = purge::Walk::new(&engine.plan, Side::Source, engine.generation, points::FINISH_BATCH);
+        let mut prover = Prover::new(&mut engine, position, request.accepts);
+        deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
+    }
+    Ok(deleted)
+}
+
+/// Both shards say what the cutover told them; else it is told again before anything else.
+fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
+    let source = watch::difference(&mut engine.control, &engine.plan, Side::Source, ("moved", version))?;
+    let target = watch::difference(&mut engine.target, &engine.plan, Side::Target, ("open", version))?;
+    let Some(text) = source.or(target) else {
+        return Ok(());
+    };
+    transaction(|| {
+        cutover::set_step(engine.plan.id, phase::CutoverStep::Decided);
+        split::event(engine.plan.id, None, None, &format!("told again: {text}"));
+    });
+    Err(SplitError::Retry(text))
+}
+
+fn refuse(engine: &Engine, message: String) -> SplitError {
+    let (id, source, target) = (engine.plan.id, &engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
+        "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
+    )))
+}
+
+/// What stale clients wrote while the source had lost its fence exists nowhere else.
+fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
+    let stray = recovery::stray_changes(engine)?;
+    if stray == 0 {
+        return Ok(());
+    }
+    let queues: Vec<&str> = engine.tables.iter().map(|table| table.queue.as_str()).collect();
+    let queues = queues.join(", ");
+    Err(refuse(
+        engine,
+        format!(
+            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
+            engine.plan.source.shard_key
+        ),
+    ))
+}
+
+/// By oid: a table that was renamed, and another that has taken its name, are not the same.
+fn require_same_tables(engine: &mut Engine) -> Result<()> {
+    let progress = recovery::stored_progress(engine)?;
+    for (table, known) in engine.tables.iter().zip(&progress.tables) {
+        let oid = table.source.oid.as_deref().unwrap_or_default();
+        if !known.structure.starts_with(&format!("oid {oid},")) {
+            return Err(refuse(
+                engine,
+                format!(
+                    "table {} of shard \"{}\" is not the one whose rows have moved: it was replaced since",
+                    table.source.name, engine.plan.source.shard_key
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Tables that the source does not have any more hold no rows that could be deleted.
+fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
+    let mut source = session::open_mover(plan, Side::Source, "finish")?;
+    let observed = super::engine::observe(&mut source, plan, Side::Source)?;
+    let mut shapes = observed.tables.iter();
+    plan.tables.retain(|_| shapes.next().is_some_and(|shape| shape.oid.is_some()));
+    Ok(())
+}
+
+/// The target's guard and its log of deleted keys go, once nothing is to be shown any more.
+fn drop_target(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     let mut target = session::open_mover(plan, Side::Target, "finish")?;
     session::check_identity(&mut target, identity)?;
-    if session::is_installed(&mut target, plan, Side::Target)? {
-        session::take_over(&mut target, plan, Side::Target, generation)?;
-        session::register(&mut target, plan, Side::Target)?;
-        install::drop_side(&mut target, plan.id, Side::Target)?;
+    match session::installed(&mut target, plan, Side::Target)? {
+        Installed::Ours => {
+            session::take_over(&mut target, plan, Side::Target, generation)?;
+            session::register(&mut target, plan, Side::Target)?;
+            install::drop_side(&mut target, plan.id, Side::Target)
+        }
+        Installed::No | Installed::Foreign => Ok(()),
     }
-    reach(points::FINISH_UNGUARDED)?;
-    drop_queues(&mut source, plan)?;
-    reach(points::FINISH_OBJECTS)?;
-    transaction(|| record(plan.id, deleted));
-    Ok(())
 }
 
 /// Under the capture lock, so that no writer is between the number that it has drawn and
@@ -47,7 +167,20 @@ fn drop_queues(source: &mut Connection, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn record(id: i64, deleted: u64) {
+fn record_purged(id: i64, deleted: u64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET purged_at = clock_timestamp(), updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into()],
+    );
+    split::event(
+        id,
+        None,
+        None,
+        &format!("{deleted} rows deleted from the source, each shown to be on the target"),
+    );
+}
+
+fn record(id: i64) {
     sql::write(
         "UPDATE shardmaster.split_plan
             SET finished_at = clock_timestamp(), updated_at = clock_timestamp(), activity = 'idle',
@@ -60,6 +193,6 @@ fn record(id: i64, deleted: u64) {
         "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1 AND side = 'target'",
         &[id.into()],
     );
-    split::event(id, None, None, &format!("finished: {deleted} rows deleted from the source"));
+    split::event(id, None, None, "finished");
     split::notify(id, "completed", "finished");
 }

@@ -70,6 +70,7 @@ fn create_side(
     identity: &str,
 ) -> Result<()> {
     connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    session::require_own(connection, plan, side)?;
     connection.query(
         "INSERT INTO shardmaster_agent.master (identity, agent_version) VALUES ($1, $2) ON CONFLICT DO NOTHING",
         &[Some(identity), Some(&agent::VERSION.to_string())],
@@ -208,7 +209,7 @@ fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) ->
 
 fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     for table in tables {
-        connection.run(&agent::guard(plan, table.policy.ordinal, &table.policy.shard_by))?;
+        connection.run(&agent::guard(plan, table.policy.ordinal, &table.target, &table.policy.shard_by))?;
     }
     Ok(())
 }
@@ -323,6 +324,7 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
             connection.run(&format!("DROP SEQUENCE IF EXISTS shardmaster_agent.{sequence}"))?;
         }
         Side::Target => {
+            drop_tables(connection, &format!("gone_{split}_"))?;
             connection.run(&format!("DELETE FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
         }
     }
@@ -362,20 +364,26 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
 /// The queues and what counts them. Their sequence stays with the triggers, which draw
 /// from it before they look at anything else; it says that there is no queue.
 pub fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
-    let rows = connection.query(
-        "SELECT relname FROM pg_class
-          WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
-        &[Some(&format!("queue_{split}_"))],
-    )?;
-    for row in rows.rows {
-        if let [Some(queue)] = row.as_slice() {
-            connection.run(&format!("DROP TABLE shardmaster_agent.{queue}"))?;
-        }
-    }
+    drop_tables(connection, &format!("queue_{split}_"))?;
     connection.run(&format!(
         "DELETE FROM shardmaster_agent.consumed WHERE split_id = {split};
          DELETE FROM shardmaster_agent.lease WHERE split_id = {split};
          DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}"
     ))?;
+    Ok(())
+}
+
+/// The agent's tables of one kind and split.
+fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<()> {
+    let rows = connection.query(
+        "SELECT relname FROM pg_class
+          WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
+        &[Some(prefix)],
+    )?;
+    for row in rows.rows {
+        if let [Some(table)] = row.as_slice() {
+            connection.run(&format!("DROP TABLE shardmaster_agent.{table}"))?;
+        }
+    }
     Ok(())
 }

@@ -184,7 +184,7 @@ pub fn rollback(id: i64) -> Result<(), Failure> {
     }
 }
 
-pub fn finish(id: i64) -> Result<(), Failure> {
+pub fn finish(id: i64, accept_missing: bool) -> Result<(), Failure> {
     let state = split::lock(id)?;
     if state.phase != Phase::Completed {
         return Err(wrong_phase(
@@ -195,6 +195,10 @@ pub fn finish(id: i64) -> Result<(), Failure> {
         ));
     }
     if !state.finished {
+        sql::write(
+            "UPDATE shardmaster.split_plan SET accept_missing = $2 WHERE id = $1",
+            &[id.into(), accept_missing.into()],
+        );
         set_goal(id, Goal::Finished);
     }
     Ok(())
@@ -216,6 +220,7 @@ pub fn drop_guard(id: i64) -> Result<(), Failure> {
     let mut source =
         session::open_mover(&plan, Side::Source, "guard drop").map_err(SplitError::into_failure)?;
     session::check_identity(&mut source, &split::identity())
+        .and_then(|()| session::require_own(&mut source, &plan, Side::Source))
         .and_then(|()| install::drop_side(&mut source, id, Side::Source))
         .map_err(SplitError::into_failure)?;
     sql::write(

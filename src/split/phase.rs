@@ -119,17 +119,38 @@ pub enum Work {
     Cutover,
     /// The cutover has decided: finish its last steps.
     CompleteCutover,
+    /// Ask both shards of a completed split whether they still know it.
+    Watch,
     /// Remove the moved rows from the source.
     Finish,
     /// Remove everything from both sides.
     RollBack,
 }
 
+/// How far a completed split is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Not finished; its shards were asked lately.
+    Open,
+    /// Not finished, and its shards are to be asked again.
+    Due,
+    Finished,
+}
+
 /// The one place that says what follows from phase and goal.
-pub fn next_work(phase: Phase, goal: Goal, step: CutoverStep, finished: bool) -> Work {
+pub fn next_work(phase: Phase, goal: Goal, step: CutoverStep, end: End) -> Work {
+    match (phase, goal, end) {
+        (Phase::Completed, _, End::Finished) => Work::Nothing,
+        (Phase::Completed, _, _) if step != CutoverStep::Moved => Work::CompleteCutover,
+        (Phase::Completed, Goal::Finished, _) => Work::Finish,
+        (Phase::Completed, _, End::Due) => Work::Watch,
+        (Phase::Completed, _, End::Open) => Work::Nothing,
+        _ => next_work_before_the_end(phase, goal),
+    }
+}
+
+fn next_work_before_the_end(phase: Phase, goal: Goal) -> Work {
     match (phase, goal) {
-        (Phase::Completed, _) if step != CutoverStep::Moved => Work::CompleteCutover,
-        (Phase::Completed, Goal::Finished) if !finished => Work::Finish,
         (Phase::Completed, _) => Work::Nothing,
         (Phase::RolledBack, Goal::RolledBack | Goal::Planning) => Work::Nothing,
         (_, Goal::RolledBack) => Work::RollBack,

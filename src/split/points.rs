@@ -49,6 +49,8 @@ points! {
     CUTOVER_SEQUENCES = "cutover_sequences", "cutover_pending", "the sequences are raised, nothing is decided";
     CUTOVER_DECIDED = "cutover_decided", "completed", "the master has decided, the target is closed";
     CUTOVER_OPENED = "cutover_opened", "completed", "the target takes writes, the source is fenced";
+    RECOVERY_FENCED = "recovery_fenced", "completed", "a source that had lost its fence has it again, the target is not open yet or still is";
+    RECOVERY_CAUGHT_UP = "recovery_caught_up", "completed", "the target holds what the fenced source holds, and is closed";
     CUTOVER_MOVED = "cutover_moved", "completed", "the source refuses its old clients, the master does not know";
     FINISH_BEGIN = "finish_begin", "completed", "finish was asked for, nothing is deleted";
     FINISH_BATCH = "finish_batch", "completed", "a batch of rows is deleted from the source";

@@ -3,18 +3,20 @@
 //! the batch that has passed.
 
 use super::engine;
-use super::error::Result;
+use super::error::{Result, SplitError};
 use super::points::{Point, reach};
+use super::proof::Prover;
 use super::scope_size;
 use super::session::Side;
+use super::shape::TableShape;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
 use crate::worker::wait;
 use std::time::Instant;
 
-/// Deletes every row of the scope; returns how many there were. `after_batch` is
-/// the point behind each commit.
+/// Deletes every row of the scope on a side that holds nothing but copies; returns how many
+/// there were. `after_batch` is the point behind each commit.
 pub fn scope_rows(
     connection: &mut Connection,
     plan: &Plan,
@@ -24,34 +26,61 @@ pub fn scope_rows(
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
     let observed = engine::observe(connection, plan, side)?;
+    let walk = Walk::new(plan, side, generation, after_batch);
     let mut deleted = 0;
-    for (policy, shape) in plan.tables.iter().zip(&observed.tables) {
-        // A table or column that is gone holds no rows of the scope.
-        let Some(column) = shape.column(&policy.shard_by) else { continue };
-        let scope = plan.scope.predicate(column, "t");
-        for leaf in shape.leaves() {
-            let few = scope_size::is_small(connection, &leaf.name, column, &plan.scope)?;
-            let batches =
-                Batches { plan, side, generation, leaf: &leaf.name, scope: &scope, few, after_batch };
-            deleted += batches.run(connection)?;
-        }
+    for (position, shape) in observed.tables.iter().enumerate() {
+        deleted += walk.table(connection, position, shape, None)?;
     }
     Ok(deleted)
 }
 
-struct Batches<'a> {
-    plan: &'a Plan,
+/// A walk over the tables of a side.
+pub struct Walk {
+    plan: Plan,
     side: Side,
     generation: i64,
+    after_batch: &'static Point,
+}
+
+impl Walk {
+    pub fn new(plan: &Plan, side: Side, generation: i64, after_batch: &'static Point) -> Walk {
+        Walk { plan: plan.clone(), side, generation, after_batch }
+    }
+
+    /// One table; with a prover only what it has shown to be on the other side.
+    pub fn table(
+        &self,
+        connection: &mut Connection,
+        position: usize,
+        shape: &TableShape,
+        mut prover: Option<&mut Prover<'_>>,
+    ) -> Result<u64> {
+        // A table or column that is gone holds no rows of the scope.
+        let Some(column) = self.plan.tables.get(position).and_then(|policy| shape.column(&policy.shard_by))
+        else {
+            return Ok(0);
+        };
+        let scope = self.plan.scope.predicate(column, "t");
+        let mut deleted = 0;
+        for leaf in shape.leaves() {
+            let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
+            let batches = Batches { walk: self, leaf: &leaf.name, scope: &scope, few };
+            deleted += batches.run(connection, prover.as_deref_mut())?;
+        }
+        Ok(deleted)
+    }
+}
+
+struct Batches<'a> {
+    walk: &'a Walk,
     leaf: &'a str,
     scope: &'a str,
     /// Few rows, which an index finds: one batch.
     few: bool,
-    after_batch: &'static Point,
 }
 
 impl Batches<'_> {
-    fn run(&self, connection: &mut Connection) -> Result<u64> {
+    fn run(&self, connection: &mut Connection, mut prover: Option<&mut Prover<'_>>) -> Result<u64> {
         let size = connection.query(
             "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint",
             &[Some(self.leaf)],
@@ -61,15 +90,10 @@ impl Batches<'_> {
         loop {
             let to = from + blocks;
             let is_last = to >= total || self.few;
-            let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
-            let upper = if is_last { String::new() } else { format!("AND t.ctid < '({to},0)'::tid") };
             let began = Instant::now();
-            engine::begin_as(connection, self.plan.id, self.side, self.generation)?;
-            let result = connection
-                .run(&format!("DELETE FROM ONLY {} t WHERE {lower} {} {upper}", self.leaf, self.scope))?;
-            connection.run("COMMIT")?;
-            reach(self.after_batch)?;
-            deleted += result.affected;
+            let condition = self.condition(from, (!is_last).then_some(to));
+            deleted += self.batch(connection, &condition, prover.as_deref_mut())?;
+            reach(self.walk.after_batch)?;
             wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
             if is_last {
                 return Ok(deleted);
@@ -78,5 +102,35 @@ impl Batches<'_> {
             let factor = guc::step_time().as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
             blocks = ((blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(8, 1 << 16);
         }
+    }
+
+    /// The scope's rows from a block to before another; None: to the end.
+    fn condition(&self, from: i64, to: Option<i64>) -> String {
+        let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
+        let upper = to.map_or(String::new(), |to| format!("AND t.ctid < '({to},0)'::tid"));
+        format!("{lower} {} {upper}", self.scope)
+    }
+
+    fn batch(
+        &self,
+        connection: &mut Connection,
+        condition: &str,
+        prover: Option<&mut Prover<'_>>,
+    ) -> Result<u64> {
+        let Walk { plan, side, generation, .. } = self.walk;
+        engine::begin_as(connection, plan.id, *side, *generation)?;
+        let shown = prover.map(|prover| prover.prove(connection, self.leaf, condition)).transpose()?;
+        let deleted =
+            connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf))?.affected;
+        if shown.is_some_and(|shown| shown != deleted) {
+            connection.run("ROLLBACK")?;
+            return Err(SplitError::Retry(format!(
+                "rows of {} on shard \"{}\" that change although their keys have moved",
+                self.leaf,
+                connection.shard()
+            )));
+        }
+        connection.run("COMMIT")?;
+        Ok(deleted)
     }
 }

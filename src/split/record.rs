@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::error::{Result, SplitError};
+use super::finish::Request;
 use super::phase::Phase;
 use super::progress::TableProgress;
 use super::step::Outcome;
@@ -20,6 +21,40 @@ pub fn take(id: i64) -> Result<i64> {
         |row| row.value::<i64>(1),
     );
     taken.first().copied().ok_or(SplitError::Superseded)
+}
+
+/// A shard knows a generation that is not below the worker's, which has seen `seen` of the
+/// plan. If the master knows no newer worker, it has forgotten some: it was restored. Its
+/// numbers go on behind theirs. False: a newer worker is at it.
+pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool {
+    let caught_up = sql::write(
+        "UPDATE shardmaster.split_plan SET generation = $3
+          WHERE id = $1 AND generation <= $2 + 1 AND generation <= $3 AND worker_pid = pg_backend_pid()",
+        &[id.into(), seen.into(), known.into()],
+    ) == 1;
+    if caught_up {
+        let text = format!(
+            "shard \"{shard}\" knows worker {known} of this split and the master did not: it was restored; going on as worker {}",
+            known + 1
+        );
+        split::event(id, None, None, &text);
+    }
+    caught_up
+}
+
+/// What finish has to know of the plan.
+pub fn finish_request(id: i64) -> Request {
+    sql::read_one(
+        "SELECT routing_version_cutover, accept_missing, purged_at IS NOT NULL
+           FROM shardmaster.split_plan WHERE id = $1",
+        &[id.into()],
+        |row| Request {
+            version: row.get(1).unwrap_or_default(),
+            accepts: row.value(2),
+            is_purged: row.value(3),
+        },
+    )
+    .unwrap_or(Request { version: 0, accepts: false, is_purged: false })
 }
 
 /// What the worker is about, if that is not what stands there.

@@ -1,6 +1,7 @@
 //! After a crash: what master, source and target say decides how it goes on. By
 //! then no session of an earlier worker is left, and the generation is ours.
 
+use super::counters;
 use super::cutover;
 use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
@@ -9,12 +10,14 @@ use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
 use super::progress::Progress;
 use super::quote::literal;
+use super::sequences;
 use super::session::Side;
-use super::step::Outcome;
+use super::step::{self, Outcome};
 use crate::catalog::{routing, split};
 use crate::error::Failure;
 use crate::guc;
 use crate::worker::txn::{transaction, try_transaction};
+use crate::worker::wait;
 use std::time::{Duration, Instant};
 
 /// Settles what an interrupted cutover left before its decision.
@@ -66,21 +69,33 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-fn stored_progress(engine: &mut Engine) -> Result<Progress> {
+/// What the target's rows stand for.
+pub fn stored_progress(engine: &mut Engine) -> Result<Progress> {
     let rows = engine
         .target
         .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", engine.plan.id))?;
     Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default())
 }
 
-/// Carries a decided cutover to its end.
+/// Carries a decided cutover to its end, as often as a shard forgets it. The source is
+/// fenced before the target opens, whatever has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
+    let id = engine.plan.id;
+    let is_open = fence::state(&mut engine.target, id, Side::Target)?.0 == "open";
+    if fence::state(&mut engine.control, id, Side::Source)?.0 == "capture" {
+        fence_again(engine)?;
+        reach(points::RECOVERY_FENCED)?;
+        if is_open {
+            report_stray(engine)?;
+        }
+    }
+    if !is_open {
+        catch_up(engine)?;
+        reach(points::RECOVERY_CAUGHT_UP)?;
+        sequences::raise(engine)?;
+    }
     cutover::open_target(engine, version)?;
     reach(points::CUTOVER_OPENED)?;
-    let (state, _) = fence::state(&mut engine.control, engine.plan.id, Side::Source)?;
-    if state == "capture" {
-        fence_again(engine)?;
-    }
     let mut session = fence::open(engine)?;
     cutover::move_source(&mut session, engine, version)?;
     reach(points::CUTOVER_MOVED)?;
@@ -88,8 +103,29 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
+/// Nobody writes on either side. A target that has failed over since the last window, or a
+/// source that has and took writes meanwhile, is noticed by an ordinary step, which copies
+/// again what does not count any more.
+fn catch_up(engine: &mut Engine) -> Result<()> {
+    loop {
+        let outcome = step::run(engine)?;
+        if let Some(why) = &outcome.restarted {
+            let text = format!("the copy starts again before the target opens: {why}");
+            transaction(|| split::event(engine.plan.id, None, None, &text));
+        }
+        if outcome.is_empty() && outcome.progress.is_copied() {
+            return Ok(());
+        }
+        wait::report(&format!(
+            "rows to arrive on shard \"{}\" before it opens: {} copied",
+            engine.plan.target.shard_key,
+            outcome.progress.rows_copied()
+        ));
+    }
+}
+
 /// A source that lost its fence (it failed over) takes writes for keys that have
-/// moved: it is fenced at once, and what it has taken is reported.
+/// moved: it is fenced at once.
 fn fence_again(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -98,17 +134,30 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     if !fence::change_state(&mut session, id, Side::Source, generation, &["capture"], "fenced", None)? {
         return Err(SplitError::Superseded);
     }
+    transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));
+    Ok(())
+}
+
+/// The target takes writes already, so what the source took without its fence cannot be
+/// brought over: it is told, and finish deletes nothing before the operator has seen it.
+fn report_stray(engine: &mut Engine) -> Result<()> {
+    let stray = stray_changes(engine)?;
+    let text =
+        format!("{stray} changes were made on the source after the last window, while it had no fence");
+    transaction(|| split::event(engine.plan.id, None, None, &text));
+    Ok(())
+}
+
+/// Changes on the source that no window has taken and none will.
+pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
     let progress = stored_progress(engine)?;
     let server = engine::observe(&mut engine.control, &engine.plan, Side::Source)?.server;
+    let was_set_back = counters::read(engine)?.disagreement(progress.steps).is_some();
     // On another server, or another timeline, the last window's transaction ids are
     // given out again: there only what the source itself remembers counts.
-    let snapshot = if server == progress.server { progress.snapshot } else { consumed_snapshot(engine)? };
-    let unseen = unseen_entries(engine, snapshot.as_deref())?;
-    let text = format!(
-        "the source had lost its fence and was fenced again; {unseen} changes were made there after the last window"
-    );
-    transaction(|| split::event(id, None, None, &text));
-    Ok(())
+    let is_same = server == progress.server && !was_set_back;
+    let snapshot = if is_same { progress.snapshot } else { consumed_snapshot(engine)? };
+    unseen_entries(engine, snapshot.as_deref())
 }
 
 /// The snapshot up to which the source has given its queue away.
@@ -125,11 +174,16 @@ pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64
     let condition = snapshot.map_or("true".to_owned(), |snapshot| {
         format!("NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
     });
-    let counts: Vec<String> = engine
+    let mut counts: Vec<String> = engine
         .tables
         .iter()
         .map(|t| format!("(SELECT count(*) FROM {} WHERE {condition})", t.queue))
         .collect();
+    // Each of these transactions made at least one.
+    counts.push(format!(
+        "(SELECT count(*) FROM shardmaster_agent.overflow WHERE split_id = {} AND {condition})",
+        engine.plan.id
+    ));
     let rows = engine.control.run(&format!("SELECT {}", counts.join(" + ")))?;
     Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
 }

@@ -8,7 +8,7 @@ use super::install;
 use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
 use super::purge;
-use super::session::{self, Side};
+use super::session::{self, Installed, Side};
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -32,32 +32,36 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
 fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "rollback")?;
     session::check_identity(&mut source, identity)?;
-    if session::is_installed(&mut source, plan, Side::Source)? {
+    let installed = session::installed(&mut source, plan, Side::Source)?;
+    if installed == Installed::Ours {
         session::take_over(&mut source, plan, Side::Source, generation)?;
         session::register(&mut source, plan, Side::Source)?;
         set_back(&mut source, plan, generation)?;
     }
-    install::drop_side(&mut source, plan.id, Side::Source)?;
+    if installed != Installed::Foreign {
+        install::drop_side(&mut source, plan.id, Side::Source)?;
+    }
     reach(points::ROLLBACK_CAPTURE)?;
     let mut target = session::open_mover(plan, Side::Target, "rollback")?;
     session::check_identity(&mut target, identity)?;
-    if session::is_installed(&mut target, plan, Side::Target)? {
+    let installed = session::installed(&mut target, plan, Side::Target)?;
+    if installed == Installed::Ours {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;
         purge::scope_rows(&mut target, plan, Side::Target, generation, points::ROLLBACK_BATCH)?;
     }
     reach(points::ROLLBACK_ROWS)?;
-    install::drop_side(&mut target, plan.id, Side::Target)
+    match installed {
+        Installed::Foreign => Ok(()),
+        Installed::No | Installed::Ours => install::drop_side(&mut target, plan.id, Side::Target),
+    }
 }
 
 /// A cutover that was interrupted before its decision is set back first.
 fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
     let mut target = session::open_mover(plan, Side::Target, "rollback")?;
-    let opened = if session::is_installed(&mut target, plan, Side::Target)? {
-        fence::state(&mut target, plan.id, Side::Target)?.0 == "open"
-    } else {
-        false
-    };
+    let opened = session::installed(&mut target, plan, Side::Target)? == Installed::Ours
+        && fence::state(&mut target, plan.id, Side::Target)?.0 == "open";
     if opened || fence::state(source, plan.id, Side::Source)?.0 == "moved" {
         return Err(SplitError::failed(
             SqlState::NOT_IN_STATE,

@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::phase::{self, Work};
 use super::points::{self, reach};
-use super::{check, cutover, finish, install, record, recovery, rollback, step};
+use super::{check, cutover, finish, install, record, recovery, rollback, step, watch};
 use crate::catalog::split::{self, Plan, State};
 use crate::guc;
 use crate::worker::txn::{transaction, try_transaction};
@@ -30,7 +30,7 @@ pub fn run(split_id: i64) {
     let mut worker = Worker { id: split_id, engine: None, attempts: 0, lease_renewed: now, recorded: now };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
-        let work = phase::next_work(state.phase, state.goal, state.cutover_step, state.finished);
+        let work = phase::next_work(state.phase, state.goal, state.cutover_step, state.end);
         if state.failed || work == Work::Nothing {
             return;
         }
@@ -46,6 +46,14 @@ pub fn run(split_id: i64) {
                 }
             }
             Err(SplitError::Superseded) => return,
+            Err(SplitError::Behind { shard, generation }) => {
+                worker.engine = None;
+                if !transaction(|| {
+                    record::catch_up_generation(split_id, &shard, state.generation, generation)
+                }) {
+                    return;
+                }
+            }
             Err(error) => worker.after_error(error, &state, work),
         }
     }
@@ -55,7 +63,7 @@ pub fn run(split_id: i64) {
 /// sets the latch, and the sleep that follows it ends at once.
 fn asked_for_else(split_id: i64, work: Work) -> bool {
     transaction(|| split::state(split_id))
-        .map_or(true, |s| phase::next_work(s.phase, s.goal, s.cutover_step, s.finished) != work)
+        .map_or(true, |s| phase::next_work(s.phase, s.goal, s.cutover_step, s.end) != work)
 }
 
 impl Worker {
@@ -85,7 +93,15 @@ impl Worker {
             Work::Finish => {
                 self.engine = None;
                 let (plan, generation, identity) = take_plan(self.id)?;
-                finish::run(&plan, generation, &identity)?;
+                let request = transaction(|| record::finish_request(self.id));
+                finish::run(&plan, generation, &identity, &request)?;
+                Ok(Duration::ZERO)
+            }
+            Work::Watch => {
+                self.engine = None;
+                let (plan, identity) =
+                    try_transaction(|| Ok::<_, SplitError>((split::load(self.id)?, split::identity())))?;
+                watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
                 Ok(Duration::ZERO)
             }
             Work::RollBack => {

@@ -5,7 +5,7 @@ use super::{quote, session_hash};
 use crate::agent::scope::Scope;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::{Connection, RemoteError};
 use crate::worker::wait;
@@ -133,16 +133,49 @@ fn explain_replica(mut error: RemoteError) -> RemoteError {
     error
 }
 
-/// Whether the side's state row exists on the shard.
-pub fn is_installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<bool> {
+/// Whose the objects are that a shard has under a split's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Installed {
+    No,
+    Ours,
+    /// Of another split: a master that was restored gives numbers out again.
+    Foreign,
+}
+
+/// What the shard has of a side, known by the plan's token.
+pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Installed> {
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
-        return Ok(false);
+        return Ok(Installed::No);
     }
     let rows = connection.query(
-        "SELECT 1 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
-        &[Some(&plan.id.to_string()), Some(side.as_str())],
+        "SELECT token = $3 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
+        &[Some(&plan.id.to_string()), Some(side.as_str()), Some(&plan.token)],
     )?;
-    Ok(!rows.rows.is_empty())
+    Ok(match rows.scalar() {
+        None => Installed::No,
+        Some("t") => Installed::Ours,
+        Some(_) => Installed::Foreign,
+    })
+}
+
+/// The error of `Installed::Foreign`, and of its finding.
+pub fn foreign(shard: &str, plan: &Plan) -> Failure {
+    Failure::new(
+        SqlState::IN_USE,
+        format!("shard \"{shard}\" has objects of another split {}, which this master does not know", plan.id),
+    )
+    .hint(format!(
+        "This master was restored and has given the number out again: SELECT shard_adopt({}), which moves its numbers on, then roll this plan back and plan again.",
+        quote::literal(shard)
+    ))
+}
+
+/// Refuses a shard that has another split's objects under the plan's number.
+pub fn require_own(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
+    match installed(connection, plan, side)? {
+        Installed::No | Installed::Ours => Ok(()),
+        Installed::Foreign => Err(foreign(connection.shard(), plan).into()),
+    }
 }
 
 /// Refuses a shard that belongs to another master.
@@ -167,10 +200,28 @@ pub fn check_identity(connection: &mut Connection, identity: &str) -> Result<()>
     }
 }
 
+/// The error of `Installed::No` where a side must be.
+fn not_installed(shard: &str, id: i64) -> SplitError {
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"
+        ),
+        format!(
+            "If the cutover has not decided yet, SELECT shard_split_rollback({id}), then start the split again. If it has, keep clients off the shard, restore it to a time after the cutover, and resume the split."
+        ),
+    )
+}
+
 /// Takes a side over: the sessions of the worker before are ended and waited for,
 /// then the generation is raised. A late commit of a dead worker's session would
 /// otherwise come between what is read afterwards and what is written.
 pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
+    match installed(connection, plan, side)? {
+        Installed::Ours => {}
+        Installed::Foreign => return Err(foreign(connection.shard(), plan).into()),
+        Installed::No => return Err(not_installed(connection.shard(), plan.id)),
+    }
     let id = plan.id.to_string();
     let key = [Some(id.as_str()), Some(side.as_str())];
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -191,18 +242,6 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         wait::report(&reason);
         wait::sleep(Duration::from_millis(20));
     }
-    let known = connection
-        .query("SELECT 1 FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2", &key)?;
-    if known.rows.is_empty() {
-        let shard = connection.shard();
-        return Err(SplitError::failed(
-            SqlState::NOT_IN_STATE,
-            format!(
-                "shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"
-            ),
-            format!("SELECT shard_split_rollback({id}), then start the split again."),
-        ));
-    }
     let raised = connection
         .query(
             "UPDATE shardmaster_agent.generation SET generation = $3
@@ -217,7 +256,12 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
             false => error.into(),
         })?;
     if raised.affected != 1 {
-        return Err(SplitError::Superseded);
+        let known = connection.query(
+            "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
+            &key,
+        )?;
+        let known = known.scalar().and_then(|g| g.parse().ok()).unwrap_or(generation);
+        return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
     }
     connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
     Ok(())

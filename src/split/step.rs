@@ -13,7 +13,7 @@ use super::progress::{self, Progress};
 use super::session::Side;
 use super::shape::Observation;
 use super::window::{self, Entries};
-use super::{chunk, install};
+use super::{chunk, counters, install};
 use crate::agent;
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -48,10 +48,7 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     if before.draining {
         return end_draining(engine, before);
     }
-    let mut differences = compare::compare(&engine.tables, &before, &now)?;
-    if before.steps < engine.consumed_steps {
-        differences.restart = Some("the target failed over or was restored".to_owned());
-    }
+    let differences = compare::compare(engine, &before, &now)?;
     if !differences.uncaptured.is_empty() {
         return capture_new_leaves(engine, differences);
     }
@@ -69,7 +66,7 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
 
 impl Outcome {
     /// A step that found nothing to do commits nothing.
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.chunks == 0 && self.changes == 0 && self.restarted.is_none()
     }
 }
@@ -87,9 +84,11 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// 2. The first query of the transaction takes S.
+/// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
-    engine::observe(&mut engine.reader, &engine.plan, Side::Source)
+    let now = engine::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    counters::read(engine)?;
+    Ok(now)
 }
 
 /// 3. The target's transaction: only the current generation gets the progress row,
@@ -164,7 +163,7 @@ pub fn apply(
 ) -> Result<Outcome> {
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
-    if restarted.is_none() && window::has_overflowed(engine)? {
+    if restarted.is_none() && engine.counters.overflowed {
         drain_overflow(engine)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had ended".into(),
@@ -228,13 +227,13 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
 
 /// 6. Progress beside the rows, S durable on the source, commit, consume.
 pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
-    outcome.progress.steps = outcome.progress.steps.max(engine.consumed_steps) + 1;
+    outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
     let state = progress::to_json(&outcome.progress);
     engine.target.query(
         "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
         &[Some(&engine.plan.id.to_string()), Some(&state)],
     )?;
-    make_durable(engine)?;
+    make_durable(engine, outcome.progress.steps)?;
     reach(points::STEP_DURABLE)?;
     engine.target.run("COMMIT")?;
     reach(points::STEP_COMMITTED)?;
@@ -250,10 +249,11 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> 
 
 /// A synchronous commit on the source after S: everything that S saw has reached
 /// its disk by then. Without it rows of asynchronous commits were forgotten in a
-/// crash, their transaction ids given out again, and later writes skipped.
-pub fn make_durable(engine: &mut Engine) -> Result<()> {
-    let lease = install::renew_lease(engine.plan.id);
-    engine.control_transaction(&lease)
+/// crash, their transaction ids given out again, and later writes skipped. What it
+/// writes is the number of the step, so that a source which has forgotten it is noticed.
+pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
+    let id = engine.plan.id;
+    engine.control_transaction(&format!("{}; {}", install::renew_lease(id), counters::announce(id, step)))
 }
 
 /// The queue did not take everything: the target starts from nothing. It remembers
@@ -264,7 +264,7 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     engine::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
     let empty = Progress {
-        steps: engine.consumed_steps,
+        steps: engine.counters.consumed,
         draining: true,
         tables: engine.tables.iter().map(|_| progress::TableProgress::default()).collect(),
         ..Progress::default()

@@ -56,13 +56,6 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .collect())
 }
 
-/// Transactions whose changes the queue did not take, visible in S.
-pub fn has_overflowed(engine: &mut Engine) -> Result<bool> {
-    let query =
-        format!("SELECT 1 FROM shardmaster_agent.overflow WHERE split_id = {} LIMIT 1", engine.plan.id);
-    Ok(!engine.reader.run(&query)?.rows.is_empty())
-}
-
 /// Where in S a row must be to be on the target already; None: nowhere.
 fn copied_rows(progress: &TableProgress) -> Option<String> {
     if progress.is_copied() && !progress.leaves.is_empty() {
@@ -115,20 +108,13 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
 
 /// By key and scope: by key alone it would remove another tenant's row.
 fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Result<()> {
-    let join: Vec<String> = table
-        .target
-        .key()
-        .iter()
-        .zip(agent::queue_keys(&table.source))
-        .map(|(column, key)| format!("t.{} = k.{key}", super::quote::ident(column)))
-        .collect();
     // The planner knows nothing of the window's size yet.
     target.run(&format!("ANALYZE {}", table.window_table()))?;
     target.run(&format!(
         "DELETE FROM {} t USING {} k WHERE {} AND {}",
         table.target.name,
         table.window_table(),
-        join.join(" AND "),
+        table.target_join("t", "k"),
         scope.predicate(&table.target_by, "t")
     ))?;
     Ok(())

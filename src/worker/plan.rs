@@ -1,6 +1,6 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
-use crate::sql;
+use crate::{guc, sql};
 use pgrx::pg_sys;
 
 /// A split has work for a worker: its goal is not reached, or its phase is one in which
@@ -13,6 +13,19 @@ const HAS_WORK: &str = "p.activity <> 'failed' AND (
     OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')
     OR p.phase = 'completed' AND p.cutover_step <> 'moved'
     OR p.goal = 'finished' AND p.finished_at IS NULL)";
+
+/// A completed split's shards are to be asked whether they still know it. Behind the
+/// others: who moves rows goes first.
+fn is_due() -> String {
+    guc::watch_interval().map_or("false".to_owned(), |interval| {
+        format!(
+            "p.activity <> 'failed' AND p.phase = 'completed' AND p.cutover_step = 'moved'
+             AND p.finished_at IS NULL AND p.goal <> 'finished'
+             AND coalesce(p.watched_at, p.cutover_at) <= pg_catalog.clock_timestamp() - interval '{} ms'",
+            interval.as_millis()
+        )
+    })
+}
 
 /// A split is unfinished: objects of it may be left on a shard, beyond the guard that
 /// stays on purpose.
@@ -59,7 +72,8 @@ pub fn with_work() -> Vec<Open> {
         &format!(
             "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
                     p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests)
-               FROM shardmaster.split_plan p WHERE {HAS_WORK} ORDER BY p.id"
+               FROM shardmaster.split_plan p WHERE ({HAS_WORK}) OR ({}) ORDER BY NOT ({HAS_WORK}), p.id",
+            is_due()
         ),
         &[],
         |row| Open { id: row.value(1), progress: row.value(2) },
@@ -69,7 +83,10 @@ pub fn with_work() -> Vec<Open> {
 /// Whether one split has work. Needs `catalog_exists`.
 pub fn has_work(split_id: i64) -> bool {
     sql::read_one(
-        &format!("SELECT true FROM shardmaster.split_plan p WHERE p.id = $1 AND {HAS_WORK}"),
+        &format!(
+            "SELECT true FROM shardmaster.split_plan p WHERE p.id = $1 AND (({HAS_WORK}) OR ({}))",
+            is_due()
+        ),
         &[split_id.into()],
         |_| (),
     )

@@ -62,7 +62,7 @@ impl Matrix {
         let rows = self
             .cluster
             .superuser()?
-            .query("SELECT point FROM shard_split_points() WHERE point !~ '^overflow_'", &[])?;
+            .query("SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|recovery)_'", &[])?;
         let points = rows.iter().map(|row| row.get(0));
         let points: Vec<String> = points.filter(|point: &String| self.what.has(point)).collect();
         let moment = |tailing: bool| move |point: String| Moment { point, tailing };

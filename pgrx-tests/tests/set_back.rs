@@ -1,0 +1,385 @@
+//! Shards and masters that are set back to a time before: standbys that are promoted,
+//! backups and snapshots of disks that are restored, at every moment in which rows could be
+//! deleted or refused because of it. Nothing is deleted that is not shown to be elsewhere.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::scene::{self, LIMIT, plan, rows, source, state_of, to_pending};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::{env, standby, wait};
+use std::process::Command;
+use std::time::Duration;
+
+/// Servers whose commits survive, with shards that are asked all the time.
+fn cluster(config: &[&str]) -> Cluster {
+    let mut lines = vec!["fsync = on", "shardmaster.watch_interval = 100"];
+    lines.extend_from_slice(config);
+    scene::cluster(&lines)
+}
+
+fn client_of(cluster: &Cluster, server: usize) -> Client {
+    cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
+}
+
+fn superuser(cluster: &Cluster, server: usize) -> Client {
+    cluster.servers[server].superuser(DATABASE).unwrap()
+}
+
+fn completed(split: &Split<'_>) {
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+}
+
+/// Waits until the split's history tells of something; the master may restart meanwhile.
+fn wait_for_event(split: &Split<'_>, text: &str) {
+    wait::until(&format!("the event \"{text}\""), LIMIT, || {
+        Ok(split.events().unwrap_or_default().contains(text).then_some(()))
+    })
+    .map_err(|e| format!("{e}\n{}", split.events().unwrap_or_default()))
+    .unwrap();
+}
+
+/// Waits until the cutover is complete; the master may restart meanwhile.
+fn wait_complete(split: &Split<'_>) {
+    let completed = || Ok(split.wait("completed", Duration::from_secs(1)).ok().map(drop));
+    wait::until("the cutover to be complete", LIMIT, completed)
+        .map_err(|e| format!("{e}\n{}", split.describe()))
+        .unwrap();
+}
+
+/// Asks for finish, which must refuse with a text; the source keeps what it has.
+fn finish_refuses(cluster: &Cluster, split: &Split<'_>, text: &str) {
+    let before = rows(cluster, 0);
+    let error = split.finish(LIMIT).unwrap_err().to_string();
+    assert!(error.contains(text), "{error}");
+    assert_eq!(rows(cluster, 0), before);
+}
+
+/// The target fails over to a standby that has not had the last changes, after the master
+/// has decided and before the target was told.
+#[test]
+fn a_target_that_fails_over_before_it_opens_gets_what_it_has_lost() {
+    for fault in ["", "recovery_caught_up=exit", "recovery_caught_up=kill"] {
+        let mut cluster = cluster(&[]);
+        let replica = standby::add(&cluster, 1).unwrap();
+        let id = {
+            let split = plan(&cluster);
+            to_pending(&split);
+            split.id
+        };
+        standby::cut_off(&cluster, 1, &replica).unwrap();
+        client_of(&cluster, 0)
+            .batch_execute(
+                "UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id < 400;
+                 DELETE FROM items WHERE tenant = 'moves' AND id > 550;
+                 INSERT INTO items SELECT 'moves', i, 'new', i FROM generate_series(1000, 1100) i",
+            )
+            .unwrap();
+        let expected = rows(&cluster, 0);
+        cluster.hold("cutover_decided").unwrap();
+        Split::of(&cluster, id).call("cutover").unwrap();
+        Split::of(&cluster, id).wait_held("cutover_decided", LIMIT).unwrap();
+        assert_eq!(rows(&cluster, 1), expected);
+        standby::fail_over(&mut cluster, 1, replica).unwrap();
+        assert_ne!(rows(&cluster, 1), expected);
+        cluster.fault(fault).unwrap();
+        let split = Split::of(&cluster, id);
+        wait_complete(&split);
+        assert_eq!(rows(&cluster, 1), expected, "{fault}");
+        client_of(&cluster, 1).batch_execute("UPDATE items SET val = 'x' WHERE id = 2").unwrap();
+        split.finish(LIMIT).unwrap();
+        assert!(rows(&cluster, 0).is_empty());
+        assert_eq!(rows(&cluster, 1).len(), expected.len());
+    }
+}
+
+/// After the cutover the target goes back to a time before it: it is closed and has old
+/// rows. The source's are still there, and come over again.
+#[test]
+fn a_target_that_forgets_the_cutover_is_filled_and_opened_again() {
+    let mut cluster = cluster(&[]);
+    let replica = standby::add(&cluster, 1).unwrap();
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.id
+    };
+    standby::cut_off(&cluster, 1, &replica).unwrap();
+    client_of(&cluster, 0).batch_execute("UPDATE items SET val = 'late' WHERE tenant = 'moves'").unwrap();
+    completed(&Split::of(&cluster, id));
+    let expected = rows(&cluster, 0);
+    standby::fail_over(&mut cluster, 1, replica).unwrap();
+    let split = Split::of(&cluster, id);
+    wait_for_event(&split, "told again: target shard \"shard_b\" says \"closed\"");
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1), expected);
+    client_of(&cluster, 1).batch_execute("UPDATE items SET val = 'x' WHERE id = 2").unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+}
+
+/// A target restored to a time before the split knows nothing of it: nothing is deleted.
+#[test]
+fn nothing_is_deleted_for_a_target_that_does_not_know_the_split() {
+    let mut cluster = cluster(&["shardmaster.watch_interval = 0"]);
+    let replica = standby::add(&cluster, 1).unwrap();
+    standby::cut_off(&cluster, 1, &replica).unwrap();
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        completed(&split);
+        split.id
+    };
+    standby::fail_over(&mut cluster, 1, replica).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    let split = Split::of(&cluster, id);
+    finish_refuses(&cluster, &split, "does not know split");
+    assert_eq!(rows(&cluster, 0).len(), 300);
+    // The operator's word covers rows that are missing, not a target that is another one.
+    assert!(split.finish_accepting(LIMIT).is_err());
+    assert_eq!(rows(&cluster, 0).len(), 300);
+}
+
+/// The source goes back to a time before its fence, after the cutover is complete: stale
+/// clients are refused again, and what they have written meanwhile is not deleted.
+#[test]
+fn a_source_that_forgets_the_cutover_is_fenced_again() {
+    for fault in ["", "recovery_fenced=error", "recovery_fenced=kill"] {
+        let mut cluster = cluster(&["shardmaster.watch_interval = 0"]);
+        let replica = standby::add(&cluster, 0).unwrap();
+        let id = {
+            let split = plan(&cluster);
+            to_pending(&split);
+            split.id
+        };
+        standby::cut_off(&cluster, 0, &replica).unwrap();
+        completed(&Split::of(&cluster, id));
+        standby::fail_over(&mut cluster, 0, replica).unwrap();
+        cluster.fault(fault).unwrap();
+        let stale = "UPDATE items SET val = 'stale' WHERE tenant = 'moves' AND id <= 156";
+        client_of(&cluster, 0).batch_execute(stale).unwrap();
+        cluster.set("shardmaster.watch_interval", "100ms").unwrap();
+        let split = Split::of(&cluster, id);
+        wait_for_event(&split, "was fenced again");
+        wait::until("stale clients to be refused", LIMIT, || {
+            let refused = client_of(&cluster, 0).batch_execute(stale).expect_err("a stale write");
+            Ok((state_of(&refused) == "SM001").then_some(()))
+        })
+        .unwrap();
+        wait_complete(&split);
+        finish_refuses(&cluster, &split, "took 78 changes after the cutover");
+        assert_eq!(rows(&cluster, 0)[&2], "stale 2", "{fault}");
+        split.finish_accepting(LIMIT).unwrap();
+        assert!(rows(&cluster, 0).is_empty());
+    }
+}
+
+/// The source's disk goes back to a snapshot: same identity, same timeline. What the
+/// target has had since is gone from the source, and its transaction ids come again.
+#[test]
+fn a_source_whose_disk_was_set_back_is_copied_again() {
+    let mut cluster = cluster(&[]);
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.id
+    };
+    let data = cluster.servers[0].data();
+    let snapshot = data.with_file_name("snapshot");
+    cluster.servers[0].stop(Stop::Fast).unwrap();
+    env::run(Command::new("cp").arg("-a").arg(&data).arg(&snapshot)).unwrap();
+    cluster.servers[0].run().unwrap();
+    let mut client = client_of(&cluster, 0);
+    for id in 1..=51 {
+        let forgotten = "UPDATE items SET val = 'forgotten' WHERE tenant = 'moves' AND id = 2 * $1";
+        client.execute(forgotten, &[&id]).unwrap();
+    }
+    let arrived = || Ok((rows(&cluster, 1)[&102] == "forgotten 102").then_some(()));
+    wait::until("the changes before the disk was set back", LIMIT, arrived).unwrap();
+    cluster.servers[0].stop(Stop::Immediate).unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&snapshot, &data).unwrap();
+    cluster.servers[0].run().unwrap();
+    let mut client = client_of(&cluster, 0);
+    for id in 100..=201 {
+        let kept = "UPDATE items SET val = 'kept' WHERE tenant = 'moves' AND id = 2 * $1";
+        client.execute(kept, &[&id]).unwrap();
+    }
+    let split = Split::of(&cluster, id);
+    wait_for_event(&split, "the copy starts again: the source was restored to a time before");
+    split.wait("cutover_pending", LIMIT).unwrap();
+    completed(&split);
+    assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
+    assert_eq!(rows(&cluster, 1)[&300], "kept 300");
+    assert_eq!(rows(&cluster, 1)[&102], "102 102");
+    split.finish(LIMIT).unwrap();
+}
+
+/// Rows that are missing on the target, though no client has deleted them there.
+#[test]
+fn finish_deletes_no_row_that_the_target_does_not_have() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    completed(&split);
+    // Clients may delete their rows, and give them other keys.
+    client_of(&cluster, 1)
+        .batch_execute(
+            "DELETE FROM items WHERE tenant = 'moves' AND id <= 20;
+             UPDATE items SET id = id + 5000 WHERE tenant = 'moves' AND id BETWEEN 30 AND 40;
+             UPDATE items SET tenant = 'another' WHERE tenant = 'moves' AND id BETWEEN 50 AND 60",
+        )
+        .unwrap();
+    superuser(&cluster, 1)
+        .batch_execute(
+            "ALTER TABLE items DISABLE TRIGGER ALL; DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 100 AND 110;
+             ALTER TABLE items ENABLE TRIGGER ALL",
+        )
+        .unwrap();
+    finish_refuses(
+        &cluster,
+        &split,
+        "6 rows of the moved keys are on shard \"shard_a\" and not on shard \"shard_b\"",
+    );
+    superuser(&cluster, 1)
+        .batch_execute(
+            "INSERT INTO items SELECT 'moves', i, 'restored', i FROM generate_series(100, 110, 2) i",
+        )
+        .unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+    assert!(
+        split.events().unwrap().contains("300 rows deleted from the source, each shown to be on the target")
+    );
+}
+
+#[test]
+fn finish_knows_a_table_that_clients_have_emptied_and_what_an_operator_accepts() {
+    let cluster = cluster(&[]);
+    for truncated in [true, false] {
+        let split = plan(&cluster);
+        to_pending(&split);
+        completed(&split);
+        if truncated {
+            client_of(&cluster, 1).batch_execute("TRUNCATE items").unwrap();
+            split.finish(LIMIT).unwrap();
+        } else {
+            superuser(&cluster, 1)
+                .batch_execute("ALTER TABLE items DISABLE TRIGGER ALL; DELETE FROM items")
+                .unwrap();
+            finish_refuses(&cluster, &split, "300 rows of the moved keys are on shard \"shard_a\"");
+            split.finish_accepting(LIMIT).unwrap();
+            assert!(
+                split.events().unwrap().contains("300 rows of public.items are deleted"),
+                "{}",
+                split.events().unwrap()
+            );
+        }
+        assert!(rows(&cluster, 0).is_empty());
+        split.drop_guard().unwrap();
+        let mut master = cluster.superuser().unwrap();
+        master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+        source(&cluster)
+            .batch_execute("INSERT INTO items SELECT 'moves', i, i::text, i FROM generate_series(1, 300) i")
+            .unwrap();
+    }
+}
+
+#[test]
+fn finish_knows_its_tables_by_more_than_their_names() {
+    let cluster = cluster(&["shardmaster.watch_interval = 0"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    completed(&split);
+    let mut owner = source(&cluster);
+    owner.batch_execute("ALTER TABLE items RENAME TO items_old").unwrap();
+    let error = split.finish(LIMIT).unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+    owner.batch_execute("CREATE TABLE items (LIKE items_old INCLUDING ALL)").unwrap();
+    finish_refuses(&cluster, &split, "is not the one whose rows have moved");
+    owner.batch_execute("DROP TABLE items; ALTER TABLE items_old RENAME TO items").unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+}
+
+/// The catalog as it was before the split: what pg_restore brings back.
+fn forget_splits(master: &mut Client) {
+    master
+        .batch_execute(
+            "BEGIN;
+             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_key;
+             DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_ledger;
+             DELETE FROM shardmaster.split_plan;
+             SELECT setval('shardmaster.split_plan_id_seq', 1, false);
+             COMMIT",
+        )
+        .unwrap();
+}
+
+/// A restored master gives numbers of splits out again: objects of the earlier split with
+/// the same number are none of its own.
+#[test]
+fn a_number_that_is_given_out_again_is_not_taken_for_its_earlier_split() {
+    let cluster = cluster(&["shardmaster.watch_interval = 0"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    completed(&split);
+    let mut master = cluster.superuser().unwrap();
+    forget_splits(&mut master);
+    let again = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    assert_eq!(again.id, split.id);
+    let query = "SELECT string_agg(detail, '; ' ORDER BY check_name) FROM shard_split_check($1)
+                  WHERE NOT ok AND check_name LIKE '%number of the split'";
+    let found: Option<String> = master.query_one(query, &[&again.id]).unwrap().get(0);
+    assert_eq!(found.unwrap_or_default().matches("objects of another split").count(), 2);
+    again.call("start_dual_write").unwrap();
+    let error = again.wait("dual_write", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("objects of another split"), "{error}");
+    again.call("rollback").unwrap();
+    again.wait("rolled_back", LIMIT).unwrap();
+    // Nothing of the earlier one was touched.
+    let stale = "UPDATE items SET val = 'stale' WHERE tenant = 'moves'";
+    let refused = client_of(&cluster, 0).batch_execute(stale).unwrap_err();
+    assert_eq!(state_of(&refused), "SM001");
+    assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1).len()), (300, 300));
+
+    master.batch_execute("SELECT shard_adopt('shard_a'), shard_adopt('shard_b')").unwrap();
+    let next = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    assert!(next.id > again.id);
+    to_pending(&next);
+    completed(&next);
+    next.finish(LIMIT).unwrap();
+    // What sends stale clients away is not an orphan while the restored routes lead here.
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+    let cleaned = "SELECT string_agg(action, '; ') FROM shard_cleanup('shard_a')";
+    let action: String = master.query_one(cleaned, &[]).unwrap().get(0);
+    assert!(action.starts_with("kept: key \"moves\" is routed to this shard"), "{action}");
+    master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
+    let action: String = master.query_one(cleaned, &[]).unwrap().get(0);
+    assert_eq!(action, "removed");
+}
+
+/// A restored master counts its workers from an earlier number than the shards know.
+#[test]
+fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut master = cluster.superuser().unwrap();
+    for side in [0, 1] {
+        superuser(&cluster, side)
+            .batch_execute("UPDATE shardmaster_agent.generation SET generation = 70 + generation")
+            .unwrap();
+    }
+    master
+        .batch_execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'",
+        )
+        .unwrap();
+    wait_for_event(&split, "the master did not: it was restored");
+    client_of(&cluster, 0).batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap();
+    completed(&split);
+    assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
+    split.finish(LIMIT).unwrap();
+}
