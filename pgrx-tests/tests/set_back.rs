@@ -383,3 +383,60 @@ fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
     split.finish(LIMIT).unwrap();
 }
+
+/// The master is set back to a time before the cutover of a split that is finished by now:
+/// it takes decision and finish from the source.
+#[test]
+fn a_finish_that_the_master_lost_is_adopted() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    completed(&split);
+    split.finish(LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
+    master
+        .batch_execute(&format!(
+            "BEGIN;
+             DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
+             UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
+             DELETE FROM shardmaster.routing_version WHERE version = {version};
+             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = 'backfill', cutover_step = 'none',
+                    routing_version_cutover = NULL, cutover_at = NULL, finished_at = NULL, purged_at = NULL;
+             UPDATE shardmaster.split_key SET active = true;
+             UPDATE shardmaster.split_ledger SET removed_at = NULL;
+             COMMIT"
+        ))
+        .unwrap();
+    wait_for_event(&split, "a cutover and a finish that this master had lost");
+    split.wait("finished", LIMIT).unwrap();
+    let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
+    assert_eq!(shard, "shard_b");
+    assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1).len()), (0, 300));
+}
+
+/// Whoever watches a completed split does not wait for a shard that is gone: its place is
+/// for splits that move rows.
+#[test]
+fn a_completed_split_whose_shard_is_gone_keeps_no_worker() {
+    let mut cluster = cluster(&["shardmaster.max_split_workers = 1"]);
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        completed(&split);
+        split.id
+    };
+    cluster.servers[1].stop(Stop::Fast).unwrap();
+    let split = Split::of(&cluster, id);
+    wait::until("the watch to miss the shard", LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|text| text.contains("shard_b")).then_some(()))
+    })
+    .unwrap();
+    cluster.servers[1].run().unwrap();
+    let next = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    to_pending(&next);
+    completed(&next);
+    next.finish(LIMIT).unwrap();
+    Split::of(&cluster, id).finish(LIMIT).unwrap();
+}

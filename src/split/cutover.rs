@@ -12,7 +12,8 @@ use super::points::{self, reach};
 use super::session::Side;
 use super::step::{self, Outcome};
 use super::{recovery, sequences, window};
-use crate::catalog::{routing, split};
+use crate::catalog::routing;
+use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::worker::txn::{transaction, try_transaction};
@@ -59,7 +60,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     if Instant::now() > deadline {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
-    let version = decide(engine, &outcome, None)?;
+    let version = decide(&engine.plan, engine.generation, outcome.progress.last_event_id, None)?;
     reach(points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
     reach(points::CUTOVER_OPENED)?;
@@ -173,11 +174,10 @@ fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
 
 /// Step 5: one transaction on the master decides. A version is given when the shards
 /// know of a decision that the master has lost: it is made again.
-pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Result<i64> {
-    let plan = &engine.plan;
+pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
     try_transaction(|| {
         let state = split::lock(plan.id)?;
-        if state.generation != engine.generation {
+        if state.generation != generation {
             return Err(SplitError::Superseded);
         }
         if version.is_some() {
@@ -197,7 +197,7 @@ pub fn decide(engine: &Engine, outcome: &Outcome, version: Option<i64>) -> Resul
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
                     last_event_id = $3, lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
               WHERE id = $1",
-            &[plan.id.into(), version.into(), outcome.progress.last_event_id.into()],
+            &[plan.id.into(), version.into(), last_event_id.into()],
         );
         split::change_phase(
             plan.id,

@@ -17,6 +17,9 @@ pub enum SplitError {
     /// What an operator must look at.
     #[error("{0}")]
     Failed(Failure),
+    /// The same: a shard that does not know the split.
+    #[error("{0}")]
+    NotInstalled(Failure),
     /// A cutover that was given up: it is set back and the split goes on following.
     #[error("{0}")]
     GaveUp(Failure),
@@ -47,6 +50,7 @@ impl SplitError {
             SplitError::Remote(error) => error.may_pass(),
             SplitError::Injected(_) | SplitError::Retry(_) => true,
             SplitError::Failed(_)
+            | SplitError::NotInstalled(_)
             | SplitError::GaveUp(_)
             | SplitError::Superseded
             | SplitError::Behind { .. } => false,
@@ -57,7 +61,9 @@ impl SplitError {
     pub fn into_failure(self) -> Failure {
         match self {
             SplitError::Remote(error) => error.into(),
-            SplitError::Failed(failure) | SplitError::GaveUp(failure) => failure,
+            SplitError::Failed(failure) | SplitError::NotInstalled(failure) | SplitError::GaveUp(failure) => {
+                failure
+            }
             SplitError::Injected(fault) => Failure::new(SqlState::INTERNAL, fault.to_string()),
             SplitError::Retry(reason) => Failure::new(SqlState::NOT_IN_STATE, reason),
             SplitError::Superseded => Failure::new(SqlState::NOT_IN_STATE, "another worker has taken over"),

@@ -42,6 +42,17 @@ pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool 
     caught_up
 }
 
+/// The shards are further than this master: nothing is left to be moved or deleted.
+pub fn finish_was_lost(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET cutover_step = 'moved', goal = 'finished', purged_at = clock_timestamp()
+          WHERE id = $1",
+        &[id.into()],
+    );
+    split::event(id, None, None, "the shards know a cutover and a finish that this master had lost");
+}
+
 /// What finish has to know of the plan.
 pub fn finish_request(id: i64) -> Request {
     sql::read_one(

@@ -33,17 +33,19 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "rollback")?;
     session::check_identity(&mut source, identity)?;
     let installed = session::installed(&mut source, plan, Side::Source)?;
+    let mut target = session::open_mover(plan, Side::Target, "rollback")?;
+    session::check_identity(&mut target, identity)?;
+    require_not_open(&mut target, plan)?;
     if installed == Installed::Ours {
         session::take_over(&mut source, plan, Side::Source, generation)?;
         session::register(&mut source, plan, Side::Source)?;
         set_back(&mut source, plan, generation)?;
     }
+    enable_routes(plan)?;
     if installed != Installed::Foreign {
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
     reach(points::ROLLBACK_CAPTURE)?;
-    let mut target = session::open_mover(plan, Side::Target, "rollback")?;
-    session::check_identity(&mut target, identity)?;
     let installed = session::installed(&mut target, plan, Side::Target)?;
     if installed == Installed::Ours {
         session::take_over(&mut target, plan, Side::Target, generation)?;
@@ -57,19 +59,34 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     }
 }
 
+/// A target that was opened knows of a decision; the source may have been restored since.
+fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
+    let is_ours = session::installed(target, plan, Side::Target)? == Installed::Ours;
+    if is_ours && fence::state(target, plan.id, Side::Target)?.0 == "open" {
+        return Err(decided(plan.id));
+    }
+    Ok(())
+}
+
+fn decided(id: i64) -> SplitError {
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("the shards of split {id} know of a decided cutover that this master has lost"),
+        format!("SELECT shard_split_resume({id}) adopts the decision."),
+    )
+}
+
 /// A cutover that was interrupted before its decision is set back first.
 fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
-    let mut target = session::open_mover(plan, Side::Target, "rollback")?;
-    let opened = session::installed(&mut target, plan, Side::Target)? == Installed::Ours
-        && fence::state(&mut target, plan.id, Side::Target)?.0 == "open";
-    if opened || fence::state(source, plan.id, Side::Source)?.0 == "moved" {
-        return Err(SplitError::failed(
-            SqlState::NOT_IN_STATE,
-            format!("the shards of split {} know of a decided cutover that this master has lost", plan.id),
-            format!("SELECT shard_split_resume({}) adopts the decision.", plan.id),
-        ));
+    if fence::state(source, plan.id, Side::Source)?.0 == "moved" {
+        return Err(decided(plan.id));
     }
     fence::change_state(source, plan.id, Side::Source, generation, &["fenced"], "capture", None)?;
+    Ok(())
+}
+
+/// Also where the source does not know the split any more: then it has no fence.
+fn enable_routes(plan: &Plan) -> Result<()> {
     try_transaction(|| {
         let state = split::lock(plan.id)?;
         if state.cutover_step != CutoverStep::None {

@@ -3,7 +3,7 @@
 
 use super::engine::Engine;
 use super::error::{Result, SplitError};
-use super::phase::{self, Work};
+use super::phase::{self, Phase, Work};
 use super::points::{self, reach};
 use super::{check, cutover, finish, install, record, recovery, rollback, step, watch};
 use crate::catalog::split::{self, Plan, State};
@@ -119,7 +119,15 @@ impl Worker {
         if self.engine.is_none() {
             let (plan, generation, identity) = take_plan(self.id)?;
             wait::report("connecting to the shards");
-            let mut engine = Engine::attach(plan, generation, &identity)?;
+            let mut engine = match Engine::attach(plan.clone(), generation, &identity) {
+                Err(SplitError::NotInstalled(_))
+                    if state.phase != Phase::Completed
+                        && recovery::adopt_finished(&plan, generation, &identity)? =>
+                {
+                    return Err(SplitError::Retry("the plan to be read again".into()));
+                }
+                attached => attached?,
+            };
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);
             // What was settled may have changed the plan: look again.

@@ -202,14 +202,14 @@ pub fn check_identity(connection: &mut Connection, identity: &str) -> Result<()>
 
 /// The error of `Installed::No` where a side must be.
 fn not_installed(shard: &str, id: i64) -> SplitError {
-    SplitError::failed(
-        SqlState::NOT_IN_STATE,
-        format!(
-            "shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"
-        ),
-        format!(
+    SplitError::NotInstalled(
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"),
+        )
+        .hint(format!(
             "If the cutover has not decided yet, SELECT shard_split_rollback({id}), then start the split again. If it has, keep clients off the shard, restore it to a time after the cutover, and resume the split."
-        ),
+        )),
     )
 }
 

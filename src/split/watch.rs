@@ -14,14 +14,17 @@ use crate::sql;
 use crate::worker::txn::transaction;
 
 /// Looks at both shards. What is not as it should be is told to them again: the cutover
-/// counts as decided, not more, and the worker completes it once more.
+/// counts as decided, not more, and the worker completes it once more. A shard that is out
+/// of reach is asked again next time: a worker that waited for it would keep others waiting.
 pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
     let mut forgotten = Vec::new();
+    let mut unreachable = None;
     for (side, wanted) in [(Side::Source, "moved"), (Side::Target, "open")] {
-        let mut session = session::open_mover(plan, side, "watch")?;
-        session::check_identity(&mut session, identity)?;
-        if let Some(text) = difference(&mut session, plan, side, (wanted, version))? {
-            forgotten.push(text);
+        match ask(plan, side, (wanted, version), identity) {
+            Ok(None) => {}
+            Ok(Some(text)) => forgotten.push(text),
+            Err(error) if error.may_pass() => unreachable = Some(error.to_string()),
+            Err(error) => return Err(error),
         }
     }
     transaction(|| {
@@ -29,9 +32,15 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
             cutover::set_step(plan.id, CutoverStep::Decided);
             split::event(plan.id, None, None, &format!("told again: {}", forgotten.join("; ")));
         }
-        watched(plan.id);
+        watched(plan.id, unreachable.as_deref());
     });
     Ok(())
+}
+
+fn ask(plan: &Plan, side: Side, told: (&str, i64), identity: &str) -> Result<Option<String>> {
+    let mut session = session::open_mover(plan, side, "watch")?;
+    session::check_identity(&mut session, identity)?;
+    difference(&mut session, plan, side, told)
 }
 
 /// What a side says instead of what it was told; None: it has not forgotten.
@@ -69,9 +78,9 @@ fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
     )
 }
 
-fn watched(id: i64) {
+fn watched(id: i64, waiting_for: Option<&str>) {
     sql::write(
-        "UPDATE shardmaster.split_plan SET watched_at = clock_timestamp() WHERE id = $1",
-        &[id.into()],
+        "UPDATE shardmaster.split_plan SET watched_at = clock_timestamp(), waiting_for = $2 WHERE id = $1",
+        &[id.into(), waiting_for.into()],
     );
 }
