@@ -31,6 +31,7 @@ pub mod session;
 mod session_hash;
 pub mod shape;
 pub mod step;
+pub mod types;
 pub mod window;
 
 pub use run::run;
