@@ -1,8 +1,9 @@
--- The schema of this extension, where the shard has it and the mover may call its hash.
+-- The schema of this extension, where the shard has it and the mover may call its hash,
+-- which takes the bytes of a text as they are: they must be UTF-8.
 SELECT quote_ident(n.nspname)
   FROM pg_extension e
   JOIN pg_namespace n ON n.oid = e.extnamespace
- WHERE e.extname = 'shardmaster'
+ WHERE e.extname = 'shardmaster' AND current_setting('server_encoding') = 'UTF8'
    AND has_schema_privilege(n.oid, 'USAGE')
    AND 3 = (SELECT count(*) FROM pg_proc p
               JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid

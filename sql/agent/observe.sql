@@ -1,41 +1,125 @@
 -- What a step must know of a shard, in the step's snapshot: who the server is and
 -- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers.
+--
+-- A type of the server's own is known by its name. Of all others, what they are made of
+-- is taken down to such types and to those of extensions: part. Catalogs that differ
+-- between versions are read as jsonb.
+WITH RECURSIVE wanted AS (
+    SELECT w.nsp, w.rel, w.ord, c.oid, c.relkind
+      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
+      LEFT JOIN (pg_class c JOIN pg_namespace cn ON cn.oid = c.relnamespace)
+             ON cn.nspname = w.nsp AND c.relname = w.rel
+), loose (oid, equality) AS (
+    -- What decides whether two texts are equal, where it is not their bytes.
+    SELECT co.oid, concat_ws(' ', co.collprovider,
+                             coalesce(j.facts ->> 'colllocale', j.facts ->> 'colliculocale', j.facts ->> 'collcollate'),
+                             j.facts ->> 'collicurules', pg_collation_actual_version(co.oid))
+      FROM pg_collation co, LATERAL to_jsonb(co) AS j (facts)
+     WHERE NOT co.collisdeterministic
+), part (root, path, oid, modifier, coll) AS (
+    SELECT DISTINCT a.atttypid, ARRAY[]::text[] COLLATE "C", a.atttypid, -1, 0::oid
+      FROM wanted w JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT p.root, p.path || child.step, child.oid, child.modifier, child.coll
+      FROM part p JOIN pg_type t ON t.oid = p.oid
+     CROSS JOIN LATERAL (
+        SELECT 'element', t.typelem, -1, 0::oid WHERE t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0
+        UNION ALL
+        SELECT 'base', t.typbasetype, t.typtypmod, t.typcollation WHERE t.typtype = 'd'
+        UNION ALL
+        SELECT format('%s %s', lpad(row_number() OVER (ORDER BY a.attnum)::text, 4, '0'), a.attname),
+               a.atttypid, a.atttypmod, a.attcollation
+          FROM pg_attribute a
+         WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        UNION ALL
+        SELECT 'subtype', r.rngsubtype, -1, r.rngcollation FROM pg_range r
+         WHERE t.typtype = 'r' AND t.oid >= 16384 AND r.rngtypid = t.oid
+        UNION ALL
+        SELECT 'range', r.rngtypid, -1, 0 FROM pg_range r
+         WHERE t.typtype = 'm' AND t.oid >= 16384 AND (to_jsonb(r) ->> 'rngmultitypid')::oid = t.oid
+     ) AS child (step, oid, modifier, coll)
+), fact AS (
+    SELECT p.root, p.path, t.oid, t.typtype::text AS kind, p.modifier, e.extname,
+           t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0 AS is_array,
+           CASE WHEN t.oid < 16384 THEN format_type(t.oid, p.modifier)
+                WHEN e.extname IS NOT NULL THEN format('%s of extension %s', t.typname, e.extname)
+                WHEN t.typtype = 'e' THEN (SELECT format('enum (%s)', string_agg(quote_literal(l.enumlabel), ', ' ORDER BY l.enumsortorder))
+                                             FROM pg_enum l WHERE l.enumtypid = t.oid)
+                WHEN t.typtype = 'd' THEN concat_ws(' ', 'domain', CASE WHEN t.typnotnull THEN 'not null' END,
+                                                    (SELECT string_agg(d.text, ' ' ORDER BY d.text COLLATE "C")
+                                                       FROM (SELECT pg_get_constraintdef(k.oid) AS text FROM pg_constraint k
+                                                              WHERE k.contypid = t.oid AND k.contype = 'c') d))
+                WHEN t.typtype = 'c' THEN 'composite'
+                WHEN t.typtype = 'r' THEN (SELECT format('range by %s%s', o.opcname, ' canonical ' || nullif(r.rngcanonical::oid, 0)::regproc)
+                                             FROM pg_range r JOIN pg_opclass o ON o.oid = r.rngsubopc WHERE r.rngtypid = t.oid)
+                WHEN t.typtype = 'm' THEN 'multirange'
+                WHEN t.typcategory = 'A' AND t.typelem <> 0 THEN 'array'
+                ELSE format_type(t.oid, p.modifier) END
+           || CASE WHEN p.coll NOT IN (0, 100) THEN ' collate ' || p.coll::regcollation ELSE '' END
+           || coalesce((SELECT format(' (%s)', lo.equality) FROM loose lo WHERE lo.oid = p.coll), '') AS text
+      FROM part p JOIN pg_type t ON t.oid = p.oid
+      LEFT JOIN (pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e')
+             ON d.classid = 'pg_type'::regclass
+            AND d.objid = CASE WHEN t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
+), type AS (
+    SELECT f.root,
+           string_agg(concat_ws(' ', nullif(array_to_string(f.path, '/'), ''), f.text), '; ' ORDER BY f.path)
+               FILTER (WHERE f.root >= 16384) AS signature,
+           -- What it is under its domains.
+           (array_agg(f.oid ORDER BY cardinality(f.path)) FILTER (WHERE f.path <@ ARRAY['base'] AND f.kind <> 'd'))[1] AS base,
+           (array_agg(f.modifier ORDER BY cardinality(f.path)) FILTER (WHERE f.path <@ ARRAY['base'] AND f.kind <> 'd'))[1] AS modifier,
+           json_agg(json_build_object('name', CASE WHEN f.extname IS NULL THEN format_type(f.oid, NULL) ELSE t.typname END,
+                                      'kind', f.kind, 'extension', f.extname,
+                                      'builtin', f.oid < 16384))
+               FILTER (WHERE NOT f.is_array AND f.kind <> 'd' AND (f.kind <> 'c' OR f.extname IS NOT NULL)
+                         AND (f.kind NOT IN ('r', 'm') OR f.oid < 16384)) AS parts
+      FROM fact f JOIN pg_type t ON t.oid = f.oid GROUP BY f.root
+)
 SELECT json_build_object(
     'snapshot', pg_current_snapshot()::text,
     'server', (SELECT system_identifier::text FROM pg_control_system())
               || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+    'encoding', current_setting('server_encoding'),
     'tables', (
         SELECT json_agg(json_build_object(
-            'oid', c.oid::text,
+            'oid', w.oid::text,
             'name', format('%I.%I', w.nsp, w.rel),
-            'kind', c.relkind::text,
+            'kind', w.relkind::text,
             'columns', (
                 SELECT json_agg(json_build_object(
                     'name', a.attname,
                     'type', format_type(a.atttypid, a.atttypmod),
                     -- -1 and not NULL, which would call char(n) by the name of char(1)
-                    'base', format_type(a.atttypid, -1),
-                    'collation', CASE WHEN a.attcollation <> ty.typcollation
+                    'base', format_type(ty.base, -1),
+                    'stored', format_type(ty.base, CASE WHEN ty.base = a.atttypid THEN a.atttypmod ELSE ty.modifier END),
+                    'is_enum', bt.typtype = 'e',
+                    'builtin', a.atttypid < 16384,
+                    'signature', ty.signature,
+                    'parts', coalesce(ty.parts, '[]'),
+                    'collation', CASE WHEN a.attcollation <> bt.typcollation
                                       THEN a.attcollation::regcollation::text END,
-                    'binary', a.atttypid < 16384 AND (
-                        a.atttypid::regtype::text IN (
-                            'boolean', 'smallint', 'integer', 'bigint', 'real', 'double precision', 'numeric',
-                            'text', 'character varying', 'character', 'bytea', 'uuid', 'date',
-                            'time without time zone', 'time with time zone', 'timestamp without time zone',
-                            'timestamp with time zone', 'interval', 'json', 'jsonb', 'inet', 'cidr', 'macaddr',
-                            'boolean[]', 'smallint[]', 'integer[]', 'bigint[]', 'real[]', 'double precision[]',
-                            'numeric[]', 'text[]', 'character varying[]', 'uuid[]', 'date[]',
-                            'timestamp without time zone[]', 'timestamp with time zone[]', 'jsonb[]', 'bytea[]')),
+                    'equality', (SELECT lo.equality FROM loose lo WHERE lo.oid = a.attcollation),
                     'not_null', a.attnotnull,
                     'has_default', a.attgenerated = '' AND (a.atthasdef OR a.attidentity <> ''),
                     'generated', a.attgenerated <> '') ORDER BY a.attnum)
-                  FROM pg_attribute a JOIN pg_type ty ON ty.oid = a.atttypid
-                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+                  FROM pg_attribute a JOIN type ty ON ty.root = a.atttypid JOIN pg_type bt ON bt.oid = ty.base
+                 WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
             'key', (
                 SELECT json_agg(a.attname ORDER BY k.ord)
                   FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ord), pg_attribute a
-                 WHERE i.indrelid = c.oid AND i.indisprimary
-                   AND a.attrelid = c.oid AND a.attnum = k.attnum),
+                 WHERE i.indrelid = w.oid AND i.indisprimary AND k.ord <= i.indnkeyatts
+                   AND a.attrelid = w.oid AND a.attnum = k.attnum),
+            -- The equality that the key itself goes by; NULL where its index has none.
+            'operators', (
+                SELECT json_agg((SELECT format('OPERATOR(%I.%s)', n.nspname, o.oprname)
+                                   FROM pg_opclass oc
+                                   JOIN pg_amop ao ON ao.amopfamily = oc.opcfamily AND ao.amopstrategy = 3
+                                                  AND ao.amoplefttype = oc.opcintype AND ao.amoprighttype = oc.opcintype
+                                   JOIN pg_am am ON am.oid = ao.amopmethod AND am.amname = 'btree'
+                                   JOIN pg_operator o ON o.oid = ao.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+                                  WHERE oc.oid = k.opclass) ORDER BY k.ord)
+                  FROM pg_index i, unnest(i.indclass::oid[]) WITH ORDINALITY AS k (opclass, ord)
+                 WHERE i.indrelid = w.oid AND i.indisprimary AND k.ord <= i.indnkeyatts),
             'leaves', (
                 SELECT json_agg(json_build_object(
                     'oid', l.oid::text,
@@ -50,9 +134,7 @@ SELECT json_build_object(
                          WHERE t.tgrelid = l.oid AND NOT t.tgisinternal AND starts_with(t.tgname, $3)))
                     ORDER BY l.oid)
                   FROM pg_class l JOIN pg_namespace n ON n.oid = l.relnamespace
-                 WHERE l.oid IN (SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf
-                                 UNION ALL SELECT c.oid WHERE c.relkind <> 'p')))
+                 WHERE l.oid IN (SELECT p.relid FROM pg_partition_tree(w.oid) p WHERE p.isleaf
+                                 UNION ALL SELECT w.oid WHERE w.relkind <> 'p')))
             ORDER BY w.ord)
-          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
-          LEFT JOIN (pg_class c JOIN pg_namespace cn ON cn.oid = c.relnamespace)
-                 ON cn.nspname = w.nsp AND c.relname = w.rel))
+          FROM wanted w))

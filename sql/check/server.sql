@@ -12,6 +12,11 @@ SELECT 'right to see sessions', true,
             ELSE format('role %I does not see how long other sessions are open: an old writer is not noticed before the fence', current_user) END,
        format('GRANT pg_read_all_stats TO %I', current_user)
 UNION ALL
+SELECT 'damaged pages', false, format('%s is on: rows of damaged pages are left out', s.name),
+       'Set it off; what is damaged must stop a copy.'
+  FROM (VALUES ('zero_damaged_pages'), ('ignore_checksum_failure')) AS s (name)
+ WHERE current_setting(s.name)::boolean
+UNION ALL
 SELECT 'connections', s.free >= 6, format('%s connections are free', s.free), 'A split opens up to five sessions on a server; raise max_connections.'
   FROM (SELECT current_setting('max_connections')::int - count(*) AS free
           FROM pg_stat_activity WHERE backend_type = 'client backend') s

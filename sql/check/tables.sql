@@ -45,6 +45,18 @@ SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS
  WHERE $5::boolean AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')
    AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_\d+_[st]_'
 UNION ALL
+-- In a replica's session the triggers of such constraints do not fire: what another key
+-- has already would be there twice.
+SELECT 'deferrable constraints of the target', false, format('%s: %I is not checked for rows that are copied', w.name, k.conname),
+       format('Make it NOT DEFERRABLE, or add column "%s" to it.', w.shard_by)
+  FROM wanted w JOIN pg_constraint k
+    ON k.conrelid IN (SELECT w.oid UNION ALL SELECT l.oid FROM leaves l WHERE l.name = w.name)
+ WHERE $5::boolean AND k.contype IN ('p', 'u', 'x') AND k.condeferrable AND k.conparentid = 0
+   AND NOT EXISTS (SELECT 1 FROM unnest(k.conkey, k.conexclop) AS c (attnum, operator)
+                     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.attnum
+                     LEFT JOIN pg_operator o ON o.oid = c.operator
+                    WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
+UNION ALL
 SELECT 'row-level security', false, format('%s: its policies apply to %I', w.name, current_user),
        'The mover must see every row: make it a member of the owner without FORCE, or give it BYPASSRLS.'
   FROM wanted w WHERE w.oid IS NOT NULL AND row_security_active(w.oid)

@@ -75,10 +75,7 @@ mod tests {
             type_name: base.into(),
             base: base.into(),
             collation: collation.map(str::to_owned),
-            binary: true,
-            not_null: true,
-            has_default: false,
-            generated: false,
+            ..Column::default()
         }
     }
 

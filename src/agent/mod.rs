@@ -92,7 +92,8 @@ fn key_definitions(table: &TableShape) -> String {
         .zip(table.key())
         .map(|(name, key)| {
             let column = table.column(key);
-            let type_name = column.map_or("text", |c| c.type_name.as_str());
+            // Without domains: one that is NOT NULL would refuse the entry of a TRUNCATE.
+            let type_name = column.map_or("text", |c| c.stored.as_str());
             let collation = column.and_then(|c| c.collation.as_deref());
             let collate = collation.map(|c| format!(" COLLATE {c}")).unwrap_or_default();
             format!("{name} {type_name}{collate}")

@@ -6,6 +6,7 @@ use crate::agent::scope::Scope;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::routing::interval::Interval;
+use crate::routing::key_type::KeyType;
 use crate::split::phase::{self, CutoverStep, End, Goal, Phase};
 use crate::sql::{self, Row};
 use pgrx::prelude::*;
@@ -21,6 +22,8 @@ pub struct Plan {
     pub entries: Vec<String>,
     /// The same as shards see it.
     pub scope: Scope,
+    /// Of the keyspace; None: nobody has said it.
+    pub key_type: Option<KeyType>,
     pub token: String,
     pub source_lock: i64,
     pub tables: Vec<Policy>,
@@ -134,11 +137,13 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         },
     );
     let (keyspace, source, target, entries, token, source_lock) = head.ok_or_else(|| unknown(id))?;
+    let of = keyspace::find(&keyspace)?;
     Ok(Plan {
         id,
         source: shard::by_key(&source)?,
         target: shard::by_key(&target)?,
-        scope: scope_of(&keyspace::find(&keyspace)?, &entries),
+        scope: scope_of(&of, &entries),
+        key_type: of.key_type,
         entries,
         token,
         source_lock,

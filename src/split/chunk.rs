@@ -39,7 +39,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     // Without a bound the planner is free to take an index.
     let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
     let out = format!(
-        "COPY (SELECT {} FROM ONLY {leaf_name} t WHERE {lower} {} {upper}) TO STDOUT (FORMAT {})",
+        "COPY (SELECT {} FROM ONLY {leaf_name} t WHERE {lower} {} {upper}) TO STDOUT ({})",
         table.select_list(),
         engine.plan.scope.predicate(&table.source_by, "t"),
         table.format()

@@ -123,10 +123,21 @@ fn pair_by_name(pairing: &mut Pairing, source: Option<&Column>, target: &Column)
                 } else {
                     pairing.refuse(types);
                 }
+            } else if let Some((from, to)) = other_meaning(source, target) {
+                let type_name = &source.type_name;
+                pairing.refuse(format!(
+                    "column \"{name}\" is {type_name}, which is on the source {from}, on the target {to}"
+                ));
             }
             pairing.fill(target, Source::Column(source.name.clone()));
         }
     }
+}
+
+/// A type of the same name that is not made of the same.
+fn other_meaning<'a>(from: &'a Column, to: &'a Column) -> Option<(&'a str, &'a str)> {
+    let meaning = |column: &'a Column| column.signature.as_deref().unwrap_or("a type of the server");
+    (from.signature != to.signature).then(|| (meaning(from), meaning(to)))
 }
 
 /// Whether every value of one type has the same text form in the other.
@@ -158,11 +169,7 @@ mod tests {
             name: name.into(),
             type_name: type_name.into(),
             base: type_name.split('(').next().unwrap_or_default().into(),
-            collation: None,
-            binary: true,
-            not_null: false,
-            has_default: false,
-            generated: false,
+            ..Column::default()
         }
     }
 
@@ -173,6 +180,7 @@ mod tests {
             kind: None,
             columns: Some(columns),
             key: None,
+            operators: None,
             leaves: None,
         }
     }
@@ -219,6 +227,15 @@ mod tests {
         assert_eq!(refused(&table(vec![]), &table(vec![strict.clone()]), &[]).len(), 1);
         assert_eq!(refused(&table(vec![column("v", "text")]), &table(vec![strict]), &[]).len(), 1);
         assert_eq!(refused(&table(vec![column("v", "text")]), &table(vec![]), &[]).len(), 1);
+    }
+
+    #[test]
+    fn a_type_of_the_same_name_may_be_another() {
+        let of = |signature: &str| Column { signature: Some(signature.into()), ..column("v", "public.pair") };
+        let (from, to) =
+            (table(vec![of("composite; 0001 a integer")]), table(vec![of("composite; 0001 b integer")]));
+        assert!(refused(&from, &from, &[]).is_empty());
+        assert_eq!(refused(&from, &to, &[]).len(), 1);
     }
 
     #[test]

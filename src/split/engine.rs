@@ -23,6 +23,9 @@ pub struct Table {
     pub queue: String,
     /// What fills which column of the target.
     pub pairs: Vec<Pair>,
+    /// That of both databases, where it is the same and not UTF-8: texts come over as
+    /// they are.
+    pub encoding: Option<String>,
 }
 
 impl Table {
@@ -37,52 +40,84 @@ impl Table {
         super::quote::idents("", &names)
     }
 
-    /// Binary where every type has one form on all servers, else text: one form for
-    /// copy and tail alike.
-    pub fn format(&self) -> &'static str {
+    /// How rows are written, in copy and tail alike: binary where every type has one
+    /// form on all servers, else text.
+    pub fn format(&self) -> String {
         let is_same = |pair: &Pair| match &pair.source {
             Source::Expression(_) => false,
             Source::Column(name) => self.source.column(name).is_some_and(|from| {
                 let to = self.target.column(&pair.target);
-                from.binary && to.is_some_and(|to| to.binary && to.base == from.base)
+                from.is_binary() && to.is_some_and(|to| to.is_binary() && to.base == from.base)
             }),
         };
-        if self.pairs.iter().all(is_same) { "binary" } else { "text" }
+        match &self.encoding {
+            // Texts within the binary form would be converted all the same.
+            None if self.pairs.iter().all(is_same) => "FORMAT binary".to_owned(),
+            Some(_) | None => self.text_format(),
+        }
     }
 
-    /// The columns of a window's keys beside a row of the source, by names that no
-    /// expression over the row means.
-    pub fn window_keys(&self) -> Vec<String> {
-        (1..=self.source.key().len()).map(|n| format!("\"shardmaster key {n}\"")).collect()
+    /// How keys of a window are written.
+    pub fn text_format(&self) -> String {
+        match &self.encoding {
+            Some(encoding) => format!("FORMAT text, ENCODING {}", literal(encoding)),
+            None => "FORMAT text".to_owned(),
+        }
     }
 
-    /// `t.key = k."shardmaster key 1" AND ...`
-    pub fn key_join(&self, row: &str, queue: &str) -> String {
-        self.source
-            .key()
-            .iter()
-            .zip(self.window_keys())
-            .map(|(column, key)| format!("{row}.{} = {queue}.{key}", ident(column)))
-            .collect::<Vec<_>>()
-            .join(" AND ")
+    /// Whether the equality of each column of the key is that of its bytes.
+    fn has_plain_key(&self) -> bool {
+        let is_plain = |name: &String| self.source.column(name).is_some_and(Column::is_plain_key);
+        self.source.key().iter().all(is_plain)
     }
 
-    /// A row of the target beside a key of the window, both on the target.
-    pub fn target_join(&self, row: &str, window: &str) -> String {
-        self.target
-            .key()
-            .iter()
-            .zip(agent::queue_keys(&self.source))
-            .map(|(column, key)| format!("{row}.{} = {window}.{key}", ident(column)))
-            .collect::<Vec<_>>()
-            .join(" AND ")
+    /// The keys of a window, each image once: a type's own equality would take two for
+    /// one that need not be one on the other side.
+    pub fn window(&self, condition: &str) -> String {
+        let keys = agent::queue_keys(&self.source).join(", ");
+        let from = format!("FROM {} WHERE op <> 'T' AND {condition}", self.queue);
+        if self.has_plain_key() {
+            format!("SELECT DISTINCT {keys} {from}")
+        } else {
+            format!(
+                "SELECT DISTINCT ON (ROW({keys})) {keys} {from} ORDER BY ROW({keys}) USING OPERATOR(pg_catalog.*<)"
+            )
+        }
     }
 
-    /// A noted key of the target beside a key of the window.
-    pub fn gone_join(&self, gone: &str, window: &str) -> String {
+    /// The rows `t` of the source whose keys are in a window, each once; what follows is
+    /// one more condition.
+    pub fn changed_rows(&self, condition: &str) -> String {
+        let name = &self.source.name;
+        if self.has_plain_key() {
+            // By names that no expression over the row means.
+            let keys: Vec<String> =
+                (1..=self.source.key().len()).map(|n| format!("\"shardmaster key {n}\"")).collect();
+            let window = self.window(condition);
+            return format!(
+                "{name} t JOIN ({window}) k ({}) ON {} WHERE true",
+                keys.join(", "),
+                key_join(&self.source, "k", &keys)
+            );
+        }
+        format!(
+            "{name} t WHERE EXISTS (SELECT FROM {} k WHERE k.op <> 'T' AND {condition} AND {})",
+            self.queue,
+            key_join(&self.source, "k", &agent::queue_keys(&self.source))
+        )
+    }
+
+    /// The rows `t` of the target are those of the keys `k` of a window.
+    pub fn target_join(&self) -> String {
+        key_join(&self.target, "k", &agent::queue_keys(&self.source))
+    }
+
+    /// A noted key `g` of the target beside a key `k` of the window.
+    pub fn gone_join(&self) -> String {
         agent::queue_keys(&self.source)
             .iter()
-            .map(|key| format!("{gone}.{key} = {window}.{key}"))
+            .zip(self.target.key_operators())
+            .map(|(key, operator)| format!("g.{key} {operator} k.{key}"))
             .collect::<Vec<_>>()
             .join(" AND ")
     }
@@ -91,6 +126,18 @@ impl Table {
     pub fn window_table(&self) -> String {
         format!("pg_temp.window_{}", self.policy.ordinal)
     }
+}
+
+/// `t.key = k.k1 AND ...`, each by the equality that the key's own index goes by.
+fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
+    shape
+        .key()
+        .iter()
+        .zip(shape.key_operators())
+        .zip(keys)
+        .map(|((column, operator), key)| format!("t.{} {operator} {window}.{key}", ident(column)))
+        .collect::<Vec<_>>()
+        .join(" AND ")
 }
 
 /// Sessions and tables of an installed split.
@@ -223,10 +270,14 @@ pub fn text_array(items: &[String]) -> String {
 pub fn describe(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
     let on_source = observe(source, plan, Side::Source)?;
     let on_target = observe(target, plan, Side::Target)?;
+    let is_same = on_source.encoding == on_target.encoding && on_source.encoding != "UTF8";
+    let encoding = is_same.then_some(on_source.encoding);
     plan.tables
         .iter()
         .zip(on_source.tables.into_iter().zip(on_target.tables))
-        .map(|(policy, (source, target))| pair(plan, policy, source, target))
+        .map(|(policy, (source, target))| {
+            Ok(Table { encoding: encoding.clone(), ..pair(plan, policy, source, target)? })
+        })
         .collect()
 }
 
@@ -258,5 +309,5 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
     let fixed: Vec<&str> =
         target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
     let pairs = columns::pair(&source, &target, &policy.maps, &fixed).pairs;
-    Ok(Table { policy: policy.clone(), source, target, source_by, target_by, queue, pairs })
+    Ok(Table { policy: policy.clone(), source, target, source_by, target_by, queue, pairs, encoding: None })
 }

@@ -33,6 +33,7 @@ pub mod session;
 mod session_hash;
 pub mod shape;
 pub mod step;
+pub mod types;
 mod watch;
 pub mod window;
 

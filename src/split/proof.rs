@@ -87,8 +87,8 @@ impl<'a> Prover<'a> {
             full = guc::queue_max_bytes(),
             window = self.table.window_table(),
             target = self.table.target.name,
-            same_row = self.table.target_join("t", "k"),
-            same_gone = self.table.gone_join("g", "k"),
+            same_row = self.table.target_join(),
+            same_gone = self.table.gone_join(),
         )
     }
 

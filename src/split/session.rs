@@ -34,12 +34,21 @@ impl Side {
 const PINNED: &str = "
     SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
     SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8';
-    SET standard_conforming_strings = on; SET search_path = pg_catalog, pg_temp;
+    SET lc_monetary = 'C'; SET array_nulls = on; SET xmlbinary = 'base64'; SET xmloption = 'content';
+    SET standard_conforming_strings = on; SET backslash_quote = safe_encoding; SET search_path = pg_catalog, pg_temp;
     SET row_security = off; SET synchronous_commit = on; SET lock_timeout = '2s';
-    SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+    SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET exit_on_error = off;
     SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
-    SET default_transaction_deferrable = off; SET xmloption = 'content'; SET quote_all_identifiers = off;
-    SET transform_null_equals = off; SET client_min_messages = error";
+    SET default_transaction_deferrable = off; SET quote_all_identifiers = off;
+    SET transform_null_equals = off; SET gin_fuzzy_search_limit = 0; SET default_table_access_method = 'heap';
+    SET check_function_bodies = on; SET jit = off; SET client_min_messages = error";
+
+/// The same, with the version that brought each.
+const PINNED_SINCE: [(i32, &str); 2] = [
+    // A server that works for a client that is gone stops within a second.
+    (140_000, "SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0"),
+    (170_000, "SET transaction_timeout = 0"),
+];
 
 /// A session with the pinned settings. `purpose` shows in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
@@ -69,9 +78,9 @@ pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, Rem
     params.push(("client_encoding", "UTF8"));
     let mut connection = Connection::open(&shard.shard_key, &params, timeout)?;
     connection.run(PINNED)?;
-    if connection.server_version() >= 140_000 {
-        // A server that works for a client that is gone stops within a second.
-        connection.run("SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0")?;
+    let version = connection.server_version();
+    for (_, settings) in PINNED_SINCE.iter().filter(|(since, _)| version >= *since) {
+        connection.run(settings)?;
     }
     Ok(connection)
 }

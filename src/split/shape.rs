@@ -2,12 +2,16 @@
 
 use serde::Deserialize;
 
+const PLAIN_EQUALITY: &str = "OPERATOR(pg_catalog.=)";
+
 /// A shard in one snapshot.
 #[derive(Deserialize, Clone, Debug)]
 pub struct Observation {
     pub snapshot: String,
     /// System identifier and timeline: transaction ids mean nothing on another.
     pub server: String,
+    /// Of the database.
+    pub encoding: String,
     pub tables: Vec<TableShape>,
 }
 
@@ -21,25 +25,48 @@ pub struct TableShape {
     pub columns: Option<Vec<Column>>,
     /// The columns of the primary key, in its order.
     pub key: Option<Vec<String>>,
+    /// The equality of each, by its index; None: the index has another order than that
+    /// of a btree.
+    pub operators: Option<Vec<Option<String>>>,
     /// The tables that hold rows: the partitions, or the table itself.
     pub leaves: Option<Vec<Leaf>>,
 }
 
-#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
     /// With length and precision.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Without.
+    /// Without, and without the domains around it.
     pub base: String,
+    /// With them, but without domains.
+    pub stored: String,
+    pub is_enum: bool,
+    /// Whether the type itself is one of the server's own.
+    pub builtin: bool,
+    /// What the type is made of; None for the server's own.
+    pub signature: Option<String>,
+    /// The types in which that ends.
+    pub parts: Vec<Part>,
+    /// None: that of the type.
     pub collation: Option<String>,
-    /// Whether its binary form is the same on every server.
-    pub binary: bool,
+    /// What the collation takes for equal, where that is not the same bytes.
+    pub equality: Option<String>,
     pub not_null: bool,
     /// A default, or an identity.
     pub has_default: bool,
     pub generated: bool,
+}
+
+/// A type that is not made of others.
+#[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// As the server writes it; of an extension: without a schema.
+    pub name: String,
+    pub kind: String,
+    pub extension: Option<String>,
+    pub builtin: bool,
 }
 
 #[derive(Deserialize, Clone, Debug)]
@@ -74,17 +101,46 @@ impl TableShape {
 
     /// Everything that must not change while rows move, in words.
     pub fn structure(&self) -> String {
-        let columns: Vec<String> = self
-            .columns()
-            .iter()
-            .map(|c| {
-                let not_null = if c.not_null { " not null" } else { "" };
-                let generated = if c.generated { " generated" } else { "" };
-                format!("{} {}{not_null}{generated}", c.name, c.type_name)
-            })
-            .collect();
+        let columns: Vec<String> = self.columns().iter().map(Column::structure).collect();
         let kind = self.kind.as_deref().unwrap_or("none");
         let oid = self.oid.as_deref().unwrap_or("none");
-        format!("oid {oid}, kind {kind}, columns ({}), key ({})", columns.join(", "), self.key().join(", "))
+        let operators = self.operators.as_deref().unwrap_or_default();
+        let key: Vec<String> = self
+            .key()
+            .iter()
+            .enumerate()
+            .map(|(n, name)| match operators.get(n).cloned().flatten() {
+                Some(operator) if operator != PLAIN_EQUALITY => format!("{name} by {operator}"),
+                Some(_) | None => name.clone(),
+            })
+            .collect();
+        format!("oid {oid}, kind {kind}, columns ({}), key ({})", columns.join(", "), key.join(", "))
+    }
+
+    /// The equality of each column of the key, in the schema where it is.
+    pub fn key_operators(&self) -> Vec<&str> {
+        let operators = self.operators.as_deref().unwrap_or_default();
+        (0..self.key().len())
+            .map(|n| operators.get(n).and_then(Option::as_deref).unwrap_or(PLAIN_EQUALITY))
+            .collect()
+    }
+}
+
+impl Column {
+    fn structure(&self) -> String {
+        let mut text = format!("{} {}", self.name, self.type_name);
+        let facts = [("collate", &self.collation), ("by", &self.equality), ("made of", &self.signature)];
+        for (word, fact) in facts {
+            if let Some(fact) = fact {
+                text += &format!(" {word} {fact}");
+            }
+        }
+        if self.not_null {
+            text += " not null";
+        }
+        if self.generated {
+            text += " generated";
+        }
+        text
     }
 }

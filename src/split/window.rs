@@ -6,7 +6,6 @@ use super::engine::{Engine, Table, patience};
 use super::error::Result;
 use super::progress::{Cursor, Progress, TableProgress};
 use super::quote::literal;
-use crate::agent;
 use crate::agent::scope::Scope;
 use crate::remote::{Connection, copy};
 
@@ -80,24 +79,20 @@ fn copied_rows(progress: &TableProgress) -> Option<String> {
 pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Result<i64> {
     let Some(below) = copied_rows(&progress.tables[position]) else { return Ok(0) };
     let table = &engine.tables[position];
-    let keys = agent::queue_keys(&table.source).join(", ");
-    let window =
-        format!("SELECT DISTINCT {keys} FROM {} WHERE op <> 'T' AND {}", table.queue, condition(progress));
+    let condition = condition(progress);
     let changed = copy::pipe(
         &mut engine.reader,
-        &format!("COPY ({window}) TO STDOUT (FORMAT text)"),
+        &format!("COPY ({}) TO STDOUT ({})", table.window(&condition), table.text_format()),
         &mut engine.target,
-        &format!("COPY {} FROM STDIN (FORMAT text)", table.window_table()),
+        &format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
         patience(),
     )?;
     delete_changed(&mut engine.target, &engine.plan.scope, table)?;
     let scope = engine.plan.scope.predicate(&table.source_by, "t");
     let out = format!(
-        "COPY (SELECT {} FROM {} t JOIN ({window}) k ({}) ON {} WHERE {scope} AND {below}) TO STDOUT (FORMAT {})",
+        "COPY (SELECT {} FROM {} AND {scope} AND {below}) TO STDOUT ({})",
         table.select_list(),
-        table.source.name,
-        table.window_keys().join(", "),
-        table.key_join("t", "k"),
+        table.changed_rows(&condition),
         table.format()
     );
     let into = copy_into(table);
@@ -114,7 +109,7 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
         "DELETE FROM {} t USING {} k WHERE {} AND {}",
         table.target.name,
         table.window_table(),
-        table.target_join("t", "k"),
+        table.target_join(),
         scope.predicate(&table.target_by, "t")
     ))?;
     Ok(())
@@ -122,7 +117,7 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
 
 /// The statement that takes a table's rows on the target.
 pub fn copy_into(table: &Table) -> String {
-    format!("COPY {} ({}) FROM STDIN (FORMAT {})", table.target.name, table.target_columns(), table.format())
+    format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())
 }
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction.

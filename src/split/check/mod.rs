@@ -1,22 +1,21 @@
 //! What only the servers know, found before anything moves: every finding at once,
 //! nothing written. The worker repeats it before it installs anything.
 
-use super::columns;
+mod pairs;
+mod scope;
+
 use super::engine;
 use super::error::{Result, SplitError};
-use super::quote::ident;
-use super::session::{self, Installed, Side};
-use super::shape::{Observation, TableShape};
+use super::session::{self, Side};
+use super::shape::Observation;
 use crate::agent;
-use crate::agent::scope::Scope;
-use crate::catalog::split::{Plan, Policy};
+use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::{Connection, RemoteError};
-use crate::routing::ordered::Ordered;
 
-const SERVER: &str = include_str!("../../sql/check/server.sql");
-const TABLES: &str = include_str!("../../sql/check/tables.sql");
-const FOREIGN_KEYS: &str = include_str!("../../sql/check/foreign_keys.sql");
+const SERVER: &str = include_str!("../../../sql/check/server.sql");
+const TABLES: &str = include_str!("../../../sql/check/tables.sql");
+const FOREIGN_KEYS: &str = include_str!("../../../sql/check/foreign_keys.sql");
 
 /// One line of shard_split_check().
 #[derive(Debug)]
@@ -40,13 +39,21 @@ impl Finding {
     }
 }
 
+/// What one side is: its tables, and how its server writes values.
+struct Looked {
+    observation: Observation,
+    version: i32,
+    /// As sessions get it that say nothing of it.
+    lc_monetary: String,
+}
+
 /// Every finding. A side that is not to be reached is one of them.
 pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
     if let (Some(source), Some(target)) = (source, target) {
-        compare(plan, &source, &target, &mut findings);
+        pairs::compare(plan, &source, &target, &mut findings);
     }
     findings
 }
@@ -81,9 +88,9 @@ pub fn require(plan: &Plan, identity: &str) -> Result<()> {
 }
 
 /// The findings of one side, and what its tables look like.
-fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<Observation> {
+fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<Looked> {
     match look(plan, side, identity, findings) {
-        Ok(observation) => Some(observation),
+        Ok(looked) => Some(looked),
         Err(error) => {
             findings.push(Finding::unreachable(side, error));
             None
@@ -91,7 +98,7 @@ fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     }
 }
 
-fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<Observation> {
+fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<Looked> {
     let shard = match side {
         Side::Source => &plan.source,
         Side::Target => &plan.target,
@@ -115,12 +122,17 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&prefix), Some(&is_target)],
     )?;
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
-    scope(plan, side, &mut connection, &observation, findings)?;
+    scope::check(plan, side, &mut connection, &observation, findings)?;
     if side == Side::Source {
         foreign_keys(&mut connection, &lists, findings)?;
         expressions(plan, &mut connection, &observation, findings)?;
     }
-    Ok(observation)
+    let lc_monetary = connection
+        .run("SELECT reset_val FROM pg_settings WHERE name = 'lc_monetary'")?
+        .scalar()
+        .map(str::to_owned);
+    let version = connection.server_version();
+    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default() })
 }
 
 fn from_row(side: Side, row: &[Option<String>]) -> Finding {
@@ -159,111 +171,6 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
     )
 }
 
-/// The keys in the column's own type, and rows of the scope where none must be.
-fn scope(
-    plan: &Plan,
-    side: Side,
-    connection: &mut Connection,
-    observation: &Observation,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
-    let installed = session::installed(connection, plan, side)?;
-    if installed == Installed::Foreign {
-        let failure = session::foreign(connection.shard(), plan);
-        let hint = failure.hint.unwrap_or_default();
-        findings.push(Finding::new(
-            &format!("{}: number of the split", side.as_str()),
-            false,
-            failure.message,
-            &hint,
-        ));
-    }
-    for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
-        let Some(column) = shape.column(&policy.shard_by) else { continue };
-        let name = format!("{}: keys", side.as_str());
-        findings.push(match &plan.scope {
-            Scope::Keys(keys) => keys_of_type(connection, &name, keys, shape, column)?,
-            Scope::Buckets { of, .. } | Scope::Ranges { of, .. } => column_of_type(&name, *of, shape, column),
-        });
-        if side == Side::Target && installed == Installed::No && findings.last().is_some_and(|f| f.ok) {
-            findings.push(rows_on_target(plan, connection, shape, column)?);
-        }
-    }
-    Ok(())
-}
-
-/// The keys in the column's own type.
-fn keys_of_type(
-    connection: &mut Connection,
-    name: &str,
-    keys: &[String],
-    shape: &TableShape,
-    column: &super::shape::Column,
-) -> Result<Finding> {
-    let cast = connection.run(&format!(
-        "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
-        super::quote::array_literal(keys),
-        column.base
-    ));
-    let hint = "Write the keys as the column's type does.";
-    Ok(match cast {
-        Ok(rows) => match rows.scalar() {
-            None => Finding::new(name, true, format!("{} are of type {}", shape.name, column.base), ""),
-            Some(keys) => {
-                Finding::new(name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
-            }
-        },
-        Err(error) if error.sqlstate.is_some() => Finding::new(name, false, error.message, hint),
-        Err(error) => return Err(error.into()),
-    })
-}
-
-/// Hash and order depend on the type.
-fn column_of_type(name: &str, of: Ordered, shape: &TableShape, column: &super::shape::Column) -> Finding {
-    let is = match column.base.as_str() {
-        "smallint" | "integer" | "bigint" => of == Ordered::BigInt,
-        "text" | "character varying" | "character" => of == Ordered::Text,
-        "uuid" => of == Ordered::Uuid,
-        // An enum has its labels as text.
-        _ => of == Ordered::Text,
-    };
-    let detail = format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base);
-    let hint = "Make the column of the keyspace's key type, or the keyspace of the column's.";
-    Finding::new(name, is, detail, hint)
-}
-
-fn rows_on_target(
-    plan: &Plan,
-    connection: &mut Connection,
-    shape: &TableShape,
-    column: &super::shape::Column,
-) -> Result<Finding> {
-    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
-    connection.run(&format!("BEGIN; {functions}"))?;
-    let found = connection.run(&format!(
-        "SELECT t.{}::text FROM {} t WHERE {predicate} LIMIT 1",
-        ident(&column.name),
-        shape.name,
-    ));
-    connection.run("ROLLBACK")?;
-    let name = "target: no rows of the keys yet";
-    match found {
-        Ok(rows) => Ok(match rows.scalar() {
-            None => Finding::new(name, true, shape.name.clone(), ""),
-            Some(key) => Finding::new(
-                name,
-                false,
-                format!("{} holds rows of key \"{key}\"", shape.name),
-                "Delete them, or assign the key to this shard if they are its rows.",
-            ),
-        }),
-        Err(error) if error.is("42501") => {
-            Ok(Finding::new(name, false, error.message, "Grant the table's owner to the mover."))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn foreign_keys(connection: &mut Connection, lists: &[String; 3], findings: &mut Vec<Finding>) -> Result<()> {
     let keys = connection.query(FOREIGN_KEYS, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
     for row in keys.rows {
@@ -279,47 +186,6 @@ fn foreign_keys(connection: &mut Connection, lists: &[String; 3], findings: &mut
         }
     }
     Ok(())
-}
-
-/// Tables that take each other's rows, in two different places.
-fn compare(plan: &Plan, source: &Observation, target: &Observation, findings: &mut Vec<Finding>) {
-    let same_database = plan.source.conninfo == plan.target.conninfo;
-    for ((from, to), policy) in source.tables.iter().zip(&target.tables).zip(&plan.tables) {
-        let (Some(from_oid), Some(to_oid)) = (&from.oid, &to.oid) else { continue };
-        if same_database && from_oid == to_oid {
-            findings.push(Finding::new(
-                "two tables",
-                false,
-                format!("{} is the same table on both shards", from.name),
-                "Leave the schema out of the table's name, so that each shard's namespace is meant.",
-            ));
-        }
-        findings.extend(columns(policy, from, to));
-        findings.push(Finding::new(
-            "same primary key",
-            from.key() == to.key(),
-            format!("{} ({}), {} ({})", from.name, from.key().join(", "), to.name, to.key().join(", ")),
-            "Give the target the primary key of the source.",
-        ));
-    }
-}
-
-/// Every difference with whether it is accepted.
-fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> {
-    let fixed: Vec<&str> = to.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
-    let differences = columns::pair(from, to, &policy.maps, &fixed).differences;
-    if differences.is_empty() {
-        return vec![Finding::new("same columns", true, from.name.clone(), "")];
-    }
-    let hint =
-        "Make the columns equal, or say with shard_split_map() how this one is computed (NULL: left out).";
-    differences
-        .into_iter()
-        .map(|difference| {
-            let name = if difference.ok { "compatible columns" } else { "same columns" };
-            Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
-        })
-        .collect()
 }
 
 /// That the source can compute what is mapped.

@@ -1,0 +1,198 @@
+//! The columns by which rows belong to keys: the list of what is known to be right.
+
+use super::Finding;
+use crate::agent::scope::Scope;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::routing::key_type::KeyType;
+use crate::routing::ordered::Ordered;
+use crate::split::error::Result;
+use crate::split::quote::{array_literal, ident};
+use crate::split::session::{self, Installed, Side};
+use crate::split::shape::{Column, Observation, TableShape};
+use crate::split::types::Family;
+
+/// The shard-by columns, and rows of the scope where none must be.
+pub fn check(
+    plan: &Plan,
+    side: Side,
+    connection: &mut Connection,
+    observation: &Observation,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let label = |name: &str| format!("{}: {name}", side.as_str());
+    let installed = session::installed(connection, plan, side)?;
+    if installed == Installed::Foreign {
+        let failure = session::foreign(connection.shard(), plan);
+        let hint = failure.hint.unwrap_or_default();
+        findings.push(Finding::new(&label("number of the split"), false, failure.message, &hint));
+    }
+    let mut first: Option<(&TableShape, &Column, Family)> = None;
+    let mut is_text = false;
+    for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
+        let Some(column) = shape.column(&policy.shard_by) else { continue };
+        let family = match family(plan, shape, column) {
+            Ok(family) => family,
+            Err((problem, hint)) => {
+                findings.push(Finding::new(&label("shard-by columns"), false, problem, hint));
+                continue;
+            }
+        };
+        is_text |= matches!(family, Family::Text | Family::Enum(_));
+        match &first {
+            Some((other, with, known)) if !can_be_compared(plan, known, &family) => {
+                let problem = format!(
+                    "{}: column \"{}\" is of type {}, {}: column \"{}\" is of type {}",
+                    other.name, with.name, with.base, shape.name, column.name, column.base
+                );
+                let hint = "Give the shard-by columns of a keyspace one type.";
+                findings.push(Finding::new(&label("shard-by columns"), false, problem, hint));
+                continue;
+            }
+            Some(_) => {}
+            None => first = Some((shape, column, family)),
+        }
+        findings.push(match &plan.scope {
+            Scope::Keys(keys) => keys_of_type(connection, &label("keys"), keys, shape, column)?,
+            Scope::Buckets { .. } | Scope::Ranges { .. } => Finding::new(
+                &label("keys"),
+                true,
+                format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base),
+                "",
+            ),
+        });
+        if side == Side::Target && installed == Installed::No && findings.last().is_some_and(|f| f.ok) {
+            findings.push(rows_on_target(plan, connection, shape, column)?);
+        }
+    }
+    if is_text {
+        findings.extend(encoding(plan, &label("encoding"), &observation.encoding));
+    }
+    Ok(())
+}
+
+/// What a column's values are as keys; an error: what is wrong with it and what to do.
+fn family(
+    plan: &Plan,
+    shape: &TableShape,
+    column: &Column,
+) -> std::result::Result<Family, (String, &'static str)> {
+    let is = format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base);
+    let Some(family) = column.family() else {
+        let hint = "Shard by a column of type smallint, integer, bigint, numeric, text, varchar, char, uuid or an enum.";
+        return Err((format!("{is}, whose values are no keys"), hint));
+    };
+    if let Some(equality) = &column.equality {
+        let hint = "Give the column a deterministic collation, which routing goes by.";
+        return Err((format!("{is} with a nondeterministic collation ({equality})"), hint));
+    }
+    let fits = match (&plan.scope, plan.key_type) {
+        (Scope::Buckets { of, .. } | Scope::Ranges { of, .. }, _) => has_order(&family, *of),
+        (Scope::Keys(_), Some(key_type)) => match key_type {
+            KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => {
+                matches!(family, Family::Integer | Family::Numeric)
+            }
+            KeyType::Text | KeyType::VarChar | KeyType::Char => {
+                matches!(family, Family::Text | Family::Enum(_))
+            }
+            KeyType::Uuid => family == Family::Uuid,
+        },
+        // Keys taken as text: of numeric, one value has many.
+        (Scope::Keys(_), None) => family != Family::Numeric,
+    };
+    let keys = plan.key_type.map_or("text", KeyType::name);
+    let hint = "Make the column of the keyspace's key type, or the keyspace of the column's.";
+    if fits { Ok(family) } else { Err((format!("{is}, keys of the keyspace are of type {keys}"), hint)) }
+}
+
+/// Whether values are hashed and ordered as what their keys are. A cast must neither fail
+/// nor round.
+fn has_order(family: &Family, of: Ordered) -> bool {
+    match of {
+        Ordered::BigInt => *family == Family::Integer,
+        Ordered::Text => matches!(family, Family::Text | Family::Enum(_)),
+        Ordered::Uuid => *family == Family::Uuid,
+    }
+}
+
+/// Whether one table of keys serves columns of both: what writers call has an operator.
+fn can_be_compared(plan: &Plan, one: &Family, other: &Family) -> bool {
+    let is_number = |family: &Family| matches!(family, Family::Integer | Family::Numeric);
+    match plan.scope {
+        Scope::Keys(_) => one == other || is_number(one) && is_number(other),
+        Scope::Buckets { .. } | Scope::Ranges { .. } => true,
+    }
+}
+
+/// Keys that are texts, in a database of another encoding than theirs.
+fn encoding(plan: &Plan, name: &str, encoding: &str) -> Option<Finding> {
+    let problem = match (&plan.scope, encoding) {
+        (_, "UTF8") => return None,
+        (Scope::Ranges { .. }, _) => "it orders texts otherwise than keys are ordered",
+        (Scope::Buckets { .. }, "SQL_ASCII") => "its texts may be none in UTF-8, of which the hash is made",
+        (Scope::Keys(keys), "SQL_ASCII") if !keys.iter().all(|key| key.is_ascii()) => {
+            "what its texts are in UTF-8 is not known, and some keys have more than ASCII"
+        }
+        (Scope::Buckets { .. } | Scope::Keys(_), _) => return None,
+    };
+    let hint = "Make the shard's database one of encoding UTF8.";
+    Some(Finding::new(name, false, format!("the database is in {encoding}: {problem}"), hint))
+}
+
+/// The keys in the column's own type.
+fn keys_of_type(
+    connection: &mut Connection,
+    name: &str,
+    keys: &[String],
+    shape: &TableShape,
+    column: &Column,
+) -> Result<Finding> {
+    let cast = connection.run(&format!(
+        "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
+        array_literal(keys),
+        column.base
+    ));
+    let hint = "Write the keys as the column's type does.";
+    Ok(match cast {
+        Ok(rows) => match rows.scalar() {
+            None => Finding::new(name, true, format!("{} are of type {}", shape.name, column.base), ""),
+            Some(keys) => {
+                Finding::new(name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
+            }
+        },
+        Err(error) if error.sqlstate.is_some() => Finding::new(name, false, error.message, hint),
+        Err(error) => return Err(error.into()),
+    })
+}
+
+fn rows_on_target(
+    plan: &Plan,
+    connection: &mut Connection,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<Finding> {
+    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
+    connection.run(&format!("BEGIN; {functions}"))?;
+    let found = connection.run(&format!(
+        "SELECT t.{}::text FROM {} t WHERE {predicate} LIMIT 1",
+        ident(&column.name),
+        shape.name,
+    ));
+    connection.run("ROLLBACK")?;
+    let name = "target: no rows of the keys yet";
+    match found {
+        Ok(rows) => Ok(match rows.scalar() {
+            None => Finding::new(name, true, shape.name.clone(), ""),
+            Some(key) => Finding::new(
+                name,
+                false,
+                format!("{} holds rows of key \"{key}\"", shape.name),
+                "Delete them, or assign the key to this shard if they are its rows.",
+            ),
+        }),
+        Err(error) if error.is("42501") => {
+            Ok(Finding::new(name, false, error.message, "Grant the table's owner to the mover."))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
