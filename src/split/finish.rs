@@ -20,7 +20,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     session::check_identity(&mut source, identity)?;
     session::take_over(&mut source, plan, Side::Source, generation)?;
     session::register(&mut source, plan, Side::Source)?;
-    let deleted = purge::scope_rows(&mut source, plan, Side::Source, generation, points::FINISH_BATCH)?;
+    let deleted = purge::scope_rows(&mut source, plan, Side::Source, generation, None, points::FINISH_BATCH)?;
     reach(points::FINISH_ROWS)?;
     let mut target = session::open_mover(plan, Side::Target, "finish")?;
     session::check_identity(&mut target, identity)?;

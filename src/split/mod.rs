@@ -13,6 +13,7 @@ pub mod error;
 pub mod fence;
 pub mod finish;
 pub mod install;
+pub mod leaves;
 pub mod lifecycle;
 mod old_guards;
 pub mod phase;
@@ -31,6 +32,7 @@ pub mod session;
 mod session_hash;
 pub mod shape;
 pub mod step;
+mod triggers;
 pub mod window;
 
 pub use run::run;

@@ -29,6 +29,17 @@ pub struct TableProgress {
     pub bytes: i64,
     pub chunks: i64,
     pub leaves: Vec<LeafProgress>,
+    /// Of the target, those that have been looked through; None: nobody has looked.
+    #[serde(default)]
+    pub target_leaves: Option<Vec<TargetLeaf>>,
+}
+
+/// A table of the target that rows go into.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct TargetLeaf {
+    pub oid: String,
+    /// Our triggers on it: name, oid, xmin and whether they are enabled.
+    pub triggers: String,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]

@@ -7,19 +7,21 @@ use super::error::Result;
 use super::points::{Point, reach};
 use super::scope_size;
 use super::session::Side;
+use super::shape::Leaf;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
 use crate::worker::wait;
 use std::time::Instant;
 
-/// Deletes every row of the scope; returns how many there were. `after_batch` is
-/// the point behind each commit.
+/// Deletes every row of the scope, or those in some leaves; returns how many there were.
+/// `after_batch` is the point behind each commit.
 pub fn scope_rows(
     connection: &mut Connection,
     plan: &Plan,
     side: Side,
     generation: i64,
+    only: Option<&[String]>,
     after_batch: &'static Point,
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
@@ -29,7 +31,8 @@ pub fn scope_rows(
         // A table or column that is gone holds no rows of the scope.
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         let scope = plan.scope.predicate(column, "t");
-        for leaf in shape.leaves() {
+        let wanted = |leaf: &&Leaf| only.is_none_or(|only| only.contains(&leaf.oid));
+        for leaf in shape.leaves().iter().filter(wanted) {
             let few = scope_size::is_small(connection, &leaf.name, column, &plan.scope)?;
             let batches =
                 Batches { plan, side, generation, leaf: &leaf.name, scope: &scope, few, after_batch };

@@ -7,6 +7,7 @@ use super::fence;
 use super::install;
 use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
+use super::progress::Progress;
 use super::purge;
 use super::session::{self, Side};
 use crate::catalog::routing;
@@ -44,7 +45,11 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     if session::is_installed(&mut target, plan, Side::Target)? {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;
-        purge::scope_rows(&mut target, plan, Side::Target, generation, points::ROLLBACK_BATCH)?;
+        // Without a committed step no row of the scope there is ours.
+        if let Some(leaves) = own_leaves(&mut target, plan)? {
+            let only = Some(leaves.as_slice());
+            purge::scope_rows(&mut target, plan, Side::Target, generation, only, points::ROLLBACK_BATCH)?;
+        }
     }
     reach(points::ROLLBACK_ROWS)?;
     install::drop_side(&mut target, plan.id, Side::Target)
@@ -75,6 +80,17 @@ fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()>
         }
         Ok(())
     })
+}
+
+/// The leaves of the target that rows of ours may be in; None: no step was committed.
+fn own_leaves(target: &mut Connection, plan: &Plan) -> Result<Option<Vec<String>>> {
+    let id = plan.id.to_string();
+    let rows = target
+        .query("SELECT state FROM shardmaster_agent.progress WHERE split_id = $1", &[Some(&id)])?;
+    let progress: Option<Progress> = rows.scalar().and_then(|state| serde_json::from_str(state).ok());
+    let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
+    let known = progress.tables.into_iter().filter_map(|table| table.target_leaves);
+    Ok(Some(known.flatten().map(|leaf| leaf.oid).collect()))
 }
 
 fn ledger_is_open(id: i64) -> bool {
