@@ -5,6 +5,7 @@
 
 use super::error::Result;
 use super::install;
+use super::leaves;
 use super::points::{self, reach};
 use super::purge;
 use super::session::{self, Side};
@@ -20,10 +21,11 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     session::check_identity(&mut source, identity)?;
     session::take_over(&mut source, plan, Side::Source, generation)?;
     session::register(&mut source, plan, Side::Source)?;
-    let deleted = purge::scope_rows(&mut source, plan, Side::Source, generation, None, points::FINISH_BATCH)?;
-    reach(points::FINISH_ROWS)?;
     let mut target = session::open_mover(plan, Side::Target, "finish")?;
     session::check_identity(&mut target, identity)?;
+    leaves::check_source_before_finish(&mut source, &mut target, plan)?;
+    let deleted = purge::scope_rows(&mut source, plan, Side::Source, generation, None, points::FINISH_BATCH)?;
+    reach(points::FINISH_ROWS)?;
     if session::is_installed(&mut target, plan, Side::Target)? {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;

@@ -104,7 +104,10 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
             if let Some(index) = stored {
                 leaves.remove(index);
             }
-            leaves.push(TargetLeaf { oid: leaf.oid.clone(), triggers: leaf.triggers.clone().unwrap_or_default() });
+            leaves.push(TargetLeaf {
+                oid: leaf.oid.clone(),
+                triggers: leaf.triggers.clone().unwrap_or_default(),
+            });
             admitted = true;
         }
         progress.tables[position].target_leaves = Some(leaves);
@@ -145,12 +148,14 @@ fn guard(engine: &mut Engine, position: usize, shape: &TableShape) -> Result<Vec
 }
 
 fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: &Leaf) -> Result<()> {
-    let problem = |message: String, hint: &str| {
-        SplitError::failed(SqlState::NOT_IN_STATE, message, hint.to_owned())
-    };
+    let problem =
+        |message: String, hint: &str| SplitError::failed(SqlState::NOT_IN_STATE, message, hint.to_owned());
     if leaf.persistence != "p" || leaf.kind != "r" {
         return Err(problem(
-            format!("partition {} of table {} on the target is not an ordinary, logged table", leaf.name, shape.name),
+            format!(
+                "partition {} of table {} on the target is not an ordinary, logged table",
+                leaf.name, shape.name
+            ),
             "Detach it on the target, then resume the split with the call that it stopped in.",
         ));
     }
@@ -211,14 +216,15 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 
-/// A row of the scope on the source in a leaf that the split's last step did not know: it
-/// came with ATTACH PARTITION after the keys had moved, so the target does not have it.
-/// For finish, before it deletes anything; `progress` is the target's.
-pub fn find_unknown_row(
+/// Before finish deletes anything: no row of the scope is on the source in a leaf that the
+/// split's last step did not know. Such a row came with ATTACH PARTITION after the keys had
+/// moved, so the target does not have it.
+pub fn check_source_before_finish(
     source: &mut Connection,
+    target: &mut Connection,
     plan: &Plan,
-    progress: &Progress,
-) -> Result<Option<Stranger>> {
+) -> Result<()> {
+    let Some(progress) = progress::stored(target, plan.id)? else { return Ok(()) };
     let now = engine::observe(source, plan, Side::Source)?;
     for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
@@ -227,9 +233,16 @@ pub fn find_unknown_row(
                 continue;
             }
             if let Some(found) = find_row(source, plan, column, &leaf.name, true)? {
-                return Ok(Some(found));
+                return Err(SplitError::failed(
+                    SqlState::NOT_IN_STATE,
+                    format!(
+                        "partition {} was attached to table {} on shard \"{}\" with rows of key \"{}\" after the key had moved",
+                        found.table, shape.name, plan.source.shard_key, found.key
+                    ),
+                    "The target does not have these rows. Detach the partition, write them to the key's shard, then call shard_split_finish again.",
+                ));
             }
         }
     }
-    Ok(None)
+    Ok(())
 }

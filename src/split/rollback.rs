@@ -7,7 +7,7 @@ use super::fence;
 use super::install;
 use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
-use super::progress::Progress;
+use super::progress;
 use super::purge;
 use super::session::{self, Side};
 use crate::catalog::routing;
@@ -84,10 +84,7 @@ fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()>
 
 /// The leaves of the target that rows of ours may be in; None: no step was committed.
 fn own_leaves(target: &mut Connection, plan: &Plan) -> Result<Option<Vec<String>>> {
-    let id = plan.id.to_string();
-    let rows = target
-        .query("SELECT state FROM shardmaster_agent.progress WHERE split_id = $1", &[Some(&id)])?;
-    let progress: Option<Progress> = rows.scalar().and_then(|state| serde_json::from_str(state).ok());
+    let progress = progress::stored(target, plan.id)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
     let known = progress.tables.into_iter().filter_map(|table| table.target_leaves);
     Ok(Some(known.flatten().map(|leaf| leaf.oid).collect()))

@@ -307,7 +307,10 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
         tables: before
             .tables
             .iter()
-            .map(|table| TableProgress { target_leaves: table.target_leaves.clone(), ..TableProgress::default() })
+            .map(|table| TableProgress {
+                target_leaves: table.target_leaves.clone(),
+                ..TableProgress::default()
+            })
             .collect(),
         ..Progress::default()
     };

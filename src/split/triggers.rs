@@ -26,9 +26,13 @@ pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Si
     if shape.is_partitioned() {
         let oid = shape.oid.as_deref().unwrap_or_default();
         groups.extend(Event::ROW.chunks(1).map(|event| (oid, shape.name.as_str(), event)));
-        groups.extend(shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &[Event::Truncate][..])));
+        groups.extend(
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &[Event::Truncate][..])),
+        );
     } else {
-        groups.extend(shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])));
+        groups.extend(
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
+        );
     }
     let wanted = Wanted { plan, side, ordinal };
     for (oid, name, events) in groups {
@@ -190,4 +194,3 @@ pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<(
     }
     Ok(())
 }
-
