@@ -1,12 +1,13 @@
 -- What a step must know of a shard, in the step's snapshot: who the server is and
--- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers.
+-- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers, $4: the
+-- trigger function of each table.
 --
 -- A type of the server's own is known by its name. Of all others, what they are made of
 -- is taken down to such types and to those of extensions: part. Catalogs that differ
 -- between versions are read as jsonb.
 WITH RECURSIVE wanted AS (
-    SELECT w.nsp, w.rel, w.ord, c.oid, c.relkind
-      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
+    SELECT w.nsp, w.rel, w.function, w.ord, c.oid, c.relkind
+      FROM unnest($1::text[], $2::text[], $4::text[]) WITH ORDINALITY AS w (nsp, rel, function, ord)
       LEFT JOIN (pg_class c JOIN pg_namespace cn ON cn.oid = c.relnamespace)
              ON cn.nspname = w.nsp AND c.relname = w.rel
 ), loose (oid, equality) AS (
@@ -128,13 +129,31 @@ SELECT json_build_object(
                     'blocks', CASE WHEN l.relkind = 'r' THEN pg_relation_size(l.oid) / current_setting('block_size')::bigint ELSE 0 END,
                     'persistence', l.relpersistence::text,
                     'kind', l.relkind::text,
-                    'triggers', (
-                        SELECT string_agg(concat_ws(' ', t.tgname, t.oid, t.xmin, t.tgenabled), ', ' ORDER BY t.tgname)
-                          FROM pg_trigger t
-                         WHERE t.tgrelid = l.oid AND NOT t.tgisinternal AND starts_with(t.tgname, $3)))
+                    'triggers', tr.list,
+                    'captured', tr.whole)
                     ORDER BY l.oid)
                   FROM pg_class l JOIN pg_namespace n ON n.oid = l.relnamespace
+                 CROSS JOIN LATERAL (
+                    -- A clone of a partitioned table's trigger is an internal one before
+                    -- PostgreSQL 15, so the name tells ours.
+                    SELECT string_agg(concat_ws(' ', t.tgname, t.oid, t.xmin, t.tgenabled), ', ' ORDER BY t.tgname) AS list,
+                           count(*) FILTER (
+                               WHERE t.tgname IN ($3 || 'i', $3 || 'u', $3 || 'd', $3 || 't') AND t.tgenabled = 'A'
+                                 AND (t.tgname <> $3 || 't' AND w.relkind = 'p') = (t.tgparentid <> 0)
+                                 AND EXISTS (SELECT 1 FROM pg_proc f
+                                              WHERE f.oid = t.tgfoid AND f.proname = w.function
+                                                AND f.pronamespace = to_regnamespace('shardmaster_agent'))) = 4 AS whole
+                      FROM pg_trigger t
+                     WHERE t.tgrelid = l.oid AND starts_with(t.tgname, $3)) tr
                  WHERE l.oid IN (SELECT p.relid FROM pg_partition_tree(w.oid) p WHERE p.isleaf
-                                 UNION ALL SELECT w.oid WHERE w.relkind <> 'p')))
+                                 UNION ALL SELECT w.oid WHERE w.relkind <> 'p')),
+            'parents', (
+                SELECT json_agg(format('%I.%I', n.nspname, l.relname) ORDER BY p.level, l.oid)
+                  FROM pg_partition_tree(w.oid) p
+                  JOIN pg_class l ON l.oid = p.relid JOIN pg_namespace n ON n.oid = l.relnamespace
+                 WHERE NOT p.isleaf),
+            'heir', (
+                SELECT min(i.inhrelid::regclass::text) FROM pg_inherits i
+                 WHERE i.inhparent = w.oid AND w.relkind = 'r'))
             ORDER BY w.ord)
           FROM wanted w))

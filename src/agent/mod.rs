@@ -245,37 +245,70 @@ fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> Strin
     }
 }
 
-/// The triggers of one leaf, created and made to fire always in one go.
-pub fn triggers(plan: &Plan, side: Side, ordinal: i32, column: &Column, leaf: &str) -> String {
-    let prefix = trigger_prefix(plan.id, side);
-    let function = trigger_function(plan.id, side, ordinal);
-    let when = |rows: &[&str]| {
-        let in_scope = when_clause(plan, side, column, rows);
-        match side {
-            // On the target it is the mover that writes, row by row of a copy. On the
-            // source it is clients, whom each condition costs.
-            Side::Target => format!("NOT shardmaster_agent.is_mover() AND ({in_scope})"),
-            Side::Source => in_scope,
+/// The kinds of a side's triggers, by the letter that ends their name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    Insert,
+    Update,
+    Delete,
+    Truncate,
+}
+
+impl Event {
+    /// Those that fire for rows. The server clones them from a partitioned table to its
+    /// partitions, also to those that come later.
+    pub const ROW: [Event; 3] = [Event::Insert, Event::Update, Event::Delete];
+    pub const ALL: [Event; 4] = [Event::Insert, Event::Update, Event::Delete, Event::Truncate];
+
+    fn letter(self) -> char {
+        match self {
+            Event::Insert => 'i',
+            Event::Update => 'u',
+            Event::Delete => 'd',
+            Event::Truncate => 't',
         }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Event::Insert => "INSERT",
+            Event::Update => "UPDATE",
+            Event::Delete => "DELETE",
+            Event::Truncate => "TRUNCATE",
+        }
+    }
+}
+
+/// The name of one of a side's triggers, not quoted.
+pub fn trigger_name(split: i64, side: Side, event: Event) -> String {
+    format!("{}{}", trigger_prefix(split, side), event.letter())
+}
+
+/// One trigger of a table or partition, created and made to fire always. That it fires
+/// always goes over to clones.
+pub fn trigger(plan: &Plan, side: Side, ordinal: i32, column: &Column, table: &str, event: Event) -> String {
+    let name = ident(&trigger_name(plan.id, side, event));
+    let function = trigger_function(plan.id, side, ordinal);
+    let rows: &[&str] = match event {
+        Event::Insert => &["NEW"],
+        Event::Update => &["NEW", "OLD"],
+        Event::Delete => &["OLD"],
+        Event::Truncate => &[],
     };
-    let truncate = ident(&format!("{prefix}t"));
-    let row = |letter: &str, event: &str, when: &str| {
-        let name = ident(&format!("{prefix}{letter}"));
-        format!(
-            "CREATE TRIGGER {name} AFTER {event} ON {leaf} FOR EACH ROW WHEN ({when})
-                 EXECUTE FUNCTION shardmaster_agent.{function}();
-             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {name};"
-        )
+    let fires = match (event, side) {
+        (Event::Truncate, _) => "FOR EACH STATEMENT".to_owned(),
+        // On the target it is the mover that writes, row by row of a copy. On the
+        // source it is clients, whom each condition costs.
+        (_, Side::Target) => {
+            let in_scope = when_clause(plan, side, column, rows);
+            format!("FOR EACH ROW WHEN (NOT shardmaster_agent.is_mover() AND ({in_scope}))")
+        }
+        (_, Side::Source) => format!("FOR EACH ROW WHEN ({})", when_clause(plan, side, column, rows)),
     };
-    [
-        row("i", "INSERT", &when(&["NEW"])),
-        row("u", "UPDATE", &when(&["NEW", "OLD"])),
-        row("d", "DELETE", &when(&["OLD"])),
-        format!(
-            "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {leaf} FOR EACH STATEMENT
-                 EXECUTE FUNCTION shardmaster_agent.{function}();
-             ALTER TABLE {leaf} ENABLE ALWAYS TRIGGER {truncate};"
-        ),
-    ]
-    .join("\n")
+    format!(
+        "CREATE TRIGGER {name} AFTER {} ON {table} {fires}
+             EXECUTE FUNCTION shardmaster_agent.{function}();
+         ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name};",
+        event.name()
+    )
 }

@@ -2,6 +2,7 @@
 
 use super::engine::{Engine, Table};
 use super::error::{Result, SplitError};
+use super::leaves::{self, Since};
 use super::progress::{Cursor, LeafProgress, Progress, TableProgress};
 use super::shape::{Leaf, Observation, TableShape};
 use crate::error::SqlState;
@@ -14,6 +15,8 @@ pub struct Differences {
     pub restart: Option<String>,
     /// Tables (by position) whose copy starts again.
     pub reset: Vec<usize>,
+    /// Tables (by position) with a partition that is to be copied from its beginning.
+    pub grown: Vec<usize>,
     /// Tables (by position) with a partition that is not captured yet.
     pub uncaptured: Vec<usize>,
 }
@@ -36,10 +39,16 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
         };
         check_structure(table, shape, known)?;
         check_leaves(table, shape)?;
-        if shape.leaves().iter().any(|leaf| leaf.triggers.is_none()) && guc::capture() {
+        let begins = known.leaves.is_empty() || found.restart.is_some();
+        let change = if begins { Change::Other } else { changes(table, shape, known)? };
+        if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
             found.uncaptured.push(position);
-        } else if known.leaves.is_empty() || found.restart.is_some() || leaves_differ(table, shape, known)? {
-            found.reset.push(position);
+            continue;
+        }
+        match change {
+            Change::None => {}
+            Change::Grown => found.grown.push(position),
+            Change::Other => found.reset.push(position),
         }
     }
     Ok(found)
@@ -66,6 +75,9 @@ fn schema_changed(table: &Table, detail: &str) -> SplitError {
 }
 
 fn check_leaves(table: &Table, now: &TableShape) -> Result<()> {
+    if let Some(heir) = &now.heir {
+        return Err(schema_changed(table, &format!("{heir} inherits from it")));
+    }
     for leaf in now.leaves() {
         if leaf.persistence != "p" || leaf.kind != "r" {
             return Err(schema_changed(table, &format!("{} is not an ordinary, logged table", leaf.name)));
@@ -74,32 +86,70 @@ fn check_leaves(table: &Table, now: &TableShape) -> Result<()> {
     Ok(())
 }
 
-/// True when rows may have another place than the cursors say.
-fn leaves_differ(table: &Table, now: &TableShape, known: &TableProgress) -> Result<bool> {
-    let mut differ = now.leaves().len() != known.leaves.len();
+/// What became of a table's leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// There are new ones; in the others rows are where they were.
+    Grown,
+    /// Rows may have another place than the cursors say.
+    Other,
+}
+
+fn changes(table: &Table, now: &TableShape, known: &TableProgress) -> Result<Change> {
+    let is_there = |known: &LeafProgress| now.leaves().iter().any(|leaf| leaf.oid == known.oid);
+    let mut other = !known.leaves.iter().all(is_there);
+    let mut grown = false;
     for leaf in now.leaves() {
         let Some(before) = known.leaves.iter().find(|l| l.oid == leaf.oid) else {
-            differ = true;
+            grown = true;
             continue;
         };
-        if before.triggers != triggers_of(leaf) {
-            return Err(schema_changed(
-                table,
-                &format!(
-                    "capture triggers of {}: before: {}; now: {}",
-                    leaf.name,
-                    before.triggers,
-                    triggers_of(leaf)
-                ),
-            ));
+        match leaves::since(Some(&before.triggers), leaf) {
+            Since::Same => {}
+            // Detached and attached again: what was written meanwhile was not captured.
+            Since::New => other = true,
+            Since::Unguarded => {
+                return Err(schema_changed(
+                    table,
+                    &format!(
+                        "capture triggers of {}: before: {}; now: {}",
+                        leaf.name,
+                        before.triggers,
+                        triggers_of(leaf)
+                    ),
+                ));
+            }
         }
-        differ |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
+        other |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
     }
-    Ok(differ)
+    Ok(match (other, grown) {
+        (true, _) => Change::Other,
+        (false, true) => Change::Grown,
+        (false, false) => Change::None,
+    })
 }
 
 fn triggers_of(leaf: &Leaf) -> String {
     leaf.triggers.clone().unwrap_or_default()
+}
+
+/// Takes new leaves in: their rows are not on the target yet, and those of the others
+/// stay where they are.
+pub fn grow(shape: &TableShape, table: &mut TableProgress) {
+    let is_new = |leaf: &&Leaf| !table.leaves.iter().any(|known| known.oid == leaf.oid);
+    let new: Vec<LeafProgress> = shape.leaves().iter().filter(is_new).map(begin).collect();
+    table.leaves.extend(new);
+}
+
+fn begin(leaf: &Leaf) -> LeafProgress {
+    LeafProgress {
+        oid: leaf.oid.clone(),
+        filenode: leaf.filenode.clone().unwrap_or_default(),
+        triggers: triggers_of(leaf),
+        cursor: Cursor::Block(0),
+        blocks: leaf.blocks,
+    }
 }
 
 /// The state of a table whose copy begins.
@@ -110,16 +160,7 @@ pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
         changes_applied: before.changes_applied,
         bytes: before.bytes,
         chunks: before.chunks,
-        leaves: shape
-            .leaves()
-            .iter()
-            .map(|leaf| LeafProgress {
-                oid: leaf.oid.clone(),
-                filenode: leaf.filenode.clone().unwrap_or_default(),
-                triggers: triggers_of(leaf),
-                cursor: Cursor::Block(0),
-                blocks: leaf.blocks,
-            })
-            .collect(),
+        leaves: shape.leaves().iter().map(begin).collect(),
+        target_leaves: before.target_leaves.clone(),
     }
 }

@@ -10,8 +10,8 @@ use super::old_guards;
 use super::phase::{CutoverStep, Goal, Phase};
 use super::points::{self, reach};
 use super::session::Side;
-use super::step::{self, Outcome};
-use super::{recovery, sequences, window};
+use super::step::{self, Outcome, Reading};
+use super::{leaves, recovery, sequences, window};
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -49,7 +49,8 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     disable_routes(engine)?;
     let began = Instant::now();
     reach(points::CUTOVER_DISABLED)?;
-    fence::lock(engine, &mut fence, deadline, step::lock_source, unlock_source).map_err(deadline_passed)?;
+    fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
+        .map_err(deadline_passed)?;
     reach(points::CUTOVER_LOCKED)?;
     close_fence(engine, &mut fence)?;
     reach(points::CUTOVER_FENCED)?;
@@ -65,6 +66,8 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     open_target(engine, version)?;
     reach(points::CUTOVER_OPENED)?;
     move_source(&mut fence, engine, version)?;
+    // It has kept partitions from coming; lost by now, it would not have to any more.
+    let _ = unlock_source(engine);
     reach(points::CUTOVER_MOVED)?;
     drop(fence);
     record_moved(engine, Some(began.elapsed()));
@@ -135,10 +138,18 @@ fn close_fence(engine: &Engine, fence: &mut Connection) -> Result<()> {
 /// 4. The reading session's first query now: S_f sees every write that there will
 ///    ever be on the source.
 fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> {
+    let locked = engine.parents.clone();
     let now = step::observe_source(engine)?;
-    let before = step::begin_target(engine)?;
+    if engine.parents != locked {
+        return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
+    }
+    let (mut before, there) = step::begin_target(engine)?;
+    let lost = leaves::admit(engine, &mut before, &there)?;
     let differences = compare::compare(engine, &before, &now)?;
-    if differences.restart.is_some() || !differences.reset.is_empty() || !differences.uncaptured.is_empty() {
+    if differences.restart.is_some()
+        || !(lost.is_empty() && differences.reset.is_empty())
+        || !(differences.grown.is_empty() && differences.uncaptured.is_empty())
+    {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
     let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
@@ -152,7 +163,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     if !outcome.progress.is_copied() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    step::commit(engine, &mut outcome, &now)?;
+    step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
     check_queue_is_empty(engine, &now.snapshot)?;
     Ok(outcome)
 }

@@ -151,6 +151,8 @@ pub struct Engine {
     /// Writes the target.
     pub target: Connection,
     pub tables: Vec<Table>,
+    /// The partitioned tables of the source, as it was observed last.
+    pub parents: Vec<String>,
     /// As the last step has read them.
     pub counters: Counters,
     /// Blocks of the next chunk.
@@ -176,9 +178,17 @@ impl Engine {
         session::register(&mut control, &plan, Side::Source)?;
         session::register(&mut reader, &plan, Side::Source)?;
         let tables = describe(&plan, &mut reader, &mut target)?;
-        let counters = Counters::default();
-        let mut engine =
-            Engine { plan, generation, reader, control, target, tables, counters, chunk_blocks: 1024 };
+        let mut engine = Engine {
+            plan,
+            generation,
+            reader,
+            control,
+            target,
+            tables,
+            parents: Vec::new(),
+            counters: Counters::default(),
+            chunk_blocks: 1024,
+        };
         engine.create_window_tables()?;
         Ok(engine)
     }
@@ -236,12 +246,15 @@ pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation:
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
     let (schemas, names) = table_names(plan, side);
+    let functions: Vec<String> =
+        plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let rows = connection.query(
         agent::OBSERVE,
         &[
             Some(&text_array(&schemas)),
             Some(&text_array(&names)),
             Some(&agent::trigger_prefix(plan.id, side)),
+            Some(&text_array(&functions)),
         ],
     )?;
     let shard = connection.shard().to_owned();

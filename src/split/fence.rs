@@ -58,7 +58,8 @@ pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
         .collect())
 }
 
-/// Who holds or wants a lock on a moving table that keeps even readers out.
+/// Who holds or wants a lock on a moving table that keeps even readers out, or one that
+/// keeps its partitions as they are.
 pub fn table_holders(engine: &mut Engine) -> Result<String> {
     let tables: Vec<String> = engine
         .tables
@@ -69,7 +70,7 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass,
                            coalesce('pid ' || l.pid, 'a prepared transaction')), ', ')
            FROM pg_locks l
-          WHERE l.relation IN ({}) AND l.mode = 'AccessExclusiveLock'
+          WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ShareUpdateExclusiveLock')
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         tables.join(", ")
     ))?;
@@ -105,13 +106,16 @@ pub fn lock(
     );
     let mut pause = Duration::from_millis(100);
     loop {
-        before(engine)?;
-        match fence.run(&attempt) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_lock_timeout() => after(engine)?,
-            Err(error) => return Err(error.into()),
-        }
-        let reason = holders_text(engine)?;
+        let reason = match before(engine) {
+            Ok(()) => match fence.run(&attempt) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_lock_timeout() => holders_text(engine)?,
+                Err(error) => return Err(error.into()),
+            },
+            Err(SplitError::Remote(error)) if error.is_lock_timeout() => table_holders(engine)?,
+            Err(error) => return Err(error),
+        };
+        after(engine)?;
         if Instant::now() + pause > deadline {
             return Err(SplitError::Retry(reason));
         }

@@ -6,6 +6,7 @@
 use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::install;
+use super::leaves;
 use super::points::{self, reach};
 use super::proof::Prover;
 use super::purge;
@@ -63,6 +64,8 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     if !request.accepts {
         require_nothing_stray(&mut engine)?;
         require_same_tables(&mut engine)?;
+        let Engine { plan, control, target, .. } = &mut engine;
+        leaves::check_source_before_finish(control, target, plan)?;
     }
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::register(&mut source, &engine.plan, Side::Source)?;

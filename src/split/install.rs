@@ -5,20 +5,21 @@
 
 use super::engine::{self, Table};
 use super::error::{Result, SplitError};
+use super::leaves;
 use super::points::{self, reach};
 use super::progress::{Progress, TableProgress};
-use super::quote::{ident, literal};
+use super::quote::literal;
 use super::session::{self, Side};
-use super::shape::{Column, Leaf};
+use super::shape::Column;
+use super::triggers;
 use crate::agent;
 use crate::agent::filter::Filter;
 use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
-use crate::remote::{Connection, RemoteError};
+use crate::error::SqlState;
+use crate::remote::Connection;
 use crate::worker::txn::transaction;
-use crate::worker::wait;
 use crate::{guc, sql};
-use std::time::{Duration, Instant};
 
 /// Installs the guard on the target and capture on the source.
 pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
@@ -34,19 +35,58 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     create_side(&mut target, plan, &tables, Side::Target, generation, identity)?;
     reach(points::INSTALL_TARGET)?;
     for table in &tables {
-        install_triggers(&mut target, plan, table, Side::Target)?;
+        triggers::install(&mut target, plan, table, Side::Target)?;
     }
     reach(points::INSTALL_GUARDED)?;
+    find_strangers(&mut target, plan)?;
 
     create_side(&mut source, plan, &tables, Side::Source, generation, identity)?;
     reach(points::INSTALL_SOURCE)?;
     if guc::capture() {
         for table in &tables {
-            install_triggers(&mut source, plan, table, Side::Source)?;
+            triggers::install(&mut source, plan, table, Side::Source)?;
             reach(points::INSTALL_TRIGGER)?;
         }
     }
     reach(points::INSTALL_DONE)?;
+    Ok(())
+}
+
+/// Rows of the scope that were written to the target before its guard was there: CREATE
+/// TRIGGER has waited for their writers. Nothing has been copied, so they are nobody's of
+/// ours, and no rollback touches them. What is found here is where rows may go.
+fn find_strangers(target: &mut Connection, plan: &Plan) -> Result<()> {
+    let now = engine::observe(target, plan, Side::Target)?;
+    for (policy, shape) in plan.tables.iter().zip(&now.tables) {
+        let Some(column) = shape.column(&policy.shard_by) else { continue };
+        if let Some(stranger) = leaves::find_row(target, plan, column, &shape.name, false)? {
+            return Err(SplitError::failed(
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "table {} on shard \"{}\" holds rows of key \"{}\", written while the split was installed",
+                    stranger.table,
+                    target.shard(),
+                    stranger.key
+                ),
+                format!(
+                    "SELECT shard_split_rollback({}) leaves them alone; then delete them, or assign the key to this shard if they are its rows, and start the split again.",
+                    plan.id
+                ),
+            ));
+        }
+    }
+    let empty = Progress {
+        tables: now
+            .tables
+            .iter()
+            .map(|shape| TableProgress { target_leaves: Some(leaves::of(shape)), ..TableProgress::default() })
+            .collect(),
+        ..Progress::default()
+    };
+    target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1 AND state->>'snapshot' IS NULL",
+        &[Some(&plan.id.to_string()), Some(&super::progress::to_json(&empty))],
+    )?;
     Ok(())
 }
 
@@ -214,101 +254,10 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
     Ok(())
 }
 
-/// The triggers of one table: one leaf a transaction, because CREATE TRIGGER waits
-/// for open writers and stalls new ones.
-pub fn install_triggers(connection: &mut Connection, plan: &Plan, table: &Table, side: Side) -> Result<()> {
-    let (shape, column) = match side {
-        Side::Source => (&table.source, &table.source_by),
-        Side::Target => (&table.target, &table.target_by),
-    };
-    for leaf in shape.leaves() {
-        let installed = has_triggers(connection, plan, side, leaf)?;
-        if !installed {
-            let create = agent::triggers(plan, side, table.policy.ordinal, column, &leaf.name);
-            match with_short_lock(connection, &create, &leaf.name) {
-                // A session of the worker before was faster: look again.
-                Err(SplitError::Remote(error)) if error.is("42710") => {
-                    return Err(SplitError::Retry(format!(
-                        "the previous worker's triggers on {}",
-                        leaf.name
-                    )));
-                }
-                other => other?,
-            }
-        }
-    }
-    Ok(())
-}
-
-fn has_triggers(connection: &mut Connection, plan: &Plan, side: Side, leaf: &Leaf) -> Result<bool> {
-    let rows = connection.query(
-        "SELECT count(*) FROM pg_trigger WHERE tgrelid = $1::oid AND starts_with(tgname, $2)",
-        &[Some(&leaf.oid), Some(&agent::trigger_prefix(plan.id, side))],
-    )?;
-    Ok(rows.scalar() == Some("4"))
-}
-
-/// Runs statements that need a strong lock on a table, in one transaction, without
-/// making writers queue behind it for longer than a moment.
-pub fn with_short_lock(connection: &mut Connection, statements: &str, what: &str) -> Result<()> {
-    let mut pause = Duration::from_millis(50);
-    let deadline = Instant::now() + guc::remote_timeout();
-    loop {
-        match connection.run(&format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {statements}; COMMIT")) {
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                connection.run("ROLLBACK")?;
-                if !error.is_lock_timeout() {
-                    return Err(error.into());
-                }
-                let reason = blockers(connection, what, &error)?;
-                if Instant::now() > deadline {
-                    return Err(SplitError::Retry(reason));
-                }
-                wait::report(&reason);
-                wait::sleep(pause);
-                pause = (pause * 2).min(Duration::from_secs(2));
-            }
-        }
-    }
-}
-
-/// Whom a lock on a table waits for.
-fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
-    let blockers = connection.query(
-        "SELECT string_agg(DISTINCT coalesce('pid ' || l.pid, 'a prepared transaction'), ', ')
-           FROM pg_locks l
-          WHERE l.relation = to_regclass($1) AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
-                           'ExclusiveLock', 'AccessExclusiveLock')",
-        &[Some(table)],
-    )?;
-    let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
-    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
-}
-
-/// Drops a side's triggers, one leaf a transaction.
-pub fn drop_triggers(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    let rows = connection.query(
-        "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
-           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-          WHERE NOT t.tgisinternal AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
-        &[Some(&agent::trigger_prefix(split, side))],
-    )?;
-    for row in rows.rows {
-        let [Some(table), Some(triggers)] = row.as_slice() else { continue };
-        let drops: Vec<String> =
-            triggers.split(',').map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
-        with_short_lock(connection, &drops.join("; "), table)?;
-    }
-    Ok(())
-}
-
 /// Drops everything else of a side, and the agent's schema with the last one. The
 /// state row goes last: until then a trigger that is left refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    drop_triggers(connection, split, side)?;
+    triggers::drop_all(connection, split, side)?;
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! What the rows on the target stand for: stored there as one jsonb document, in
 //! the transaction that stores the rows.
 
+use crate::remote::{Connection, RemoteError};
 use serde::{Deserialize, Serialize};
 
 /// The snapshot S, the cursors and the counters.
@@ -29,6 +30,17 @@ pub struct TableProgress {
     pub bytes: i64,
     pub chunks: i64,
     pub leaves: Vec<LeafProgress>,
+    /// Of the target, those that have been looked through; None: nobody has looked.
+    #[serde(default)]
+    pub target_leaves: Option<Vec<TargetLeaf>>,
+}
+
+/// A table of the target that rows go into.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct TargetLeaf {
+    pub oid: String,
+    /// Our triggers on it: name, oid, xmin and whether they are enabled.
+    pub triggers: String,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -79,4 +91,16 @@ impl Progress {
 pub fn to_json(progress: &Progress) -> String {
     // Serialising plain data to a String has no way to fail.
     serde_json::to_string(progress).unwrap_or_default()
+}
+
+/// The progress that is stored on a target; None: there is none, or none that can be read.
+pub fn stored(target: &mut Connection, split: i64) -> std::result::Result<Option<Progress>, RemoteError> {
+    if target.run("SELECT to_regclass('shardmaster_agent.progress')")?.scalar().is_none() {
+        return Ok(None);
+    }
+    let rows = target.query(
+        "SELECT state FROM shardmaster_agent.progress WHERE split_id = $1",
+        &[Some(&split.to_string())],
+    )?;
+    Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()))
 }

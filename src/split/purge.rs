@@ -8,20 +8,21 @@ use super::points::{Point, reach};
 use super::proof::Prover;
 use super::scope_size;
 use super::session::Side;
-use super::shape::TableShape;
+use super::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
 use crate::worker::wait;
 use std::time::Instant;
 
-/// Deletes every row of the scope on a side that holds nothing but copies; returns how many
-/// there were. `after_batch` is the point behind each commit.
+/// Deletes every row of the scope on a side that holds nothing but copies, or those in some
+/// leaves; returns how many there were. `after_batch` is the point behind each commit.
 pub fn scope_rows(
     connection: &mut Connection,
     plan: &Plan,
     side: Side,
     generation: i64,
+    only: Option<&[String]>,
     after_batch: &'static Point,
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
@@ -29,7 +30,11 @@ pub fn scope_rows(
     let walk = Walk::new(plan, side, generation, after_batch);
     let mut deleted = 0;
     for (position, shape) in observed.tables.iter().enumerate() {
-        deleted += walk.table(connection, position, shape, None)?;
+        let mut shape = shape.clone();
+        if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
+            leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
+        }
+        deleted += walk.table(connection, position, &shape, None)?;
     }
     Ok(deleted)
 }

@@ -7,6 +7,7 @@ use super::fence;
 use super::install;
 use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
+use super::progress;
 use super::purge;
 use super::session::{self, Installed, Side};
 use crate::catalog::routing;
@@ -50,7 +51,11 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     if installed == Installed::Ours {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;
-        purge::scope_rows(&mut target, plan, Side::Target, generation, points::ROLLBACK_BATCH)?;
+        // Without a committed step no row of the scope there is ours.
+        if let Some(leaves) = own_leaves(&mut target, plan)? {
+            let only = Some(leaves.as_slice());
+            purge::scope_rows(&mut target, plan, Side::Target, generation, only, points::ROLLBACK_BATCH)?;
+        }
     }
     reach(points::ROLLBACK_ROWS)?;
     match installed {
@@ -96,6 +101,14 @@ fn enable_routes(plan: &Plan) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// The leaves of the target that rows of ours may be in; None: no step was committed.
+fn own_leaves(target: &mut Connection, plan: &Plan) -> Result<Option<Vec<String>>> {
+    let progress = progress::stored(target, plan.id)?;
+    let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
+    let known = progress.tables.into_iter().filter_map(|table| table.target_leaves);
+    Ok(Some(known.flatten().map(|leaf| leaf.oid).collect()))
 }
 
 fn ledger_is_open(id: i64) -> bool {

@@ -30,6 +30,10 @@ pub struct TableShape {
     pub operators: Option<Vec<Option<String>>>,
     /// The tables that hold rows: the partitions, or the table itself.
     pub leaves: Option<Vec<Leaf>>,
+    /// The partitioned tables above them, qualified and quoted; none of an ordinary table.
+    pub parents: Option<Vec<String>>,
+    /// A table that inherits from an ordinary one: its rows would be taken for rows of it.
+    pub heir: Option<String>,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +84,8 @@ pub struct Leaf {
     pub kind: String,
     /// Our triggers on it: name, oid, xmin and whether they are enabled.
     pub triggers: Option<String>,
+    /// Whether all of them are there, with their function, and fire always.
+    pub captured: bool,
 }
 
 impl TableShape {
@@ -93,6 +99,14 @@ impl TableShape {
 
     pub fn leaves(&self) -> &[Leaf] {
         self.leaves.as_deref().unwrap_or_default()
+    }
+
+    pub fn parents(&self) -> &[String] {
+        self.parents.as_deref().unwrap_or_default()
+    }
+
+    pub fn is_partitioned(&self) -> bool {
+        self.kind.as_deref() == Some("p")
     }
 
     pub fn column(&self, name: &str) -> Option<&Column> {

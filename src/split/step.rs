@@ -9,11 +9,11 @@ use super::compare::{self, Differences};
 use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::points::{self, reach};
-use super::progress::{self, Progress};
+use super::progress::{self, Progress, TableProgress};
 use super::session::Side;
 use super::shape::Observation;
 use super::window::{self, Entries};
-use super::{chunk, counters, install};
+use super::{chunk, counters, install, leaves, triggers};
 use crate::agent;
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -44,11 +44,13 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     let taken = Instant::now();
     let now = observe_source(engine)?;
     reach(points::STEP_SNAPSHOT)?;
-    let before = begin_target(engine)?;
+    let (mut before, there) = begin_target(engine)?;
     if before.draining {
         return end_draining(engine, before);
     }
-    let differences = compare::compare(engine, &before, &now)?;
+    let lost = leaves::admit(engine, &mut before, &there)?;
+    let mut differences = compare::compare(engine, &before, &now)?;
+    differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
         return capture_new_leaves(engine, differences);
     }
@@ -59,7 +61,7 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
         outcome.lag = taken.elapsed();
         return Ok(outcome);
     }
-    commit(engine, &mut outcome, &now)?;
+    commit(engine, &mut outcome, &now, Reading::Ends)?;
     outcome.lag = taken.elapsed();
     Ok(outcome)
 }
@@ -84,26 +86,44 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
+/// The same for the last window. Until the source is moved nothing is attached to the
+/// partitioned tables or detached from them: rows that came so after S would be in no
+/// window. Such a lock waits for another split's cutover too, so not for long.
+pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
+    lock_source(engine)?;
+    // Should the worker vanish, the lock goes soon after.
+    let limit = guc::cutover_timeout().as_millis() * 2;
+    engine.reader.run(&format!(
+        "SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms'"
+    ))?;
+    if !engine.parents.is_empty() {
+        let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
+        engine.reader.run(&format!("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")))?;
+    }
+    Ok(())
+}
+
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     let now = engine::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     counters::read(engine)?;
     Ok(now)
 }
 
 /// 3. The target's transaction: only the current generation gets the progress row,
 ///    and only now the cursors are read.
-pub fn begin_target(engine: &mut Engine) -> Result<Progress> {
+pub fn begin_target(engine: &mut Engine) -> Result<(Progress, Observation)> {
     engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    check_target(engine)?;
+    let now = check_target(engine)?;
     let rows = engine.target.run(&format!(
         "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
         engine.plan.id
     ))?;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
-    serde_json::from_str(state).map_err(|e| {
+    let progress = serde_json::from_str(state).map_err(|e| {
         SplitError::failed(
             SqlState::INTERNAL,
             format!(
@@ -113,11 +133,12 @@ pub fn begin_target(engine: &mut Engine) -> Result<Progress> {
             ),
             "Roll the split back and start it again.",
         )
-    })
+    })?;
+    Ok((progress, now))
 }
 
 /// The target's tables are still the ones that the statements were made for.
-fn check_target(engine: &mut Engine) -> Result<()> {
+fn check_target(engine: &mut Engine) -> Result<Observation> {
     let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
     for (table, shape) in engine.tables.iter().zip(&now.tables) {
         let (before, after) = (table.target.structure(), shape.structure());
@@ -132,7 +153,7 @@ fn check_target(engine: &mut Engine) -> Result<()> {
             ));
         }
     }
-    Ok(())
+    Ok(now)
 }
 
 /// A partition that is new on the source gets its triggers; the step is done again
@@ -147,7 +168,7 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<O
             (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
             table.source = shape;
-            install::install_triggers(&mut engine.control, &engine.plan, table, Side::Source)?;
+            triggers::install(&mut engine.control, &engine.plan, table, Side::Source)?;
             names.push(table.source.name.clone());
         }
     }
@@ -164,7 +185,7 @@ pub fn apply(
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
-        drain_overflow(engine)?;
+        drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had ended".into(),
         ));
@@ -175,11 +196,17 @@ pub fn apply(
         if !known.leaves.is_empty() {
             window::delete_scope(engine, *position)?;
             restarted.get_or_insert_with(|| {
-                format!("table {} was truncated or rewritten", engine.tables[*position].source.name)
+                let name = &engine.tables[*position].source.name;
+                format!("table {name} was truncated or rewritten, or has lost a partition")
             });
         }
         if let Some(shape) = now.tables.get(*position) {
             progress.tables[*position] = compare::fresh(shape, known);
+        }
+    }
+    for position in differences.grown.iter().filter(|position| !resets.contains(position)) {
+        if let Some(shape) = now.tables.get(*position) {
+            compare::grow(shape, &mut progress.tables[*position]);
         }
     }
     let mut changes = 0;
@@ -225,8 +252,16 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
+/// What becomes of the reading transaction, which holds locks, when a step is committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    Ends,
+    GoesOn,
+}
+
 /// 6. Progress beside the rows, S durable on the source, commit, consume.
-pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
+pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, reading: Reading) -> Result<()> {
+    leaves::check_unchanged(engine, &outcome.progress)?;
     outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
     let state = progress::to_json(&outcome.progress);
     engine.target.query(
@@ -237,7 +272,9 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> 
     reach(points::STEP_DURABLE)?;
     engine.target.run("COMMIT")?;
     reach(points::STEP_COMMITTED)?;
-    engine.reader.run("COMMIT")?;
+    if reading == Reading::Ends {
+        engine.reader.run("COMMIT")?;
+    }
     if outcome.changes > 0 || outcome.restarted.is_some() {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
         let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
@@ -258,7 +295,7 @@ pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
 
 /// The queue did not take everything: the target starts from nothing. It remembers
 /// that first, then the marks are removed, so that new writes are queued again.
-fn drain_overflow(engine: &mut Engine) -> Result<()> {
+fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     let id = engine.plan.id;
@@ -266,7 +303,14 @@ fn drain_overflow(engine: &mut Engine) -> Result<()> {
     let empty = Progress {
         steps: engine.counters.consumed,
         draining: true,
-        tables: engine.tables.iter().map(|_| progress::TableProgress::default()).collect(),
+        tables: before
+            .tables
+            .iter()
+            .map(|table| TableProgress {
+                target_leaves: table.target_leaves.clone(),
+                ..TableProgress::default()
+            })
+            .collect(),
         ..Progress::default()
     };
     for position in 0..engine.tables.len() {

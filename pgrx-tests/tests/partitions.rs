@@ -1,0 +1,353 @@
+//! Partitions that come, with rows and without, at every stage of a split: each of their
+//! rows is moved, refused or waited for.
+
+use postgres::{Client, NoTls};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::scene::{
+    LIMIT, client, cluster_of, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+/// Three levels: ranges of ids, one of them by hash, one by tenant and there by ranges again.
+const TREE: &str = "
+    CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+    CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (200);
+    CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (200) TO (400) PARTITION BY HASH (tenant);
+    CREATE TABLE items_2a PARTITION OF items_2 FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+    CREATE TABLE items_2b PARTITION OF items_2 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+    CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (400) TO (1000) PARTITION BY LIST (tenant);
+    CREATE TABLE items_3d PARTITION OF items_3 DEFAULT;
+    CREATE TABLE items_3m PARTITION OF items_3 FOR VALUES IN ('moves') PARTITION BY RANGE (id);
+    CREATE TABLE items_3m1 PARTITION OF items_3m FOR VALUES FROM (400) TO (700)";
+
+fn run(cluster: &Cluster, server: usize, statements: &str) {
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    session.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
+}
+
+/// A partition that both sides get, with rights for clients.
+fn create_both(cluster: &Cluster, name: &str, from: i32) {
+    for server in [1, 0] {
+        run(cluster, server, &partition(name, from));
+    }
+}
+
+fn partition(name: &str, from: i32) -> String {
+    let to = from + 1000;
+    format!(
+        "CREATE TABLE {name} PARTITION OF items FOR VALUES FROM ({from}) TO ({to}); GRANT ALL ON {name} TO {CLIENT};"
+    )
+}
+
+/// A table beside the partitioned one, its columns in another order and one dropped, with
+/// ten rows of the moving tenant and one of another.
+fn loose(name: &str, from: i32) -> String {
+    format!(
+        "CREATE TABLE {name} (gone int, code int, val text, id int NOT NULL, tenant text NOT NULL);
+         ALTER TABLE {name} DROP COLUMN gone;
+         INSERT INTO {name} (tenant, id, val, code)
+         SELECT CASE i WHEN 0 THEN 'stays' ELSE 'moves' END, {from} + i, 'attached', i FROM generate_series(0, 10) i;"
+    )
+}
+
+fn attach(name: &str, from: i32) -> String {
+    let to = from + 1000;
+    format!("ALTER TABLE items ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});")
+}
+
+fn wait_equal(cluster: &Cluster, split: &Split<'_>, what: &str) {
+    wait::until(what, LIMIT, || Ok((rows(cluster, 0) == rows(cluster, 1)).then_some(()))).unwrap();
+    split.call("replay_tail").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+}
+
+fn insert(session: &mut Client, table: &str, id: i32) -> Result<u64, postgres::Error> {
+    session.execute(&format!("INSERT INTO {table} VALUES ('moves', $1, 'client', 0)"), &[&id])
+}
+
+/// Text of the split's error, once it has one.
+fn failure(split: &Split<'_>) -> String {
+    wait::until("the split to fail", LIMIT, || {
+        Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
+    })
+    .unwrap()
+}
+
+/// A partition made on the target after the guard refuses early clients; one made on the
+/// source captures from its first row.
+#[test]
+fn partitions_made_during_a_split_are_captured_and_guarded() {
+    let cluster = cluster_of(&[], TREE);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    create_both(&cluster, "items_4", 1000);
+    let mut early = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    for table in ["items", "items_4"] {
+        assert_eq!(state_of(&insert(&mut early, table, 1500).unwrap_err()), "SM002");
+    }
+    early.execute("INSERT INTO items VALUES ('other', 1500, 'mine', 1)", &[]).unwrap();
+    early.execute("DELETE FROM items WHERE tenant = 'other'", &[]).unwrap();
+    insert(&mut client(&cluster), "items_4", 1501).unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    // While it tails, on the lowest level too; clients write at once.
+    for server in [1, 0] {
+        run(&cluster, server, "CREATE TABLE items_3m2 PARTITION OF items_3m FOR VALUES FROM (700) TO (1000)");
+    }
+    create_both(&cluster, "items_5", 2000);
+    for id in [700, 2500] {
+        insert(&mut client(&cluster), "items", id).unwrap();
+    }
+    wait_equal(&cluster, &split, "the new partitions");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
+    // Next month's, made by the nightly job of a server that the key has left.
+    run(&cluster, 0, &partition("items_6", 3000));
+    for table in ["items", "items_6"] {
+        assert_eq!(state_of(&insert(&mut client(&cluster), table, 3500).unwrap_err()), "SM001");
+    }
+    split.finish(LIMIT).unwrap();
+    run(&cluster, 0, &partition("items_7", 4000));
+    run(&cluster, 1, &partition("items_7", 4000));
+    for table in ["items", "items_7"] {
+        assert_eq!(state_of(&insert(&mut client(&cluster), table, 4500).unwrap_err()), "SM001");
+        client(&cluster)
+            .execute(&format!("INSERT INTO {table} VALUES ('stays', $1)"), &[&(4500 + table.len() as i32)])
+            .unwrap();
+    }
+    insert(&mut early, "items_7", 4500).unwrap();
+    split.drop_guard().unwrap();
+    for server in [0, 1] {
+        let left: i64 = cluster.servers[server]
+            .superuser(DATABASE)
+            .unwrap()
+            .query_one("SELECT count(*) FROM pg_trigger WHERE tgname ~ 'shardmaster'", &[])
+            .unwrap()
+            .get(0);
+        assert_eq!(left, 0);
+    }
+}
+
+/// A partition whose rows come with it is copied, whenever it is attached.
+#[test]
+fn rows_that_are_attached_are_copied() {
+    let cluster = cluster_of(&["shardmaster.cutover_timeout = '2s'"], TREE);
+    for number in 1..=6 {
+        run(&cluster, 1, &partition(&format!("items_{number}000"), number * 1000));
+    }
+    let mut owner = source(&cluster);
+    owner.batch_execute(&format!("SET ROLE {OWNER}")).unwrap();
+    let bring = |number: i32| {
+        let (name, from) = (format!("items_{number}000"), number * 1000);
+        run(&cluster, 0, &format!("{}{}", loose(&name, from), attach(&name, from)));
+    };
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    bring(1);
+    cluster.hold("step_consumed").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("step_consumed", LIMIT).unwrap();
+    bring(2);
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    wait_equal(&cluster, &split, "what was attached during the backfill");
+    let before: i64 = split.metric("total_rows_copied").unwrap();
+    bring(3);
+    wait_equal(&cluster, &split, "what was attached while it tailed");
+    // The other partitions' rows were not copied again.
+    assert_eq!(split.metric::<i64>("total_rows_copied").unwrap(), before + 10);
+    // Changed while it was away, which nothing captured.
+    owner
+        .batch_execute(
+            "ALTER TABLE items DETACH PARTITION items_1000; UPDATE items_1000 SET val = 'away';
+             ALTER TABLE items ATTACH PARTITION items_1000 FOR VALUES FROM (1000) TO (2000)",
+        )
+        .unwrap();
+    wait_equal(&cluster, &split, "what was detached and attached again");
+    // An ATTACH that is not committed: the cutover gives up and nothing is lost.
+    owner
+        .batch_execute(&format!("{} BEGIN; {}", loose("items_4000", 4000), attach("items_4000", 4000)))
+        .unwrap();
+    split.call("cutover").unwrap();
+    assert!(failure(&split).contains("lock on shard"), "{}", failure(&split));
+    owner.batch_execute("COMMIT").unwrap();
+    wait_equal(&cluster, &split, "what was attached when the cutover gave up");
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Behind the fence ATTACH waits until the source is moved. What it brings then is on no
+/// other shard, so finish deletes nothing.
+#[test]
+fn rows_attached_after_the_fence_are_not_deleted() {
+    let cluster = cluster_of(&["shardmaster.cutover_timeout = '60s'"], TREE);
+    run(&cluster, 0, &loose("items_4", 1000));
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.hold("cutover_applied").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_applied", LIMIT).unwrap();
+    let mut config = cluster.servers[0].config(DATABASE, "postgres");
+    let thread = std::thread::spawn(move || {
+        let mut session = config.application_name("attaches").connect(NoTls).unwrap();
+        session.batch_execute(&attach("items_4", 1000)).unwrap();
+    });
+    wait::until_true(
+        &mut source(&cluster),
+        "ATTACH to wait",
+        LIMIT,
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'attaches' AND wait_event_type = 'Lock'",
+    )
+    .unwrap();
+    cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    thread.join().unwrap();
+    split.call("finish").unwrap();
+    let text = failure(&split);
+    assert!(text.contains("items_4") && text.contains("\"moves\""), "{text}");
+    assert_eq!(rows(&cluster, 0).len(), 310);
+    run(&cluster, 0, "ALTER TABLE items DETACH PARTITION items_4");
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+    assert_eq!(rows(&cluster, 1).len(), 300);
+}
+
+/// Rows of the moving keys that a partition brings to the target are nobody's of ours:
+/// they stop the split, and a rollback leaves them alone.
+#[test]
+fn rows_attached_on_the_target_are_refused() {
+    let cluster = cluster_of(&[], TREE);
+    run(&cluster, 0, &partition("items_4", 1000));
+    run(&cluster, 1, &loose("items_4", 1000));
+    let split = plan(&cluster);
+    to_pending(&split);
+    run(&cluster, 1, &attach("items_4", 1000));
+    let text = failure(&split);
+    assert!(text.contains("items_4") && text.contains("\"moves\""), "{text}");
+    run(
+        &cluster,
+        1,
+        "ALTER TABLE items DETACH PARTITION items_4; DELETE FROM items_4 WHERE tenant = 'moves'",
+    );
+    run(&cluster, 1, &attach("items_4", 1000));
+    split.call("replay_tail").unwrap();
+    insert(&mut client(&cluster), "items", 1500).unwrap();
+    wait_equal(&cluster, &split, "the partition without strangers");
+    // A partition that is detached takes rows along that were copied: they are copied again.
+    run(
+        &cluster,
+        1,
+        "BEGIN; ALTER TABLE items DETACH PARTITION items_1;
+         CREATE TABLE items_1b PARTITION OF items FOR VALUES FROM (0) TO (200); COMMIT",
+    );
+    wait_equal(&cluster, &split, "the rows that were detached");
+    run(
+        &cluster,
+        1,
+        "BEGIN; ALTER TABLE items DETACH PARTITION items_1b;
+         ALTER TABLE items ATTACH PARTITION items_1 FOR VALUES FROM (0) TO (200); COMMIT",
+    );
+    let text = failure(&split);
+    assert!(text.contains("items_1 "), "{text}");
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let left: Vec<i32> = rows(&cluster, 1).into_keys().collect();
+    assert!(left.iter().all(|id| *id < 200), "{left:?}");
+}
+
+/// As above, at the last moment: between a step's beginning and its commit.
+#[test]
+fn a_partition_of_the_target_that_comes_within_a_step() {
+    let cluster = cluster_of(&[], TREE);
+    run(&cluster, 0, &partition("items_4", 1000));
+    let split = plan(&cluster);
+    cluster.hold("step_window").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("step_window", LIMIT).unwrap();
+    insert(&mut client(&cluster), "items", 1500).unwrap();
+    run(&cluster, 1, &format!("{}{}", loose("items_4", 1000), attach("items_4", 1000)));
+    cluster.fault("").unwrap();
+    assert!(failure(&split).contains("items_4"));
+    assert!(!rows(&cluster, 1).contains_key(&1500));
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1).len(), 10);
+}
+
+/// What is not a partition, and triggers that somebody else has made or disabled.
+#[test]
+fn heirs_leftovers_and_disabled_guards() {
+    let cluster = cluster_of(&[], TREE);
+    let split = plan(&cluster);
+    let name = format!("00_shardmaster_{}_s_i", split.id);
+    source(&cluster)
+        .batch_execute(&format!(
+            "CREATE FUNCTION idle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER \"{name}\" AFTER INSERT ON items_1 FOR EACH ROW EXECUTE FUNCTION idle();
+             CREATE TRIGGER \"{name}\" AFTER INSERT ON items_2a FOR EACH ROW EXECUTE FUNCTION idle()"
+        ))
+        .unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    client(&cluster)
+        .execute("UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id < 210", &[])
+        .unwrap();
+    wait_equal(&cluster, &split, "changes beside a leftover trigger");
+    run(&cluster, 1, "ALTER TABLE items_1 DISABLE TRIGGER USER");
+    client(&cluster)
+        .execute("UPDATE items SET val = 'more' WHERE tenant = 'moves' AND id < 210", &[])
+        .unwrap();
+    let text = failure(&split);
+    assert!(text.contains("guard"), "{text}");
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+}
+
+#[test]
+fn a_table_that_inherits_stops_the_split() {
+    let cluster = shardmaster_tests::scene::cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    run(
+        &cluster,
+        0,
+        "CREATE TABLE heir () INHERITS (items); INSERT INTO heir VALUES ('moves', 7000, 'heir', 7000)",
+    );
+    let text = failure(&split);
+    assert!(text.contains("changed on the source"), "{text}");
+    run(&cluster, 0, "DROP TABLE heir");
+    split.call("replay_tail").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// A client with an early route writes between the check and the guard.
+#[test]
+fn a_row_written_before_the_guard_survives_the_rollback() {
+    for definition in
+        [TREE, "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))"]
+    {
+        let cluster = cluster_of(&[], definition);
+        let split = plan(&cluster);
+        cluster.hold("install_target").unwrap();
+        split.call("start_dual_write").unwrap();
+        split.wait_held("install_target", LIMIT).unwrap();
+        let mut early = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+        insert(&mut early, "items", 7).unwrap();
+        cluster.fault("").unwrap();
+        let text = failure(&split);
+        assert!(text.contains("items") && text.contains("\"moves\""), "{text}");
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+        assert_eq!(rows(&cluster, 1).into_keys().collect::<Vec<_>>(), [7]);
+        early.execute("DELETE FROM items WHERE tenant = 'moves'", &[]).unwrap();
+        let split = plan(&cluster);
+        to_pending(&split);
+        cut_over_and_compare(&cluster, &split);
+    }
+}

@@ -1,0 +1,196 @@
+//! The triggers of a split on its tables. Invariant: writers wait for a moment at most,
+//! however many partitions a table has.
+
+use super::engine::Table;
+use super::error::{Result, SplitError};
+use super::quote::ident;
+use super::session::Side;
+use crate::agent::{self, Event};
+use crate::catalog::split::Plan;
+use crate::guc;
+use crate::remote::{Connection, RemoteError};
+use crate::worker::wait;
+use std::time::{Duration, Instant};
+
+/// Creates what a table has not, few triggers in a transaction, because CREATE TRIGGER
+/// waits for open writers and stalls new ones. Those for rows are the partitioned table's
+/// own: the server clones them to the partitions that there are and to those that come.
+/// TRUNCATE fires no clone, so each leaf has a trigger for it.
+pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Side) -> Result<()> {
+    let (shape, column) = match side {
+        Side::Source => (&table.source, &table.source_by),
+        Side::Target => (&table.target, &table.target_by),
+    };
+    let ordinal = table.policy.ordinal;
+    let mut groups: Vec<(&str, &str, &[Event])> = Vec::new();
+    if shape.is_partitioned() {
+        let oid = shape.oid.as_deref().unwrap_or_default();
+        groups.extend(Event::ROW.chunks(1).map(|event| (oid, shape.name.as_str(), event)));
+        groups.extend(
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &[Event::Truncate][..])),
+        );
+    } else {
+        groups.extend(
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
+        );
+    }
+    let wanted = Wanted { plan, side, ordinal };
+    for (oid, name, events) in groups {
+        let mut statements = String::new();
+        for event in events {
+            match wanted.look_up(connection, oid, *event)? {
+                Found::Whole => continue,
+                Found::Others(tables) => {
+                    let trigger = ident(&agent::trigger_name(plan.id, side, *event));
+                    let drops = tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; "));
+                    statements.extend(drops);
+                }
+            }
+            statements.push_str(&agent::trigger(plan, side, ordinal, column, name, *event));
+        }
+        if !statements.is_empty() {
+            create(connection, &statements, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which trigger is looked for.
+struct Wanted<'a> {
+    plan: &'a Plan,
+    side: Side,
+    ordinal: i32,
+}
+
+/// What a table has of a trigger.
+enum Found {
+    /// It is there, with its function, and fires always.
+    Whole,
+    /// It is to be created; on these tables another one has its name.
+    Others(Vec<String>),
+}
+
+impl Wanted<'_> {
+    /// Looks at a table and its partitions. A partition's own trigger of the name would
+    /// keep the server from cloning.
+    fn look_up(&self, connection: &mut Connection, oid: &str, event: Event) -> Result<Found> {
+        let rows = connection.query(
+            "SELECT format('%I.%I', n.nspname, c.relname),
+                    t.tgrelid = $1::oid AND t.tgenabled = 'A' AND EXISTS (
+                        SELECT 1 FROM pg_proc f
+                         WHERE f.oid = t.tgfoid AND f.proname = $3
+                           AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE t.tgname = $2 AND t.tgparentid = 0
+                AND t.tgrelid IN (SELECT $1::oid UNION ALL SELECT relid FROM pg_partition_tree($1::oid))
+              ORDER BY c.oid",
+            &[
+                Some(oid),
+                Some(&agent::trigger_name(self.plan.id, self.side, event)),
+                Some(&agent::trigger_function(self.plan.id, self.side, self.ordinal)),
+            ],
+        )?;
+        let mut tables = Vec::new();
+        for row in rows.rows {
+            match row.as_slice() {
+                [_, Some(whole)] if whole == "t" => return Ok(Found::Whole),
+                [Some(table), _] => tables.push(table.clone()),
+                _ => {}
+            }
+        }
+        Ok(Found::Others(tables))
+    }
+}
+
+fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
+    match with_short_lock(connection, TableLock::ShareRowExclusive, statements, table) {
+        // A session of the worker before was faster: look again.
+        Err(SplitError::Remote(error)) if error.is("42710") => {
+            Err(SplitError::Retry(format!("the previous worker's triggers on {table}")))
+        }
+        other => other,
+    }
+}
+
+/// The lock that statements need on a table and its partitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TableLock {
+    ShareRowExclusive,
+    AccessExclusive,
+}
+
+/// Runs statements that need a strong lock on a table and its partitions, in one
+/// transaction, without making writers queue behind it for longer than a moment: 100 ms
+/// for each lock, 300 ms for all of them, and nothing is done before all are there.
+fn with_short_lock(
+    connection: &mut Connection,
+    lock: TableLock,
+    statements: &str,
+    table: &str,
+) -> Result<()> {
+    let mode = match lock {
+        TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
+        TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
+    };
+    let transaction = format!(
+        "BEGIN; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '300ms';
+         LOCK TABLE {table} IN {mode} MODE; SET LOCAL statement_timeout = 0; {statements}; COMMIT"
+    );
+    let mut pause = Duration::from_millis(50);
+    let deadline = Instant::now() + guc::remote_timeout();
+    loop {
+        match connection.run(&transaction) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                connection.run("ROLLBACK")?;
+                if !error.is_lock_timeout() && !error.is("57014") {
+                    return Err(error.into());
+                }
+                let reason = blockers(connection, table, &error)?;
+                if Instant::now() > deadline {
+                    return Err(SplitError::Retry(reason));
+                }
+                wait::report(&reason);
+                wait::sleep(pause);
+                pause = (pause * 2).min(Duration::from_secs(2));
+            }
+        }
+    }
+}
+
+/// Whom a lock on a table waits for.
+fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
+    let blockers = connection.query(
+        "SELECT string_agg(DISTINCT coalesce('pid ' || l.pid, 'a prepared transaction'), ', ')
+           FROM pg_locks l
+          WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
+            AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                           'ExclusiveLock', 'AccessExclusiveLock')",
+        &[Some(table)],
+    )?;
+    let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
+    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
+}
+
+/// Drops a side's triggers, one table a transaction. Clones go with what they were made of.
+pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    let rows = connection.query(
+        "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
+           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE t.tgparentid = 0 AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
+        &[Some(&agent::trigger_prefix(split, side))],
+    )?;
+    for row in rows.rows {
+        let [Some(table), Some(triggers)] = row.as_slice() else { continue };
+        let drops: Vec<String> =
+            triggers.split(',').map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
+        match with_short_lock(connection, TableLock::AccessExclusive, &drops.join("; "), table) {
+            // Dropped meanwhile, with its table.
+            Err(SplitError::Remote(error)) if error.is("42P01") => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
