@@ -353,3 +353,26 @@ fn a_new_master_cleans_up_after_a_lost_one() {
         assert!(leftovers(&mut server.superuser(DATABASE).unwrap()).unwrap().is_empty());
     }
 }
+
+/// One database under two addresses: the rows would be copied onto themselves, and finish
+/// would delete the only ones.
+#[test]
+fn a_table_that_is_its_own_target_is_refused_however_it_is_reached() {
+    let cluster = cluster();
+    let mut master = cluster.superuser().unwrap();
+    let link = shardmaster_tests::env::run_dir().unwrap().join(format!("same-{}", std::process::id()));
+    std::os::unix::fs::symlink(cluster.servers[0].socket_dir(), &link).unwrap();
+    let conninfo = format!("host={} port=5432 dbname={DATABASE} user=mover", link.display());
+    master.execute("SELECT shard_add('again', $1)", &[&conninfo]).unwrap();
+    let split = Split::plan(&cluster, "shard_a", "again", &["1"]).unwrap();
+    let found = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
+    let rows = master.query(found, &[&split.id]).unwrap();
+    assert_eq!(
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(),
+        ["public.items is the same table on both shards"]
+    );
+    split.call("start_dual_write").unwrap();
+    assert!(split.wait("dual_write", LIMIT).is_err());
+    assert!(leftovers(&mut cluster.servers[0].superuser(DATABASE).unwrap()).unwrap().is_empty());
+    std::fs::remove_file(&link).unwrap();
+}

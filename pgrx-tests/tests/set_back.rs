@@ -440,3 +440,32 @@ fn a_completed_split_whose_shard_is_gone_keeps_no_worker() {
     next.finish(LIMIT).unwrap();
     Split::of(&cluster, id).finish(LIMIT).unwrap();
 }
+
+/// The standby is promoted while the old primary goes on: the worker's sessions are on the
+/// old one, new sessions find the new one, where clients write.
+#[test]
+fn a_worker_whose_sessions_are_on_an_old_primary_notices_it() {
+    let cluster = cluster(&[]);
+    let replica = standby::add(&cluster, 0).unwrap();
+    let link = env::run_dir().unwrap().join(format!("address-{}", std::process::id()));
+    std::os::unix::fs::symlink(cluster.servers[0].socket_dir(), &link).unwrap();
+    let conninfo = format!("host={} port=5432 dbname={DATABASE} user=mover", link.display());
+    let update = "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'";
+    cluster.superuser().unwrap().execute(update, &[&conninfo]).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    standby::cut_off(&cluster, 0, &replica).unwrap();
+    replica.promote().unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(replica.socket_dir(), &link).unwrap();
+    let mut client = replica.connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id <= 100").unwrap();
+    completed(&split);
+    assert_eq!(rows(&cluster, 1)[&100], "new 100");
+    assert_eq!(rows(&cluster, 1)[&102], "102 102");
+    split.finish(LIMIT).unwrap();
+    let left = "SELECT count(*) FROM items WHERE tenant = 'moves'";
+    let left: i64 = replica.superuser(DATABASE).unwrap().query_one(left, &[]).unwrap().get(0);
+    assert_eq!((left, rows(&cluster, 1).len()), (0, 300));
+    std::fs::remove_file(&link).unwrap();
+}

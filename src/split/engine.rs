@@ -174,6 +174,7 @@ impl Engine {
         session::take_over(&mut target, &plan, Side::Target, generation)?;
         session::take_over(&mut control, &plan, Side::Source, generation)?;
         let mut reader = session::open_mover(&plan, Side::Source, "reader")?;
+        session::require_one_server(&mut reader, &mut control)?;
         session::register(&mut target, &plan, Side::Target)?;
         session::register(&mut control, &plan, Side::Source)?;
         session::register(&mut reader, &plan, Side::Source)?;

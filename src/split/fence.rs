@@ -82,6 +82,8 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
 /// vanished: a lock without an owner would stop every writer.
 pub fn open(engine: &mut Engine) -> Result<Connection> {
     let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
+    session::require_one_server(&mut fence, &mut engine.reader)?;
+    session::require_one_server(&mut fence, &mut engine.control)?;
     session::register(&mut fence, &engine.plan, Side::Source)?;
     if fence.server_version() >= 140_000 {
         // What a cutover may take behind its fence, and no more.

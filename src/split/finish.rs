@@ -68,6 +68,7 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
         leaves::check_source_before_finish(control, target, plan)?;
     }
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
+    session::require_one_server(&mut source, &mut engine.control)?;
     session::register(&mut source, &engine.plan, Side::Source)?;
     source.run("SET session_replication_role = replica")?;
     let mut deleted = 0;

@@ -276,6 +276,23 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
     Ok(())
 }
 
+/// Both sessions are on one running server. After a failover one of them may still talk to
+/// the old primary, which knows nothing of what is written to the new one.
+pub fn require_one_server(one: &mut Connection, other: &mut Connection) -> Result<()> {
+    const INSTANCE: &str =
+        "SELECT system_identifier || ' ' || pg_postmaster_start_time() FROM pg_control_system()";
+    one.send(INSTANCE)?;
+    let there = other.run(INSTANCE)?;
+    let here = one.finish()?;
+    if here.scalar() == there.scalar() {
+        return Ok(());
+    }
+    Err(SplitError::Retry(format!(
+        "shard \"{}\": two sessions are on two servers, one of them an old primary",
+        one.shard()
+    )))
+}
+
 /// Records a session, so that the next worker can end it.
 pub fn register(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
     connection.query(

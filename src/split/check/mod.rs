@@ -2,6 +2,7 @@
 //! nothing written. The worker repeats it before it installs anything.
 
 mod pairs;
+mod same;
 mod scope;
 
 use super::engine;
@@ -24,18 +25,22 @@ pub struct Finding {
     pub ok: bool,
     pub detail: String,
     pub hint: Option<String>,
+    /// It may pass by itself: a server that is away.
+    transient: bool,
 }
 
 impl Finding {
     fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
         let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
-        Finding { name: name.to_owned(), ok, detail: detail.into(), hint }
+        Finding { name: name.to_owned(), ok, detail: detail.into(), hint, transient: false }
     }
 
     fn unreachable(side: Side, error: SplitError) -> Finding {
+        let transient = error.may_pass();
         let failure = error.into_failure();
         let hint = failure.hint.clone().unwrap_or_default();
-        Finding::new(&format!("{}: connection", side.as_str()), false, failure.message, &hint)
+        let name = format!("{}: connection", side.as_str());
+        Finding { transient, ..Finding::new(&name, false, failure.message, &hint) }
     }
 }
 
@@ -53,6 +58,10 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
     if let (Some(source), Some(target)) = (source, target) {
+        match same::check(plan, &source.observation, &target.observation) {
+            Ok(same) => findings.extend(same),
+            Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+        }
         pairs::compare(plan, &source, &target, &mut findings);
     }
     findings
@@ -63,13 +72,8 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
 pub fn require(plan: &Plan, identity: &str) -> Result<()> {
     let bad: Vec<Finding> = run(plan, identity).into_iter().filter(|f| !f.ok).collect();
     let Some(first) = bad.first() else { return Ok(()) };
-    // Says by its error whether it may pass.
-    for side in [Side::Source, Side::Target] {
-        let shard = match side {
-            Side::Source => &plan.source,
-            Side::Target => &plan.target,
-        };
-        session::check_identity(&mut session::open(shard, "check")?, identity)?;
+    if let Some(away) = bad.iter().find(|finding| finding.transient) {
+        return Err(SplitError::Retry(away.detail.clone()));
     }
     let all: Vec<String> = bad.iter().map(|f| format!("{}: {}", f.name, f.detail)).collect();
     let state = match first.name.rsplit(": ").next() {
