@@ -108,6 +108,7 @@ suite_harness_one() {
     harness_test "$1"
 }
 
+suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
 suite_server() { . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }

@@ -27,6 +27,7 @@ pub mod txn;
 pub mod wait;
 pub mod wake;
 
+use crate::majors::pqsignal;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::CStr;
@@ -70,10 +71,6 @@ fn accept_signals() {
     // SAFETY: both are the server's handlers, safe in any process with a latch; signals
     // are unblocked only after they are in place.
     unsafe {
-        #[cfg(not(feature = "pg18"))]
-        use pg_sys::pqsignal;
-        #[cfg(feature = "pg18")]
-        use pg_sys::pqsignal_be as pqsignal;
         pqsignal(pg_sys::SIGTERM as i32, Some(die));
         pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
         // A reload that came while this process started, and ignored it, is made up for
