@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 . scripts/harness.sh
 . scripts/majors.sh
+. scripts/built.sh
 find_bindir
 init_pgrx
 make_run_dir
@@ -109,6 +110,12 @@ suite_harness_one() {
 }
 
 suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
+# majors: each other version that can be built for; major:N: one.
+suite_majors() {
+    local major
+    for major in "${built_majors[@]}"; do suite_major "$major"; done
+}
+suite_major() { . scripts/regress.sh; on_major "$1"; }
 suite_server() { . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }
@@ -129,6 +136,7 @@ started=$SECONDS
 for suite in "$@"; do
     case $suite in
         harness:*) suite_harness_one "${suite#harness:}" ;;
+        major:*) suite_major "${suite#major:}" ;;
         *) "suite_$suite" ;;
     esac
     echo "-- $suite: $((SECONDS - started)) s since the start"
