@@ -76,11 +76,19 @@ harness_programs() {
     fi
 }
 
+# servers_for NAME: other versions of PostgreSQL that a test program needs.
+servers_for() {
+    case $1 in
+        majors) copy_majors ;;
+        upgrade) build_majors ;;
+    esac
+}
+
 # harness_test NAME: one test program of pgrx-tests.
 harness_test() {
     local status=0
     echo "== pgrx-tests: $1"
-    if [ "$1" = majors ] && ! copy_majors; then
+    if ! servers_for "$1"; then
         tally "pgrx-tests: $1" 0 1
         return
     fi

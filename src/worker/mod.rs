@@ -44,11 +44,18 @@ pub fn preloaded() -> bool {
     PRELOADED.load(Ordering::Relaxed)
 }
 
+/// Whether the server runs for pg_upgrade. Nothing of ours may then: a transaction id
+/// that a worker draws is given out once more by the new cluster.
+pub fn in_binary_upgrade() -> bool {
+    // SAFETY: a plain flag, written once while the server starts.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
 /// Registers the launcher and the hooks; called from `_PG_init`. In a library that a
 /// session loads later there is nothing to register.
 pub fn register() {
     // SAFETY: a plain flag of the server, written before _PG_init is called.
-    if !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
+    if in_binary_upgrade() || !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
         return;
     }
     PRELOADED.store(true, Ordering::Relaxed);
