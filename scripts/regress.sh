@@ -4,7 +4,8 @@
 #   tests/specs/NAME.spec, tests/expected/NAME.out, listed in tests/isolation_schedule
 #
 # The server has the databases shard_a and shard_b and the roles `owner`, `mover`
-# and `app`; `dbname=shard_a user=mover` is a complete connection string there.
+# and `app`; `dbname=shard_a user=mover` is a complete connection string there. Where
+# the output depends on the server's version, NAME_1.out is right, too.
 
 # The test programs of PostgreSQL, below the private copy's pgxs.
 pgxs_test() { echo "$("$BINDIR/pg_config" --pkglibdir)/pgxs/src/test/$1"; }
@@ -32,26 +33,36 @@ prepare_databases() {
     as_user "$BINDIR/psql" -X -q -v ON_ERROR_STOP=1 -h "$RUN/$1" -U postgres -f "$RUN/tests/setup.sql" "$2"
 }
 
-# run_schedule SUITE PROGRAM SCHEDULE: counts the lines "ok" and "FAILED".
+# The program that runs such tests.
+test_program() {
+    case $1 in
+        regress) pgxs_test regress/pg_regress ;;
+        isolation) pgxs_test isolation/pg_isolation_regress ;;
+    esac
+}
+
+# run_schedule SUITE KIND SCHEDULE: counts the lines "ok" and "FAILED".
 run_schedule() {
-    local suite=$1 program=$2 schedule=$3 status=0 ok bad
+    local suite=$1 kind=$2 schedule=$3 status=0 program ok bad
+    program=$(test_program "$kind")
     echo "== $suite"
     if ! grep -q '^test:' "tests/$schedule" 2>/dev/null; then
         echo "no tests in tests/$schedule"
         return
     fi
     prepare_inputs "$suite"
-    start_server "$suite" "${suite}_test"
-    prepare_databases "$suite" "${suite}_test"
+    start_server "$suite" "${kind}_test"
+    prepare_databases "$suite" "${kind}_test"
     # Seconds after which a step that hangs is cancelled.
     as_user env HOME="$RUN" SHARDMASTER_INPUTS="$RUN/tests" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
-        --host="$RUN/$suite" --user=postgres --dbname="${suite}_test" --use-existing \
+        --host="$RUN/$suite" --user=postgres --dbname="${kind}_test" --use-existing \
         --schedule="$RUN/tests/$schedule" >"$LOGS/$suite.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$suite.log"
     rm -rf "target/$suite"
     cp -r "$RUN/$suite-out" "target/$suite"
-    ok=$(grep -cE '^(test |     )?.*\.\.\. ok ' "$LOGS/$suite.log" || true)
-    bad=$(grep -cE '\.\.\. FAILED' "$LOGS/$suite.log" || true)
+    # PostgreSQL 15 writes "test NAME ... ok", 16 "ok NUMBER - NAME".
+    ok=$(grep -cE '\.\.\. ok |^ok [0-9]' "$LOGS/$suite.log" || true)
+    bad=$(grep -cE '\.\.\. FAILED|^not ok [0-9]' "$LOGS/$suite.log" || true)
     if [ "$status" -ne 0 ]; then
         [ "$bad" -gt 0 ] || bad=1
         cat "target/$suite/regression.diffs" 2>/dev/null || tail -n 40 "$RUN/$suite/log"
@@ -61,5 +72,5 @@ run_schedule() {
     tally "$suite" "$ok" "$bad"
 }
 
-run_regress() { run_schedule regress "$(pgxs_test regress/pg_regress)" schedule; }
-run_isolation() { run_schedule isolation "$(pgxs_test isolation/pg_isolation_regress)" isolation_schedule; }
+run_regress() { run_schedule regress regress schedule; }
+run_isolation() { run_schedule isolation isolation isolation_schedule; }

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 . scripts/harness.sh
 . scripts/majors.sh
+. scripts/built.sh
 find_bindir
 init_pgrx
 make_run_dir
@@ -75,11 +76,19 @@ harness_programs() {
     fi
 }
 
+# servers_for NAME: other versions of PostgreSQL that a test program needs.
+servers_for() {
+    case $1 in
+        majors) copy_majors ;;
+        upgrade) build_majors ;;
+    esac
+}
+
 # harness_test NAME: one test program of pgrx-tests.
 harness_test() {
     local status=0
     echo "== pgrx-tests: $1"
-    if [ "$1" = majors ] && ! copy_majors; then
+    if ! servers_for "$1"; then
         tally "pgrx-tests: $1" 0 1
         return
     fi
@@ -108,6 +117,13 @@ suite_harness_one() {
     harness_test "$1"
 }
 
+suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
+# majors: each other version that can be built for; major:N: one.
+suite_majors() {
+    local major
+    for major in "${built_majors[@]}"; do suite_major "$major"; done
+}
+suite_major() { . scripts/regress.sh; on_major "$1"; }
 suite_server() { . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }
@@ -128,6 +144,7 @@ started=$SECONDS
 for suite in "$@"; do
     case $suite in
         harness:*) suite_harness_one "${suite#harness:}" ;;
+        major:*) suite_major "${suite#major:}" ;;
         *) "suite_$suite" ;;
     esac
     echo "-- $suite: $((SECONDS - started)) s since the start"

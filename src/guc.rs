@@ -147,8 +147,8 @@ pub fn register() {
         GucContext::Suset,
         GucFlags::default(),
     );
-    // SAFETY: called in _PG_init; the name is a static C string.
-    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"shardmaster".as_ptr()) };
+    // SAFETY: called in _PG_init, and every setting is defined above.
+    unsafe { crate::majors::reserve_prefix(c"shardmaster") };
 }
 
 /// The context of a setting that only a restart changes. A session that loads the

@@ -9,6 +9,7 @@ mod catalog;
 mod error;
 mod gateway;
 mod guc;
+mod majors;
 mod placement;
 mod remote;
 mod routing;

@@ -34,12 +34,21 @@ pub struct Cluster {
 impl Cluster {
     /// A master and `count` servers, each one shard: `shard_a`, `shard_b`, ...
     pub fn servers(count: usize, config: &[&str]) -> Result<Cluster> {
-        let master = start_master(config)?;
-        let mut cluster = Cluster { master, servers: Vec::new(), shards: Vec::new() };
+        let mut cluster = Cluster::master_only(start_master(config)?);
         for index in 0..count {
             cluster.add_server(Server::start(&shard_name(index), config)?)?;
         }
         Ok(cluster)
+    }
+
+    /// A master of another major version, without a shard.
+    pub fn master_of_major(major: u32, config: &[&str]) -> Result<Cluster> {
+        let start = |lines: &[&str]| Server::start_built(major, "master", lines);
+        Ok(Cluster::master_only(start_master_by(start, config)?))
+    }
+
+    fn master_only(master: Server) -> Cluster {
+        Cluster { master, servers: Vec::new(), shards: Vec::new() }
     }
 
     /// One server more, of another major version.
@@ -48,7 +57,7 @@ impl Cluster {
     }
 
     /// One shard more: everything on a server.
-    fn add_server(&mut self, server: Server) -> Result<()> {
+    pub fn add_server(&mut self, server: Server) -> Result<()> {
         let (index, key) = (self.servers.len(), server.name().to_owned());
         create_database(&server)?;
         self.servers.push(server);
@@ -66,8 +75,7 @@ impl Cluster {
     pub fn namespaces(count: usize, config: &[&str]) -> Result<Cluster> {
         let local_user = format!("shardmaster.local_user = '{MOVER}'");
         let config: Vec<&str> = config.iter().copied().chain([local_user.as_str()]).collect();
-        let master = start_master(&config)?;
-        let mut cluster = Cluster { master, servers: Vec::new(), shards: Vec::new() };
+        let mut cluster = Cluster::master_only(start_master(&config)?);
         for index in 0..count {
             let key = shard_name(index);
             let shard = Shard { namespace: key.clone(), key, server: None };
@@ -144,10 +152,14 @@ fn shard_name(index: usize) -> String {
 }
 
 fn start_master(config: &[&str]) -> Result<Server> {
+    start_master_by(|lines| Server::start("master", lines), config)
+}
+
+fn start_master_by(start: impl FnOnce(&[&str]) -> Result<Server>, config: &[&str]) -> Result<Server> {
     let database = format!("shardmaster.database = '{DATABASE}'");
     let mut lines = vec!["shared_preload_libraries = 'shardmaster'", database.as_str()];
     lines.extend_from_slice(config);
-    let master = Server::start("master", &lines)?;
+    let master = start(&lines)?;
     create_database(&master)?;
     let mut client = master.superuser(DATABASE)?;
     client.batch_execute("CREATE EXTENSION shardmaster")?;

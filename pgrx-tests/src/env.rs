@@ -15,6 +15,11 @@ pub fn bindir_of(major: u32) -> Result<PathBuf> {
     Ok(required("SHARDMASTER_MAJORS")?.join(major.to_string()).join("bin"))
 }
 
+/// Directory of the programs of another major version for which the extension is built.
+pub fn bindir_built(major: u32) -> Result<PathBuf> {
+    Ok(required("SHARDMASTER_BUILT")?.join(major.to_string()).join("bin"))
+}
+
 /// Directory below which servers are made.
 pub fn run_dir() -> Result<PathBuf> {
     required("SHARDMASTER_RUN_DIR")
@@ -65,9 +70,19 @@ fn make_template() -> Result<PathBuf> {
 
 /// Makes an empty cluster with the programs in `bindir`.
 pub fn initdb(bindir: &Path, data: &Path) -> Result<()> {
+    run(initdb_command(bindir).arg(data)).map(drop)
+}
+
+/// The cluster that pg_upgrade fills: since PostgreSQL 18 one would have checksums,
+/// which the older cluster has not.
+pub fn initdb_for_upgrade(bindir: &Path, data: &Path) -> Result<()> {
+    run(initdb_command(bindir).arg(data).arg("--no-data-checksums")).map(drop)
+}
+
+fn initdb_command(bindir: &Path) -> Command {
     let mut initdb = Command::new(bindir.join("initdb"));
     initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"]);
-    run(initdb.arg(data)).map(drop)
+    initdb
 }
 
 /// Copies the template to `data` and gives the copy a system identifier of its own:

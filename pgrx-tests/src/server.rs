@@ -61,7 +61,16 @@ impl Server {
 
     /// Makes and starts a server of another major version.
     pub fn start_major(major: u32, name: &str, config: &[&str]) -> Result<Server> {
-        let ((_, dir), bindir) = (new_directory()?, env::bindir_of(major)?);
+        Server::start_with(env::bindir_of(major)?, name, config)
+    }
+
+    /// Makes and starts a server of another major version with the extension's files.
+    pub fn start_built(major: u32, name: &str, config: &[&str]) -> Result<Server> {
+        Server::start_with(env::bindir_built(major)?, name, config)
+    }
+
+    fn start_with(bindir: PathBuf, name: &str, config: &[&str]) -> Result<Server> {
+        let (_, dir) = new_directory()?;
         env::initdb(&bindir, &dir.join("data"))?;
         let mut server = Server::created(name, config, dir, bindir)?;
         server.run()?;
@@ -80,6 +89,39 @@ impl Server {
         ])?;
         server.configure(config)?;
         Ok(server)
+    }
+
+    /// Stops the server and lets pg_upgrade make one of another major version out of it,
+    /// with the same configuration; ready to start. Where it was is `data.old`.
+    pub fn upgrade(&mut self, major: u32) -> Result<()> {
+        self.stop(Stop::Fast)?;
+        let (bindir, old) = (env::bindir_built(major)?, self.dir.join("data.old"));
+        fs::rename(self.data(), &old)?;
+        env::initdb_for_upgrade(&bindir, &self.data())?;
+        for name in ["postgresql.conf", "postgresql.auto.conf"] {
+            let settings = fs::read_to_string(old.join(name))?;
+            let path = self.data().join(name);
+            let defaults = fs::read_to_string(&path)?;
+            // Settings that initdb leaves to the server's defaults are comments.
+            let ours = settings.lines().skip_while(|line| !line.starts_with("listen_addresses"));
+            let ours: Vec<&str> =
+                if name == "postgresql.conf" { ours.collect() } else { settings.lines().collect() };
+            fs::write(&path, defaults + &ours.join("\n") + "\n")?;
+        }
+        let mut upgrade = Command::new(bindir.join("pg_upgrade"));
+        upgrade.current_dir(&self.dir).env_remove("RUST_BACKTRACE");
+        upgrade.args(["-U", "postgres", "-d"]).arg(&old).arg("-D").arg(self.data());
+        upgrade.arg("-b").arg(&self.bindir).arg("-B").arg(&bindir).arg("-s").arg(&self.dir);
+        env::run(&mut upgrade)?;
+        self.bindir = bindir;
+        Ok(())
+    }
+
+    /// The next transaction id in the control file of the stopped server.
+    pub fn next_xid(&self) -> Result<String> {
+        let control = env::run(Command::new(self.bindir.join("pg_controldata")).arg(self.data()))?;
+        let line = control.lines().find_map(|line| line.strip_prefix("Latest checkpoint's NextXID:"));
+        Ok(line.ok_or("pg_controldata shows no NextXID")?.trim().to_owned())
     }
 
     /// A streaming standby of another server, ready to start.
@@ -119,10 +161,16 @@ impl Server {
 
     /// Starts the postmaster without waiting for it.
     pub fn spawn(&mut self) -> Result<()> {
+        self.spawn_with(&[])
+    }
+
+    /// Starts it with more arguments.
+    pub fn spawn_with(&mut self, arguments: &[&str]) -> Result<()> {
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let child = Command::new(self.bindir.join("postgres"))
             .arg("-D")
             .arg(self.data())
+            .args(arguments)
             // A backtrace would end up in the DETAIL of errors.
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null())

@@ -1,6 +1,7 @@
 //! Waiting for a socket the server's way: cancel, shutdown and the death of the
 //! postmaster end the wait at once.
 
+use crate::majors;
 use crate::worker::wait::reload;
 use pgrx::{check_for_interrupts, pg_sys};
 use std::time::{Duration, Instant};
@@ -56,10 +57,7 @@ fn for_set(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
     // SAFETY: the set lives for this call only; on an error in between it is freed
     // with its memory context, and its descriptors with the process's resources.
     let occurred = unsafe {
-        let set = pg_sys::CreateWaitEventSet(
-            pg_sys::CurrentMemoryContext,
-            i32::try_from(sockets.len() + 2).unwrap_or(i32::MAX),
-        );
+        let set = majors::create_wait_event_set(i32::try_from(sockets.len() + 2).unwrap_or(i32::MAX));
         pg_sys::AddWaitEventToSet(set, pg_sys::WL_LATCH_SET, -1, pg_sys::MyLatch, std::ptr::null_mut());
         pg_sys::AddWaitEventToSet(
             set,

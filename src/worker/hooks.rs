@@ -5,6 +5,7 @@
 use super::process::{self, Process};
 use super::{plan, wake};
 use crate::error::{Failure, SqlState};
+use crate::majors;
 use crate::sql;
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
@@ -214,17 +215,7 @@ unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
 /// In a transaction, and the object exists.
 unsafe fn owns(class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
     // SAFETY: as the caller promises.
-    unsafe {
-        let user = pg_sys::GetUserId();
-        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
-        return if class == pg_sys::DatabaseRelationId {
-            pg_sys::pg_database_ownercheck(object, user)
-        } else {
-            pg_sys::pg_extension_ownercheck(object, user)
-        };
-        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
-        pg_sys::object_ownercheck(class, object, user)
-    }
+    unsafe { majors::owns(pg_sys::GetUserId(), class, object) }
 }
 
 /// # Safety
@@ -235,10 +226,7 @@ unsafe fn list_has_string(list: *mut pg_sys::List, wanted: &CStr) -> bool {
         let length = if list.is_null() { 0 } else { (*list).length };
         (0..length).any(|i| {
             let node: *mut pg_sys::Node = pg_sys::list_nth(list, i).cast();
-            #[cfg(any(feature = "pg13", feature = "pg14"))]
-            let text = (*node.cast::<pg_sys::Value>()).val.str_;
-            #[cfg(not(any(feature = "pg13", feature = "pg14")))]
-            let text = (*node.cast::<pg_sys::String>()).sval;
+            let text = majors::string_value(node);
             !text.is_null() && CStr::from_ptr(text) == wanted
         })
     }

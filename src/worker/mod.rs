@@ -27,6 +27,7 @@ pub mod txn;
 pub mod wait;
 pub mod wake;
 
+use crate::majors::pqsignal;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::CStr;
@@ -43,11 +44,18 @@ pub fn preloaded() -> bool {
     PRELOADED.load(Ordering::Relaxed)
 }
 
+/// Whether the server runs for pg_upgrade. Nothing of ours may then: a transaction id
+/// that a worker draws is given out once more by the new cluster.
+pub fn in_binary_upgrade() -> bool {
+    // SAFETY: a plain flag, written once while the server starts.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
 /// Registers the launcher and the hooks; called from `_PG_init`. In a library that a
 /// session loads later there is nothing to register.
 pub fn register() {
     // SAFETY: a plain flag of the server, written before _PG_init is called.
-    if !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
+    if in_binary_upgrade() || !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
         return;
     }
     PRELOADED.store(true, Ordering::Relaxed);
@@ -70,10 +78,6 @@ fn accept_signals() {
     // SAFETY: both are the server's handlers, safe in any process with a latch; signals
     // are unblocked only after they are in place.
     unsafe {
-        #[cfg(not(feature = "pg18"))]
-        use pg_sys::pqsignal;
-        #[cfg(feature = "pg18")]
-        use pg_sys::pqsignal_be as pqsignal;
         pqsignal(pg_sys::SIGTERM as i32, Some(die));
         pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
         // A reload that came while this process started, and ignored it, is made up for

@@ -1,0 +1,73 @@
+//! Where the supported versions of the server name a thing differently: one function
+//! each, so that no other module asks for the version.
+
+use pgrx::pg_sys;
+use std::ffi::{CStr, c_char, c_int};
+
+#[cfg(not(feature = "pg18"))]
+pub use pg_sys::pqsignal;
+#[cfg(feature = "pg18")]
+pub use pg_sys::pqsignal_be as pqsignal;
+
+/// Says that settings which begin with this prefix are the library's. PostgreSQL 13 and
+/// 14 only warn of those that it has not defined.
+///
+/// # Safety
+/// Called in `_PG_init`, after the settings are defined.
+pub unsafe fn reserve_prefix(prefix: &'static CStr) {
+    // SAFETY: a static C string; the server copies it.
+    unsafe {
+        #[cfg(any(feature = "pg13", feature = "pg14"))]
+        pg_sys::EmitWarningsOnPlaceholders(prefix.as_ptr());
+        #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+        pg_sys::MarkGUCPrefixReserved(prefix.as_ptr());
+    }
+}
+
+/// A set of things to wait for, to be freed by the caller. Since PostgreSQL 17 an error
+/// frees it with the current resource owner, before with its memory alone: there its
+/// descriptors stay open until the process ends.
+///
+/// # Safety
+/// In a process that is connected to the server.
+pub unsafe fn create_wait_event_set(events: c_int) -> *mut pg_sys::WaitEventSet {
+    // SAFETY: as the caller promises; both variables are plain pointers of this process.
+    unsafe {
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
+        return pg_sys::CreateWaitEventSet(pg_sys::CurrentMemoryContext, events);
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        pg_sys::CreateWaitEventSet(pg_sys::CurrentResourceOwner, events)
+    }
+}
+
+/// Whether a role owns a database or an extension, or has its owner's rights.
+///
+/// # Safety
+/// In a transaction, and the object exists.
+pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
+        return if class == pg_sys::DatabaseRelationId {
+            pg_sys::pg_database_ownercheck(object, role)
+        } else {
+            pg_sys::pg_extension_ownercheck(object, role)
+        };
+        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+        pg_sys::object_ownercheck(class, object, role)
+    }
+}
+
+/// The text of a string node; it may be NULL.
+///
+/// # Safety
+/// A valid string node.
+pub unsafe fn string_value(node: *mut pg_sys::Node) -> *mut c_char {
+    // SAFETY: as the caller promises.
+    unsafe {
+        #[cfg(any(feature = "pg13", feature = "pg14"))]
+        return (*node.cast::<pg_sys::Value>()).val.str_;
+        #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+        (*node.cast::<pg_sys::String>()).sval
+    }
+}
