@@ -1,21 +1,43 @@
--- Foreign keys between tables of the keyspace that do not carry the shard-by column
--- on both ends, each with the query that finds a row that crosses the scope.
--- $1: schemas, $2: tables, $3: shard-by columns.
+-- Foreign keys from or to the tables of the keyspace that do not carry the shard-by column
+-- on both ends: rows on both sides of a split may depend on each other by them. One JSON
+-- list. $1: schemas, $2: tables, $3: shard-by columns.
 WITH wanted AS (
-    SELECT c.oid, w.shard_by,
-           (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = w.shard_by) AS by_number
-      FROM unnest($1::text[], $2::text[], $3::text[]) AS w (nsp, rel, shard_by)
+    SELECT w.ord - 1 AS position, c.oid, w.shard_by
+      FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (nsp, rel, shard_by, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
+), members AS (
+    -- A key may be one partition's alone.
+    SELECT w.position, w.shard_by, w.oid AS relid FROM wanted w
+    UNION
+    SELECT w.position, w.shard_by, p.relid FROM wanted w, pg_partition_tree(w.oid) p
 )
-SELECT format('%s references %s', f.conrelid::regclass, f.confrelid::regclass),
-       format('SELECT 1 FROM %s a JOIN %s b ON %s WHERE a.%I::text IS DISTINCT FROM b.%I::text LIMIT 1',
-              f.conrelid::regclass, f.confrelid::regclass,
-              (SELECT string_agg(format('a.%I = b.%I', x.attname, y.attname), ' AND ')
-                 FROM unnest(f.conkey, f.confkey) AS k (from_number, to_number)
-                 JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attnum = k.from_number
-                 JOIN pg_attribute y ON y.attrelid = f.confrelid AND y.attnum = k.to_number),
-              s.shard_by, t.shard_by)
-  FROM pg_constraint f JOIN wanted s ON s.oid = f.conrelid JOIN wanted t ON t.oid = f.confrelid
+SELECT coalesce(json_agg(json_build_object(
+           'name', f.conname,
+           'from', format('%I.%I', sn.nspname, sc.relname),
+           'from_position', s.position,
+           'to', format('%I.%I', tn.nspname, tc.relname),
+           'to_position', t.position,
+           'columns', k.columns,
+           'is_period', coalesce(to_jsonb(f)->>'conperiod', 'false')::boolean,
+           'is_validated', f.convalidated,
+           'can_lock', has_any_column_privilege(tc.oid, 'UPDATE'))
+           ORDER BY f.conrelid, f.conname), '[]')
+  FROM pg_constraint f
+  JOIN pg_class sc ON sc.oid = f.conrelid JOIN pg_namespace sn ON sn.oid = sc.relnamespace
+  JOIN pg_class tc ON tc.oid = f.confrelid JOIN pg_namespace tn ON tn.oid = tc.relnamespace
+  LEFT JOIN members s ON s.relid = f.conrelid
+  LEFT JOIN members t ON t.relid = f.confrelid
+  CROSS JOIN LATERAL (
+        SELECT json_agg(json_build_object(
+                   'from', x.attname, 'to', y.attname,
+                   -- referenced = referencing
+                   'operator', format('OPERATOR(%I.%s)', opn.nspname, o.oprname)) ORDER BY u.ord) AS columns,
+               bool_or(x.attname = s.shard_by AND y.attname = t.shard_by) AS carries
+          FROM unnest(f.conkey, f.confkey, f.conpfeqop) WITH ORDINALITY AS u (from_number, to_number, op, ord)
+          JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attnum = u.from_number
+          JOIN pg_attribute y ON y.attrelid = f.confrelid AND y.attnum = u.to_number
+          JOIN pg_operator o ON o.oid = u.op JOIN pg_namespace opn ON opn.oid = o.oprnamespace) k
  WHERE f.contype = 'f' AND f.conparentid = 0
-   AND NOT EXISTS (SELECT 1 FROM unnest(f.conkey, f.confkey) AS k (from_number, to_number)
-                    WHERE k.from_number = s.by_number AND k.to_number = t.by_number)
+   AND coalesce(to_jsonb(f)->>'conenforced', 'true')::boolean
+   AND (s.position IS NOT NULL OR t.position IS NOT NULL)
+   AND k.carries IS NOT TRUE

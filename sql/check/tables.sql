@@ -68,11 +68,6 @@ SELECT 'foreign keys from other tables', false,
  WHERE NOT $5::boolean AND f.conrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
    AND NOT EXISTS (SELECT 1 FROM leaves l WHERE l.oid = f.conrelid)
 UNION ALL
-SELECT 'foreign keys to other tables', true, format('%s references %s', w.name, f.confrelid::regclass),
-       'The referenced table must hold the same rows on both shards.'
-  FROM wanted w JOIN pg_constraint f ON f.conrelid = w.oid AND f.contype = 'f' AND f.conparentid = 0
- WHERE f.confrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
-UNION ALL
 SELECT 'publications', true, format('%s is in publication %I: its subscribers see a copy as inserts and finish as deletes', w.name, p.pubname),
        'Tell the readers of the publication.'
   FROM wanted w JOIN pg_class c ON c.oid = w.oid JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -95,6 +95,12 @@ impl Connection {
         self.finish()
     }
 
+    /// The same for a statement that may take longer than others.
+    pub fn run_within(&mut self, sql: &str, timeout: Duration) -> Result<Rows, RemoteError> {
+        self.send(sql)?;
+        self.finish_within(timeout)
+    }
+
     /// Sends statements and returns at once; `finish` takes the answer. So two
     /// servers work at the same time.
     pub fn send(&mut self, sql: &str) -> Result<(), RemoteError> {
@@ -129,8 +135,12 @@ impl Connection {
 
     /// The answer to what was sent: the rows of the last statement, or its error.
     pub fn finish(&mut self) -> Result<Rows, RemoteError> {
+        self.finish_within(self.timeout)
+    }
+
+    fn finish_within(&mut self, timeout: Duration) -> Result<Rows, RemoteError> {
         let mut last = Ok(Rows::default());
-        while let Some(result) = self.next_result(self.timeout)? {
+        while let Some(result) = self.next_result(timeout)? {
             match result.status() {
                 Status::Rows => last = last.and(Ok(result.rows())),
                 Status::Failed => last = last.and(Err(result.error(&self.shard))),

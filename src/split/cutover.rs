@@ -11,7 +11,7 @@ use super::phase::{CutoverStep, Goal, Phase};
 use super::points::{self, reach};
 use super::session::Side;
 use super::step::{self, Outcome, Reading};
-use super::{leaves, recovery, sequences, window};
+use super::{leaves, recovery, references, sequences, window};
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -43,6 +43,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     let deadline = Instant::now() + guc::cutover_timeout();
     be_ready(engine, deadline)?;
+    references::check_all(engine)?;
     sequences::raise(engine)?;
     let mut fence = fence::open(engine)?;
 

@@ -4,6 +4,7 @@ use super::columns::{self, Pair, Source};
 use super::counters::Counters;
 use super::error::{Result, SplitError};
 use super::quote::{ident, literal};
+use super::references::Watched;
 use super::session::{self, Side};
 use super::shape::{Column, Observation, TableShape};
 use crate::agent;
@@ -151,6 +152,8 @@ pub struct Engine {
     /// Writes the target.
     pub target: Connection,
     pub tables: Vec<Table>,
+    /// Foreign keys of the target that the server does not check for the mover.
+    pub watched: Watched,
     /// The partitioned tables of the source, as it was observed last.
     pub parents: Vec<String>,
     /// As the last step has read them.
@@ -179,6 +182,7 @@ impl Engine {
         session::register(&mut control, &plan, Side::Source)?;
         session::register(&mut reader, &plan, Side::Source)?;
         let tables = describe(&plan, &mut reader, &mut target)?;
+        let watched = Watched::load(&mut target, &plan, &tables)?;
         let mut engine = Engine {
             plan,
             generation,
@@ -186,6 +190,7 @@ impl Engine {
             control,
             target,
             tables,
+            watched,
             parents: Vec::new(),
             counters: Counters::default(),
             chunk_blocks: 1024,

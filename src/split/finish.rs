@@ -11,6 +11,7 @@ use super::points::{self, reach};
 use super::proof::Prover;
 use super::purge;
 use super::recovery;
+use super::references;
 use super::session::{self, Installed, Side};
 use super::{cutover, phase, watch};
 use crate::agent;
@@ -67,6 +68,7 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
         let Engine { plan, control, target, .. } = &mut engine;
         leaves::check_source_before_finish(control, target, plan)?;
     }
+    require_no_bond(&mut engine)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&mut source, &mut engine.control)?;
     session::register(&mut source, &engine.plan, Side::Source)?;
@@ -100,6 +102,20 @@ fn refuse(engine: &Engine, message: String) -> SplitError {
     SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
         "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
     )))
+}
+
+/// Deleted in replica role, a row leaves those that reference it dangling.
+fn require_no_bond(engine: &mut Engine) -> Result<()> {
+    let Some(bond) = references::staying_rows(&mut engine.control, &engine.plan)? else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::parse("23503"),
+        format!(
+            "a row that stays on shard \"{}\" references one that has moved: {}",
+            engine.plan.source.shard_key,
+            bond.describe()
+        ),
+        "End the reference, then call shard_split_finish again: the moved row is to be deleted here.",
+    ))
 }
 
 /// What stale clients wrote while the source had lost its fence exists nowhere else.

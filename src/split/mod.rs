@@ -26,6 +26,7 @@ pub mod purge;
 pub mod quote;
 pub mod record;
 pub mod recovery;
+pub mod references;
 pub mod rollback;
 mod run;
 pub mod scope_size;

@@ -10,6 +10,7 @@ use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::points::{self, reach};
 use super::progress::{self, Progress, TableProgress};
+use super::references::{self, Look};
 use super::session::Side;
 use super::shape::Observation;
 use super::window::{self, Entries};
@@ -182,6 +183,7 @@ pub fn apply(
     now: &Observation,
     differences: Differences,
 ) -> Result<Outcome> {
+    let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
@@ -223,6 +225,11 @@ pub fn apply(
     let mut outcome =
         Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag: Duration::ZERO, restarted };
     copy_chunks(engine, &mut outcome)?;
+    let look = match was_copied && resets.is_empty() && outcome.chunks == 0 {
+        true => Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect()),
+        false => Look::All,
+    };
+    references::check_step(engine, &outcome.progress, &look)?;
     reach(points::STEP_CHUNK)?;
     Ok(outcome)
 }

@@ -115,6 +115,11 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
     Ok(())
 }
 
+/// A join that leaves of rows `t` of the target those that the step's window has changed.
+pub fn changed_rows(table: &Table) -> String {
+    format!("JOIN {} k ON {}", table.window_table(), table.target_join())
+}
+
 /// The statement that takes a table's rows on the target.
 pub fn copy_into(table: &Table) -> String {
     format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())

@@ -7,16 +7,16 @@ mod scope;
 
 use super::engine;
 use super::error::{Result, SplitError};
+use super::references;
 use super::session::{self, Side};
 use super::shape::Observation;
 use crate::agent;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
-use crate::remote::{Connection, RemoteError};
+use crate::remote::Connection;
 
 const SERVER: &str = include_str!("../../../sql/check/server.sql");
 const TABLES: &str = include_str!("../../../sql/check/tables.sql");
-const FOREIGN_KEYS: &str = include_str!("../../../sql/check/foreign_keys.sql");
 
 /// One line of shard_split_check().
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
+    pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
         let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
         Finding { name: name.to_owned(), ok, detail: detail.into(), hint, transient: false }
     }
@@ -63,6 +63,7 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
         }
         pairs::compare(plan, &source, &target, &mut findings);
+        foreign_keys(plan, &mut findings);
     }
     findings
 }
@@ -128,7 +129,6 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
     scope::check(plan, side, &mut connection, &observation, findings)?;
     if side == Side::Source {
-        foreign_keys(&mut connection, &lists, findings)?;
         expressions(plan, &mut connection, &observation, findings)?;
     }
     let lc_monetary = connection
@@ -175,21 +175,21 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
     )
 }
 
-fn foreign_keys(connection: &mut Connection, lists: &[String; 3], findings: &mut Vec<Finding>) -> Result<()> {
-    let keys = connection.query(FOREIGN_KEYS, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
-    for row in keys.rows {
-        let [Some(text), Some(query)] = row.as_slice() else { continue };
-        let name = "source: foreign keys across keys";
-        let hint = "A row of one key references a row of another: they cannot live on two shards.";
-        match connection.run(query) {
-            Ok(rows) => findings.push(Finding::new(name, rows.rows.is_empty(), text.clone(), hint)),
-            Err(error) if error.sqlstate.is_some() => {
-                findings.push(Finding::new(name, false, error.message.clone(), hint));
-            }
-            Err(error) => return Err(RemoteError::into(error)),
+/// A side that cannot be looked at has a finding of its own already.
+fn foreign_keys(plan: &Plan, findings: &mut Vec<Finding>) {
+    match references::check::run(plan) {
+        Ok(found) => findings.extend(found),
+        Err(_) if findings.iter().any(|finding| !finding.ok) => {}
+        Err(error) => {
+            let failure = error.into_failure();
+            findings.push(Finding::new(
+                "foreign keys",
+                false,
+                failure.message,
+                &failure.hint.unwrap_or_default(),
+            ));
         }
     }
-    Ok(())
 }
 
 /// That the source can compute what is mapped.

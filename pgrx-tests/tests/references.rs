@@ -1,0 +1,211 @@
+//! Foreign keys that do not carry the shard-by column: what moving rows reference is on the
+//! target, and nothing that stays references what has moved.
+
+use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
+use shardmaster_tests::scene::{LIMIT, cluster_of, cut_over_and_compare, plan, rows, source, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+fn run(cluster: &Cluster, server: usize, statements: &str) {
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    session.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
+}
+
+/// What the check finds that is not well.
+fn findings(cluster: &Cluster, split: &Split<'_>) -> String {
+    let query = "SELECT coalesce(string_agg(check_name || ': ' || detail || ' ' || hint, E'\\n'), '')
+                   FROM shard_split_check($1) WHERE NOT ok";
+    cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+}
+
+fn failure(split: &Split<'_>) -> String {
+    wait::until("the split to fail", LIMIT, || {
+        Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
+    })
+    .unwrap()
+}
+
+/// What a restored dump does: every foreign key is made anew, of the rows that are there.
+fn restore_keys(cluster: &Cluster, server: usize) {
+    let query = "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I; ALTER TABLE %1$s ADD CONSTRAINT %2$I %s;',
+                               conrelid::regclass, conname, pg_get_constraintdef(oid))
+                   FROM pg_constraint WHERE contype = 'f' AND conparentid = 0";
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    for row in session.query(query, &[]).unwrap() {
+        session.batch_execute(row.get(0)).unwrap();
+    }
+}
+
+const COUNTRIES: &str = "CREATE TABLE countries (code text PRIMARY KEY, name text);
+    CREATE TABLE items (tenant text, id int, val text, code int, country text REFERENCES countries ON DELETE CASCADE,
+                        PRIMARY KEY (tenant, id))";
+
+#[test]
+fn referenced_rows_of_another_table_must_be_there() {
+    let cluster = cluster_of(&[], COUNTRIES);
+    run(
+        &cluster,
+        0,
+        "INSERT INTO countries VALUES ('de'), ('xx'), ('fr');
+         UPDATE items SET country = CASE WHEN tenant = 'stays' THEN 'fr' WHEN id % 4 = 0 THEN 'de' ELSE 'xx' END
+          WHERE id % 3 = 0",
+    );
+    run(&cluster, 1, "INSERT INTO countries VALUES ('de')");
+    let split = plan(&cluster);
+    let text = findings(&cluster, &split);
+    assert!(text.contains("target: referenced rows") && text.contains("(country)=(xx)"), "{text}");
+    assert!(!text.contains("fr)"), "{text}");
+    // What cannot be looked at in time is reported as that.
+    let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
+    holder.batch_execute("BEGIN; LOCK TABLE countries").unwrap();
+    cluster.set("shardmaster.remote_timeout", "1s").unwrap();
+    let text = findings(&cluster, &split);
+    assert!(text.contains("not answered within 0.8 s"), "{text}");
+    cluster.set("shardmaster.remote_timeout", "30s").unwrap();
+    holder.batch_execute("COMMIT; INSERT INTO countries VALUES ('xx')").unwrap();
+    assert_eq!(findings(&cluster, &split), "");
+    cluster.hold("step_begin").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    // New since the check, to be copied.
+    run(
+        &cluster,
+        0,
+        "INSERT INTO countries VALUES ('y1'), ('y2'); UPDATE items SET country = 'y1' WHERE id = 2",
+    );
+    cluster.fault("").unwrap();
+    let text = failure(&split);
+    assert!(text.contains("items_country_fkey") && text.contains("(country)=(y1)"), "{text}");
+    run(&cluster, 1, "INSERT INTO countries VALUES ('y1')");
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    // In a window.
+    run(&cluster, 0, "UPDATE items SET country = 'y2' WHERE tenant = 'moves' AND id = 4");
+    let text = failure(&split);
+    assert!(text.contains("(country)=(y2)"), "{text}");
+    // On the target nobody takes away what arrived rows reference.
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    assert!(target.batch_execute("DELETE FROM countries WHERE code = 'y1'").is_err());
+    run(&cluster, 1, "INSERT INTO countries VALUES ('y2')");
+    split.call("replay_tail").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+    restore_keys(&cluster, 1);
+}
+
+/// Composite and partial values, constraints of every kind, a partitioned table.
+#[test]
+fn keys_of_every_kind() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE pairs (a int, b text, PRIMARY KEY (a, b)); CREATE TABLE codes (c int PRIMARY KEY);
+         CREATE TABLE items (tenant text, id int, val text, code int, a int, b text, c int, d int, PRIMARY KEY (tenant, id),
+                             CONSTRAINT full_key FOREIGN KEY (a, b) REFERENCES pairs MATCH FULL DEFERRABLE INITIALLY DEFERRED,
+                             CONSTRAINT simple_key FOREIGN KEY (d, val) REFERENCES pairs)
+             PARTITION BY RANGE (id);
+         CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (300);
+         CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (300) TO (1000);
+         ALTER TABLE items_2 ADD CONSTRAINT leaf_key FOREIGN KEY (c) REFERENCES codes",
+    );
+    run(
+        &cluster,
+        0,
+        "INSERT INTO pairs SELECT i, i::text FROM generate_series(1, 600) i; INSERT INTO codes VALUES (1), (2);
+         UPDATE items SET a = 2, b = '2' WHERE id IN (2, 402); UPDATE items SET d = NULL;
+         UPDATE items SET d = id WHERE id IN (4, 404); UPDATE items SET c = 2 WHERE id = 410",
+    );
+    let split = plan(&cluster);
+    for (missing, mend) in [
+        ("\"full_key\"", "INSERT INTO pairs VALUES (2, '2')"),
+        ("\"simple_key\"", "INSERT INTO pairs VALUES (4, '4'), (404, '404')"),
+        ("\"leaf_key\"", "INSERT INTO codes VALUES (2)"),
+    ] {
+        let text = findings(&cluster, &split);
+        assert!(text.contains(missing), "{missing}: {text}");
+        run(&cluster, 1, mend);
+    }
+    // One that the server does not promise binds nobody.
+    for server in [0, 1] {
+        run(
+            &cluster,
+            server,
+            "ALTER TABLE items_1 ADD CONSTRAINT loose FOREIGN KEY (code) REFERENCES codes NOT VALID",
+        );
+    }
+    assert_eq!(findings(&cluster, &split), "");
+    to_pending(&split);
+    run(&cluster, 0, "UPDATE items SET a = 6, b = '6' WHERE id = 406");
+    let text = failure(&split);
+    assert!(text.contains("full_key") && text.contains("(a, b)=(6, 6)"), "{text}");
+    run(&cluster, 0, "UPDATE items SET a = NULL, b = NULL WHERE id = 406");
+    split.call("replay_tail").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+    restore_keys(&cluster, 1);
+}
+
+const PLANS: &str = "
+    CREATE TABLE plans (id int PRIMARY KEY, tenant text);
+    CREATE TABLE items (tenant text, id int, val text, code int, plan int REFERENCES plans ON DELETE CASCADE,
+                        parent int, PRIMARY KEY (tenant, id), UNIQUE (id));
+    ALTER TABLE items ADD FOREIGN KEY (parent) REFERENCES items (id)";
+
+/// Tables of one keyspace: a row without a key is everybody's, another key's row is not.
+#[test]
+fn rows_of_other_keys_and_of_nobody() {
+    let cluster = cluster_of(&[], PLANS);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('plans', 'tenant')").unwrap();
+    for server in [0, 1] {
+        run(&cluster, server, "INSERT INTO plans VALUES (1, NULL)");
+    }
+    run(
+        &cluster,
+        0,
+        "INSERT INTO plans VALUES (2, NULL), (3, 'moves'), (4, 'stays');
+         UPDATE items SET plan = 1 WHERE id < 50; UPDATE items SET plan = 3 WHERE id = 50;
+         UPDATE items SET plan = 4 WHERE id = 51; UPDATE items SET parent = 10 WHERE id = 12",
+    );
+    let split = plan(&cluster);
+    assert_eq!(findings(&cluster, &split), "");
+    for (broken, mended, what) in [
+        ("UPDATE items SET plan = 2 WHERE id = 60", "UPDATE items SET plan = 1 WHERE id = 60", "(plan)=(2)"),
+        ("UPDATE items SET plan = 4 WHERE id = 60", "UPDATE items SET plan = 1 WHERE id = 60", "(plan)=(4)"),
+        ("UPDATE items SET plan = 3 WHERE id = 61", "UPDATE items SET plan = 1 WHERE id = 61", "(plan)=(3)"),
+        (
+            "UPDATE items SET parent = 61 WHERE id = 60",
+            "UPDATE items SET parent = 62 WHERE id = 60",
+            "(parent)=(61)",
+        ),
+        (
+            "UPDATE items SET parent = 60 WHERE id = 61",
+            "UPDATE items SET parent = 63 WHERE id = 61",
+            "(parent)=(60)",
+        ),
+    ] {
+        run(&cluster, 0, broken);
+        // The other shard's row of the same value is another one.
+        run(&cluster, 1, "INSERT INTO plans VALUES (4, 'elsewhere') ON CONFLICT DO NOTHING");
+        let text = findings(&cluster, &split);
+        assert!(text.contains(what), "{broken}: {text}");
+        run(&cluster, 0, mended);
+    }
+    run(&cluster, 1, "DELETE FROM plans WHERE id = 4");
+    assert_eq!(findings(&cluster, &split), "");
+    to_pending(&split);
+    // A row that stays comes to reference one that moves, which finish would delete.
+    run(&cluster, 0, "UPDATE items SET plan = 3 WHERE id = 61");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split.call("finish").unwrap();
+    let text = failure(&split);
+    assert!(text.contains("(plan)=(3)"), "{text}");
+    let left = source(&cluster).query_one("SELECT count(*) FROM items WHERE id = 61", &[]).unwrap();
+    assert_eq!(left.get::<_, i64>(0), 1);
+    assert_eq!(rows(&cluster, 0).len(), 300);
+    run(&cluster, 0, "UPDATE items SET plan = 1 WHERE id = 61");
+    split.finish(LIMIT).unwrap();
+    restore_keys(&cluster, 0);
+    restore_keys(&cluster, 1);
+}

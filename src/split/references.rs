@@ -1,0 +1,288 @@
+//! Foreign keys that do not carry the shard-by column on both ends. The mover writes in
+//! replica role, in which the server checks none, so that no row of the scope comes to
+//! reference a row that its new shard has not, and no row that stays loses what it
+//! references, is checked here.
+
+use super::engine::{self, Engine, Table, patience};
+use super::error::{Result, SplitError};
+use super::progress::Progress;
+use super::quote::ident;
+use super::session::Side;
+use super::shape::Column;
+use super::window;
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::{Connection, RemoteError};
+use serde::Deserialize;
+
+pub mod check;
+
+const FOREIGN_KEYS: &str = include_str!("../../sql/check/foreign_keys.sql");
+
+/// A foreign key that does not carry the shard-by column.
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    pub name: String,
+    /// The referencing table, qualified and quoted.
+    pub from: String,
+    /// Its position among the plan's tables; None: a table outside of the keyspace.
+    pub from_position: Option<usize>,
+    pub to: String,
+    pub to_position: Option<usize>,
+    pub columns: Vec<ReferenceColumn>,
+    /// The last column of both is a range, contained rather than equal.
+    pub is_period: bool,
+    pub is_validated: bool,
+    /// Whether the role may lock referenced rows.
+    pub can_lock: bool,
+}
+
+#[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct ReferenceColumn {
+    pub from: String,
+    pub to: String,
+    /// Compares a referenced with a referencing value, qualified.
+    pub operator: String,
+}
+
+/// A row that a foreign key binds to another one, across the split.
+pub struct Bond {
+    pub reference: Reference,
+    /// The referencing values as text.
+    pub value: String,
+}
+
+impl Bond {
+    /// For messages: which key of which table, and a value of it.
+    pub fn describe(&self) -> String {
+        self.reference.describe(&self.value)
+    }
+}
+
+impl Reference {
+    /// `p.a = t.x AND ...`
+    fn join(&self, referenced: &str, referencing: &str) -> String {
+        let equal = |c: &ReferenceColumn| {
+            format!("{referenced}.{} {} {referencing}.{}", ident(&c.to), c.operator, ident(&c.from))
+        };
+        self.columns.iter().map(equal).collect::<Vec<_>>().join(" AND ")
+    }
+
+    /// Without NULL: such a row references nothing, whatever the key's MATCH is.
+    fn references(&self, row: &str) -> String {
+        let present = |c: &ReferenceColumn| format!("{row}.{} IS NOT NULL", ident(&c.from));
+        self.columns.iter().map(present).collect::<Vec<_>>().join(" AND ")
+    }
+
+    fn value(&self, row: &str) -> String {
+        let texts: Vec<String> =
+            self.columns.iter().map(|c| format!("{row}.{}::text", ident(&c.from))).collect();
+        format!("concat_ws(', ', {})", texts.join(", "))
+    }
+
+    /// Columns of the referencing table, for messages.
+    pub fn column_names(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|c| c.from.as_str()).collect();
+        names.join(", ")
+    }
+
+    fn describe(&self, value: &str) -> String {
+        format!(
+            "table {}, foreign key \"{}\" to {}: ({})=({value})",
+            self.from,
+            self.name,
+            self.to,
+            self.column_names()
+        )
+    }
+}
+
+/// The foreign keys of a side's tables.
+pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Reference>> {
+    let (schemas, names) = engine::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    let lists = [schemas, names, columns].map(|list| engine::text_array(&list));
+    let rows = connection.query(FOREIGN_KEYS, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    serde_json::from_str(rows.scalar().unwrap_or("[]")).map_err(|e| {
+        SplitError::Remote(RemoteError::connection(connection.shard(), format!("unexpected answer: {e}")))
+    })
+}
+
+/// Whether a row of one of the plan's tables moves; of a table outside none does.
+fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &str) -> String {
+    let column = position.and_then(|position| by.get(position)).and_then(Option::as_ref);
+    column.map_or("false".to_owned(), |column| {
+        format!("coalesce({}, false)", plan.scope.predicate(column, row))
+    })
+}
+
+/// The same for the rows that are looked for, in a form that an index can answer.
+fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> Option<String> {
+    by.get(position).and_then(Option::as_ref).map(|column| plan.scope.predicate(column, row))
+}
+
+/// The shard-by columns of a side's tables.
+fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Option<Column>>> {
+    let now = engine::observe(connection, plan, side)?;
+    Ok(plan
+        .tables
+        .iter()
+        .zip(&now.tables)
+        .map(|(policy, shape)| shape.column(&policy.shard_by).cloned())
+        .collect())
+}
+
+fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<Bond>> {
+    let rows = connection.run(query)?;
+    Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
+}
+
+/// A row that stays on the source, of a table of the keyspace or of another one, and
+/// references a row of the scope: deleting that one would leave it dangling, or with ON
+/// DELETE CASCADE take it along. For finish, which must not delete while there is one, and
+/// for the check. The session must be able to evaluate the scope (a mover's can). What is
+/// looked through are the scope's referenced rows; the session's statement_timeout bounds it.
+pub fn staying_rows(source: &mut Connection, plan: &Plan) -> Result<Option<Bond>> {
+    let references = load(source, plan, Side::Source)?;
+    let by = columns_by(source, plan, Side::Source)?;
+    for reference in references.iter().filter(|r| !r.is_period) {
+        if let Some(bond) = staying_row(source, plan, &by, reference)? {
+            return Ok(Some(bond));
+        }
+    }
+    Ok(None)
+}
+
+fn staying_row(
+    source: &mut Connection,
+    plan: &Plan,
+    by: &[Option<Column>],
+    reference: &Reference,
+) -> Result<Option<Bond>> {
+    let Some(scope) = reference.to_position.and_then(|to| in_scope(plan, by, to, "p")) else {
+        return Ok(None);
+    };
+    let query = format!(
+        "SELECT {} FROM {} p JOIN {} t ON {} WHERE {scope} AND NOT {} LIMIT 1",
+        reference.value("t"),
+        reference.to,
+        reference.from,
+        reference.join("p", "t"),
+        moves(plan, by, reference.from_position, "t")
+    );
+    found(source, reference, &query)
+}
+
+/// The target's foreign keys that bind rows of the scope, as a worker keeps them.
+pub struct Watched {
+    references: Vec<Reference>,
+    by: Vec<Option<Column>>,
+}
+
+impl Watched {
+    pub fn load(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<Watched> {
+        let references = load(target, plan, Side::Target)?
+            .into_iter()
+            // What is not validated the server does not promise either.
+            .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
+            .collect();
+        Ok(Watched { references, by: tables.iter().map(|table| Some(table.target_by.clone())).collect() })
+    }
+}
+
+/// Which rows of the scope a step looks at.
+pub enum Look {
+    All,
+    /// Those that the windows of these tables (by position) have changed.
+    Changed(Vec<usize>),
+}
+
+/// Before a step is committed that leaves all of the scope's rows on the target: none of
+/// them references a row that is not there. A step that completes the copy looks at all,
+/// a later one at what its windows have changed.
+pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Result<()> {
+    if engine.watched.references.is_empty() || !after.is_copied() {
+        return Ok(());
+    }
+    for index in 0..engine.watched.references.len() {
+        let Some(position) = engine.watched.references[index].from_position else { continue };
+        match looked {
+            Look::All => check_reference(engine, index, position, None)?,
+            Look::Changed(tables) if tables.contains(&position) => {
+                let rows = window::changed_rows(&engine.tables[position]);
+                check_reference(engine, index, position, Some(&rows))?;
+            }
+            Look::Changed(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Before a cutover: all rows once more, by the foreign keys that there are now.
+pub fn check_all(engine: &mut Engine) -> Result<()> {
+    engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+    if engine.watched.references.is_empty() {
+        return Ok(());
+    }
+    engine.target.run("BEGIN")?;
+    for index in 0..engine.watched.references.len() {
+        if let Some(position) = engine.watched.references[index].from_position {
+            check_reference(engine, index, position, None)?;
+        }
+    }
+    engine.target.run("COMMIT")?;
+    Ok(())
+}
+
+/// Referenced rows are locked first, as the server does it: who deletes one at the same
+/// time does not see ours yet.
+fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
+    let Watched { references, by } = &engine.watched;
+    let reference = &references[index];
+    let Some(scope) = in_scope(&engine.plan, by, position, "t") else { return Ok(()) };
+    let rows = rows.unwrap_or_default();
+    let join = reference.join("p", "t");
+    let moves = moves(&engine.plan, by, reference.to_position, "p");
+    if reference.can_lock {
+        let lock = format!(
+            "SELECT count(*) FROM (
+                SELECT 1 FROM {} p WHERE NOT {moves} AND EXISTS (SELECT 1 FROM {} t {rows} WHERE {scope} AND {join})
+                   FOR KEY SHARE) locked",
+            reference.to, reference.from
+        );
+        engine.target.run_within(&lock, patience())?;
+    }
+    let query = format!(
+        "SELECT {} FROM {} t {rows}
+          WHERE {scope} AND {} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {join} AND {}) LIMIT 1",
+        reference.value("t"),
+        reference.from,
+        reference.references("t"),
+        reference.to,
+        is_common(by, reference.to_position, &moves)
+    );
+    let rows = engine.target.run_within(&query, patience())?;
+    match rows.scalar() {
+        None => Ok(()),
+        Some(value) => Err(SplitError::Failed(
+            Failure::new(
+                SqlState::parse("23503"),
+                format!(
+                    "a moving row references a row that is not on shard \"{}\": {}",
+                    engine.target.shard(),
+                    reference.describe(value)
+                ),
+            )
+            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
+        )),
+    }
+}
+
+/// Which rows of a referenced table count: those that move too, or that are nobody's and so
+/// on every shard. Another key's row of the same value is another row.
+fn is_common(by: &[Option<Column>], position: Option<usize>, moves: &str) -> String {
+    match position.and_then(|position| by.get(position)).and_then(Option::as_ref) {
+        None => "true".to_owned(),
+        Some(column) => format!("(p.{} IS NULL OR {moves})", ident(&column.name)),
+    }
+}

@@ -1,0 +1,276 @@
+//! What the check of a split finds about foreign keys: rows that cannot be parted, and
+//! rows that the target must have. It looks at the moving keys alone.
+
+use super::{Bond, Reference, columns_by, found, in_scope, load, moves, staying_row};
+use crate::catalog::split::Plan;
+use crate::guc;
+use crate::remote::{Connection, copy};
+use crate::split::check::Finding;
+use crate::split::engine::{self, Table};
+use crate::split::error::{Result, SplitError};
+use crate::split::quote::ident;
+use crate::split::session::{self, Side};
+use crate::split::shape::Column;
+
+const ACROSS: &str = "source: foreign keys across keys";
+const MISSING: &str = "target: referenced rows";
+
+/// The findings; a server that cannot be reached is reported by the rest of the check.
+pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
+    let mut source = open(plan, Side::Source)?;
+    let references = load(&mut source, plan, Side::Source)?;
+    let mut findings = Vec::new();
+    if !references.is_empty() {
+        let by = columns_by(&mut source, plan, Side::Source)?;
+        // Those from other tables are refused by themselves.
+        for reference in references.iter().filter(|r| r.from_position.is_some()) {
+            findings.push(across(&mut source, plan, &by, reference)?);
+        }
+    }
+    let mut target = open(plan, Side::Target)?;
+    let outgoing: Vec<Reference> = load(&mut target, plan, Side::Target)?
+        .into_iter()
+        .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
+        .collect();
+    if outgoing.is_empty() {
+        return Ok(findings);
+    }
+    let tables = engine::describe(plan, &mut source, &mut target)?;
+    let known = columns_by(&mut source, plan, Side::Source)?;
+    for (number, reference) in outgoing.iter().enumerate() {
+        // What it references on the source, by the name of the table.
+        let twin = references.iter().find(|r| r.is_twin(reference));
+        let values = Values { plan, reference, twin, tables: &tables, by: &known };
+        findings.extend(values.missing(&mut source, &mut target, number)?);
+    }
+    Ok(findings)
+}
+
+/// With what the scope's condition calls, and a bound that is reported as what it is.
+fn open(plan: &Plan, side: Side) -> Result<Connection> {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    let mut connection = session::open(shard, &format!("split {} check of foreign keys", plan.id))?;
+    if let Some(functions) = plan.scope.functions() {
+        connection.run(&functions.replace("shardmaster_agent.", "pg_temp."))?;
+    }
+    let limit = guc::remote_timeout().as_millis() * 4 / 5;
+    connection.run(&format!("SET statement_timeout = '{limit}ms'"))?;
+    Ok(connection)
+}
+
+impl Reference {
+    /// The other side's foreign key of the same columns; its name may differ.
+    fn is_twin(&self, other: &Reference) -> bool {
+        let columns =
+            |r: &Reference| r.columns.iter().map(|c| (c.from.clone(), c.to.clone())).collect::<Vec<_>>();
+        self.from_position == other.from_position
+            && self.to_position == other.to_position
+            && columns(self) == columns(other)
+            && (self.to_position.is_some() || base_name(&self.to) == base_name(&other.to))
+    }
+}
+
+/// A table's name without its schema, which may be a shard's own.
+fn base_name(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, base)| base)
+}
+
+/// Rows of a moving and of a staying key that reference each other.
+fn across(
+    source: &mut Connection,
+    plan: &Plan,
+    by: &[Option<Column>],
+    reference: &Reference,
+) -> Result<Finding> {
+    let text = format!("{} references {}, foreign key \"{}\"", reference.from, reference.to, reference.name);
+    if reference.is_period {
+        let hint = "A foreign key with PERIOD can move only with the shard-by column in it.";
+        return Ok(Finding::new(ACROSS, false, text, hint));
+    }
+    let bond = match staying_row(source, plan, by, reference) {
+        Ok(None) => moving_row(source, plan, by, reference),
+        other => other,
+    };
+    let Some(bond) = bounded(bond)? else { return Ok(too_long(ACROSS, reference)) };
+    Ok(match bond {
+        None => Finding::new(ACROSS, true, text, ""),
+        Some(bond) => Finding::new(
+            ACROSS,
+            false,
+            bond.describe(),
+            "A row that moves and one that stays cannot reference each other from two shards: move both keys, or end the reference.",
+        ),
+    })
+}
+
+/// A row of the scope that references a row of another key. One without a key is everybody's.
+fn moving_row(
+    source: &mut Connection,
+    plan: &Plan,
+    by: &[Option<Column>],
+    reference: &Reference,
+) -> Result<Option<Bond>> {
+    let (Some(from), Some(to)) = (reference.from_position, reference.to_position) else { return Ok(None) };
+    let (Some(scope), Some(Some(column))) = (in_scope(plan, by, from, "t"), by.get(to)) else {
+        return Ok(None);
+    };
+    let query = format!(
+        "SELECT {} FROM {} t JOIN {} p ON {} WHERE {scope} AND p.{} IS NOT NULL AND NOT {} LIMIT 1",
+        reference.value("t"),
+        reference.from,
+        reference.to,
+        reference.join("p", "t"),
+        ident(&column.name),
+        moves(plan, by, Some(to), "p")
+    );
+    found(source, reference, &query)
+}
+
+/// None: it took too long, which is no fault of the connection.
+fn bounded<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(SplitError::Remote(error)) if error.is("57014") => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+fn too_long(name: &str, reference: &Reference) -> Finding {
+    let limit = guc::remote_timeout().as_secs_f64() * 0.8;
+    Finding::new(
+        name,
+        false,
+        format!(
+            "{} references {}, foreign key \"{}\": not answered within {limit} s",
+            reference.from, reference.to, reference.name
+        ),
+        &format!(
+            "Create an index on {} ({}), or raise shardmaster.remote_timeout.",
+            reference.from,
+            reference.column_names()
+        ),
+    )
+}
+
+/// The values by which the scope's rows reference what does not move.
+struct Values<'a> {
+    plan: &'a Plan,
+    reference: &'a Reference,
+    twin: Option<&'a Reference>,
+    tables: &'a [Table],
+    /// Of the source.
+    by: &'a [Option<Column>],
+}
+
+impl Values<'_> {
+    /// A value that the target's referenced table does not have.
+    fn missing(
+        &self,
+        source: &mut Connection,
+        target: &mut Connection,
+        number: usize,
+    ) -> Result<Option<Finding>> {
+        let reference = self.reference;
+        let Some(out) = self.query() else { return Ok(None) };
+        let columns: Vec<String> = reference.columns.iter().map(|c| ident(&c.from)).collect();
+        let values = format!("pg_temp.referenced_{number}");
+        target.run(&format!(
+            "CREATE TEMPORARY TABLE referenced_{number} AS SELECT {} FROM {} WITH NO DATA",
+            columns.join(", "),
+            reference.from
+        ))?;
+        let piped = copy::pipe(
+            source,
+            &format!("COPY ({out}) TO STDOUT (FORMAT text)"),
+            target,
+            &format!("COPY {values} FROM STDIN (FORMAT text)"),
+            guc::remote_timeout(),
+        );
+        if bounded(piped.map_err(SplitError::from))?.is_none() {
+            return Ok(Some(too_long(MISSING, reference)));
+        }
+        let query = format!(
+            "SELECT {} FROM {values} t WHERE NOT EXISTS (SELECT 1 FROM {} p WHERE {}{}) LIMIT 1",
+            reference.value("t"),
+            reference.to,
+            reference.join("p", "t"),
+            self.only_common()
+        );
+        Ok(Some(match bounded(found(target, reference, &query)) {
+            Ok(Some(bond)) => self.finding(bond),
+            Ok(None) => too_long(MISSING, reference),
+            Err(SplitError::Remote(error)) if error.is("42501") => {
+                let hint = "Grant the mover SELECT on the referenced table.";
+                Finding::new(MISSING, false, format!("{}: {}", reference.to, error.message), hint)
+            }
+            Err(other) => return Err(other),
+        }))
+    }
+
+    fn finding(&self, bond: Option<Bond>) -> Finding {
+        let reference = self.reference;
+        match bond {
+            None => {
+                let text = format!("{} has what moving rows of {} reference", reference.to, reference.from);
+                Finding::new(MISSING, true, text, "")
+            }
+            Some(bond) => Finding::new(
+                MISSING,
+                false,
+                format!("{} is not there", bond.describe()),
+                "Copy the referenced rows to the target, put the referenced table into the keyspace, or drop the foreign key on the target.",
+            ),
+        }
+    }
+
+    /// Of a table in the keyspace only a row without a key is on both sides.
+    fn only_common(&self) -> String {
+        let column =
+            self.reference.to_position.and_then(|to| self.tables.get(to)).map(|table| &table.target_by);
+        column.map_or(String::new(), |column| format!(" AND p.{} IS NULL", ident(&column.name)))
+    }
+
+    /// The distinct values on the source; None: the columns are left to the target.
+    fn query(&self) -> Option<String> {
+        let from = self.reference.from_position?;
+        let table = self.tables.get(from)?;
+        let values: Option<Vec<String>> = self
+            .reference
+            .columns
+            .iter()
+            .map(|column| {
+                table.pairs.iter().find(|pair| pair.target == column.from).map(|pair| pair.select())
+            })
+            .collect();
+        let values = values?;
+        let names: Vec<String> = (1..=values.len()).map(|n| format!("v{n}")).collect();
+        let present: Vec<String> = values.iter().map(|value| format!("{value} IS NOT NULL")).collect();
+        Some(format!(
+            "SELECT DISTINCT {} FROM {} t WHERE {} AND {}{}",
+            values
+                .iter()
+                .zip(&names)
+                .map(|(value, name)| format!("{value} AS {name}"))
+                .collect::<Vec<_>>()
+                .join(", "),
+            table.source.name,
+            in_scope(self.plan, self.by, from, "t")?,
+            present.join(" AND "),
+            self.without_moving()
+        ))
+    }
+
+    /// What moves too will be there.
+    fn without_moving(&self) -> String {
+        let (Some(to), Some(twin)) = (self.reference.to_position, self.twin) else { return String::new() };
+        format!(
+            " AND NOT EXISTS (SELECT 1 FROM {} p WHERE {} AND {})",
+            twin.to,
+            twin.join("p", "t"),
+            moves(self.plan, self.by, Some(to), "p")
+        )
+    }
+}
