@@ -2,6 +2,7 @@
 
 use super::keyspace::{self, Keyspace, Strategy};
 use super::shard::{self, Shard};
+use super::table_policy::{self, OtherTable};
 use crate::agent::scope::Scope;
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -27,6 +28,8 @@ pub struct Plan {
     pub token: String,
     pub source_lock: i64,
     pub tables: Vec<Policy>,
+    /// Tables of other keyspaces where its shards are.
+    pub other_tables: Vec<OtherTable>,
 }
 
 /// A table policy as it was at planning.
@@ -148,6 +151,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         token,
         source_lock,
         tables: policies(id),
+        other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
         keyspace,
     })
 }

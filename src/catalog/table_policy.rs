@@ -86,6 +86,53 @@ pub fn list(keyspace: &str) -> Vec<TablePolicy> {
     )
 }
 
+/// A table that a policy names, in a schema of a shard.
+#[derive(Debug, Clone)]
+pub struct OtherTable {
+    pub keyspace: String,
+    pub schema: String,
+    pub name: String,
+}
+
+/// The tables of other keyspaces in the databases of two shards.
+pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> {
+    sql::read(
+        "SELECT DISTINCT p.keyspace, CASE WHEN cardinality(i.parts) = 1 THEN s.namespace ELSE i.parts[1] END,
+                i.parts[cardinality(i.parts)]
+           FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts), shardmaster.shard s
+          WHERE p.keyspace <> $1 AND s.kind = 'postgres'
+            AND EXISTS (SELECT 1 FROM shardmaster.shard o
+                         WHERE o.shard_key IN ($2, $3) AND o.conninfo IS NOT DISTINCT FROM s.conninfo)
+          ORDER BY 1, 2, 3",
+        &[keyspace.into(), shards[0].into(), shards[1].into()],
+        |row| OtherTable { keyspace: row.value(1), schema: row.value(2), name: row.value(3) },
+    )
+}
+
+/// Keyspace and name of a policy that means the table by another name, or in another
+/// keyspace: without a schema it is in the namespace of every shard. Nobody adds a table
+/// between this look and the end of the transaction.
+pub fn find_other(keyspace: &Locked, table: &TableName) -> Option<(String, String)> {
+    sql::write("LOCK TABLE shardmaster.table_policy IN SHARE ROW EXCLUSIVE MODE", &[]);
+    sql::read_one(
+        "SELECT p.keyspace, p.table_name
+           FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts)
+          CROSS JOIN LATERAL (SELECT CASE WHEN cardinality(i.parts) = 2 THEN i.parts[1] END AS nsp) q
+          WHERE i.parts[cardinality(i.parts)] = $3 AND (p.keyspace, p.table_name) <> ($1, $4)
+            AND (q.nsp IS NOT DISTINCT FROM $2
+                 OR (q.nsp IS NULL OR $2 IS NULL)
+                    AND coalesce(q.nsp, $2) IN (SELECT s.namespace FROM shardmaster.shard s WHERE s.kind = 'postgres'))
+          ORDER BY 1, 2 LIMIT 1",
+        &[
+            keyspace.name.as_str().into(),
+            table.schema.clone().into(),
+            table.name.as_str().into(),
+            table.quoted().into(),
+        ],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
 /// False: the keyspace has this table already.
 pub fn insert(keyspace: &Locked, table: &TableName, shard_by: &str) -> bool {
     sql::write_returning(

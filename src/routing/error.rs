@@ -29,6 +29,8 @@ pub enum RoutingError {
     KeyspaceInSplit { keyspace: String, split: i64 },
     #[error("table \"{table}\" is already in keyspace \"{keyspace}\"")]
     TableExists { table: String, keyspace: String },
+    #[error("table \"{table}\" is already in keyspace \"{keyspace}\", as \"{known}\"")]
+    TableElsewhere { table: String, known: String, keyspace: String },
     #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
     UnknownTable { table: String, keyspace: String },
     #[error("column \"{column}\" of table \"{table}\" does not exist")]
@@ -106,7 +108,7 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::UnknownVersion { .. }
         | E::UnknownKeyAt { .. } => SqlState::UNDEFINED_OBJECT,
         E::UnknownColumn { .. } => UNDEFINED_COLUMN,
-        E::KeyspaceExists(_) | E::TableExists { .. } => SqlState::DUPLICATE_OBJECT,
+        E::KeyspaceExists(_) | E::TableExists { .. } | E::TableElsewhere { .. } => SqlState::DUPLICATE_OBJECT,
         E::Invalid { .. }
         | E::OtherStrategy { .. }
         | E::UnknownBucket { .. }
@@ -145,6 +147,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         }
         E::OtherKeyType { .. } => "Tables with keys of another type belong to a keyspace of their own.",
         E::KeyNotCanonical { .. } => "Take it out with shard_unassign() and assign it again afterwards.",
+        E::TableElsewhere { .. } => {
+            "The rows of a table move by one key; a name without schema means the namespace of each shard. Take the other one out with shard_table_drop()."
+        }
         E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
         E::UnknownColumn { .. } => "Give the column's plain name, with its capitals.",
         E::UnknownKey { .. } | E::UnknownKeys { .. } => {

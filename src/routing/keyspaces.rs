@@ -156,6 +156,10 @@ pub fn table_add(
         }
         Column::Type(oid) => Some(oid),
     };
+    if let Some((keyspace, known)) = table_policy::find_other(&keyspace, &table) {
+        let table = table.quoted();
+        return Err(RoutingError::TableElsewhere { table, known, keyspace }.into());
+    }
     settle_key_type(&keyspace, key_type, column_type)?;
     if !table_policy::insert(&keyspace, &table, &column) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());

@@ -20,6 +20,7 @@ mod old_guards;
 pub mod phase;
 pub mod plan;
 pub mod points;
+mod policies;
 pub mod progress;
 mod proof;
 pub mod purge;

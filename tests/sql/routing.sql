@@ -30,6 +30,15 @@ SELECT shard_table_add('two words', 'tenant_id');
 SELECT shard_table_add('t', '');
 SELECT shard_table_add(NULL, 'tenant_id');
 SELECT shard_table_add('t', NULL);
+-- In one keyspace only, however it is written: the namespace of a shard is public.
+SELECT shard_keyspace_add('second', 'directory');
+SELECT shard_table_add('account', 'tenant_id', 'second');
+SELECT shard_table_add('PUBLIC."account"', 'tenant_id', 'second');
+SELECT shard_table_add('public.account', 'tenant_id');
+SELECT shard_table_add('elsewhere', 'tenant_id', 'second');
+SELECT shard_table_add('private.account', 'tenant_id', 'second');
+SELECT shard_table_drop('private.account', 'second');
+SELECT shard_keyspace_drop('second');
 SELECT shard_table_drop('public.elsewhere');
 SELECT shard_table_drop('public.elsewhere');
 SELECT table_name FROM shard_tables();

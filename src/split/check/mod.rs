@@ -7,6 +7,7 @@ mod scope;
 
 use super::engine;
 use super::error::{Result, SplitError};
+use super::policies;
 use super::references;
 use super::session::{self, Side};
 use super::shape::Observation;
@@ -127,6 +128,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&prefix), Some(&is_target)],
     )?;
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
+    findings.extend(policies::check(&mut connection, plan, side)?);
     scope::check(plan, side, &mut connection, &observation, findings)?;
     if side == Side::Source {
         expressions(plan, &mut connection, &observation, findings)?;
