@@ -352,3 +352,33 @@ fn a_row_written_before_the_guard_survives_the_rollback() {
         cut_over_and_compare(&cluster, &split);
     }
 }
+
+/// What only the servers know: another keyspace's table is a partition of one of ours, or
+/// the same one, since a namespace came later.
+#[test]
+fn a_table_in_two_keyspaces_is_found() {
+    let cluster = cluster_of(&[], TREE);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('second', 'directory');
+             SELECT shard_table_add('items_1', 'tenant', 'second', key_type => 'text');
+             SELECT shard_table_add('other.items', 'tenant', 'second')",
+        )
+        .unwrap();
+    let findings = |split: &Split<'_>| -> String {
+        let query = "SELECT coalesce(string_agg(detail, E'\\n'), '') FROM shard_split_check($1)
+                      WHERE NOT ok AND check_name LIKE '%one keyspace'";
+        cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+    };
+    let text = findings(&plan(&cluster));
+    assert!(text.contains("in one partition tree with public.items_1 of keyspace second"), "{text}");
+    assert!(!text.contains("other.items"), "{text}");
+    run(&cluster, 0, "RESET ROLE; CREATE SCHEMA other; CREATE TABLE other.items (LIKE items INCLUDING ALL)");
+    let conninfo = cluster.servers[0].conninfo(DATABASE, shardmaster_tests::cluster::MOVER);
+    master.execute("SELECT shard_add('shard_c', $1, namespace => 'other')", &[&conninfo]).unwrap();
+    master.batch_execute("SELECT shard_assign('third', 'shard_c')").unwrap();
+    let split = Split::plan(&cluster, "shard_c", "shard_b", &["third"]).unwrap();
+    let text = findings(&split);
+    assert!(text.contains("is the same table as other.items of keyspace second"), "{text}");
+}

@@ -30,14 +30,15 @@ SELECT shard_table_add('two words', 'tenant_id');
 SELECT shard_table_add('t', '');
 SELECT shard_table_add(NULL, 'tenant_id');
 SELECT shard_table_add('t', NULL);
--- In one keyspace only, however it is written: the namespace of a shard is public.
+-- In one keyspace only, however it is written: the namespaces of shards are east and west.
 SELECT shard_keyspace_add('second', 'directory');
 SELECT shard_table_add('account', 'tenant_id', 'second');
-SELECT shard_table_add('PUBLIC."account"', 'tenant_id', 'second');
-SELECT shard_table_add('public.account', 'tenant_id');
+SELECT shard_table_add('EAST."account"', 'tenant_id', 'second');
+SELECT shard_table_add('west.account', 'tenant_id');
+SELECT shard_table_add('east."Order Line"', 'Tenant', 'second');
+SELECT shard_table_add('"public".elsewhere', 'tenant_id', 'second');
 SELECT shard_table_add('elsewhere', 'tenant_id', 'second');
-SELECT shard_table_add('private.account', 'tenant_id', 'second');
-SELECT shard_table_drop('private.account', 'second');
+SELECT shard_table_drop('elsewhere', 'second');
 SELECT shard_keyspace_drop('second');
 SELECT shard_table_drop('public.elsewhere');
 SELECT shard_table_drop('public.elsewhere');
