@@ -382,3 +382,24 @@ fn a_table_in_two_keyspaces_is_found() {
     let text = findings(&split);
     assert!(text.contains("is the same table as other.items of keyspace second"), "{text}");
 }
+
+/// Partitions may have owners, rules and triggers of their own.
+#[test]
+fn what_the_check_finds_of_partitions() {
+    let cluster = cluster_of(&[], TREE);
+    run(
+        &cluster,
+        1,
+        "RESET ROLE; ALTER TABLE items_1 OWNER TO postgres;
+         CREATE RULE nothing AS ON DELETE TO items_2a DO INSTEAD NOTHING;
+         CREATE FUNCTION idle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER theirs AFTER INSERT ON items_3m1 FOR EACH ROW EXECUTE FUNCTION idle();
+         ALTER TABLE items_3m1 ENABLE ALWAYS TRIGGER theirs",
+    );
+    let split = plan(&cluster);
+    let query = "SELECT string_agg(check_name || ': ' || detail, E'\\n') FROM shard_split_check($1) WHERE NOT ok";
+    let text: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    for finding in ["items_1 belongs to postgres", "items_2a has rule nothing", "items_3m1: trigger theirs"] {
+        assert!(text.contains(finding), "{text}");
+    }
+}

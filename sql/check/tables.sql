@@ -19,6 +19,11 @@ SELECT 'right to own', pg_has_role(relowner, 'USAGE'), format('%s belongs to %s'
        format('GRANT %s TO %I', relowner::regrole, current_user)
   FROM wanted WHERE oid IS NOT NULL
 UNION ALL
+SELECT 'right to own', false, format('%s belongs to %s', l.relid::regclass, c.relowner::regrole),
+       format('GRANT %s TO %I', c.relowner::regrole, current_user)
+  FROM wanted w CROSS JOIN pg_partition_tree(w.oid) l JOIN pg_class c ON c.oid = l.relid
+ WHERE l.relid <> w.oid AND NOT pg_has_role(c.relowner, 'USAGE')
+UNION ALL
 SELECT 'shard-by column', EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = w.oid AND a.attname = w.shard_by
                                      AND a.attnum > 0 AND NOT a.attisdropped),
        format('%s.%I', name, shard_by), 'Name the right column: shard_table_drop(), then shard_table_add().'
@@ -36,13 +41,16 @@ SELECT 'inheritance', false, format('%s has children by inheritance', name), 'Us
   FROM wanted w
  WHERE relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = w.oid)
 UNION ALL
-SELECT 'rules', false, format('%s has rule %I', name, r.rulename), 'A rule changes what a write does; drop it.'
-  FROM wanted w JOIN pg_rewrite r ON r.ev_class = w.oid
+SELECT 'rules', false, format('%s has rule %I', r.ev_class::regclass, r.rulename), 'A rule changes what a write does; drop it.'
+  FROM wanted w JOIN pg_rewrite r ON r.ev_class = w.oid OR r.ev_class IN (SELECT p.relid FROM pg_partition_tree(w.oid) p)
 UNION ALL
 SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS or REPLICA', l.name, t.tgname),
        'It would fire for every copied row: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
   FROM leaves l JOIN pg_trigger t ON t.tgrelid = l.oid
- WHERE $5::boolean AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')
+ -- Before PostgreSQL 15 a clone of a partitioned table's trigger is an internal one; those
+ -- of foreign keys name the other table.
+ WHERE $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
+   AND t.tgenabled IN ('A', 'R')
    AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_\d+_[st]_'
 UNION ALL
 -- In a replica's session the triggers of such constraints do not fire: what another key
