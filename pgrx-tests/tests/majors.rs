@@ -1,8 +1,9 @@
 //! Splits between servers of different major versions, there and back under load.
 //! The master is of the version that the extension is built for.
 
-use shardmaster_tests::cluster::Cluster;
-use shardmaster_tests::scene::splits_under_load;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::scene::{LIMIT, splits_under_load, state_of};
+use shardmaster_tests::split::Split;
 use shardmaster_tests::workload::Sharding;
 
 /// All tenants of `sharding` start on a server of the master's version. The plans name
@@ -70,4 +71,73 @@ fn buckets_to_the_oldest_and_back() {
 #[test]
 fn buckets_to_the_newest_and_back() {
     buckets(18);
+}
+
+/// Clones of triggers are marked in another way before 15: a partition that is made or
+/// attached later captures, guards and redirects all the same.
+fn partitions(major: u32) {
+    let mut cluster = Cluster::servers(1, &["shardmaster.tail_interval = 20"]).unwrap();
+    cluster.add_major(major).unwrap();
+    let run = |server: usize, statements: &str| {
+        let mut owner = cluster.servers[server].superuser(DATABASE).unwrap();
+        owner.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
+    };
+    for server in [0, 1] {
+        run(
+            server,
+            "CREATE TABLE items (tenant text, id int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+             CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (1000) PARTITION BY HASH (tenant);
+             CREATE TABLE items_1a PARTITION OF items_1 FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+        );
+        run(server, &format!("GRANT ALL ON items TO {CLIENT}"));
+    }
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('items', 'tenant', key_type => 'text')").unwrap();
+    for (tenant, from, to, source, target) in
+        [("a", "shard_a", "shard_b", 0, 1), ("b", "shard_b", "shard_a", 1, 0)]
+    {
+        master.execute("SELECT shard_assign($1, $2)", &[&tenant, &from]).unwrap();
+        run(source, &format!("INSERT INTO items SELECT '{tenant}', i FROM generate_series(1, 100) i"));
+        let split = Split::plan(&cluster, from, to, &[tenant]).unwrap();
+        split.call("start_dual_write").unwrap();
+        split.call("run_backfill").unwrap();
+        split.wait("cutover_pending", LIMIT).unwrap();
+        let name = format!("items_{tenant}");
+        let bound = if source == 0 { 1000 } else { 2000 };
+        let create = format!(
+            "CREATE TABLE {name} (id int NOT NULL, tenant text NOT NULL); GRANT ALL ON {name} TO {CLIENT};
+             ALTER TABLE items ATTACH PARTITION {name} FOR VALUES FROM ({bound}) TO ({bound} + 1000)"
+        );
+        run(target, &create);
+        run(source, &create);
+        let insert = format!("INSERT INTO {name} (id, tenant) VALUES ({bound}, '{tenant}')");
+        let mut early = cluster.servers[target].connect(DATABASE, CLIENT).unwrap();
+        assert_eq!(state_of(&early.batch_execute(&insert).unwrap_err()), "SM002");
+        let mut client = cluster.servers[source].connect(DATABASE, CLIENT).unwrap();
+        client.batch_execute(&insert).unwrap();
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+        let insert = insert.replace(&format!("({bound},"), &format!("({bound} + 1,"));
+        assert_eq!(state_of(&client.batch_execute(&insert).unwrap_err()), "SM001");
+        early.batch_execute(&insert).unwrap();
+        let count = "SELECT count(*) FROM items WHERE tenant = $1";
+        assert_eq!(early.query_one(count, &[&tenant]).unwrap().get::<_, i64>(0), 102);
+        split.drop_guard().unwrap();
+    }
+}
+
+#[test]
+fn partitions_on_the_oldest() {
+    partitions(13);
+}
+
+#[test]
+fn partitions_on_14() {
+    partitions(14);
+}
+
+#[test]
+fn partitions_on_the_newest() {
+    partitions(18);
 }
