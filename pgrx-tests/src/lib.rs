@@ -22,5 +22,6 @@ pub mod split;
 pub mod standby;
 pub mod wait;
 pub mod workload;
+pub mod zoo;
 
 pub use error::{Error, Result};

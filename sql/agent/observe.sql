@@ -72,7 +72,7 @@ WITH RECURSIVE wanted AS (
            json_agg(json_build_object('name', CASE WHEN f.extname IS NULL THEN format_type(f.oid, NULL) ELSE t.typname END,
                                       'kind', f.kind, 'extension', f.extname,
                                       'builtin', f.oid < 16384))
-               FILTER (WHERE NOT f.is_array AND f.kind <> 'd' AND (f.kind <> 'c' OR f.extname IS NOT NULL)
+               FILTER (WHERE NOT f.is_array AND (f.kind NOT IN ('c', 'd') OR f.extname IS NOT NULL)
                          AND (f.kind NOT IN ('r', 'm') OR f.oid < 16384)) AS parts
       FROM fact f JOIN pg_type t ON t.oid = f.oid GROUP BY f.root
 )

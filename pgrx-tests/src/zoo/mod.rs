@@ -1,0 +1,153 @@
+//! A zoo of tables: every type, key and shape that moves, and every one that the check
+//! refuses. Each is data; what drives them and what compares them shares no code with
+//! the engine.
+
+pub mod compare;
+pub mod keys;
+pub mod refused;
+pub mod shapes;
+pub mod values;
+
+use crate::cluster::{CLIENT, Cluster, OWNER, Shard};
+use crate::{Error, Result};
+
+/// The changes of one table at one moment: before its chunk, after it, at the fence.
+pub const MOMENTS: usize = 3;
+
+/// One table of the zoo. In its statements {t} is its name.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// As SQL writes it.
+    pub table: String,
+    pub shard_by: &'static str,
+    pub source: String,
+    pub target: String,
+    /// Rows of the tenants 'moves' and 'stays'.
+    pub fill: Vec<String>,
+    pub changes: [Vec<String>; MOMENTS],
+    /// How columns are computed.
+    pub maps: Vec<(&'static str, &'static str)>,
+    /// The check that refuses it; None: it moves.
+    pub refused: Option<&'static str>,
+}
+
+pub const TENANTS: [&str; 2] = ["moves", "stays"];
+
+fn quoted(literal: &str) -> String {
+    format!("'{}'", literal.replace('\'', "''"))
+}
+
+impl Case {
+    /// A table of the same shape on both sides.
+    pub fn table(table: &str, ddl: &str) -> Case {
+        Case {
+            table: table.into(),
+            shard_by: "tenant",
+            source: ddl.into(),
+            target: ddl.into(),
+            fill: Vec::new(),
+            changes: [const { Vec::new() }; MOMENTS],
+            maps: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Columns behind `tenant text, id int` in the key, of which rows and changes are
+    /// made by `columns = expressions over i`.
+    pub fn shape(table: &str, ddl: &str, columns: &str, expressions: &str) -> Case {
+        let rows = |from: i32, to: i32| {
+            format!(
+                "INSERT INTO {{t}} (tenant, id{columns}) SELECT tenant, i{expressions}
+                   FROM unnest('{{moves,stays}}'::text[]) tenant, generate_series({from}, {to}) i"
+            )
+        };
+        let mut case = Case::table(table, ddl);
+        case.fill = vec![rows(1, 40)];
+        for (moment, changes) in case.changes.iter_mut().enumerate() {
+            let from = 100 * (i32::try_from(moment).unwrap_or(0) + 1);
+            *changes = vec![
+                rows(from, from + 9),
+                format!("UPDATE {{t}} SET id = id + 1000 WHERE id % 10 = {moment} AND id < 1000"),
+                format!("DELETE FROM {{t}} WHERE id % 10 = {}", moment + 4),
+            ];
+        }
+        case
+    }
+
+    pub fn on_target(mut self, ddl: &str) -> Case {
+        self.target = ddl.into();
+        self
+    }
+
+    pub fn by(mut self, column: &'static str) -> Case {
+        self.shard_by = column;
+        self
+    }
+
+    pub fn map(mut self, column: &'static str, expression: &'static str) -> Case {
+        self.maps.push((column, expression));
+        self
+    }
+
+    pub fn refused(mut self, check: &'static str) -> Case {
+        self.refused = Some(check);
+        self
+    }
+
+    fn with_name(&self, statement: &str) -> String {
+        statement.replace("{t}", &self.table)
+    }
+
+    /// Makes the table on both sides, as the application's owner.
+    pub fn create(&self, cluster: &Cluster, source: &Shard, target: &Shard) -> Result<()> {
+        for (shard, ddl) in [(source, &self.source), (target, &self.target)] {
+            let ddl = format!(
+                "SET ROLE {OWNER}; {ddl}; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {{t}} TO {CLIENT}"
+            );
+            let mut session = cluster.owner_of(shard)?;
+            session.batch_execute(&self.with_name(&ddl)).map_err(|e| self.said(e, &ddl))?;
+        }
+        self.run(&mut cluster.owner_of(source)?, &self.fill)
+    }
+
+    /// Its changes at a moment, in one transaction.
+    pub fn change(&self, source: &mut postgres::Client, moment: usize) -> Result<()> {
+        match self.changes.get(moment) {
+            Some(changes) if !changes.is_empty() => self.run(source, changes),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn run(&self, session: &mut postgres::Client, statements: &[String]) -> Result<()> {
+        let all = format!("BEGIN; {}; COMMIT", statements.join("; "));
+        session.batch_execute(&self.with_name(&all)).map_err(|e| self.said(e, &all))
+    }
+
+    fn said(&self, error: postgres::Error, statement: &str) -> Error {
+        Error::from(error).context(&format!("table {}: {statement}", self.table))
+    }
+}
+
+/// The tables of a keyspace.
+pub fn add_tables(cluster: &Cluster, keyspace: &str, cases: &[Case]) -> Result<()> {
+    let mut master = cluster.superuser()?;
+    for case in cases {
+        let query = "SELECT shard_table_add($1, $2, keyspace => $3, key_type => 'text')";
+        master.execute(query, &[&case.table, &case.shard_by, &keyspace]).map_err(|e| case.said(e, query))?;
+    }
+    Ok(())
+}
+
+/// How the columns of tables are computed, for one split.
+pub fn add_maps(cluster: &Cluster, split: i64, cases: &[Case]) -> Result<()> {
+    let mut master = cluster.superuser()?;
+    for case in cases {
+        for (column, expression) in &case.maps {
+            let query = "SELECT shard_split_map($1, $2, $3, $4)";
+            master
+                .execute(query, &[&split, &case.table, column, expression])
+                .map_err(|e| case.said(e, query))?;
+        }
+    }
+    Ok(())
+}
