@@ -2,8 +2,8 @@
 #
 # pgrx's own runner opens a TCP port, needs sudo for root and builds everything in
 # the debug profile once more. A #[pg_test] is an SQL function in the schema
-# `tests`, so each is called in a transaction that is rolled back. What must fail
-# belongs to tests/sql: an expected error of #[pg_test(error = ..)] is not looked at.
+# `tests`, so each is called in a transaction that is rolled back. An expected error of
+# #[pg_test(error = ..)] is not looked at: src/tests/ catches errors in SQL.
 
 run_pg_tests() {
     local status=0 name ok=0 bad=0
@@ -12,7 +12,8 @@ run_pg_tests() {
         return
     fi
     built= # the next suite installs the ordinary build again
-    cargo pgrx install --release --test --features pg_test --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
+    # Without link-time optimisation; the harness uses the profile, too.
+    cargo pgrx install --profile harness --features pg_test --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
     if [ "$status" -ne 0 ]; then
         cat "$LOGS/pgtest-build.log"
         tally "pg_test" 0 1

@@ -58,7 +58,7 @@ suite_lint() {
 suite_pure() {
     local status=0
     echo "== pure tests"
-    cargo test -q --release --lib -- --skip tests::pg_ >"$LOGS/pure.log" 2>&1 || status=$?
+    cargo test -q --profile harness --lib -- --skip tests::pg_ >"$LOGS/pure.log" 2>&1 || status=$?
     cat "$LOGS/pure.log"
     cargo_results "pure tests" "$LOGS/pure.log" "$status"
 }

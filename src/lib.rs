@@ -16,6 +16,8 @@ mod routing;
 mod snowflake;
 mod split;
 mod sql;
+#[cfg(any(test, feature = "pg_test"))]
+mod tests;
 mod worker;
 
 ::pgrx::pg_module_magic!(name, version);

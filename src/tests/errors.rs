@@ -1,0 +1,83 @@
+//! Errors as a caller gets them: SQLSTATE, DETAIL for programs, HINT for people.
+
+#[pgrx::pg_schema]
+mod tests {
+    use super::super::{expect, refused, run, shards, text};
+    use crate::catalog::{keyspace, routing};
+    use pgrx::prelude::*;
+
+    #[pg_test]
+    fn a_key_between_two_shards_is_sm002_with_a_detail_for_programs() {
+        shards("text");
+        run("SELECT shard_assign('x', 'a')");
+        assert!(routing::set_moving(keyspace::DEFAULT, &["x".to_owned()], "b").is_ok());
+        run("SET LOCAL shardmaster.route_wait_timeout = 0");
+        let refusal = refused("SELECT shard_of('x')");
+        assert_eq!(refusal.state, "SM002");
+        assert_eq!(refusal.message, "key \"x\" is between two shards");
+        let detail: serde_json::Value = serde_json::from_str(&refusal.detail).unwrap_or_default();
+        assert_eq!(detail, serde_json::json!({"key": "x", "keyspace": "default", "routing_version": 1}));
+        assert_eq!(refusal.hint, "A split is moving the key: retry after a moment.");
+        assert_eq!(text("SELECT shard_of('x', 'read')"), "a");
+    }
+
+    #[pg_test]
+    fn full_shards_are_sm003_and_named() {
+        run("SELECT shard_add('g', kind => 'gpu', capacity => 0)");
+        let refusal = refused("SELECT shard_reserve_slot('gpu', 'k', 'acme')");
+        assert_eq!(refusal.state, "SM003");
+        assert!(refusal.detail.contains("\"g\""), "{refusal:?}");
+        assert!(!refusal.hint.is_empty());
+    }
+
+    #[pg_test]
+    fn a_used_up_quota_is_sm004() {
+        run("SELECT shard_add('g', kind => 'gpu', capacity => 5), shard_set_quota('acme', 'gpu', 0)");
+        assert_eq!(refused("SELECT shard_reserve_slot('gpu', 'k', 'acme')").state, "SM004");
+    }
+
+    #[pg_test]
+    fn a_reservation_that_has_ended_is_sm005() {
+        run("SELECT shard_add('g', kind => 'gpu', capacity => 5)");
+        run("SELECT shard_cancel_slot(reservation_id) FROM shard_reserve_slot('gpu', 'k', 'acme')");
+        let confirm = "SELECT shard_confirm_slot(id, 'r') FROM shardmaster.shard_reservation";
+        assert_eq!(refused(confirm).state, "SM005");
+    }
+
+    #[pg_test]
+    fn a_missing_argument_is_named() {
+        expect("SELECT shard_of(NULL)", "22004", "argument \"key\" must not be NULL");
+        expect("SELECT shard_split_wait(NULL, 'x')", "22004", "argument \"split_id\" must not be NULL");
+        expect("SELECT shard_assign('x', NULL)", "22004", "argument \"shard_key\" must not be NULL");
+    }
+
+    /// A message is no format, neither on the way of our own codes nor on pgrx's.
+    #[pg_test]
+    fn what_a_user_wrote_is_shown_as_it_is() {
+        shards("text");
+        expect(
+            "SELECT shard_of('%s%n %')",
+            "42704",
+            "key \"%s%n %\" is not assigned in keyspace \"default\"",
+        );
+        run("SELECT shard_assign('%s%n', 'a')");
+        assert!(routing::set_moving(keyspace::DEFAULT, &["%s%n".to_owned()], "b").is_ok());
+        run("SET LOCAL shardmaster.route_wait_timeout = 0");
+        expect("SELECT shard_of('%s%n')", "SM002", "key \"%s%n\" is between two shards");
+    }
+
+    #[pg_test]
+    fn a_keyspace_of_another_strategy_says_which_calls_it_takes() {
+        run("SELECT shard_add('a', namespace => 'a')");
+        run("SELECT shard_keyspace_add('h', 'hash', buckets => 4, shards => '{a}')");
+        let refusal = refused("SELECT shard_assign('x', 'a', 'h')");
+        assert_eq!(refusal.state, "22023");
+        assert_eq!(refusal.message, "keyspace \"h\" is of strategy \"hash\"");
+        assert!(refusal.hint.contains("shard_assign_bucket()"));
+        expect(
+            "SELECT shard_assign_bucket(4, 'a', 'h')",
+            "22023",
+            "bucket 4 of keyspace \"h\" does not exist",
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! What one backend can test best, each in a transaction of its own that is rolled back:
+//! keys, plans, errors as a caller gets them, the cache of routes.
+
+mod cache;
+mod errors;
+mod keys;
+mod plans;
+
+use crate::sql;
+use pgrx::prelude::*;
+
+/// What a statement was refused with; a missing detail or hint is empty.
+#[derive(Debug, Default, PartialEq)]
+struct Refusal {
+    state: String,
+    message: String,
+    detail: String,
+    hint: String,
+}
+
+fn run(statement: &str) {
+    assert!(Spi::run(statement).is_ok(), "{statement}");
+}
+
+/// The text of a query's only value.
+fn text(query: &str) -> String {
+    sql::read_one(query, &[], |row| row.get::<String>(1)).flatten().unwrap_or_default()
+}
+
+/// The error that a statement ends with; what it has done is undone.
+fn refused(statement: &str) -> Refusal {
+    run(include_str!("refused.sql"));
+    let said =
+        sql::read_one("SELECT pg_temp.refused($1)", &[statement.into()], |row| row.get::<Vec<String>>(1));
+    let Some(Some(said)) = said else { panic!("not refused: {statement}") };
+    match <[String; 4]>::try_from(said) {
+        Ok([state, message, detail, hint]) => Refusal { state, message, detail, hint },
+        Err(said) => panic!("{said:?}"),
+    }
+}
+
+/// State and message.
+fn refusal(statement: &str) -> (String, String) {
+    let refusal = refused(statement);
+    (refusal.state, refusal.message)
+}
+
+fn expect(statement: &str, state: &str, message: &str) {
+    assert_eq!(refusal(statement), (state.to_owned(), message.to_owned()), "{statement}");
+}
+
+/// Shards a and b, the table `items` sharded by `tenant` of that type.
+fn shards(key_type: &str) {
+    run("SELECT shard_add(n, namespace => n) FROM unnest('{a,b}'::text[]) n");
+    run(&format!("SELECT shard_table_add('items', 'tenant', key_type => '{key_type}')"));
+}
