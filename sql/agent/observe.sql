@@ -102,7 +102,9 @@ SELECT json_build_object(
                     'equality', (SELECT lo.equality FROM loose lo WHERE lo.oid = a.attcollation),
                     'not_null', a.attnotnull,
                     'has_default', a.attgenerated = '' AND (a.atthasdef OR a.attidentity <> ''),
-                    'generated', a.attgenerated <> '') ORDER BY a.attnum)
+                    'generated', CASE WHEN a.attgenerated <> '' THEN (
+                        SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d
+                         WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum) END) ORDER BY a.attnum)
                   FROM pg_attribute a JOIN type ty ON ty.root = a.atttypid JOIN pg_type bt ON bt.oid = ty.base
                  WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
             'key', (
@@ -132,7 +134,9 @@ SELECT json_build_object(
                     'triggers', tr.list,
                     'captured', tr.whole)
                     ORDER BY l.oid)
-                  FROM pg_class l JOIN pg_namespace n ON n.oid = l.relnamespace
+                  FROM (SELECT p.relid FROM pg_partition_tree(w.oid) p WHERE p.isleaf
+                        UNION ALL SELECT w.oid WHERE w.relkind <> 'p') lf
+                  JOIN pg_class l ON l.oid = lf.relid JOIN pg_namespace n ON n.oid = l.relnamespace
                  CROSS JOIN LATERAL (
                     -- A clone of a partitioned table's trigger is an internal one before
                     -- PostgreSQL 15, so the name tells ours.
@@ -144,9 +148,7 @@ SELECT json_build_object(
                                               WHERE f.oid = t.tgfoid AND f.proname = w.function
                                                 AND f.pronamespace = to_regnamespace('shardmaster_agent'))) = 4 AS whole
                       FROM pg_trigger t
-                     WHERE t.tgrelid = l.oid AND starts_with(t.tgname, $3)) tr
-                 WHERE l.oid IN (SELECT p.relid FROM pg_partition_tree(w.oid) p WHERE p.isleaf
-                                 UNION ALL SELECT w.oid WHERE w.relkind <> 'p')),
+                     WHERE t.tgrelid = l.oid AND starts_with(t.tgname, $3)) tr),
             'parents', (
                 SELECT json_agg(format('%I.%I', n.nspname, l.relname) ORDER BY p.level, l.oid)
                   FROM pg_partition_tree(w.oid) p

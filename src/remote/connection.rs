@@ -29,6 +29,8 @@ pub struct Connection {
     /// The shard's key, for messages.
     shard: String,
     timeout: Duration,
+    /// Statements that the server has a plan of, by their names.
+    prepared: Vec<&'static str>,
 }
 
 impl Connection {
@@ -48,7 +50,7 @@ impl Connection {
         let Some(raw) = NonNull::new(raw) else {
             return Err(RemoteError::connection(shard, "out of memory"));
         };
-        let mut connection = Connection { raw, shard: shard.to_owned(), timeout };
+        let mut connection = Connection { raw, shard: shard.to_owned(), timeout, prepared: Vec::new() };
         connection.finish_connecting()?;
         Ok(connection)
     }
@@ -124,6 +126,45 @@ impl Connection {
                 sql.as_ptr(),
                 c_int::try_from(values.len()).unwrap_or(0),
                 std::ptr::null(),
+                values.as_ptr(),
+                std::ptr::null(),
+                std::ptr::null(),
+                0,
+            )
+        };
+        if sent == 1 { self.finish() } else { Err(self.last_error()) }
+    }
+
+    /// The same for one that a session runs again and again: prepared under its name the
+    /// first time.
+    pub fn query_prepared(
+        &mut self,
+        name: &'static str,
+        sql: &str,
+        params: &[Option<&str>],
+    ) -> Result<Rows, RemoteError> {
+        let c_name = to_c(name);
+        if !self.prepared.contains(&name) {
+            let sql = to_c(sql);
+            // SAFETY: the texts outlive the call; no types: they are inferred.
+            let sent = unsafe {
+                pq::PQsendPrepare(self.raw.as_ptr(), c_name.as_ptr(), sql.as_ptr(), 0, std::ptr::null())
+            };
+            if sent != 1 {
+                return Err(self.last_error());
+            }
+            self.finish()?;
+            self.prepared.push(name);
+        }
+        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
+        let values: Vec<*const c_char> =
+            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
+        // SAFETY: the arrays outlive the call; NULL lengths and formats mean text.
+        let sent = unsafe {
+            pq::PQsendQueryPrepared(
+                self.raw.as_ptr(),
+                c_name.as_ptr(),
+                c_int::try_from(values.len()).unwrap_or(0),
                 values.as_ptr(),
                 std::ptr::null(),
                 std::ptr::null(),

@@ -254,7 +254,8 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let (schemas, names) = table_names(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
-    let rows = connection.query(
+    let rows = connection.query_prepared(
+        "observe",
         agent::OBSERVE,
         &[
             Some(&text_array(&schemas)),

@@ -41,7 +41,8 @@ const PINNED: &str = "
     SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
     SET default_transaction_deferrable = off; SET quote_all_identifiers = off;
     SET transform_null_equals = off; SET gin_fuzzy_search_limit = 0; SET default_table_access_method = 'heap';
-    SET check_function_bodies = on; SET jit = off; SET client_min_messages = error";
+    SET check_function_bodies = on; SET jit = off; SET plan_cache_mode = force_generic_plan;
+    SET client_min_messages = error";
 
 /// The same, with the version that brought each.
 const PINNED_SINCE: [(i32, &str); 2] = [
