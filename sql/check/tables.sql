@@ -44,7 +44,7 @@ UNION ALL
 SELECT 'rules', false, format('%s has rule %I', r.ev_class::regclass, r.rulename), 'A rule changes what a write does; drop it.'
   FROM wanted w JOIN pg_rewrite r ON r.ev_class = w.oid OR r.ev_class IN (SELECT p.relid FROM pg_partition_tree(w.oid) p)
 UNION ALL
-SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS or REPLICA', l.name, t.tgname),
+SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS or REPLICA', l.oid::regclass, t.tgname),
        'It would fire for every copied row: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
   FROM leaves l JOIN pg_trigger t ON t.tgrelid = l.oid
  -- Before PostgreSQL 15 a clone of a partitioned table's trigger is an internal one; those

@@ -133,7 +133,7 @@ fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Ve
 }
 
 fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<Bond>> {
-    let rows = connection.run(query)?;
+    let rows = connection.run_within(query, patience())?;
     Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
 }
 
@@ -141,7 +141,7 @@ fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Res
 /// references a row of the scope: deleting that one would leave it dangling, or with ON
 /// DELETE CASCADE take it along. For finish, which must not delete while there is one, and
 /// for the check. The session must be able to evaluate the scope (a mover's can). What is
-/// looked through are the scope's referenced rows; the session's statement_timeout bounds it.
+/// looked through are the scope's referenced rows.
 pub fn staying_rows(source: &mut Connection, plan: &Plan) -> Result<Option<Bond>> {
     let references = load(source, plan, Side::Source)?;
     let by = columns_by(source, plan, Side::Source)?;
