@@ -39,6 +39,10 @@ fn every_shape_moves() {
 #[test]
 fn what_is_not_known_is_refused() {
     let cluster = cluster();
+    for (server, settings) in ["zero_damaged_pages = on", "lc_monetary = 'POSIX'"].iter().enumerate() {
+        let mut admin = cluster.servers[server].superuser("postgres").unwrap();
+        admin.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {settings}")).unwrap();
+    }
     let cases = refused::all();
     let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
     let found = findings(&cluster, split.id).unwrap();
@@ -53,6 +57,7 @@ fn what_is_not_known_is_refused() {
     };
     let passed: Vec<&Case> = cases.iter().filter(|case| !is_found(case)).collect();
     assert!(passed.is_empty(), "not refused: {passed:#?}\nfound:\n{}", found.join("\n"));
+    assert!(found.iter().any(|finding| finding.starts_with("source: damaged pages: ")), "{found:#?}");
     split.call("start_dual_write").unwrap();
     let refused = split.wait("dual_write", LIMIT).unwrap_err();
     assert!(refused.to_string().contains("the check has found"), "{refused}");

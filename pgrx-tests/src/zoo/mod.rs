@@ -6,6 +6,7 @@ pub mod compare;
 pub mod drive;
 pub mod keys;
 pub mod refused;
+pub mod settings;
 pub mod shapes;
 pub mod values;
 
