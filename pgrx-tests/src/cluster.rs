@@ -199,7 +199,8 @@ fn create_database(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn prepare_shard(client: &mut Client, namespace: &str) -> Result<()> {
+/// The schema, with rights for the application's roles.
+pub fn prepare_shard(client: &mut Client, namespace: &str) -> Result<()> {
     client.batch_execute(&format!(
         "CREATE SCHEMA IF NOT EXISTS \"{namespace}\";
          GRANT USAGE, CREATE ON SCHEMA \"{namespace}\" TO {OWNER};

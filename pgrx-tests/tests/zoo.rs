@@ -2,142 +2,50 @@
 //! their chunk, after it and at the fence, or is refused by the check.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::scene::LIMIT;
-use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::{self, Case, compare, keys, refused, shapes, values};
+use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES, Place, findings};
+use shardmaster_tests::zoo::{Case, keys, refused, shapes, values};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(300);
-
-const EXTENSIONS: &str =
-    "citext hstore ltree isn cube seg intarray uuid-ossp pg_trgm btree_gist btree_gin lo";
-
-/// Where all servers of the zoo are made.
 fn cluster() -> Cluster {
-    let config = [
-        "fsync = off",
-        "shardmaster.tail_interval = 20",
-        "shardmaster.cutover_timeout = '120s'",
-        "max_locks_per_transaction = 1000",
-    ];
-    let cluster = Cluster::servers(2, &config).unwrap();
-    for shard in &cluster.shards {
-        let mut owner = cluster.owner_of(shard).unwrap();
-        for extension in EXTENSIONS.split(' ') {
-            owner.batch_execute(&format!("CREATE EXTENSION \"{extension}\"")).unwrap();
-        }
-        owner
-            .batch_execute(
-                "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-                 CREATE COLLATION ci_as (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
-            )
-            .unwrap();
+    let cluster = drive::cluster().unwrap();
+    for server in 0..2 {
+        Place::of(&cluster, server).furnish(&cluster).unwrap();
     }
     cluster
 }
 
-fn prepare(cluster: &Cluster, keyspace: &str, cases: &[Case]) {
-    for case in cases {
-        case.create(cluster, &cluster.shards[0], &cluster.shards[1]).unwrap();
-    }
-    zoo::add_tables(cluster, keyspace, cases).unwrap();
-}
-
-fn change(cluster: &Cluster, cases: &[Case], moment: usize) {
-    let mut source = cluster.owner_of(&cluster.shards[0]).unwrap();
-    for case in cases {
-        case.change(&mut source, moment).unwrap();
-    }
-}
-
-/// What each table holds of a tenant on a server; of the target, with the names of columns
-/// that only it has, that too.
-fn held(cluster: &Cluster, server: usize, cases: &[Case], tenant: &str) -> Vec<Vec<Vec<u8>>> {
-    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
-    let of = |case: &Case| {
-        let condition = format!("{} = '{tenant}'", case.shard_by);
-        compare::rows(&mut session, case, &condition, "UTF8").unwrap()
-    };
-    cases.iter().map(of).collect()
-}
-
-fn assert_same(cases: &[Case], what: &str, left: &[Vec<Vec<u8>>], right: &[Vec<Vec<u8>>]) {
-    let all = cases.iter().zip(left.iter().zip(right));
-    let wrong: Vec<String> =
-        all.filter_map(|(case, (left, right))| compare::difference(case, what, left, right)).collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// The whole way of a split, with changes at each moment.
-fn moves(cluster: &Cluster, keyspace: &str, cases: &[Case]) {
-    prepare(cluster, keyspace, cases);
-    let mut master = cluster.superuser().unwrap();
-    master
-        .execute("SELECT shard_assign_many('{moves,stays}', 'shard_a', keyspace => $1)", &[&keyspace])
-        .unwrap();
-    let plan =
-        format!("SELECT shard_split_plan('shard_a', 'shard_b', '{{moves}}', keyspace => '{keyspace}')");
-    let split = Split::plan_by(cluster, &plan).unwrap();
-    zoo::add_maps(cluster, split.id, cases).unwrap();
-    assert_eq!(findings(cluster, split.id), Vec::<String>::new());
-    split.call("start_dual_write").unwrap();
-    split.wait("dual_write", LONG).unwrap();
-    change(cluster, cases, 0);
-    split.call("run_backfill").unwrap();
-    split.wait("cutover_pending", LONG).unwrap();
-    change(cluster, cases, 1);
-    split.call("replay_tail").ok();
-    split.wait("cutover_pending", LONG).unwrap();
-    cluster.hold("cutover_disabled").unwrap();
-    split.call("cutover").unwrap();
-    split.wait_held("cutover_disabled", LIMIT).unwrap();
-    change(cluster, cases, 2);
-    cluster.fault("").unwrap();
-    split.wait("completed", LONG).unwrap();
-    let equal: Vec<Case> = cases.iter().filter(|case| case.maps.is_empty()).cloned().collect();
-    let source = held(cluster, 0, &equal, "moves");
-    assert!(source.iter().all(|rows| rows.len() > 1), "a table without rows");
-    assert_same(&equal, "source and target", &source, &held(cluster, 1, &equal, "moves"));
-    let stays = held(cluster, 0, cases, "stays");
-    split.finish(LONG).unwrap();
-    let empty = vec![vec![Vec::new()]; cases.len()];
-    assert_same(cases, "moved rows on the source", &empty, &held(cluster, 0, cases, "moves"));
-    assert_same(cases, "rows that stay", &stays, &held(cluster, 0, cases, "stays"));
-    assert_same(cases, "rows that stay on the target", &empty, &held(cluster, 1, cases, "stays"));
-}
-
-/// What the check finds to be wrong.
-fn findings(cluster: &Cluster, split: i64) -> Vec<String> {
-    let query = "SELECT format('%s: %s', check_name, detail) FROM shard_split_check($1) WHERE NOT ok";
-    let rows = cluster.superuser().unwrap().query(query, &[&split]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
+fn moves(cases: &[Case]) {
+    let cluster = cluster();
+    let drive = Drive::new(&cluster, "default");
+    let split = drive.plan(cases, None).unwrap();
+    drive.run(&split, cases, MOVES).unwrap();
 }
 
 #[test]
 fn every_type_of_value_moves() {
-    moves(&cluster(), "default", &values::all());
+    moves(&values::all());
 }
 
 #[test]
 fn every_type_of_key_moves() {
-    moves(&cluster(), "default", &keys::all());
+    moves(&keys::all());
 }
 
 #[test]
 fn every_shape_moves() {
-    moves(&cluster(), "default", &shapes::all());
+    moves(&shapes::all());
 }
 
 #[test]
 fn what_is_not_known_is_refused() {
     let cluster = cluster();
+    for (server, settings) in ["zero_damaged_pages = on", "lc_monetary = 'POSIX'"].iter().enumerate() {
+        let mut admin = cluster.servers[server].superuser("postgres").unwrap();
+        admin.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {settings}")).unwrap();
+    }
     let cases = refused::all();
-    prepare(&cluster, "default", &cases);
-    let mut master = cluster.superuser().unwrap();
-    master.batch_execute("SELECT shard_assign_many('{moves,stays}', 'shard_a')").unwrap();
-    let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
-    let found = findings(&cluster, split.id);
+    let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
+    let found = findings(&cluster, split.id).unwrap();
     let is_found = |case: &&Case| {
         let check = case.refused.unwrap();
         found.iter().any(|finding| {
@@ -149,6 +57,7 @@ fn what_is_not_known_is_refused() {
     };
     let passed: Vec<&Case> = cases.iter().filter(|case| !is_found(case)).collect();
     assert!(passed.is_empty(), "not refused: {passed:#?}\nfound:\n{}", found.join("\n"));
+    assert!(found.iter().any(|finding| finding.starts_with("source: damaged pages: ")), "{found:#?}");
     split.call("start_dual_write").unwrap();
     let refused = split.wait("dual_write", LIMIT).unwrap_err();
     assert!(refused.to_string().contains("the check has found"), "{refused}");

@@ -113,8 +113,11 @@ impl Scope {
         match self {
             Scope::Keys(keys) => {
                 let bytes: usize = keys.iter().map(|key| key.len() + 4).sum();
-                // One array for both versions: each constant costs.
-                let all = values.join(", ");
+                // One array for both versions: each constant costs. For arrays of a domain
+                // there is no operator.
+                let cast = if column.is_enum { String::new() } else { format!("::{}", column.base) };
+                let all: Vec<String> = values.iter().map(|value| format!("{value}{cast}")).collect();
+                let all = all.join(", ");
                 (bytes <= longest)
                     .then(|| format!("ARRAY[{all}] && {}::{}[]", array_literal(keys), column.base))
             }

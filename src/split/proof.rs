@@ -36,11 +36,12 @@ impl<'a> Prover<'a> {
         self.target.run("BEGIN")?;
         let keys = super::quote::idents("t.", self.table.source.key());
         let window = self.table.window_table();
+        let format = self.table.text_format();
         let copied = copy::pipe(
             source,
-            &format!("COPY (SELECT {keys} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT (FORMAT text)"),
+            &format!("COPY (SELECT {keys} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})"),
             self.target,
-            &format!("COPY {window} FROM STDIN (FORMAT text)"),
+            &format!("COPY {window} FROM STDIN ({format})"),
             patience(),
         )?;
         if copied.rows > 0 {

@@ -181,6 +181,12 @@ impl Part {
         }
     }
 
+    /// What is special about a type of the server.
+    pub fn note(&self) -> Option<&'static str> {
+        let known = builtin(&self.name).filter(|_| self.builtin && self.extension.is_none())?;
+        (!known.note.is_empty()).then_some(known.note)
+    }
+
     fn key(&self) -> Option<Key> {
         match (&self.extension, self.kind.as_str()) {
             (Some(extension), _) => {

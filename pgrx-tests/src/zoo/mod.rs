@@ -3,12 +3,14 @@
 //! the engine.
 
 pub mod compare;
+pub mod drive;
 pub mod keys;
 pub mod refused;
+pub mod settings;
 pub mod shapes;
 pub mod values;
 
-use crate::cluster::{CLIENT, Cluster, OWNER, Shard};
+use crate::cluster::{CLIENT, Cluster, OWNER};
 use crate::{Error, Result};
 
 /// The changes of one table at one moment: before its chunk, after it, at the fence.
@@ -99,26 +101,25 @@ impl Case {
     }
 
     /// Makes the table on both sides, as the application's owner.
-    pub fn create(&self, cluster: &Cluster, source: &Shard, target: &Shard) -> Result<()> {
-        for (shard, ddl) in [(source, &self.source), (target, &self.target)] {
+    pub fn create(&self, source: &mut postgres::Client, target: &mut postgres::Client) -> Result<()> {
+        for (session, ddl) in [(&mut *source, &self.source), (target, &self.target)] {
             let ddl = format!(
-                "SET ROLE {OWNER}; {ddl}; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {{t}} TO {CLIENT}"
+                "SET ROLE {OWNER}; {ddl}; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {{t}} TO {CLIENT}; RESET ROLE"
             );
-            let mut session = cluster.owner_of(shard)?;
             session.batch_execute(&self.with_name(&ddl)).map_err(|e| self.said(e, &ddl))?;
         }
-        self.run(&mut cluster.owner_of(source)?, &self.fill)
+        self.run(source, &self.fill)
     }
 
     /// Its changes at a moment, in one transaction.
     pub fn change(&self, source: &mut postgres::Client, moment: usize) -> Result<()> {
-        match self.changes.get(moment) {
-            Some(changes) if !changes.is_empty() => self.run(source, changes),
-            Some(_) | None => Ok(()),
-        }
+        self.run(source, self.changes.get(moment).map_or(&[], Vec::as_slice))
     }
 
     fn run(&self, session: &mut postgres::Client, statements: &[String]) -> Result<()> {
+        if statements.is_empty() {
+            return Ok(());
+        }
         let all = format!("BEGIN; {}; COMMIT", statements.join("; "));
         session.batch_execute(&self.with_name(&all)).map_err(|e| self.said(e, &all))
     }
@@ -132,7 +133,9 @@ impl Case {
 pub fn add_tables(cluster: &Cluster, keyspace: &str, cases: &[Case]) -> Result<()> {
     let mut master = cluster.superuser()?;
     for case in cases {
-        let query = "SELECT shard_table_add($1, $2, keyspace => $3, key_type => 'text')";
+        // A keyspace with a type of its own has it already; here it says: texts.
+        let query = "SELECT shard_table_add($1, $2, keyspace => $3,
+                            key_type => CASE $3 WHEN 'default' THEN 'text'::regtype END)";
         master.execute(query, &[&case.table, &case.shard_by, &keyspace]).map_err(|e| case.said(e, query))?;
     }
     Ok(())

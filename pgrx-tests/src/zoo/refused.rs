@@ -134,6 +134,9 @@ pub fn all() -> Vec<Case> {
         ("", "lo"),
         ("", "ghstore"),
         ("", "ltree_gist"),
+        // Where lc_monetary is not the same.
+        ("", "money"),
+        ("CREATE TYPE {t}_price AS (m money[])", "{t}_price"),
         (OWN_TYPE, "{t}_own"),
         (OWN_TYPE, "{t}_own[]"),
     ];

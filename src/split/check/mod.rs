@@ -1,6 +1,7 @@
 //! What only the servers know, found before anything moves: every finding at once,
 //! nothing written. The worker repeats it before it installs anything.
 
+mod encoding;
 mod pairs;
 mod same;
 mod scope;

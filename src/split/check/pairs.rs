@@ -1,6 +1,6 @@
 //! Tables that take each other's rows: columns, types and keys of both sides.
 
-use super::{Finding, Looked};
+use super::{Finding, Looked, encoding};
 use crate::catalog::split::{Plan, Policy};
 use crate::split::columns::{self, Source};
 use crate::split::quote::{ident, literal};
@@ -11,7 +11,7 @@ const CHAR_IN_OCTAL: i32 = 160_000;
 
 /// Tables that take each other's rows, in two different places.
 pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec<Finding>) {
-    findings.extend(encodings(source, target));
+    findings.extend(encoding::of_both(source, target));
     for ((from, to), policy) in
         source.observation.tables.iter().zip(&target.observation.tables).zip(&plan.tables)
     {
@@ -46,16 +46,6 @@ fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> 
             Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
         })
         .collect()
-}
-
-/// Texts of SQL_ASCII are bytes of which nobody knows what they mean.
-fn encodings(source: &Looked, target: &Looked) -> Option<Finding> {
-    let (from, to) = (&source.observation.encoding, &target.observation.encoding);
-    let ok = from == to || from != "SQL_ASCII" && to != "SQL_ASCII";
-    let hint = "Make the target's database one of the source's encoding.";
-    (!ok).then(|| {
-        Finding::new("encodings", false, format!("the source is in {from}, the target in {to}"), hint)
-    })
 }
 
 /// The types of columns that come over as they are. What is computed, its author has
@@ -96,8 +86,10 @@ fn type_problem((source, out): (&Looked, &Column), (target, into): (&Looked, &Co
             None => String::new(),
         };
         return Some(format!(
-            "is of type {}: values of type {}{of} are not known to arrive unchanged",
-            out.type_name, part.name
+            "is of type {}: values of type {}{of} are not known to arrive unchanged{}",
+            out.type_name,
+            part.name,
+            part.note().map_or(String::new(), |note| format!(" ({note})"))
         ));
     }
     let has = |name: &str| out.has_part(name) || into.has_part(name);

@@ -1,6 +1,6 @@
 //! The columns by which rows belong to keys: the list of what is known to be right.
 
-use super::Finding;
+use super::{Finding, encoding};
 use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -66,7 +66,7 @@ pub fn check(
         }
     }
     if is_text {
-        findings.extend(encoding(plan, &label("encoding"), &observation.encoding));
+        findings.extend(encoding::of_keys(plan, &label("encoding"), &observation.encoding));
     }
     Ok(())
 }
@@ -122,21 +122,6 @@ fn can_be_compared(plan: &Plan, one: &Family, other: &Family) -> bool {
         Scope::Keys(_) => one == other || is_number(one) && is_number(other),
         Scope::Buckets { .. } | Scope::Ranges { .. } => true,
     }
-}
-
-/// Keys that are texts, in a database of another encoding than theirs.
-fn encoding(plan: &Plan, name: &str, encoding: &str) -> Option<Finding> {
-    let problem = match (&plan.scope, encoding) {
-        (_, "UTF8") => return None,
-        (Scope::Ranges { .. }, _) => "it orders texts otherwise than keys are ordered",
-        (Scope::Buckets { .. }, "SQL_ASCII") => "its texts may be none in UTF-8, of which the hash is made",
-        (Scope::Keys(keys), "SQL_ASCII") if !keys.iter().all(|key| key.is_ascii()) => {
-            "what its texts are in UTF-8 is not known, and some keys have more than ASCII"
-        }
-        (Scope::Buckets { .. } | Scope::Keys(_), _) => return None,
-    };
-    let hint = "Make the shard's database one of encoding UTF8.";
-    Some(Finding::new(name, false, format!("the database is in {encoding}: {problem}"), hint))
 }
 
 /// The keys in the column's own type.

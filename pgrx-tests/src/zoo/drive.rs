@@ -1,0 +1,198 @@
+//! Takes tables of the zoo through a split, changing their rows at each moment.
+
+use super::{Case, add_maps, add_tables, compare};
+use crate::cluster::{Cluster, DATABASE, MOVER};
+use crate::split::Split;
+use crate::{Error, Result};
+use postgres::Client;
+use std::time::Duration;
+
+pub const LIMIT: Duration = Duration::from_secs(300);
+
+/// What the zoo needs on a shard, beside what is made for each table.
+const EXTENSIONS: &str =
+    "citext hstore ltree isn cube seg intarray uuid-ossp pg_trgm btree_gist btree_gin lo";
+
+/// A shard: a database of one of the cluster's servers.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub shard: String,
+    pub server: usize,
+    pub database: String,
+    pub encoding: String,
+}
+
+impl Place {
+    /// The shard that a server of the cluster is.
+    pub fn of(cluster: &Cluster, server: usize) -> Place {
+        let shard = cluster.shards[server].key.clone();
+        Place { shard, server, database: DATABASE.into(), encoding: "UTF8".into() }
+    }
+
+    /// A database of another encoding, and a shard of it.
+    pub fn create(cluster: &Cluster, server: usize, encoding: &str) -> Result<Place> {
+        let name = format!("{}_{server}", encoding.to_lowercase());
+        let place = Place { shard: name.clone(), server, database: name.clone(), encoding: encoding.into() };
+        let at = &cluster.servers[server];
+        let mut admin = at.superuser("postgres")?;
+        admin.batch_execute(&format!(
+            "CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"
+        ))?;
+        admin.batch_execute(&format!("GRANT CREATE, TEMP ON DATABASE {name} TO {MOVER}"))?;
+        crate::cluster::prepare_shard(&mut at.superuser(&name)?, "public")?;
+        cluster.superuser()?.execute("SELECT shard_add($1, $2)", &[&name, &at.conninfo(&name, MOVER)])?;
+        Ok(place)
+    }
+
+    pub fn session(&self, cluster: &Cluster) -> Result<Client> {
+        let mut session = cluster.servers[self.server].superuser(&self.database)?;
+        // Literals as they stand in the zoo.
+        session.batch_execute(
+            "SET search_path = public; SET standard_conforming_strings = on; SET array_nulls = on; SET DateStyle = 'ISO, YMD'",
+        )?;
+        Ok(session)
+    }
+
+    /// Extensions, and collations that are not deterministic.
+    pub fn furnish(&self, cluster: &Cluster) -> Result<()> {
+        let mut session = self.session(cluster)?;
+        for extension in EXTENSIONS.split(' ') {
+            session.batch_execute(&format!("CREATE EXTENSION \"{extension}\""))?;
+        }
+        Ok(session.batch_execute(
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+             CREATE COLLATION ci_as (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
+        )?)
+    }
+}
+
+/// Where all servers of the zoo are made.
+pub fn cluster() -> Result<Cluster> {
+    Cluster::servers(
+        2,
+        &[
+            "fsync = off",
+            "shardmaster.tail_interval = 20",
+            "shardmaster.cutover_timeout = '120s'",
+            "max_locks_per_transaction = 1000",
+        ],
+    )
+}
+
+/// Tables of one keyspace, on their way from one shard to another.
+pub struct Drive<'a> {
+    pub cluster: &'a Cluster,
+    pub keyspace: &'a str,
+    pub source: Place,
+    pub target: Place,
+    /// What the sessions set that change rows.
+    pub writer: &'static str,
+}
+
+impl<'a> Drive<'a> {
+    /// From the first server to the second.
+    pub fn new(cluster: &'a Cluster, keyspace: &'a str) -> Drive<'a> {
+        Drive { cluster, keyspace, source: Place::of(cluster, 0), target: Place::of(cluster, 1), writer: "" }
+    }
+
+    /// Makes the tables, with rows, and plans the split of the tenant 'moves' or what the
+    /// query says.
+    pub fn plan(&self, cases: &[Case], query: Option<&str>) -> Result<Split<'a>> {
+        for case in cases {
+            case.create(&mut self.source.session(self.cluster)?, &mut self.target.session(self.cluster)?)?;
+        }
+        add_tables(self.cluster, self.keyspace, cases)?;
+        let (source, target, keyspace) = (&self.source.shard, &self.target.shard, self.keyspace);
+        let tenants =
+            format!("SELECT shard_split_plan('{source}', '{target}', '{{moves}}', keyspace => '{keyspace}')");
+        if query.is_none() {
+            let assign = "SELECT shard_assign_many('{moves,stays}', $1, keyspace => $2)";
+            self.cluster.superuser()?.execute(assign, &[source, &keyspace])?;
+        }
+        let split = Split::plan_by(self.cluster, query.unwrap_or(&tenants))?;
+        add_maps(self.cluster, split.id, cases)?;
+        Ok(split)
+    }
+
+    /// The changes of each table at a moment, by an ordinary session.
+    pub fn change(&self, cases: &[Case], moment: usize) -> Result<()> {
+        let mut source = self.source.session(self.cluster)?;
+        source.batch_execute(self.writer)?;
+        cases.iter().try_for_each(|case| case.change(&mut source, moment))
+    }
+
+    /// The whole way; an error says which rows are not what they should be. `moved` is a
+    /// condition on the shard-by column {by}.
+    pub fn run(&self, split: &Split<'_>, cases: &[Case], moved: &str) -> Result<()> {
+        let found = findings(self.cluster, split.id)?;
+        if !found.is_empty() {
+            return Err(format!("refused: {}", found.join("; ")).into());
+        }
+        split.call("start_dual_write")?;
+        split.wait("dual_write", LIMIT)?;
+        self.change(cases, 0)?;
+        split.call("run_backfill")?;
+        split.wait("cutover_pending", LIMIT)?;
+        self.change(cases, 1)?;
+        self.cluster.hold("cutover_disabled")?;
+        split.call("cutover")?;
+        split.wait_held("cutover_disabled", LIMIT)?;
+        self.change(cases, 2)?;
+        self.cluster.fault("")?;
+        split.wait("completed", LIMIT)?;
+        cases.iter().try_for_each(|case| self.require_moved(case, moved))?;
+        let stays = format!("({moved}) IS NOT TRUE");
+        let equal: Vec<Case> = cases.iter().filter(|case| case.maps.is_empty()).cloned().collect();
+        let source = self.held(&self.source, &equal, moved)?;
+        if let Some((case, _)) = equal.iter().zip(&source).find(|(_, rows)| rows.len() < 2) {
+            return Err(format!("{} has no rows: {}", case.table, case.source).into());
+        }
+        let mut wrong =
+            differences(&equal, "source, target", &source, &self.held(&self.target, &equal, moved)?);
+        let staying = self.held(&self.source, cases, &stays)?;
+        split.finish(LIMIT)?;
+        let none = vec![vec![Vec::new()]; cases.len()];
+        wrong.extend(differences(cases, "left", &none, &self.held(&self.source, cases, moved)?));
+        wrong.extend(differences(cases, "staying", &staying, &self.held(&self.source, cases, &stays)?));
+        wrong.extend(differences(cases, "came along", &none, &self.held(&self.target, cases, &stays)?));
+        if wrong.is_empty() { Ok(()) } else { Err(Error::from(wrong.join("\n"))) }
+    }
+
+    /// The source tells writers of the rows that they have moved.
+    fn require_moved(&self, case: &Case, moved: &str) -> Result<()> {
+        let (table, by) = (&case.table, case.shard_by);
+        let write = format!("UPDATE {table} SET {by} = {by} WHERE {}", moved.replace("{by}", by));
+        match self.source.session(self.cluster)?.batch_execute(&write).map_err(Error::from) {
+            Err(error) if error.sqlstate() == Some("SM001") => Ok(()),
+            Err(error) => Err(error.context(table)),
+            Ok(()) => Err(format!("{table}: the source takes writes of rows that have moved").into()),
+        }
+    }
+
+    /// What each table holds on a side.
+    fn held(&self, place: &Place, cases: &[Case], condition: &str) -> Result<Vec<Vec<Vec<u8>>>> {
+        let mut session = place.session(self.cluster)?;
+        // Of one encoding both are compared byte by byte.
+        let same = self.source.encoding == self.target.encoding;
+        let encoding = if same { place.encoding.as_str() } else { "UTF8" };
+        let of = |case: &Case| {
+            compare::rows(&mut session, case, &condition.replace("{by}", case.shard_by), encoding)
+        };
+        cases.iter().map(of).collect()
+    }
+}
+
+fn differences(cases: &[Case], what: &str, left: &[Vec<Vec<u8>>], right: &[Vec<Vec<u8>>]) -> Vec<String> {
+    let all = cases.iter().zip(left.iter().zip(right));
+    all.filter_map(|(case, (left, right))| compare::difference(case, what, left, right)).collect()
+}
+
+/// What the check finds to be wrong.
+pub fn findings(cluster: &Cluster, split: i64) -> Result<Vec<String>> {
+    let query = "SELECT format('%s: %s', check_name, detail) FROM shard_split_check($1) WHERE NOT ok";
+    let rows = cluster.superuser()?.query(query, &[&split])?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Tables, by a condition on the tenant.
+pub const MOVES: &str = "{by} = 'moves'";
