@@ -433,6 +433,10 @@ fn a_completed_split_whose_shard_is_gone_keeps_no_worker() {
         Ok(waiting.is_some_and(|text| text.contains("shard_b")).then_some(()))
     })
     .unwrap();
+    cluster.set("shardmaster.watch_interval", "1h").unwrap();
+    let alone =
+        "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%')";
+    wait::until_true(&mut cluster.superuser().unwrap(), "the worker to end", LIMIT, alone).unwrap();
     cluster.servers[1].run().unwrap();
     let next = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
     to_pending(&next);
