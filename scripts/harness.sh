@@ -33,8 +33,9 @@ mount_small_disk() {
     SMALL_DISK=$RUN/small-disk/space
 }
 
-# beside_servers PROGRAM ...: runs it as the servers' user, told where things are.
+# beside_servers PROGRAM ...: runs it as the servers' user, told where things are. Servers of
+# another version have a SERVERS_DIR of their own: one cluster there is a template for all.
 beside_servers() {
-    as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="$RUN" \
+    as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="${SERVERS_DIR:-$RUN}" \
         SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} "$@"
 }
