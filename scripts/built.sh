@@ -72,6 +72,7 @@ on_major() {
     run_schedule "regress-$1" regress schedule
     run_schedule "isolation-$1" isolation isolation_schedule
     BINDIR=$system
+    [ "${#programs_on_majors[@]}" -gt 0 ] || return 0
     harness_programs
     BINDIR=$RUN/built/$1/bin
     SERVERS_DIR=$RUN/on-$1

@@ -86,6 +86,11 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
             }
             other => other?,
         };
+        if let Some(why) = &outcome.restarted {
+            transaction(|| {
+                split::event(engine.plan.id, None, None, &format!("the copy starts again: {why}"))
+            });
+        }
         let reason = if !outcome.progress.is_copied() {
             return Err(SplitError::Retry("the copy, which had to start again".into()));
         } else if outcome.changes > guc::cutover_max_rows() {

@@ -32,14 +32,20 @@ pub struct Request {
 
 pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<()> {
     reach(points::FINISH_BEGIN)?;
-    if !request.is_purged {
-        let deleted = delete_rows(plan, generation, identity, request)?;
+    let (mut source, target) = if request.is_purged {
+        (take(plan, Side::Source, generation, identity)?, take_target(plan, generation, identity)?)
+    } else {
+        let (engine, deleted) = delete_rows(plan, generation, identity, request)?;
         transaction(|| record_purged(plan.id, deleted));
-    }
+        (engine.control, Some(engine.target))
+    };
     reach(points::FINISH_ROWS)?;
-    drop_target(plan, generation, identity)?;
+    // Its guard and its log of deleted keys go, once nothing is to be shown any more.
+    if let Some(mut target) = target {
+        install::drop_side(&mut target, plan.id, Side::Target)?;
+    }
     reach(points::FINISH_UNGUARDED)?;
-    drop_queues(&mut take(plan, Side::Source, generation, identity)?, plan)?;
+    drop_queues(&mut source, plan)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id));
     Ok(())
@@ -54,8 +60,19 @@ fn take(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Conn
     Ok(session)
 }
 
-/// Deletes the scope's rows on the source; how many they were.
-fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<u64> {
+/// The same of the target, if it is not gone already.
+fn take_target(plan: &Plan, generation: i64, identity: &str) -> Result<Option<Connection>> {
+    let mut session = session::open_mover(plan, Side::Target, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    match session::installed(&mut session, plan, Side::Target)? {
+        Installed::Ours => take(plan, Side::Target, generation, identity).map(Some),
+        Installed::No | Installed::Foreign => Ok(None),
+    }
+}
+
+/// Deletes the scope's rows on the source; how many they were. The sessions of both sides
+/// go on to what follows.
+fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<(Engine, u64)> {
     let mut plan = plan.clone();
     if request.accepts {
         leave_out_dropped(&mut plan)?;
@@ -80,7 +97,7 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
         let mut prover = Prover::new(&mut engine, position, request.accepts);
         deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
     }
-    Ok(deleted)
+    Ok((engine, deleted))
 }
 
 /// Both shards say what the cutover told them; else it is told again before anything else.
@@ -160,20 +177,6 @@ fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     let mut shapes = observed.tables.iter();
     plan.tables.retain(|_| shapes.next().is_some_and(|shape| shape.oid.is_some()));
     Ok(())
-}
-
-/// The target's guard and its log of deleted keys go, once nothing is to be shown any more.
-fn drop_target(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
-    let mut target = session::open_mover(plan, Side::Target, "finish")?;
-    session::check_identity(&mut target, identity)?;
-    match session::installed(&mut target, plan, Side::Target)? {
-        Installed::Ours => {
-            session::take_over(&mut target, plan, Side::Target, generation)?;
-            session::register(&mut target, plan, Side::Target)?;
-            install::drop_side(&mut target, plan.id, Side::Target)
-        }
-        Installed::No | Installed::Foreign => Ok(()),
-    }
 }
 
 /// Under the capture lock, so that no writer is between the number that it has drawn and

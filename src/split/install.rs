@@ -76,6 +76,7 @@ fn find_strangers(target: &mut Connection, plan: &Plan) -> Result<()> {
         }
     }
     let empty = Progress {
+        target_system: Some(now.system().to_owned()),
         tables: now
             .tables
             .iter()

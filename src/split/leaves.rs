@@ -74,10 +74,14 @@ fn oids(triggers: &str) -> Vec<&str> {
 }
 
 /// Looks through the leaves that are new on the target since the last step: one with a row
-/// of the scope is an error. Returns the tables (by position) of which a leaf is gone,
+/// of the scope is an error. After a pg_upgrade of the target its leaves are the ones that
+/// there were, by oid, with triggers of new oids. Returns the tables (by position) of which a leaf is gone,
 /// and its rows with it.
 pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) -> Result<Vec<usize>> {
-    let (mut lost, mut admitted) = (Vec::new(), false);
+    let system = now.system();
+    let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != system);
+    progress.target_system = Some(system.to_owned());
+    let (mut lost, mut admitted) = (Vec::new(), is_upgraded);
     for (position, shape) in now.tables.iter().enumerate() {
         let Some(table) = progress.tables.get(position) else { continue };
         let mut leaves = match &table.target_leaves {
@@ -92,6 +96,10 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
         }
         for leaf in shape.leaves() {
             let stored = leaves.iter().position(|known| known.oid == leaf.oid);
+            if let (Some(index), true, true) = (stored, is_upgraded, leaf.captured) {
+                leaves[index].triggers = leaf.triggers.clone().unwrap_or_default();
+                continue;
+            }
             match since(stored.map(|index| leaves[index].triggers.as_str()), leaf) {
                 Since::Same => continue,
                 Since::Unguarded => return Err(unguarded(engine, shape, leaf)),

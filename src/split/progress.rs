@@ -19,6 +19,10 @@ pub struct Progress {
     /// transaction that may have skipped it must have ended.
     #[serde(default)]
     pub draining: bool,
+    /// The target's system identifier: pg_upgrade gives another one, and our triggers other
+    /// oids. None: not noted yet.
+    #[serde(default)]
+    pub target_system: Option<String>,
     pub tables: Vec<TableProgress>,
 }
 

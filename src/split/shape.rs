@@ -89,6 +89,13 @@ pub struct Leaf {
     pub captured: bool,
 }
 
+impl Observation {
+    /// The server's identity without its timeline.
+    pub fn system(&self) -> &str {
+        self.server.split_once(':').map_or(&self.server, |(system, _)| system)
+    }
+}
+
 impl TableShape {
     pub fn columns(&self) -> &[Column] {
         self.columns.as_deref().unwrap_or_default()

@@ -57,7 +57,11 @@ impl Place {
     pub fn furnish(&self, cluster: &Cluster) -> Result<()> {
         let mut session = self.session(cluster)?;
         for extension in EXTENSIONS.split(' ') {
-            session.batch_execute(&format!("CREATE EXTENSION \"{extension}\""))?;
+            // A case whose extension is not to be had fails by itself.
+            let query = "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = $1";
+            if session.query_one(query, &[&extension])?.get(0) {
+                session.batch_execute(&format!("CREATE EXTENSION \"{extension}\""))?;
+            }
         }
         Ok(session.batch_execute(
             "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
