@@ -56,9 +56,10 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.consumed (
     split_id    bigint PRIMARY KEY,
     snapshot    pg_catalog.pg_snapshot,
     steps       bigint NOT NULL DEFAULT 0,
-    announced   bigint NOT NULL DEFAULT 0
+    announced   bigint NOT NULL DEFAULT 0,
+    purging     boolean NOT NULL DEFAULT false
 );
-COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been given away, and the last step that the target was about to commit';
+COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been given away, the last step that the target was about to commit, and whether finish has begun to delete';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.lease (
     split_id   bigint PRIMARY KEY,

@@ -22,7 +22,7 @@ BEGIN
             INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT 'D', {old_keys}
              WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
         ELSIF TG_OP = 'TRUNCATE' THEN
-            INSERT INTO shardmaster_agent.{gone} (op) VALUES ('T');
+            INSERT INTO shardmaster_agent.{gone} (op, leaf) VALUES ('T', TG_RELID);
         ELSIF TG_OP = 'UPDATE' THEN
             IF record_image_ne(ROW({new_keys}, NEW.{shard_by}), ROW({old_keys}, OLD.{shard_by})) THEN
                 INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT 'U', {old_keys}

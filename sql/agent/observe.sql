@@ -1,13 +1,13 @@
 -- What a step must know of a shard, in the step's snapshot: who the server is and
 -- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers, $4: the
--- trigger function of each table.
+-- trigger function of each table, $5: its shard-by column.
 --
 -- A type of the server's own is known by its name. Of all others, what they are made of
 -- is taken down to such types and to those of extensions: part. Catalogs that differ
 -- between versions are read as jsonb.
 WITH RECURSIVE wanted AS (
-    SELECT w.nsp, w.rel, w.function, w.ord, c.oid, c.relkind
-      FROM unnest($1::text[], $2::text[], $4::text[]) WITH ORDINALITY AS w (nsp, rel, function, ord)
+    SELECT w.nsp, w.rel, w.function, w.shard_by, w.ord, c.oid, c.relkind
+      FROM unnest($1::text[], $2::text[], $4::text[], $5::text[]) WITH ORDINALITY AS w (nsp, rel, function, shard_by, ord)
       LEFT JOIN (pg_class c JOIN pg_namespace cn ON cn.oid = c.relnamespace)
              ON cn.nspname = w.nsp AND c.relname = w.rel
 ), loose (oid, equality) AS (
@@ -66,6 +66,10 @@ WITH RECURSIVE wanted AS (
     SELECT f.root,
            string_agg(concat_ws(' ', nullif(array_to_string(f.path, '/'), ''), f.text), '; ' ORDER BY f.path)
                FILTER (WHERE f.root >= 16384) AS signature,
+           -- An attribute that is dropped and made again has another number.
+           string_agg((SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum) FROM pg_attribute a
+                        WHERE f.kind = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),
+                      '; ' ORDER BY f.path) AS numbers,
            -- What it is under its domains.
            (array_agg(f.oid ORDER BY cardinality(f.path)) FILTER (WHERE f.path <@ ARRAY['base'] AND f.kind <> 'd'))[1] AS base,
            (array_agg(f.modifier ORDER BY cardinality(f.path)) FILTER (WHERE f.path <@ ARRAY['base'] AND f.kind <> 'd'))[1] AS modifier,
@@ -89,6 +93,7 @@ SELECT json_build_object(
             'columns', (
                 SELECT json_agg(json_build_object(
                     'name', a.attname,
+                    'number', concat_ws(' of ', a.attnum, ty.numbers),
                     'type', format_type(a.atttypid, a.atttypmod),
                     -- -1 and not NULL, which would call char(n) by the name of char(1)
                     'base', format_type(ty.base, -1),
@@ -154,6 +159,33 @@ SELECT json_build_object(
                   FROM pg_partition_tree(w.oid) p
                   JOIN pg_class l ON l.oid = p.relid JOIN pg_namespace n ON n.oid = l.relnamespace
                  WHERE NOT p.isleaf),
+            -- What would change rows that are copied, or keep them from what a table promises.
+            'hazards', (
+                SELECT string_agg(h.text, ', ' ORDER BY h.text COLLATE "C")
+                  FROM (SELECT w.oid AS relid UNION SELECT p.relid FROM pg_partition_tree(w.oid) p) tree
+                 CROSS JOIN LATERAL (
+                    SELECT format('rule %I', r.rulename) FROM pg_rewrite r WHERE r.ev_class = tree.relid
+                    UNION ALL
+                    SELECT format('trigger %I, enabled ALWAYS or REPLICA', t.tgname) FROM pg_trigger t
+                     WHERE t.tgrelid = tree.relid AND t.tgenabled IN ('A', 'R')
+                       AND NOT EXISTS (SELECT 1 FROM pg_proc f
+                                        WHERE f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+                    UNION ALL
+                    SELECT 'not a logged table' FROM pg_class l
+                     WHERE l.oid = tree.relid AND (l.relpersistence <> 'p' OR l.relkind NOT IN ('r', 'p'))
+                    UNION ALL
+                    SELECT format('%s inherits from it', i.inhrelid::regclass) FROM pg_inherits i
+                     WHERE i.inhparent = tree.relid AND w.relkind = 'r'
+                    UNION ALL
+                    SELECT format('constraint %I, deferrable without the shard-by column', k.conname) FROM pg_constraint k
+                     WHERE k.conrelid = tree.relid AND k.contype IN ('p', 'u', 'x') AND k.condeferrable AND k.conparentid = 0
+                       AND NOT EXISTS (SELECT 1 FROM unnest(k.conkey, k.conexclop) AS c (attnum, operator)
+                                         JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.attnum
+                                         LEFT JOIN pg_operator o ON o.oid = c.operator
+                                        WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
+                    UNION ALL
+                    SELECT 'a subscription, by which rows come' FROM pg_subscription_rel s WHERE s.srrelid = tree.relid
+                 ) AS h (text)),
             'heir', (
                 SELECT min(i.inhrelid::regclass::text) FROM pg_inherits i
                  WHERE i.inhparent = w.oid AND w.relkind = 'r'))

@@ -65,6 +65,12 @@ SELECT 'deferrable constraints of the target', false, format('%s: %I is not chec
                      LEFT JOIN pg_operator o ON o.oid = c.operator
                     WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
 UNION ALL
+SELECT 'subscriptions of the target', false, format('%s: a subscription writes to it', w.name),
+       'Rows that finish deletes on the source would be deleted here as well, or copied ones come twice: drop the subscription, or take the table out of its publication.'
+  FROM wanted w
+ WHERE $5::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s
+                                WHERE s.srrelid IN (SELECT w.oid UNION ALL SELECT l.oid FROM leaves l WHERE l.name = w.name))
+UNION ALL
 SELECT 'row-level security', false, format('%s: its policies apply to %I', w.name, current_user),
        'The mover must see every row: make it a member of the owner without FORCE, or give it BYPASSRLS.'
   FROM wanted w WHERE w.oid IS NOT NULL AND row_security_active(w.oid)

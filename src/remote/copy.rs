@@ -33,8 +33,12 @@ pub fn pipe(
     start(source, out, patience)?;
     start(target, into, patience)?;
     match forward(source, target, patience) {
-        Ok(bytes) => {
+        Ok(Sent { rows: sent, bytes }) => {
             let rows = end(target, None, patience)?;
+            if rows != sent {
+                let message = format!("{sent} rows were copied and {rows} arrived");
+                return Err(RemoteError::of_data(target.shard(), message));
+            }
             Ok(Copied { rows, bytes })
         }
         Err(Broken::Source(error)) => {
@@ -45,6 +49,12 @@ pub fn pipe(
         }
         Err(Broken::Target(error)) => Err(error),
     }
+}
+
+/// What the source has given away.
+struct Sent {
+    rows: u64,
+    bytes: u64,
 }
 
 enum Broken {
@@ -73,7 +83,7 @@ fn start(connection: &mut Connection, sql: &str, patience: Duration) -> Result<(
 /// for each row, and each message costs both it and the target.
 const MESSAGE: usize = 32 << 10;
 
-fn forward(source: &mut Connection, target: &mut Connection, patience: Duration) -> Result<u64, Broken> {
+fn forward(source: &mut Connection, target: &mut Connection, patience: Duration) -> Result<Sent, Broken> {
     let mut bytes = 0_u64;
     let mut unsent = 0_usize;
     let mut message: Vec<u8> = Vec::with_capacity(2 * MESSAGE);
@@ -105,7 +115,7 @@ fn forward(source: &mut Connection, target: &mut Connection, patience: Duration)
             0 => wait_for_data(source, target, patience)?,
             -1 => {
                 return match source.finish() {
-                    Ok(_) => Ok(bytes),
+                    Ok(done) => Ok(Sent { rows: done.affected, bytes }),
                     Err(error) => Err(Broken::Source(error)),
                 };
             }

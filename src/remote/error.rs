@@ -27,6 +27,13 @@ impl RemoteError {
         }
     }
 
+    /// Rows that are not what was sent: trying again would not help.
+    pub fn of_data(shard: &str, message: String) -> RemoteError {
+        let hint = "Something on the target takes rows away: look at its triggers and rules.".to_owned();
+        let sqlstate = Some(SqlState::NOT_IN_STATE);
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+    }
+
     pub fn is(&self, code: &str) -> bool {
         self.sqlstate.is_some_and(|state| state.as_str() == code)
     }

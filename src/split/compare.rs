@@ -55,6 +55,9 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
 }
 
 fn check_structure(table: &Table, now: &TableShape, known: &TableProgress) -> Result<()> {
+    if !table.differences.is_empty() {
+        return Err(schema_changed(table, &table.differences.join("; ")));
+    }
     let structure = now.structure();
     let before = if known.structure.is_empty() { table.source.structure() } else { known.structure.clone() };
     if structure == before && structure == table.source.structure() {
@@ -161,6 +164,7 @@ pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
         bytes: before.bytes,
         chunks: before.chunks,
         leaves: shape.leaves().iter().map(begin).collect(),
+        target_structure: before.target_structure.clone(),
         target_leaves: before.target_leaves.clone(),
     }
 }

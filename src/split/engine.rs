@@ -22,8 +22,9 @@ pub struct Table {
     pub source_by: Column,
     pub target_by: Column,
     pub queue: String,
-    /// What fills which column of the target.
+    /// What fills which column of the target, and how the two differ in what is refused.
     pub pairs: Vec<Pair>,
+    pub differences: Vec<String>,
     /// That of both databases, where it is the same and not UTF-8: texts come over as
     /// they are.
     pub encoding: Option<String>,
@@ -33,6 +34,12 @@ impl Table {
     /// What is selected of a row `t` of the source, in copy and tail alike.
     pub fn select_list(&self) -> String {
         self.pairs.iter().map(Pair::select).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The target's table without what inherits from it, whose rows are not the split's.
+    pub fn target_only(&self) -> String {
+        let only = if self.target.is_partitioned() { "" } else { "ONLY " };
+        format!("{only}{}", self.target.name)
     }
 
     /// The columns of the target that it fills.
@@ -254,6 +261,7 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let (schemas, names) = table_names(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let rows = connection.query_prepared(
         "observe",
         agent::OBSERVE,
@@ -262,6 +270,7 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
             Some(&text_array(&names)),
             Some(&agent::trigger_prefix(plan.id, side)),
             Some(&text_array(&functions)),
+            Some(&text_array(&columns)),
         ],
     )?;
     let shard = connection.shard().to_owned();
@@ -328,6 +337,25 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
     let queue = format!("shardmaster_agent.{}", agent::queue_table(plan.id, policy.ordinal));
     let fixed: Vec<&str> =
         target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
-    let pairs = columns::pair(&source, &target, &policy.maps, &fixed).pairs;
-    Ok(Table { policy: policy.clone(), source, target, source_by, target_by, queue, pairs, encoding: None })
+    let pairing = columns::pair(&source, &target, &policy.maps, &fixed);
+    let mut differences: Vec<String> =
+        pairing.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect();
+    if source.key() != target.key() {
+        differences.push(format!(
+            "primary key ({}) on the source, ({}) on the target",
+            source.key().join(", "),
+            target.key().join(", ")
+        ));
+    }
+    Ok(Table {
+        policy: policy.clone(),
+        source,
+        target,
+        source_by,
+        target_by,
+        queue,
+        pairs: pairing.pairs,
+        differences,
+        encoding: None,
+    })
 }

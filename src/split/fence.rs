@@ -70,7 +70,8 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass,
                            coalesce('pid ' || l.pid, 'a prepared transaction')), ', ')
            FROM pg_locks l
-          WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ShareUpdateExclusiveLock')
+          WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
+                                                     'ShareUpdateExclusiveLock')
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         tables.join(", ")
     ))?;

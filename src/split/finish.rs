@@ -10,6 +10,7 @@ use super::leaves;
 use super::points::{self, reach};
 use super::proof::Prover;
 use super::purge;
+use super::quote::array_literal;
 use super::recovery;
 use super::references;
 use super::session::{self, Installed, Side};
@@ -79,6 +80,7 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     }
     let mut engine = Engine::attach(plan, generation, identity)?;
     require_told(&mut engine, request.version)?;
+    require_no_subscription(&mut engine)?;
     if !request.accepts {
         require_nothing_stray(&mut engine)?;
         require_same_tables(&mut engine)?;
@@ -89,12 +91,18 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&mut source, &mut engine.control)?;
     session::register(&mut source, &engine.plan, Side::Source)?;
+    // Durable before the first row goes: from here on the rows cannot come over again.
+    engine.control_transaction(&format!(
+        "UPDATE shardmaster_agent.consumed SET purging = true WHERE split_id = {}",
+        engine.plan.id
+    ))?;
     source.run("SET session_replication_role = replica")?;
+    let progress = recovery::stored_progress(&mut engine)?;
     let mut deleted = 0;
     for position in 0..engine.tables.len() {
         let source_table = engine.tables[position].source.clone();
         let walk = purge::Walk::new(&engine.plan, Side::Source, engine.generation, points::FINISH_BATCH);
-        let mut prover = Prover::new(&mut engine, position, request.accepts);
+        let mut prover = Prover::new(&mut engine, &progress, position, request.accepts);
         deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
     }
     Ok((engine, deleted))
@@ -132,6 +140,23 @@ fn require_no_bond(engine: &mut Engine) -> Result<()> {
             bond.describe()
         ),
         "End the reference, then call shard_split_finish again: the moved row is to be deleted here.",
+    ))
+}
+
+/// What finish deletes on the source would be deleted on the target, too.
+fn require_no_subscription(engine: &mut Engine) -> Result<()> {
+    let tables = engine.tables.iter().flat_map(|table| {
+        table.target.oid.iter().chain(table.target.leaves().iter().map(|leaf| &leaf.oid)).cloned()
+    });
+    let oids = array_literal(&tables.collect::<Vec<_>>());
+    let found = engine.target.run(&format!(
+        "SELECT srrelid::regclass FROM pg_subscription_rel WHERE srrelid = ANY ({oids}::oid[]) LIMIT 1"
+    ))?;
+    let Some(table) = found.scalar() else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("table {table} of shard \"{}\" is written to by a subscription", engine.target.shard()),
+        "Nothing was deleted: the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
     ))
 }
 

@@ -38,7 +38,7 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
         triggers::install(&mut target, plan, table, Side::Target)?;
     }
     reach(points::INSTALL_GUARDED)?;
-    find_strangers(&mut target, plan)?;
+    find_strangers(&mut target, plan, &tables)?;
 
     create_side(&mut source, plan, &tables, Side::Source, generation, identity)?;
     reach(points::INSTALL_SOURCE)?;
@@ -55,7 +55,7 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
 /// Rows of the scope that were written to the target before its guard was there: CREATE
 /// TRIGGER has waited for their writers. Nothing has been copied, so they are nobody's of
 /// ours, and no rollback touches them. What is found here is where rows may go.
-fn find_strangers(target: &mut Connection, plan: &Plan) -> Result<()> {
+fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     let now = engine::observe(target, plan, Side::Target)?;
     for (policy, shape) in plan.tables.iter().zip(&now.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
@@ -80,7 +80,13 @@ fn find_strangers(target: &mut Connection, plan: &Plan) -> Result<()> {
         tables: now
             .tables
             .iter()
-            .map(|shape| TableProgress { target_leaves: Some(leaves::of(shape)), ..TableProgress::default() })
+            .zip(tables)
+            .map(|(shape, table)| TableProgress {
+                structure: table.source.structure(),
+                target_structure: table.target.structure(),
+                target_leaves: Some(leaves::of(shape)),
+                ..TableProgress::default()
+            })
             .collect(),
         ..Progress::default()
     };

@@ -224,9 +224,9 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 
-/// Before finish deletes anything: no row of the scope is on the source in a leaf that the
-/// split's last step did not know. Such a row came with ATTACH PARTITION after the keys had
-/// moved, so the target does not have it.
+/// Before finish deletes anything: the source's leaves have refused stale clients all the
+/// time since the last step, and no row of the scope is in a leaf that it did not know. Such
+/// a row came with ATTACH PARTITION after the keys had moved, so the target does not have it.
 pub fn check_source_before_finish(
     source: &mut Connection,
     target: &mut Connection,
@@ -234,10 +234,19 @@ pub fn check_source_before_finish(
 ) -> Result<()> {
     let Some(progress) = progress::stored(target, plan.id)? else { return Ok(()) };
     let now = engine::observe(source, plan, Side::Source)?;
+    let is_upgraded = progress.server.split(':').next() != Some(now.system());
     for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
+        if let Some(heir) = &shape.heir {
+            return Err(not_frozen(plan, &shape.name, &format!("{heir} inherits from it")));
+        }
         for leaf in shape.leaves() {
-            if known.leaves.iter().any(|known| known.oid == leaf.oid) {
+            if let Some(known) = known.leaves.iter().find(|known| known.oid == leaf.oid) {
+                if !is_upgraded && since(Some(&known.triggers), leaf) != Since::Same || !leaf.captured {
+                    let now = leaf.triggers.as_deref().unwrap_or("none");
+                    let detail = format!("triggers of {}: before: {}; now: {now}", leaf.name, known.triggers);
+                    return Err(not_frozen(plan, &shape.name, &detail));
+                }
                 continue;
             }
             if let Some(found) = find_row(source, plan, column, &leaf.name, true)? {
@@ -253,4 +262,43 @@ pub fn check_source_before_finish(
         }
     }
     Ok(())
+}
+
+/// The source may have taken writes that the target does not have.
+fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
+    let (source, id) = (&plan.source.shard_key, plan.id);
+    SplitError::Failed(
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("table {table} of shard \"{source}\" has not refused stale clients all the time since the cutover"),
+        )
+        .detail(detail.to_owned())
+        .hint(format!(
+            "Nothing was deleted. Compare it with shard \"{}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes its moved rows.",
+            plan.target.shard_key
+        )),
+    )
+}
+
+/// The target's leaves that only the split can have written moving rows to, by oid, and the
+/// names of those whose guard was changed; None: no step was committed.
+pub fn own(target: &mut Connection, plan: &Plan) -> Result<Option<(Vec<String>, Vec<String>)>> {
+    let progress = progress::stored(target, plan.id)?;
+    let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
+    let now = engine::observe(target, plan, Side::Target)?;
+    let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
+    let (mut own, mut changed) = (Vec::new(), Vec::new());
+    for (shape, table) in now.tables.iter().zip(&progress.tables) {
+        let known = table.target_leaves.as_deref().unwrap_or_default();
+        for leaf in shape.leaves() {
+            let Some(before) = known.iter().find(|known| known.oid == leaf.oid) else { continue };
+            let same = is_upgraded || since(Some(&before.triggers), leaf) == Since::Same;
+            if same && leaf.captured {
+                own.push(leaf.oid.clone());
+            } else {
+                changed.push(leaf.name.clone());
+            }
+        }
+    }
+    Ok(Some((own, changed)))
 }

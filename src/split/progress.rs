@@ -28,7 +28,10 @@ pub struct Progress {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct TableProgress {
+    /// Of the source, and of the target, as they were when the split was installed.
     pub structure: String,
+    #[serde(default)]
+    pub target_structure: String,
     pub rows_copied: i64,
     pub changes_applied: i64,
     pub bytes: i64,

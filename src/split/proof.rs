@@ -7,7 +7,8 @@
 
 use super::engine::{Engine, Table, patience};
 use super::error::{Result, SplitError};
-use super::quote::literal;
+use super::progress::Progress;
+use super::quote::{array_literal, literal};
 use crate::agent;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -20,14 +21,18 @@ pub struct Prover<'a> {
     target: &'a mut Connection,
     plan: &'a Plan,
     table: &'a Table,
+    /// The target's leaves when it opened.
+    leaves: Vec<String>,
     /// The operator has said that rows may be missing.
     accepts: bool,
 }
 
 impl<'a> Prover<'a> {
-    pub fn new(engine: &'a mut Engine, position: usize, accepts: bool) -> Prover<'a> {
+    pub fn new(engine: &'a mut Engine, progress: &Progress, position: usize, accepts: bool) -> Prover<'a> {
+        let known = progress.tables.get(position).and_then(|table| table.target_leaves.as_ref());
+        let leaves = known.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect();
         let Engine { target, plan, tables, .. } = engine;
-        Prover { target, plan, table: &tables[position], accepts }
+        Prover { target, plan, table: &tables[position], leaves, accepts }
     }
 
     /// Shows that the target has the rows that `condition` selects of a leaf of the source,
@@ -78,16 +83,22 @@ impl<'a> Prover<'a> {
             format!("shardmaster_agent.{}", agent::gone_table(self.plan.id, self.table.policy.ordinal));
         let keys = agent::queue_keys(&self.table.source).join(", ");
         let scope = self.plan.scope.predicate(&self.table.target_by, "t");
+        // Which leaf a row was in the source does not tell: it counts if all were emptied.
+        let all_emptied = format!(
+            "(SELECT bool_and(EXISTS (SELECT 1 FROM {gone} g WHERE g.op = 'T' AND g.leaf = l))
+                FROM unnest({}::oid[]) l)",
+            array_literal(&self.leaves)
+        );
         format!(
             "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}
                FROM {window} k
               WHERE NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope})
                 AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE {same_gone})
-                AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.op = 'T')",
+                AND NOT coalesce({all_emptied}, false)",
             name = literal(&gone),
             full = guc::queue_max_bytes(),
             window = self.table.window_table(),
-            target = self.table.target.name,
+            target = self.table.target_only(),
             same_row = self.table.target_join(),
             same_gone = self.table.gone_join(),
         )

@@ -16,7 +16,7 @@ use super::session::{self, Installed, Side};
 use super::step;
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
 use crate::worker::txn::{transaction, try_transaction};
@@ -120,6 +120,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
         }
     }
     if !is_open {
+        require_frozen_rows(engine)?;
         catch_up(engine)?;
         reach(points::RECOVERY_CAUGHT_UP)?;
         sequences::raise(engine)?;
@@ -131,6 +132,27 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     reach(points::CUTOVER_MOVED)?;
     cutover::record_moved(engine, None);
     Ok(())
+}
+
+/// Once finish has begun to delete, the source is no copy of what the target has lost.
+fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
+    let id = engine.plan.id;
+    let purging = engine
+        .control
+        .run(&format!("SELECT purging FROM shardmaster_agent.consumed WHERE split_id = {id}"))?;
+    if purging.scalar() != Some("t") {
+        return Ok(());
+    }
+    let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "shard \"{target}\" was set back to a time before the cutover of split {id}, whose rows finish has begun to delete on shard \"{source}\""
+        ),
+        format!(
+            "Nothing more is deleted. Restore shard \"{target}\" to a time after the cutover, then resume the split."
+        ),
+    ))
 }
 
 /// Nobody writes on either side. A target that has failed over since the last window, or a

@@ -5,9 +5,9 @@ use super::cutover;
 use super::error::{Result, SplitError};
 use super::fence;
 use super::install;
+use super::leaves;
 use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
-use super::progress;
 use super::purge;
 use super::session::{self, Installed, Side};
 use crate::catalog::routing;
@@ -52,8 +52,11 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;
         // Without a committed step no row of the scope there is ours.
-        if let Some(leaves) = own_leaves(&mut target, plan)? {
-            let only = Some(leaves.as_slice());
+        if let Some((own, changed)) = leaves::own(&mut target, plan)? {
+            if !changed.is_empty() {
+                transaction(|| split::event(plan.id, None, None, &left_alone(&changed)));
+            }
+            let only = Some(own.as_slice());
             purge::scope_rows(&mut target, plan, Side::Target, generation, only, points::ROLLBACK_BATCH)?;
         }
     }
@@ -62,6 +65,14 @@ fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
         Installed::Foreign => Ok(()),
         Installed::No | Installed::Ours => install::drop_side(&mut target, plan.id, Side::Target),
     }
+}
+
+/// Rows that somebody else may have written are deleted by nobody but him.
+fn left_alone(leaves: &[String]) -> String {
+    format!(
+        "the guard of {} was changed on the target: rows of the moving keys there were left alone, some may be a stranger's; delete the copies by hand",
+        leaves.join(", ")
+    )
 }
 
 /// A target that was opened knows of a decision; the source may have been restored since.
@@ -101,14 +112,6 @@ fn enable_routes(plan: &Plan) -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// The leaves of the target that rows of ours may be in; None: no step was committed.
-fn own_leaves(target: &mut Connection, plan: &Plan) -> Result<Option<Vec<String>>> {
-    let progress = progress::stored(target, plan.id)?;
-    let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
-    let known = progress.tables.into_iter().filter_map(|table| table.target_leaves);
-    Ok(Some(known.flatten().map(|leaf| leaf.oid).collect()))
 }
 
 fn ledger_is_open(id: i64) -> bool {

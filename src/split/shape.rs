@@ -34,11 +34,16 @@ pub struct TableShape {
     pub parents: Option<Vec<String>>,
     /// A table that inherits from an ordinary one: its rows would be taken for rows of it.
     pub heir: Option<String>,
+    /// What would change rows that are copied into it, or keep them from what it promises.
+    pub hazards: Option<String>,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
+    /// Its number on this side, and those of its type's attributes: one that is dropped and
+    /// added again has another.
+    pub number: String,
     /// With length and precision.
     #[serde(rename = "type")]
     pub type_name: String,
@@ -150,7 +155,7 @@ impl TableShape {
 
 impl Column {
     fn structure(&self) -> String {
-        let mut text = format!("{} {}", self.name, self.type_name);
+        let mut text = format!("{} {} {}", self.number, self.name, self.type_name);
         let facts = [("collate", &self.collation), ("by", &self.equality), ("made of", &self.signature)];
         for (word, fact) in facts {
             if let Some(fact) = fact {

@@ -87,9 +87,10 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// The same for the last window. Until the source is moved nothing is attached to the
-/// partitioned tables or detached from them: rows that came so after S would be in no
-/// window. Such a lock waits for another split's cutover too, so not for long.
+/// The same for the last window. No transaction is open that has disabled triggers: what it
+/// writes is in no window. Until the source is moved nothing is attached to the partitioned
+/// tables or detached from them: rows that came so after S would be in no window. Such a
+/// lock waits for another split's cutover too, so not for long.
 pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
     lock_source(engine)?;
     // Should the worker vanish, the lock goes soon after.
@@ -97,6 +98,8 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
     engine.reader.run(&format!(
         "SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms'"
     ))?;
+    let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
+    engine.reader.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     if !engine.parents.is_empty() {
         let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
         engine.reader.run(&format!("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")))?;
@@ -118,13 +121,13 @@ pub fn begin_target(engine: &mut Engine) -> Result<(Progress, Observation)> {
     engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    let now = check_target(engine)?;
+    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let rows = engine.target.run(&format!(
         "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
         engine.plan.id
     ))?;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
-    let progress = serde_json::from_str(state).map_err(|e| {
+    let progress: Progress = serde_json::from_str(state).map_err(|e| {
         SplitError::failed(
             SqlState::INTERNAL,
             format!(
@@ -135,26 +138,32 @@ pub fn begin_target(engine: &mut Engine) -> Result<(Progress, Observation)> {
             "Roll the split back and start it again.",
         )
     })?;
+    check_target(engine, &progress, &now)?;
     Ok((progress, now))
 }
 
-/// The target's tables are still the ones that the statements were made for.
-fn check_target(engine: &mut Engine) -> Result<Observation> {
-    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
-    for (table, shape) in engine.tables.iter().zip(&now.tables) {
-        let (before, after) = (table.target.structure(), shape.structure());
-        if before != after {
-            return Err(SplitError::Failed(
-                Failure::new(
-                    SqlState::NOT_IN_STATE,
-                    format!("table {} changed on the target while rows move into it", table.target.name),
-                )
-                .detail(format!("before: {before}; now: {after}"))
-                .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
-            ));
-        }
+/// The target's tables are still the ones that the split was installed for, and nothing has
+/// come to them that would change what is written.
+fn check_target(engine: &Engine, progress: &Progress, now: &Observation) -> Result<()> {
+    for ((table, shape), known) in engine.tables.iter().zip(&now.tables).zip(&progress.tables) {
+        let after = shape.structure();
+        let before = [known.target_structure.clone(), table.target.structure()];
+        let changed = before.iter().find(|before| !before.is_empty() && **before != after);
+        let detail = match (&shape.hazards, changed) {
+            (Some(hazards), _) => format!("it has: {hazards}"),
+            (None, Some(before)) => format!("before: {before}; now: {after}"),
+            (None, None) => continue,
+        };
+        return Err(SplitError::Failed(
+            Failure::new(
+                SqlState::NOT_IN_STATE,
+                format!("table {} changed on the target while rows move into it", table.target.name),
+            )
+            .detail(detail)
+            .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
+        ));
     }
-    Ok(now)
+    Ok(())
 }
 
 /// A partition that is new on the source gets its triggers; the step is done again
@@ -314,6 +323,8 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
             .tables
             .iter()
             .map(|table| TableProgress {
+                structure: table.structure.clone(),
+                target_structure: table.target_structure.clone(),
                 target_leaves: table.target_leaves.clone(),
                 ..TableProgress::default()
             })

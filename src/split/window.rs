@@ -107,7 +107,7 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
     target.run(&format!("ANALYZE {}", table.window_table()))?;
     target.run(&format!(
         "DELETE FROM {} t USING {} k WHERE {} AND {}",
-        table.target.name,
+        table.target_only(),
         table.window_table(),
         table.target_join(),
         scope.predicate(&table.target_by, "t")
@@ -130,7 +130,7 @@ pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
     let table = &engine.tables[position];
     engine.target.run(&format!(
         "DELETE FROM {} t WHERE {}",
-        table.target.name,
+        table.target_only(),
         engine.plan.scope.predicate(&table.target_by, "t")
     ))?;
     Ok(())
