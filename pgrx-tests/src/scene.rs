@@ -115,3 +115,17 @@ pub fn cut_over_and_compare(cluster: &Cluster, split: &Split<'_>) {
 pub fn state_of(error: &postgres::Error) -> &str {
     error.code().map_or("none", postgres::error::SqlState::code)
 }
+
+/// The catalog as it was before the split: what pg_restore brings back.
+pub fn forget_splits(master: &mut Client) {
+    master
+        .batch_execute(
+            "BEGIN;
+             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_key;
+             DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_ledger;
+             DELETE FROM shardmaster.split_plan;
+             SELECT setval('shardmaster.split_plan_id_seq', 1, false);
+             COMMIT",
+        )
+        .unwrap();
+}

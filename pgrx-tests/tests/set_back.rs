@@ -4,7 +4,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::scene::{self, LIMIT, plan, rows, source, state_of, to_pending};
+use shardmaster_tests::scene::{self, LIMIT, forget_splits, plan, rows, source, state_of, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, standby, wait};
@@ -301,20 +301,6 @@ fn finish_knows_its_tables_by_more_than_their_names() {
     owner.batch_execute("DROP TABLE items; ALTER TABLE items_old RENAME TO items").unwrap();
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
-}
-
-/// The catalog as it was before the split: what pg_restore brings back.
-fn forget_splits(master: &mut Client) {
-    master
-        .batch_execute(
-            "BEGIN;
-             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_key;
-             DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_ledger;
-             DELETE FROM shardmaster.split_plan;
-             SELECT setval('shardmaster.split_plan_id_seq', 1, false);
-             COMMIT",
-        )
-        .unwrap();
 }
 
 /// A restored master gives numbers of splits out again: objects of the earlier split with

@@ -87,6 +87,12 @@ pub fn find(name: &str) -> Result<Keyspace, RoutingError> {
         .ok_or_else(|| RoutingError::UnknownKeyspace(name.into()))
 }
 
+/// All of them, by their names.
+pub fn all() -> Vec<Keyspace> {
+    let query = format!("SELECT {COLUMNS} FROM shardmaster.keyspace ORDER BY name");
+    sql::read(&query, &[], |row| from_row(&row))
+}
+
 /// Takes the lock first, then reads. The row is also written, once in a transaction: a
 /// REPEATABLE READ transaction that comes later gets 40001 instead of acting on what it
 /// saw before.

@@ -30,6 +30,11 @@ impl Ordered {
         }
     }
 
+    /// From its name.
+    pub fn from_name(name: &str) -> Option<Ordered> {
+        [Ordered::BigInt, Ordered::Text, Ordered::Uuid].into_iter().find(|of| of.name() == name)
+    }
+
     /// Whether a key is in the one form that its type writes; false where that is not
     /// seen at once.
     pub fn is_canonical(self, key: &str) -> bool {

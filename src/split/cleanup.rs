@@ -1,10 +1,11 @@
 //! Orphans: what splits of a lost master, or of plans that are no more, have left on a
 //! shard. Runs in the session of the operator.
 
+mod routes;
+
 use super::error::{Result, SplitError};
 use super::install;
 use super::session::{self, Side};
-use crate::agent;
 use crate::catalog::{shard, split};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -108,25 +109,11 @@ fn is_accounted_for(found: &Found, shard_key: &str) -> bool {
 /// keys here: it was restored to a time before they moved.
 fn keeps_clients_off(connection: &mut Connection, found: &Found) -> Result<Option<String>> {
     let Some(moved_to) = &found.moved_to else { return Ok(None) };
-    let scope = format!("shardmaster_agent.{}", agent::scope_table(found.id, Side::Source));
-    let rows = connection.run(&format!("SELECT key::text FROM {scope}"))?;
-    let keys: Vec<String> = rows.rows.into_iter().flatten().flatten().collect();
-    Ok(routed_here(&keys, connection.shard()).map(|key| {
+    let left = routes::read(connection, found.id)?;
+    Ok(routes::to_shard(&left, connection.shard()).map(|route| {
         format!(
-            "kept: key \"{key}\" is routed to this shard, but its rows have moved to shard \"{moved_to}\"; assign it there with shard_assign(.., force => true), then clean up again"
+            "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
+            route.what, route.entry, route.keyspace, route.assigned_by
         )
     }))
-}
-
-/// The first of the keys, buckets or ranges that this master routes to the shard.
-fn routed_here(keys: &[String], shard_key: &str) -> Option<String> {
-    sql::read_one(
-        "SELECT e.key FROM shardmaster.routing_entry e
-          WHERE e.key = ANY ($1) AND e.valid_to IS NULL AND NOT e.unassigned
-            AND e.write_shard IN (SELECT s.shard_key FROM shardmaster.shard s, shardmaster.shard o
-                                   WHERE o.shard_key = $2 AND s.conninfo IS NOT DISTINCT FROM o.conninfo)
-          ORDER BY e.key LIMIT 1",
-        &[keys.to_vec().into(), shard_key.into()],
-        |row| row.value(1),
-    )
 }

@@ -2,6 +2,7 @@
 //! nothing written. The worker repeats it before it installs anything.
 
 mod encoding;
+mod expressions;
 mod pairs;
 mod same;
 mod scope;
@@ -132,7 +133,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.extend(policies::check(&mut connection, plan, side)?);
     scope::check(plan, side, &mut connection, &observation, findings)?;
     if side == Side::Source {
-        expressions(plan, &mut connection, &observation, findings)?;
+        expressions::check(plan, &mut connection, &observation, findings)?;
     }
     let lc_monetary = connection
         .run("SELECT reset_val FROM pg_settings WHERE name = 'lc_monetary'")?
@@ -193,32 +194,4 @@ fn foreign_keys(plan: &Plan, findings: &mut Vec<Finding>) {
             ));
         }
     }
-}
-
-/// That the source can compute what is mapped.
-fn expressions(
-    plan: &Plan,
-    connection: &mut Connection,
-    observation: &Observation,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
-    for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
-        for map in &policy.maps {
-            let (Some(expression), Some(_)) = (&map.expression, &shape.oid) else { continue };
-            let tried = connection.run(&format!("SELECT ({expression}) FROM {} t LIMIT 0", shape.name));
-            let name = "source: computed columns";
-            let detail = format!("{}: column \"{}\": {expression}", shape.name, map.column);
-            findings.push(match tried {
-                Ok(_) => Finding::new(name, true, detail, ""),
-                Err(error) if error.sqlstate.is_some() => Finding::new(
-                    name,
-                    false,
-                    format!("{detail}: {}", error.message),
-                    "Say it again with shard_split_map(), as SQL over a row of the source.",
-                ),
-                Err(error) => return Err(error.into()),
-            });
-        }
-    }
-    Ok(())
 }
