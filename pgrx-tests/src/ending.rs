@@ -1,0 +1,75 @@
+//! How a split may end whose tables somebody has changed on the way: right to the row, or
+//! with an error that says where. Nothing else.
+
+use crate::Result;
+use crate::cluster::{Cluster, DATABASE};
+use crate::split::Split;
+use std::time::Duration;
+
+/// An operator's patience with one call.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The moving tenant's rows: id and what else they hold, in order, doubled ones twice.
+pub type Rows = Vec<(i32, String)>;
+
+#[derive(Debug)]
+pub enum Ending {
+    Finished,
+    Refused(String),
+}
+
+impl Ending {
+    /// The error of an ending that must not have been a silent one.
+    pub fn refusal(self) -> String {
+        match self {
+            Ending::Refused(text) => text,
+            Ending::Finished => panic!("the split is finished, though it should have been refused"),
+        }
+    }
+}
+
+/// What a server holds of the moving tenant; an error where its table cannot be read so.
+pub fn held(cluster: &Cluster, server: usize) -> Result<Rows> {
+    let query = "SELECT id::int, concat_ws(' ', val, code) FROM items WHERE tenant = 'moves' ORDER BY 1, 2";
+    let rows = cluster.servers[server].superuser(DATABASE)?.query(query, &[])?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// How many rows of the tenant the source has, whatever its columns are by now.
+fn count(cluster: &Cluster) -> i64 {
+    let query = "SELECT count(*) FROM items WHERE tenant = 'moves'";
+    cluster.servers[0].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
+}
+
+/// Goes on as an operator would, twice where the first time fails, and looks at the end:
+/// finished with exactly the expected rows, or an error that names the table, no row
+/// deleted on the source, and each expected row on one of the sides.
+pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> Ending {
+    let before = count(cluster);
+    let Err(error) = carry_on(cluster, split).or_else(|_| carry_on(cluster, split)) else {
+        assert_eq!(&held(cluster, 1).unwrap(), expected, "the target of a split that is finished");
+        assert_eq!(count(cluster), 0, "rows left on the source of a split that is finished");
+        return Ending::Finished;
+    };
+    let text = error.to_string();
+    assert!(text.contains("items"), "no table is named: {text}");
+    assert_eq!(count(cluster), before, "rows of the source after: {text}");
+    let sides = [held(cluster, 0).unwrap_or_default(), held(cluster, 1).unwrap_or_default()];
+    for row in expected {
+        assert!(sides.iter().any(|side| side.contains(row)), "{row:?} is nowhere after: {text}");
+    }
+    Ending::Refused(text)
+}
+
+/// The calls by which a split goes from where it is to its end.
+fn carry_on(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
+    if split.phase()? != "completed" {
+        // Refused where the split has not stopped; then it goes on anyway.
+        let _ = split.call("resume");
+        let mut master = cluster.superuser()?;
+        master.batch_execute(&format!("SET statement_timeout = '{}s'", PATIENCE.as_secs()))?;
+        let run = format!("CALL shard_split_run({})", split.id);
+        master.batch_execute(&run).map_err(|e| crate::Error::from(e).context(&split.describe()))?;
+    }
+    split.finish(PATIENCE)
+}
