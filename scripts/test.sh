@@ -118,6 +118,8 @@ suite_harness_one() {
 }
 
 suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
+# The versions that no other suite builds.
+suite_typecheck_rest() { . scripts/typecheck.sh; run_typecheck pg15 "${built_majors[@]/#/pg}"; }
 # majors: each other version that can be built for; major:N: one.
 suite_majors() {
     local major
