@@ -347,7 +347,7 @@ fn only_functions_of_the_row_are_computed() {
     let mut master = cluster.superuser().unwrap();
     let map = "SELECT shard_split_map($1, 'items', $2, $3)";
     master.execute(map, &[&split.id, &"tags", &None::<&str>]).unwrap();
-    let mut check = |expression: &str| {
+    let check = |expression: &str| {
         let mut master = cluster.superuser().unwrap();
         master.execute(map, &[&split.id, &"val", &expression]).unwrap();
         let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
