@@ -232,7 +232,9 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
-        let for_ever = work == Work::CompleteCutover;
+        // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
+        let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
+        let for_ever = work == Work::CompleteCutover && !is_verdict;
         if let SplitError::GaveUp(failure) = error {
             transaction(|| record::gave_up(self.id, &failure));
             return;

@@ -149,15 +149,15 @@ fn check_target(engine: &Engine, progress: &Progress, now: &Observation) -> Resu
         let after = shape.structure();
         let before = [known.target_structure.clone(), table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let detail = match (&shape.hazards, changed) {
-            (Some(hazards), _) => format!("it has: {hazards}"),
-            (None, Some(before)) => format!("before: {before}; now: {after}"),
+        let (what, detail) = match (&shape.hazards, changed) {
+            (Some(hazards), _) => (format!(", it has: {hazards}"), hazards.clone()),
+            (None, Some(before)) => (String::new(), format!("before: {before}; now: {after}")),
             (None, None) => continue,
         };
         return Err(SplitError::Failed(
             Failure::new(
                 SqlState::NOT_IN_STATE,
-                format!("table {} changed on the target while rows move into it", table.target.name),
+                format!("table {} changed on the target while rows move into it{what}", table.target.name),
             )
             .detail(detail)
             .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
