@@ -177,15 +177,7 @@ mod tests {
     }
 
     fn table(columns: Vec<Column>) -> TableShape {
-        TableShape {
-            oid: None,
-            name: "t".into(),
-            kind: None,
-            columns: Some(columns),
-            key: None,
-            operators: None,
-            leaves: None,
-        }
+        TableShape { name: "t".into(), columns: Some(columns), ..TableShape::default() }
     }
 
     fn map(column: &str, expression: Option<&str>) -> Map {

@@ -15,7 +15,7 @@ pub struct Observation {
     pub tables: Vec<TableShape>,
 }
 
-#[derive(Deserialize, Clone, Debug)]
+#[derive(Deserialize, Clone, Debug, Default)]
 pub struct TableShape {
     /// None: there is no such table.
     pub oid: Option<String>,
