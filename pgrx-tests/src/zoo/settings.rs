@@ -36,7 +36,7 @@ pub const JUDGED: &str = "
     max_parallel_workers max_parallel_workers_per_gather max_stack_depth md5_password_warnings
     min_parallel_index_scan_size min_parallel_table_scan_size operator_precedence_warning
     output_plugin_libraries parallel_leader_participation parallel_setup_cost parallel_tuple_cost
-    password_encryption plan_cache_mode plpgsql.check_asserts plpgsql.extra_errors
+    password_encryption plpgsql.check_asserts plpgsql.extra_errors
     plpgsql.extra_warnings plpgsql.print_strict_params plpgsql.variable_conflict post_auth_delay
     random_page_cost recursive_worktable_factor restrict_nonsystem_relation_kind scram_iterations
     seq_page_cost session_preload_libraries stats_fetch_consistency synchronize_seqscans
