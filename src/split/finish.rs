@@ -37,7 +37,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
         (take(plan, Side::Source, generation, identity)?, take_target(plan, generation, identity)?)
     } else {
         let (engine, deleted) = delete_rows(plan, generation, identity, request)?;
-        transaction(|| record_purged(plan.id, deleted));
+        transaction(|| record_purged(plan.id, deleted, request.accepts));
         (engine.control, Some(engine.target))
     };
     reach(points::FINISH_ROWS)?;
@@ -215,17 +215,13 @@ fn drop_queues(source: &mut Connection, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn record_purged(id: i64, deleted: u64) {
+fn record_purged(id: i64, deleted: u64, accepts: bool) {
     sql::write(
         "UPDATE shardmaster.split_plan SET purged_at = clock_timestamp(), updated_at = clock_timestamp() WHERE id = $1",
         &[id.into()],
     );
-    split::event(
-        id,
-        None,
-        None,
-        &format!("{deleted} rows deleted from the source, each shown to be on the target"),
-    );
+    let shown = if accepts { "missing ones accepted" } else { "each shown to be on the target" };
+    split::event(id, None, None, &format!("{deleted} rows deleted from the source, {shown}"));
 }
 
 fn record(id: i64) {
