@@ -162,8 +162,6 @@ CREATE TABLE shardmaster.split_plan (
     error_hint               text,
     generation               bigint NOT NULL DEFAULT 0,
     token                    text NOT NULL,
-    source_lock              bigint NOT NULL,
-    target_lock              bigint NOT NULL,
     worker_pid               int,
     started_at               timestamptz,
     attempts                 int NOT NULL DEFAULT 0,
@@ -188,12 +186,14 @@ CREATE TABLE shardmaster.split_plan (
     watched_at               timestamptz,
     purged_at                timestamptz,
     accept_missing           boolean NOT NULL DEFAULT false,
+    target_lost              boolean NOT NULL DEFAULT false,
     finished_at              timestamptz,
     guard_dropped_at         timestamptz
 );
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
+COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
 COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal), what is (phase), and the counters';
 COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which the capture triggers know the mover; secret';

@@ -19,6 +19,7 @@ static TAIL_INTERVAL: Int = Int::new(200);
 static MAX_LAG: Int = Int::new(1_000);
 static CUTOVER_TIMEOUT: Int = Int::new(10_000);
 static CUTOVER_MAX_ROWS: Int = Int::new(20_000);
+static CUTOVER_MAX_SIZE: Int = Int::new(64);
 static ROUTE_WAIT_TIMEOUT: Int = Int::new(10_000);
 static REMOTE_TIMEOUT: Int = Int::new(30_000);
 static CAPTURE_LEASE: Int = Int::new(86_400);
@@ -85,6 +86,10 @@ pub fn cutover_timeout() -> Duration {
 }
 pub fn cutover_max_rows() -> i64 {
     i64::from(CUTOVER_MAX_ROWS.get())
+}
+/// Bytes of the changed rows that a cutover brings over.
+pub fn cutover_max_bytes() -> u64 {
+    u64::try_from(CUTOVER_MAX_SIZE.get()).unwrap_or(0) << 20
 }
 pub fn route_wait_timeout() -> Duration {
     millis(&ROUTE_WAIT_TIMEOUT)
@@ -356,6 +361,16 @@ fn register_limits() {
         i32::MAX,
         GucContext::Sighup,
         GucFlags::default(),
+    );
+    int(
+        c"shardmaster.cutover_max_size",
+        c"Size of changed rows above which a cutover gives up.",
+        c"They are brought over while writers wait; one table's rows count by themselves.",
+        &CUTOVER_MAX_SIZE,
+        1,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MB,
     );
     int(
         c"shardmaster.queue_max_size",

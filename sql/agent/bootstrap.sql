@@ -57,9 +57,10 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.consumed (
     snapshot    pg_catalog.pg_snapshot,
     steps       bigint NOT NULL DEFAULT 0,
     announced   bigint NOT NULL DEFAULT 0,
-    purging     boolean NOT NULL DEFAULT false
+    purging     boolean NOT NULL DEFAULT false,
+    deciding    text
 );
-COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been given away, the last step that the target was about to commit, and whether finish has begun to delete';
+COMMENT ON TABLE shardmaster_agent.consumed IS 'on a source: the snapshot and the step up to which the queue has been given away, the last step that the target was about to commit, whether finish has begun to delete, and the run of the master that may have decided the cutover';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.lease (
     split_id   bigint PRIMARY KEY,
@@ -83,7 +84,7 @@ COMMENT ON TABLE shardmaster_agent.overflow IS 'transactions whose changes were 
 CREATE OR REPLACE FUNCTION shardmaster_agent.is_mover() RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER AS $agent$
 DECLARE
-    mover text := pg_catalog.current_setting('shardmaster_agent.mover', true);
+    mover pg_catalog.text := pg_catalog.current_setting('shardmaster_agent.mover', true);
 BEGIN
     IF mover OPERATOR(pg_catalog.<>) '' THEN
         RETURN EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token OPERATOR(pg_catalog.=) mover);

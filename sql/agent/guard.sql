@@ -1,13 +1,45 @@
--- On the target, until it is open: only the mover writes to rows of the scope. Its row
--- triggers are not called for the mover, see is_mover(). Once it is open, keys that
--- clients take away are noted, so that finish does not miss their rows.
-CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
+-- On the target, until it is open: only the mover writes to rows of the scope. Called in
+-- the WHEN clauses of its row triggers, which are not called for the mover, see is_mover().
+-- Once it is open, keys that clients take away are noted, so that finish does not miss
+-- their rows.
+CREATE OR REPLACE FUNCTION shardmaster_agent.{function}_row(change "char", new_by {by_type}, old_by {by_type}, {arguments}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
     now_state text;
     found_key text;
 BEGIN
-    IF shardmaster_agent.is_mover() THEN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        SELECT state INTO now_state
+          FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target' FOR SHARE;
+    ELSE
+        SELECT state INTO now_state
+          FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target';
+    END IF;
+    IF now_state = 'open' THEN
+        IF change = 'D' OR change = 'U' AND record_image_ne(ROW({new_keys}, new_by), ROW({old_keys}, old_by)) THEN
+            INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT change, {old_keys}
+             WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
+        END IF;
+        RETURN false;
+    END IF;
+    IF now_state IS NULL THEN
+        RAISE EXCEPTION 'could not serialize access: this transaction began before split {split}'
+            USING ERRCODE = '40001', HINT = 'Retry the transaction.';
+    END IF;
+    found_key := CASE change WHEN 'D' THEN old_by ELSE new_by END::text;
+    RAISE EXCEPTION 'key "%" has not arrived on shard "%" yet', found_key, {shard}
+        USING ERRCODE = 'SM002',
+              DETAIL = json_build_object('key', found_key, 'shard', {shard}, 'split_id', {split})::text,
+              HINT = 'Refresh the route of the key and retry the transaction after a moment.';
+END $agent$;
+
+-- What the triggers name as their function. Only those for TRUNCATE ever call it.
+CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
+DECLARE
+    now_state text;
+BEGIN
+    IF TG_OP <> 'TRUNCATE' OR shardmaster_agent.is_mover() THEN
         RETURN NULL;
     END IF;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
@@ -18,34 +50,14 @@ BEGIN
           FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target';
     END IF;
     IF now_state = 'open' THEN
-        IF TG_OP = 'DELETE' THEN
-            INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT 'D', {old_keys}
-             WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
-        ELSIF TG_OP = 'TRUNCATE' THEN
-            INSERT INTO shardmaster_agent.{gone} (op, leaf) VALUES ('T', TG_RELID);
-        ELSIF TG_OP = 'UPDATE' THEN
-            IF record_image_ne(ROW({new_keys}, NEW.{shard_by}), ROW({old_keys}, OLD.{shard_by})) THEN
-                INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT 'U', {old_keys}
-                 WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
-            END IF;
-        END IF;
+        INSERT INTO shardmaster_agent.{gone} (op, leaf) VALUES ('T', TG_RELID);
         RETURN NULL;
     END IF;
     IF now_state IS NULL THEN
         RAISE EXCEPTION 'could not serialize access: this transaction began before split {split}'
             USING ERRCODE = '40001', HINT = 'Retry the transaction.';
     END IF;
-    IF TG_OP = 'TRUNCATE' THEN
-        RAISE EXCEPTION 'table "%" is the target of split {split}', TG_TABLE_NAME
-            USING ERRCODE = '55006', HINT = 'Wait for the split''s cutover, or roll it back with shard_split_rollback({split}).';
-    END IF;
-    IF TG_OP = 'DELETE' THEN
-        found_key := OLD.{shard_by}::text;
-    ELSE
-        found_key := NEW.{shard_by}::text;
-    END IF;
-    RAISE EXCEPTION 'key "%" has not arrived on shard "%" yet', found_key, {shard}
-        USING ERRCODE = 'SM002',
-              DETAIL = json_build_object('key', found_key, 'shard', {shard}, 'split_id', {split})::text,
-              HINT = 'Refresh the route of the key and retry the transaction after a moment.';
+    RAISE EXCEPTION 'table "%" is the target of split {split}', TG_TABLE_NAME
+        USING ERRCODE = '55006', HINT = 'Wait for the split''s cutover, or roll it back with shard_split_rollback({split}).';
 END $agent$;
+GRANT EXECUTE ON FUNCTION shardmaster_agent.{function}_row TO PUBLIC;

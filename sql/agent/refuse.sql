@@ -1,7 +1,7 @@
--- What a writer is told when the source does not take its change: rows of the keys, or
--- TRUNCATE, whose keys are NULL. It reads the state again; who has seen `fenced` may
+-- What a writer is told when the source does not take its change: a row's, or that of
+-- TRUNCATE, which has no keys. It reads the state again; who has seen `fenced` may
 -- find that the cutover has been set back meanwhile, and tries again all the same.
-CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(keys {type}[]) RETURNS void
+CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(change "char", new_by {type}, old_by {type}) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
     now_state   text;
@@ -14,13 +14,13 @@ BEGIN
         RAISE EXCEPTION 'could not serialize access: this transaction began before split {split}'
             USING ERRCODE = '40001', HINT = 'Retry the transaction.';
     END IF;
-    IF keys IS NULL AND now_state = 'moved' THEN
+    IF change = 'T' AND now_state = 'moved' THEN
         -- The rows that stay are the writer's own; the others have left this shard.
         RETURN;
     END IF;
-    IF keys IS NOT NULL THEN
+    IF change <> 'T' THEN
         SELECT wanted::text INTO found_key
-          FROM unnest(keys) wanted JOIN shardmaster_agent.{scope} s ON {match} LIMIT 1;
+          FROM unnest(ARRAY[new_by, old_by]) wanted JOIN shardmaster_agent.{scope} s ON {match} LIMIT 1;
         -- The key has come back since: another split gave it to this shard.
         IF found_key IS NULL THEN
             RETURN;

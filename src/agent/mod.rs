@@ -6,7 +6,7 @@ pub mod scope;
 
 use crate::catalog::split::Plan;
 use crate::guc;
-use crate::split::quote::{ident, idents, literal};
+use crate::split::quote::{ident, literal};
 use crate::split::session::Side;
 use crate::split::shape::{Column, TableShape};
 use filter::Filter;
@@ -28,8 +28,6 @@ const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
-/// A queue's sequence at or above this says that the queue takes no more.
-const QUEUE_FULL: i64 = 1 << 60;
 
 fn suffix(side: Side) -> &'static str {
     match side {
@@ -51,9 +49,21 @@ pub fn queue_table(split: i64, ordinal: i32) -> String {
     format!("queue_{split}_{ordinal}")
 }
 
-/// One sequence for all queues of a split.
+/// A sequence that nobody draws from: its value says at once to all sessions whether the
+/// queues of a split take entries (1) or not (2), whatever becomes of the transaction that
+/// has set it.
 pub fn queue_sequence(split: i64) -> String {
     format!("queue_{split}_seq")
+}
+
+/// The table that stands between writers and the cutover: each capturing transaction holds
+/// it shared, the fence alone.
+pub fn barrier(split: i64) -> String {
+    format!("shardmaster_agent.{}", barrier_table(split))
+}
+
+fn barrier_table(split: i64) -> String {
+    format!("barrier_{split}")
 }
 
 /// The trigger function of one table on one side.
@@ -120,22 +130,24 @@ fn queue_sizes(plan: &Plan) -> String {
     sizes.join(" OPERATOR(pg_catalog.+) ")
 }
 
-/// Tells writers that there is no queue any more.
-pub fn close_queue(split: i64) -> String {
+/// What every writer of a split looks at: the barrier, and whether the queues are open.
+pub fn create_barrier(split: i64) -> String {
     let sequence = queue_sequence(split);
     format!(
-        "SELECT setval('shardmaster_agent.{sequence}', last_value + {QUEUE_FULL})
-           FROM shardmaster_agent.{sequence} WHERE last_value < {QUEUE_FULL}"
+        "CREATE TABLE IF NOT EXISTS {} (); CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
+         SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called",
+        barrier(split)
     )
 }
 
-/// Lets the queue take entries again, numbered on from where they were.
+/// Tells writers that there is no queue any more.
+pub fn close_queue(split: i64) -> String {
+    format!("SELECT setval('shardmaster_agent.{}', 2)", queue_sequence(split))
+}
+
+/// Lets the queue take entries again.
 pub fn reopen_queue(split: i64) -> String {
-    let sequence = queue_sequence(split);
-    format!(
-        "SELECT setval('shardmaster_agent.{sequence}', last_value - {QUEUE_FULL})
-           FROM shardmaster_agent.{sequence} WHERE last_value >= {QUEUE_FULL}"
-    )
+    format!("SELECT setval('shardmaster_agent.{}', 1)", queue_sequence(split))
 }
 
 /// Under which the queue takes an entry.
@@ -151,7 +163,26 @@ pub fn refuse_function(split: i64, ordinal: i32) -> String {
     format!("refuse_{split}_{ordinal}")
 }
 
-/// The capture function of one table of the source, and what it calls.
+/// The keys of both versions of a row, as a function's arguments.
+fn key_arguments(table: &TableShape) -> String {
+    let types: Vec<&str> = table
+        .key()
+        .iter()
+        .map(|key| table.column(key).map_or("text", |column| column.stored.as_str()))
+        .collect();
+    let of = |version: &str| {
+        let arguments = types.iter().enumerate().map(|(n, name)| format!("{version}_{} {name}", n + 1));
+        arguments.collect::<Vec<_>>().join(", ")
+    };
+    format!("{}, {}", of("new"), of("old"))
+}
+
+/// The same arguments where they are used.
+fn key_values(table: &TableShape, version: &str) -> String {
+    (1..=table.key().len()).map(|n| format!("{version}_{n}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The capture functions of one table of the source, and what they call.
 pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
     let refuse = fill(
         REFUSE,
@@ -171,24 +202,25 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
             ("function", trigger_function(plan.id, Side::Source, ordinal)),
             ("refuse", refuse_function(plan.id, ordinal)),
             ("split", plan.id.to_string()),
-            ("lock", plan.source_lock.to_string()),
-            ("shard_by", ident(&shard_by.name)),
+            ("barrier", barrier_table(plan.id)),
+            ("by_type", shard_by.base.clone()),
+            ("arguments", key_arguments(table)),
             ("queue_keys", queue_keys(table).join(", ")),
             ("queue", queue_table(plan.id, ordinal)),
             ("queue_sizes", queue_sizes(plan)),
             ("sample", SAMPLE.to_string()),
             ("sequence", queue_sequence(plan.id)),
-            ("full", QUEUE_FULL.to_string()),
             ("if_captured", if_captured(plan.id)),
-            ("new_keys", idents("NEW.", table.key())),
-            ("old_keys", idents("OLD.", table.key())),
+            ("new_keys", key_values(table, "new")),
+            ("old_keys", key_values(table, "old")),
+            ("no_keys", vec!["NULL"; table.key().len() * 2].join(", ")),
         ],
     );
     format!("{refuse}\n{capture}")
 }
 
-/// The guard function of one table of the target, and where it notes keys.
-pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) -> String {
+/// The guard functions of one table of the target, and where they note keys.
+pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
     let gone = fill(
         GONE,
         &[
@@ -202,13 +234,14 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &str) -> S
         &[
             ("function", trigger_function(plan.id, Side::Target, ordinal)),
             ("split", plan.id.to_string()),
-            ("shard_by", ident(shard_by)),
+            ("by_type", shard_by.base.clone()),
+            ("arguments", key_arguments(table)),
             ("shard", literal(&plan.target.shard_key)),
             ("gone", gone_table(plan.id, ordinal)),
             ("gone_keys", queue_keys(table).join(", ")),
             ("max_bytes", guc::queue_max_bytes().to_string()),
-            ("new_keys", idents("NEW.", table.key())),
-            ("old_keys", idents("OLD.", table.key())),
+            ("new_keys", key_values(table, "new")),
+            ("old_keys", key_values(table, "old")),
         ],
     );
     format!("{gone}\n{guard}")
@@ -284,9 +317,38 @@ pub fn trigger_name(split: i64, side: Side, event: Event) -> String {
     format!("{}{}", trigger_prefix(split, side), event.letter())
 }
 
+/// What a row's trigger calls with the values of both versions, those that there are.
+fn row_call(plan: &Plan, side: Side, ordinal: i32, shape: &TableShape, by: &Column, event: Event) -> String {
+    let has = |version: &str| match event {
+        Event::Insert => version == "NEW",
+        Event::Delete => version == "OLD",
+        Event::Update | Event::Truncate => true,
+    };
+    let value = |version: &str, column: &str| match has(version) {
+        true => format!("{version}.{}", ident(column)),
+        false => "NULL".to_owned(),
+    };
+    let mut values = vec![value("NEW", &by.name), value("OLD", &by.name)];
+    for version in ["NEW", "OLD"] {
+        values.extend(shape.key().iter().map(|column| value(version, column)));
+    }
+    let letter = event.letter().to_ascii_uppercase();
+    let function = trigger_function(plan.id, side, ordinal);
+    format!("shardmaster_agent.{function}_row('{letter}', {})", values.join(", "))
+}
+
+/// The table whose triggers are made, as a side has it.
+#[derive(Clone, Copy)]
+pub struct Watched<'a> {
+    pub shape: &'a TableShape,
+    pub shard_by: &'a Column,
+    pub ordinal: i32,
+}
+
 /// One trigger of a table or partition, created and made to fire always. That it fires
-/// always goes over to clones.
-pub fn trigger(plan: &Plan, side: Side, ordinal: i32, column: &Column, table: &str, event: Event) -> String {
+/// always goes over to clones. Those for rows do all there is to do in their conditions.
+pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event: Event) -> String {
+    let Watched { shape, shard_by, ordinal } = watched;
     let name = ident(&trigger_name(plan.id, side, event));
     let function = trigger_function(plan.id, side, ordinal);
     let rows: &[&str] = match event {
@@ -295,15 +357,19 @@ pub fn trigger(plan: &Plan, side: Side, ordinal: i32, column: &Column, table: &s
         Event::Delete => &["OLD"],
         Event::Truncate => &[],
     };
-    let fires = match (event, side) {
-        (Event::Truncate, _) => "FOR EACH STATEMENT".to_owned(),
-        // On the target it is the mover that writes, row by row of a copy. On the
-        // source it is clients, whom each condition costs.
-        (_, Side::Target) => {
-            let in_scope = when_clause(plan, side, column, rows);
-            format!("FOR EACH ROW WHEN (NOT shardmaster_agent.is_mover() AND ({in_scope}))")
-        }
-        (_, Side::Source) => format!("FOR EACH ROW WHEN ({})", when_clause(plan, side, column, rows)),
+    // On the target it is the mover that writes, row by row of a copy. On the source it is
+    // clients, whom each condition costs.
+    let unless = match side {
+        Side::Target => "NOT shardmaster_agent.is_mover() AND ",
+        Side::Source => "",
+    };
+    let fires = match event {
+        Event::Truncate => "FOR EACH STATEMENT".to_owned(),
+        Event::Insert | Event::Update | Event::Delete => format!(
+            "FOR EACH ROW WHEN ({unless}({}) AND {})",
+            when_clause(plan, side, shard_by, rows),
+            row_call(plan, side, ordinal, shape, shard_by, event)
+        ),
     };
     format!(
         "CREATE TRIGGER {name} AFTER {} ON {table} {fires}

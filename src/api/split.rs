@@ -105,8 +105,12 @@ pub fn shard_split_cutover(split_id: Option<i64>) -> Result<(), ErrorReport> {
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_split_rollback(split_id: Option<i64>) -> Result<(), ErrorReport> {
-    Ok(lifecycle::rollback(required(split_id, "split_id")?)?)
+pub fn shard_split_rollback(
+    split_id: Option<i64>,
+    target_lost: default!(Option<bool>, "false"),
+) -> Result<(), ErrorReport> {
+    let target_lost = required(target_lost, "target_lost")?;
+    Ok(lifecycle::rollback(required(split_id, "split_id")?, target_lost)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -26,7 +26,6 @@ pub struct Plan {
     /// Of the keyspace; None: nobody has said it.
     pub key_type: Option<KeyType>,
     pub token: String,
-    pub source_lock: i64,
     pub tables: Vec<Policy>,
     /// Tables of other keyspaces where its shards are.
     pub other_tables: Vec<OtherTable>,
@@ -61,6 +60,7 @@ pub struct State {
     pub goal: Goal,
     pub cutover_step: CutoverStep,
     pub paused: bool,
+    pub target_lost: bool,
     pub failed: bool,
     pub finished: bool,
     pub end: End,
@@ -76,7 +76,7 @@ fn unknown(id: i64) -> Failure {
 
 const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
     generation, routing_version_cutover, error_code, error_message, error_hint,
-    extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8";
+    extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, target_lost";
 
 fn state_of(row: &Row<'_>) -> Result<State, Failure> {
     let error = row.get::<String>(10).map(|message| Failure {
@@ -93,6 +93,7 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         goal: Goal::parse(&row.value::<String>(2))?,
         cutover_step: CutoverStep::parse(&row.value::<String>(3))?,
         paused: row.value(4),
+        target_lost: row.value(13),
         failed: row.value(5),
         finished,
         end: match (finished, is_due) {
@@ -125,7 +126,7 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 /// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
-        "SELECT keyspace, source_shard, target_shard, tenants, token, source_lock
+        "SELECT keyspace, source_shard, target_shard, tenants, token
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
         |row| {
@@ -135,11 +136,10 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
                 row.value::<String>(3),
                 row.value::<Vec<String>>(4),
                 row.value::<String>(5),
-                row.value::<i64>(6),
             )
         },
     );
-    let (keyspace, source, target, entries, token, source_lock) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token) = head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     Ok(Plan {
         id,
@@ -149,7 +149,6 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         key_type: of.key_type,
         entries,
         token,
-        source_lock,
         tables: policies(id),
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
         keyspace,

@@ -1,12 +1,40 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
 use super::error::RemoteError;
+use super::hosts::{Current, Hosts};
 use super::wait::{self, Ready};
 use crate::error::SqlState;
+use crate::worker::wait::{report, reported};
 use pq_sys as pq;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
+
+/// A shard that does not answer for so long is named where an operator looks.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What a worker says while it waits for an answer; what it said before comes back after.
+#[derive(Default)]
+struct Silence {
+    before: Option<String>,
+}
+
+impl Silence {
+    fn tell(&mut self, shards: &str, since: Duration) {
+        let before = self.before.get_or_insert_with(reported).clone();
+        report(&format!("an answer of shard {shards} for {} s: {before}", since.as_secs()));
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before
+            && !std::thread::panicking()
+        {
+            report(before);
+        }
+    }
+}
 
 /// The rows of a small control query, as text.
 #[derive(Debug, Default)]
@@ -29,13 +57,37 @@ pub struct Connection {
     /// The shard's key, for messages.
     shard: String,
     timeout: Duration,
+    /// Past it no answer is waited for, whatever the timeout.
+    deadline: Option<Instant>,
     /// Statements that the server has a plan of, by their names.
     prepared: Vec<&'static str>,
 }
 
 impl Connection {
-    /// Connects; every wait ends at the timeout or with an interrupt.
+    /// Connects; every wait ends at the timeout or with an interrupt. Of several hosts each
+    /// has its own, that of the connection string where it has one.
     pub fn open(shard: &str, params: &[(&str, &str)], timeout: Duration) -> Result<Connection, RemoteError> {
+        let mut all: Vec<(String, String)> =
+            params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        loop {
+            let mut connection = Connection::start(shard, &all, timeout)?;
+            // SAFETY: a live connection.
+            let hosts = unsafe { Hosts::of(connection.raw()) };
+            match connection.finish_connecting(hosts.timeout.map_or(timeout, |own| own.min(timeout)))? {
+                None => return Ok(connection),
+                Some(silent) => match hosts.without(&silent) {
+                    // What comes last counts.
+                    Some(left) => all.extend(left.into_iter().map(|(k, v)| (k.to_owned(), v))),
+                    None => {
+                        let text = format!("timed out while connecting to {}", silent.describe());
+                        return Err(RemoteError::connection(shard, text));
+                    }
+                },
+            }
+        }
+    }
+
+    fn start(shard: &str, params: &[(String, String)], timeout: Duration) -> Result<Connection, RemoteError> {
         // SAFETY: counts the descriptor with the server's own; given back in Drop.
         if !unsafe { pgrx::pg_sys::AcquireExternalFD() } {
             return Err(RemoteError::connection(shard, "too many open files for another connection"));
@@ -50,22 +102,22 @@ impl Connection {
         let Some(raw) = NonNull::new(raw) else {
             return Err(RemoteError::connection(shard, "out of memory"));
         };
-        let mut connection = Connection { raw, shard: shard.to_owned(), timeout, prepared: Vec::new() };
-        connection.finish_connecting()?;
-        Ok(connection)
+        Ok(Connection { raw, shard: shard.to_owned(), timeout, deadline: None, prepared: Vec::new() })
     }
 
-    fn finish_connecting(&mut self) -> Result<(), RemoteError> {
-        let deadline = Instant::now() + self.timeout;
+    /// None: the session is there. Otherwise the host that has not answered in time.
+    fn finish_connecting(&mut self, timeout: Duration) -> Result<Option<Current>, RemoteError> {
         // SAFETY (all of this function): raw is a live connection that this owns.
         if unsafe { pq::PQstatus(self.raw.as_ptr()) } == pq::ConnStatusType::CONNECTION_BAD {
             return Err(self.last_error());
         }
+        let mut current = unsafe { Current::of(self.raw.as_ptr()) };
+        let mut deadline = Instant::now() + timeout;
         // libpq asks to behave as if the first poll had said "writing".
         let mut ready = Ready::ReadOrWrite;
         loop {
             if !wait::for_socket(self.socket(), ready, deadline) {
-                return Err(RemoteError::connection(&self.shard, "timed out while connecting"));
+                return Ok(Some(current));
             }
             match unsafe { pq::PQconnectPoll(self.raw.as_ptr()) } {
                 pq::PostgresPollingStatusType::PGRES_POLLING_OK => break,
@@ -73,16 +125,62 @@ impl Connection {
                 pq::PostgresPollingStatusType::PGRES_POLLING_WRITING => ready = Ready::ReadOrWrite,
                 _ => return Err(self.last_error()),
             }
+            let now = unsafe { Current::of(self.raw.as_ptr()) };
+            if now != current {
+                (current, deadline) = (now, Instant::now() + timeout);
+            }
         }
         unsafe {
             pq::PQsetnonblocking(self.raw.as_ptr(), 1);
             pq::PQsetNoticeProcessor(self.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
         }
-        Ok(())
+        Ok(None)
     }
 
     pub fn shard(&self) -> &str {
         &self.shard
+    }
+
+    /// Bounds every wait from here on by a moment; None: by the timeouts alone.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Until when something that begins now may take so long.
+    fn until(&self, timeout: Duration) -> Instant {
+        let by_timeout = Instant::now() + timeout;
+        self.deadline.map_or(by_timeout, |deadline| deadline.min(by_timeout))
+    }
+
+    /// Waits until the socket is ready, and says so where that takes long. A shard that
+    /// stays silent is an error.
+    pub(super) fn wait_ready(&self, ready: Ready, timeout: Duration) -> Result<(), RemoteError> {
+        Connection::wait_any(&[(self, ready)], timeout)
+    }
+
+    /// The same for one of several.
+    pub(super) fn wait_any(sessions: &[(&Connection, Ready)], timeout: Duration) -> Result<(), RemoteError> {
+        let began = Instant::now();
+        let Some(until) = sessions.iter().map(|(session, _)| session.until(timeout)).min() else {
+            return Ok(());
+        };
+        let sockets: Vec<(i32, Ready)> =
+            sessions.iter().map(|(session, ready)| (session.socket(), *ready)).collect();
+        let shards = || {
+            let names: Vec<String> =
+                sessions.iter().map(|(session, _)| format!("\"{}\"", session.shard)).collect();
+            names.join(" and ")
+        };
+        let mut silence = Silence::default();
+        while !wait::for_any(&sockets, until.min(Instant::now() + SILENCE)) {
+            if Instant::now() >= until {
+                let seconds = began.elapsed().as_secs_f64();
+                let shard = sessions.first().map_or("", |(session, _)| &session.shard);
+                return Err(RemoteError::connection(shard, format!("no answer for {seconds:.1} s")));
+            }
+            silence.tell(&shards(), began.elapsed());
+        }
+        Ok(())
     }
 
     /// As PQserverVersion: 150020 for 15.20.
@@ -204,7 +302,6 @@ impl Connection {
 
     /// The next result of the running statement; None when there are no more.
     pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
-        let deadline = Instant::now() + timeout;
         loop {
             // SAFETY (all of this function): a live connection; PQgetResult is called
             // only when it cannot block.
@@ -218,10 +315,7 @@ impl Connection {
                 return Ok(NonNull::new(result).map(QueryResult));
             }
             let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
-            if !wait::for_socket(self.socket(), ready, deadline) {
-                let seconds = timeout.as_secs_f64();
-                return Err(RemoteError::connection(&self.shard, format!("no answer within {seconds} s")));
-            }
+            self.wait_ready(ready, timeout)?;
             if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
                 return Err(self.last_error());
             }

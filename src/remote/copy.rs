@@ -3,10 +3,10 @@
 
 use super::connection::{Connection, Status};
 use super::error::RemoteError;
-use super::wait::{self, Ready};
+use super::wait::Ready;
 use pq_sys as pq;
 use std::ffi::c_char;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes handed to libpq before the target is waited for. Waiting earlier makes
 /// the two servers take turns; Citus measured 8 MB as the best.
@@ -19,20 +19,32 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+/// How long and how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Time in which one of the sides makes progress.
+    pub patience: Duration,
+    /// Bytes; None: as many as there are.
+    pub bytes: Option<u64>,
+}
+
 /// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN) on
-/// the target, and carries either side's failure to the other. Gives up when
-/// neither side makes progress for `patience`. After an error both sessions may be
-/// in the middle of something: the caller closes them.
+/// the target, and carries either side's failure to the other. Gives up at the bounds.
+/// After an error both sessions may be in the middle of something: the caller closes them.
 pub fn pipe(
     source: &mut Connection,
     out: &str,
     target: &mut Connection,
     into: &str,
-    patience: Duration,
+    bounds: Bounds,
 ) -> Result<Copied, RemoteError> {
-    start(source, out, patience)?;
-    start(target, into, patience)?;
-    match forward(source, target, patience) {
+    let Bounds { patience, bytes: limit } = bounds;
+    // Both at once: neither has to wait for the other to begin.
+    source.send(out)?;
+    target.send(into)?;
+    started(source, patience)?;
+    started(target, patience)?;
+    match forward(source, target, patience, limit) {
         Ok(Sent { rows: sent, bytes }) => {
             let rows = end(target, None, patience)?;
             if rows != sent {
@@ -62,8 +74,7 @@ enum Broken {
     Target(RemoteError),
 }
 
-fn start(connection: &mut Connection, sql: &str, patience: Duration) -> Result<(), RemoteError> {
-    connection.send(sql)?;
+fn started(connection: &mut Connection, patience: Duration) -> Result<(), RemoteError> {
     match connection.next_result(patience)? {
         Some(result) => match result.status() {
             Status::Copy => Ok(()),
@@ -82,8 +93,15 @@ fn start(connection: &mut Connection, sql: &str, patience: Duration) -> Result<(
 /// Bytes that are collected into one message to the target: libpq hands out a message
 /// for each row, and each message costs both it and the target.
 const MESSAGE: usize = 32 << 10;
+/// A long row is handed on in pieces of this size.
+const PIECE: usize = 256 << 10;
 
-fn forward(source: &mut Connection, target: &mut Connection, patience: Duration) -> Result<Sent, Broken> {
+fn forward(
+    source: &mut Connection,
+    target: &mut Connection,
+    patience: Duration,
+    limit: Option<u64>,
+) -> Result<Sent, Broken> {
     let mut bytes = 0_u64;
     let mut unsent = 0_usize;
     let mut message: Vec<u8> = Vec::with_capacity(2 * MESSAGE);
@@ -100,16 +118,13 @@ fn forward(source: &mut Connection, target: &mut Connection, patience: Duration)
             length
         };
         if message.len() >= MESSAGE || length <= 0 {
-            put(target, &mut message, patience).map_err(Broken::Target)?;
+            put(target, &mut message, &mut unsent, patience).map_err(Broken::Target)?;
         }
         match length {
             1.. => {
-                let length = usize::try_from(length).unwrap_or(0);
-                bytes += length as u64;
-                unsent += length;
-                if unsent >= UNSENT_LIMIT {
-                    flush(target, patience).map_err(Broken::Target)?;
-                    unsent = 0;
+                bytes += u64::try_from(length).unwrap_or(0);
+                if let Some(limit) = limit.filter(|limit| bytes > *limit) {
+                    return Err(Broken::Source(RemoteError::too_large(source.shard(), limit)));
                 }
             }
             0 => wait_for_data(source, target, patience)?,
@@ -124,17 +139,26 @@ fn forward(source: &mut Connection, target: &mut Connection, patience: Duration)
     }
 }
 
-/// Hands what is collected to libpq. Where one message ends and the next begins means
+/// Hands what is collected to libpq, in pieces, because what libpq holds unsent it moves in
+/// memory with each one that leaves. Where one message ends and the next begins means
 /// nothing to COPY.
-fn put(target: &mut Connection, message: &mut Vec<u8>, patience: Duration) -> Result<(), RemoteError> {
-    if message.is_empty() {
-        return Ok(());
-    }
-    let length = i32::try_from(message.len())
-        .map_err(|_| RemoteError::connection(target.shard(), "a row of more than 2 GB"))?;
-    // SAFETY: a live connection in COPY state; libpq copies the bytes.
-    if unsafe { pq::PQputCopyData(target.raw(), message.as_ptr().cast(), length) } != 1 {
-        return Err(target_error(target, patience));
+fn put(
+    target: &mut Connection,
+    message: &mut Vec<u8>,
+    unsent: &mut usize,
+    patience: Duration,
+) -> Result<(), RemoteError> {
+    for piece in message.chunks(PIECE) {
+        let length = i32::try_from(piece.len()).unwrap_or(i32::MAX);
+        // SAFETY: a live connection in COPY state; libpq copies the bytes.
+        if unsafe { pq::PQputCopyData(target.raw(), piece.as_ptr().cast(), length) } != 1 {
+            return Err(target_error(target, patience));
+        }
+        *unsent += piece.len();
+        if *unsent >= UNSENT_LIMIT {
+            flush(target, patience)?;
+            *unsent = 0;
+        }
     }
     message.clear();
     // One long row does not keep its memory for the rest of the copy.
@@ -150,16 +174,12 @@ fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Dur
         1 => true,
         _ => return Err(Broken::Target(target_error(target, patience))),
     };
-    let deadline = Instant::now() + patience;
-    let ready = if unsent {
-        wait::for_any(&[(source.socket(), Ready::Read), (target.socket(), Ready::ReadOrWrite)], deadline)
+    if unsent {
+        Connection::wait_any(&[(source, Ready::Read), (target, Ready::ReadOrWrite)], patience)
     } else {
-        wait::for_socket(source.socket(), Ready::Read, deadline)
-    };
-    if !ready {
-        let message = format!("the copy made no progress for {} s", patience.as_secs_f64());
-        return Err(Broken::Source(RemoteError::connection(source.shard(), message)));
+        source.wait_ready(Ready::Read, patience)
     }
+    .map_err(Broken::Source)?;
     if unsafe { pq::PQconsumeInput(source.raw()) } == 0 {
         return Err(Broken::Source(source.last_error()));
     }
@@ -171,16 +191,12 @@ fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Dur
 
 /// Sends everything that libpq holds for the target.
 fn flush(target: &mut Connection, patience: Duration) -> Result<(), RemoteError> {
-    let deadline = Instant::now() + patience;
     loop {
         // SAFETY: a live connection.
         match unsafe { pq::PQflush(target.raw()) } {
             0 => return Ok(()),
             1 => {
-                if !wait::for_socket(target.socket(), Ready::ReadOrWrite, deadline) {
-                    let message = format!("took no data for {} s", patience.as_secs_f64());
-                    return Err(RemoteError::connection(target.shard(), message));
-                }
+                target.wait_ready(Ready::ReadOrWrite, patience)?;
                 // A target that fails says so while it is written to.
                 // SAFETY: a live connection.
                 if unsafe { pq::PQconsumeInput(target.raw()) } == 0 {

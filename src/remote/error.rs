@@ -34,6 +34,13 @@ impl RemoteError {
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
     }
 
+    /// More than a copy may bring over at once.
+    pub fn too_large(shard: &str, limit: u64) -> RemoteError {
+        let message = format!("more than {} MB of changed rows", limit >> 20);
+        let sqlstate = Some(SqlState::parse("54000"));
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: None }
+    }
+
     pub fn is(&self, code: &str) -> bool {
         self.sqlstate.is_some_and(|state| state.as_str() == code)
     }

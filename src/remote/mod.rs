@@ -4,6 +4,7 @@ pub mod connection;
 pub mod conninfo;
 pub mod copy;
 mod error;
+mod hosts;
 mod wait;
 
 pub use connection::Connection;

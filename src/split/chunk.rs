@@ -2,7 +2,7 @@
 //! is on one side of the cursor, and a chunk costs its own blocks only.
 
 use super::collision;
-use super::engine::{Engine, patience};
+use super::engine::{Engine, unbounded};
 use super::error::Result;
 use super::progress::{Cursor, Progress};
 use super::scope_size;
@@ -46,7 +46,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     );
     let into = copy_into(table);
     let began = Instant::now();
-    let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, patience())
+    let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, unbounded())
         .map_err(|error| collision::explain(error, engine, position))?;
     if !is_last {
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);

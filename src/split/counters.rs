@@ -9,6 +9,7 @@
 
 use super::engine::Engine;
 use super::error::Result;
+use super::quote::literal;
 
 /// The source's counters, in the step's snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,15 @@ pub fn read(engine: &mut Engine) -> Result<Counters> {
 /// The statement that announces a step on the source.
 pub fn announce(split: i64, step: i64) -> String {
     format!("UPDATE shardmaster_agent.consumed SET announced = {step} WHERE split_id = {split}")
+}
+
+/// What follows `announce` with the last window of a cutover: until it, no decision can
+/// have been made. Whose run of the master may make one is kept.
+pub fn deciding(split: i64, instance: &str) -> String {
+    format!(
+        "; UPDATE shardmaster_agent.consumed SET deciding = {} WHERE split_id = {split}",
+        literal(instance)
+    )
 }
 
 #[cfg(test)]

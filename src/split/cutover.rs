@@ -1,6 +1,9 @@
 //! The cutover: the one moment in which writers of the moving keys wait. One commit
 //! on the master decides; everything before it can be set back, everything after it
 //! only goes forward.
+//!
+//! No wait before the decision outlasts the deadline, whatever becomes of a server or of
+//! the way there: each session ends its waits at it, and the fence ends by itself.
 
 use super::compare;
 use super::engine::{self, Engine};
@@ -28,6 +31,22 @@ pub fn gave_up(reason: &str) -> Failure {
     )
 }
 
+/// Why a cutover that ended with an error is not tried again by itself; None: it is.
+/// Whoever asked for it does not expect it hours later, when a link is back.
+pub fn abandoned(error: &SplitError) -> Option<Failure> {
+    match error {
+        SplitError::GaveUp(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
+            Some(failure.clone())
+        }
+        SplitError::Remote(error) if error.may_pass() => Some(gave_up(&error.to_string())),
+        SplitError::Remote(error) => Some(error.clone().into()),
+        SplitError::Retry(_)
+        | SplitError::Injected(_)
+        | SplitError::Superseded
+        | SplitError::Behind { .. } => None,
+    }
+}
+
 fn deadline_passed(error: SplitError) -> SplitError {
     match error {
         SplitError::Remote(error) if error.is_lock_timeout() => {
@@ -42,10 +61,12 @@ fn deadline_passed(error: SplitError) -> SplitError {
 pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     let deadline = Instant::now() + guc::cutover_timeout();
+    engine.set_deadline(Some(deadline));
     be_ready(engine, deadline)?;
     references::check_all(engine)?;
     sequences::raise(engine)?;
     let mut fence = fence::open(engine)?;
+    fence.set_deadline(Some(deadline));
 
     disable_routes(engine)?;
     let began = Instant::now();
@@ -53,7 +74,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
         .map_err(deadline_passed)?;
     reach(points::CUTOVER_LOCKED)?;
-    close_fence(engine, &mut fence)?;
+    close_fence(engine, &mut fence, deadline)?;
     reach(points::CUTOVER_FENCED)?;
     let outcome = apply_last_window(engine, deadline)?;
     reach(points::CUTOVER_APPLIED)?;
@@ -63,11 +84,13 @@ pub fn run(engine: &mut Engine) -> Result<()> {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
     let version = decide(&engine.plan, engine.generation, outcome.progress.last_event_id, None)?;
+    engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
     reach(points::CUTOVER_OPENED)?;
-    move_source(&mut fence, engine, version)?;
-    // It has kept partitions from coming; lost by now, it would not have to any more.
+    move_source(engine, version)?;
+    // Both have done their work; lost by now, they would not have to do it any more.
+    let _ = fence::release(&mut fence);
     let _ = unlock_source(engine);
     reach(points::CUTOVER_MOVED)?;
     drop(fence);
@@ -131,14 +154,15 @@ fn unlock_source(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// 3. The state that writers read once they have the lock.
-fn close_fence(engine: &Engine, fence: &mut Connection) -> Result<()> {
+/// 3. The state that writers read once they have the lock. While the fence still holds, no
+///    writer has read the one before.
+pub fn close_fence(engine: &mut Engine, fence: &mut Connection, deadline: Instant) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    if fence::change_state(fence, id, Side::Source, generation, &["capture"], "fenced", None)? {
-        Ok(())
-    } else {
-        Err(SplitError::Retry("the state of the source to be settled".into()))
+    let control = &mut engine.control;
+    if !fence::change_state(control, id, Side::Source, generation, &["capture"], "fenced", None)? {
+        return Err(SplitError::Retry("the state of the source to be settled".into()));
     }
+    fence::require_held(fence, deadline)
 }
 
 /// 4. The reading session's first query now: S_f sees every write that there will
@@ -165,13 +189,31 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     if waiting > guc::cutover_max_rows() {
         return Err(SplitError::GaveUp(gave_up(&format!("{waiting} changed rows to be applied"))));
     }
-    let mut outcome = step::apply(engine, before, &now, differences)?;
+    engine.window_limit = Some(guc::cutover_max_bytes());
+    let applied = step::apply(engine, before, &now, differences);
+    engine.window_limit = None;
+    let mut outcome = applied?;
     if !outcome.progress.is_copied() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
+    // From this commit on a decision may exist that this server might forget.
+    engine.deciding = Some(transaction(instance));
     step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
     check_queue_is_empty(engine, &now.snapshot)?;
     Ok(outcome)
+}
+
+/// This run of this server: what it has committed it knows, as long as it is the same.
+pub fn instance() -> String {
+    sql::read_one(
+        "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
+                          substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+                          extract(epoch FROM pg_postmaster_start_time()))",
+        &[],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+    .unwrap_or_default()
 }
 
 /// Behind the fence nobody can have queued what S_f has not seen.
@@ -262,9 +304,17 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
 
 /// 6. The source sends its clients away; writers that waited for the lock read it
 ///    now. Retried for ever.
-pub fn move_source(session: &mut Connection, engine: &Engine, version: i64) -> Result<()> {
+pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    fence::change_state(session, id, Side::Source, generation, &["fenced"], "moved", Some(version))?;
+    fence::change_state(
+        &mut engine.control,
+        id,
+        Side::Source,
+        generation,
+        &["fenced"],
+        "moved",
+        Some(version),
+    )?;
     Ok(())
 }
 

@@ -10,8 +10,9 @@ use super::shape::{Column, Observation, TableShape};
 use crate::agent;
 use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
+use crate::remote::copy::Bounds;
 use crate::remote::{Connection, RemoteError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One table of the split, as both sides have it.
 pub struct Table {
@@ -167,11 +168,18 @@ pub struct Engine {
     pub counters: Counters,
     /// Blocks of the next chunk.
     pub chunk_blocks: i64,
+    /// The next step is a cutover's last, and this run of the master may decide.
+    pub deciding: Option<String>,
+    /// Bytes of a window's rows; None: as many as there are.
+    pub window_limit: Option<u64>,
+    /// Time that a message and its answer take, to the shard that is further away.
+    pub distance: Duration,
 }
 
-/// Time without progress after which a copy counts as stuck.
-pub fn patience() -> Duration {
-    crate::guc::remote_timeout() * 10
+/// Bounds of a copy that brings over whatever there is. A server that sorts or waits for
+/// its disk sends nothing for long; a link that is cut is noticed earlier by the system.
+pub fn unbounded() -> Bounds {
+    Bounds { patience: crate::guc::remote_timeout() * 10, bytes: None }
 }
 
 impl Engine {
@@ -190,6 +198,7 @@ impl Engine {
         session::register(&mut reader, &plan, Side::Source)?;
         let tables = describe(&plan, &mut reader, &mut target)?;
         let watched = Watched::load(&mut target, &plan, &tables)?;
+        let distance = distance(&mut reader)?.max(distance(&mut target)?);
         let mut engine = Engine {
             plan,
             generation,
@@ -201,6 +210,9 @@ impl Engine {
             parents: Vec::new(),
             counters: Counters::default(),
             chunk_blocks: 1024,
+            deciding: None,
+            window_limit: None,
+            distance,
         };
         engine.create_window_tables()?;
         Ok(engine)
@@ -225,6 +237,13 @@ impl Engine {
         Ok(())
     }
 
+    /// No answer is waited for past the deadline.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        for session in [&mut self.reader, &mut self.control, &mut self.target] {
+            session.set_deadline(deadline);
+        }
+    }
+
     /// Runs statements on the source's control session in one transaction that the
     /// generation allows.
     pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
@@ -238,6 +257,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Of three, the fastest: a server that is busy is not far away.
+fn distance(connection: &mut Connection) -> Result<Duration> {
+    let mut fastest = Duration::MAX;
+    for _ in 0..3 {
+        let began = Instant::now();
+        connection.run("SELECT 1")?;
+        fastest = fastest.min(began.elapsed());
+    }
+    Ok(fastest)
 }
 
 /// Begins a transaction in which this worker's generation cannot be overtaken: the

@@ -1,11 +1,16 @@
-//! The fence: an exclusive lock that every capturing transaction holds shared. Who
-//! has it alone knows that no writer of the scope is open.
+//! The fence: an exclusive lock on the barrier, which every capturing transaction holds
+//! shared. Who has it alone knows that no writer of the scope is open.
+//!
+//! The lock lives in one open transaction of a session that does nothing else. Whatever
+//! becomes of its worker or of the way there, the server ends that transaction within the
+//! cutover's deadline, and with it the lock; so what is done under the fence is done in
+//! other sessions, and counts only if the fence was still there afterwards.
 
 use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::quote::literal;
 use super::session::{self, Side};
-use crate::guc;
+use crate::agent;
 use crate::remote::Connection;
 use crate::worker::wait;
 use std::time::{Duration, Instant};
@@ -35,15 +40,14 @@ const HOLDERS: &str = "
       LEFT JOIN pg_locks x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid'
                           AND x.virtualtransaction = l.virtualtransaction
       LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
-     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+     WHERE l.locktype = 'relation' AND l.granted AND l.relation = to_regclass($1)
+       AND l.mode <> 'AccessShareLock'
        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-       AND l.pid IS DISTINCT FROM pg_backend_pid()
-       AND (l.classid::bigint << 32) + l.objid::bigint = $1::bigint";
+       AND l.pid IS DISTINCT FROM pg_backend_pid()";
 
 /// Who holds the capture lock of the source now.
 pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
-    let key = engine.plan.source_lock.to_string();
-    let rows = engine.control.query(HOLDERS, &[Some(&key)])?;
+    let rows = engine.control.query(HOLDERS, &[Some(&agent::barrier(engine.plan.id))])?;
     Ok(rows
         .rows
         .into_iter()
@@ -79,18 +83,12 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
     Ok(format!("a lock on shard \"{}\": {holders}", engine.plan.source.shard_key))
 }
 
-/// A session that can hold the fence. It ends by itself soon after its worker has
-/// vanished: a lock without an owner would stop every writer.
+/// A session that can hold the fence.
 pub fn open(engine: &mut Engine) -> Result<Connection> {
     let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
     session::require_one_server(&mut fence, &mut engine.reader)?;
     session::require_one_server(&mut fence, &mut engine.control)?;
     session::register(&mut fence, &engine.plan, Side::Source)?;
-    if fence.server_version() >= 140_000 {
-        // What a cutover may take behind its fence, and no more.
-        let limit = guc::cutover_timeout().as_millis();
-        fence.run(&format!("SET idle_session_timeout = '{limit}ms'"))?;
-    }
     Ok(fence)
 }
 
@@ -103,16 +101,15 @@ pub fn lock(
     before: fn(&mut Engine) -> Result<()>,
     after: fn(&mut Engine) -> Result<()>,
 ) -> Result<()> {
-    let attempt = format!(
-        "SET lock_timeout = '100ms'; SELECT pg_advisory_lock({}); SET lock_timeout = '2s'",
-        engine.plan.source_lock
-    );
     let mut pause = Duration::from_millis(100);
     loop {
         let reason = match before(engine) {
-            Ok(()) => match fence.run(&attempt) {
+            Ok(()) => match fence.run(&attempt(engine.plan.id, deadline)) {
                 Ok(_) => return Ok(()),
-                Err(error) if error.is_lock_timeout() => holders_text(engine)?,
+                Err(error) if error.is_lock_timeout() => {
+                    fence.run("ROLLBACK")?;
+                    holders_text(engine)?
+                }
                 Err(error) => return Err(error.into()),
             },
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => table_holders(engine)?,
@@ -126,6 +123,39 @@ pub fn lock(
         wait::sleep(pause);
         pause *= 2;
     }
+}
+
+/// Begins the transaction that holds the lock. It ends at the deadline, whoever is left to
+/// end it: no statement of it takes longer, and no pause between two of them.
+fn attempt(split: i64, deadline: Instant) -> String {
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
+    format!(
+        "BEGIN; SET LOCAL statement_timeout = '{left}ms'; SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
+         SET LOCAL lock_timeout = '100ms'; LOCK TABLE {} IN EXCLUSIVE MODE",
+        agent::barrier(split)
+    )
+}
+
+/// Whether the fence has held since it was taken: a transaction that was ended meanwhile
+/// has let writers through.
+pub fn require_held(fence: &mut Connection, deadline: Instant) -> Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
+    let held = fence.run(&format!(
+        "SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
+         SELECT count(*) FROM pg_locks
+          WHERE pid = pg_backend_pid() AND locktype = 'relation' AND mode = 'ExclusiveLock'"
+    ));
+    match held {
+        Ok(rows) if rows.scalar() == Some("1") => Ok(()),
+        Ok(_) => Err(SplitError::Retry("the fence, which was lost".into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lets waiting writers read the state that is there now.
+pub fn release(fence: &mut Connection) -> Result<()> {
+    fence.run("ROLLBACK")?;
+    Ok(())
 }
 
 /// For `waiting_for`: who keeps the fence from being taken.

@@ -204,12 +204,12 @@ fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Under the capture lock, so that no writer is between the number that it has drawn and
-/// the queue that it would write to.
+/// Under the fence, so that no writer is between the look whether there is a queue and the
+/// queue that it would write to.
 fn drop_queues(source: &mut Connection, plan: &Plan) -> Result<()> {
     source.run(&agent::close_queue(plan.id))?;
     reach(points::FINISH_CLOSED)?;
-    source.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", plan.source_lock))?;
+    source.run(&format!("BEGIN; LOCK TABLE {} IN EXCLUSIVE MODE", agent::barrier(plan.id)))?;
     install::drop_queues(source, plan.id)?;
     source.run("COMMIT")?;
     Ok(())

@@ -193,6 +193,15 @@ pub fn renew_lease(split: i64) -> String {
     )
 }
 
+/// The same by a session of its own, for a split that rests.
+pub fn keep_lease(plan: &Plan) -> Result<()> {
+    let mut source = session::open_mover(plan, Side::Source, "lease")?;
+    if session::installed(&mut source, plan, Side::Source)? == session::Installed::Ours {
+        source.run(&renew_lease(plan.id))?;
+    }
+    Ok(())
+}
+
 fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
     let scope = agent::scope_table(plan.id, side);
     let mut columns: Vec<&Column> = Vec::new();
@@ -242,10 +251,7 @@ fn filter(connection: &mut Connection, keys: &[String], column: &Column) -> Resu
 }
 
 fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
-    connection.run(&format!(
-        "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{}",
-        agent::queue_sequence(plan.id)
-    ))?;
+    connection.run(&agent::create_barrier(plan.id))?;
     for table in tables {
         let ordinal = table.policy.ordinal;
         connection.run(&agent::queue(plan.id, ordinal, &table.source))?;
@@ -256,7 +262,7 @@ fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) ->
 
 fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     for table in tables {
-        connection.run(&agent::guard(plan, table.policy.ordinal, &table.target, &table.policy.shard_by))?;
+        connection.run(&agent::guard(plan, table.policy.ordinal, &table.target, &table.target_by))?;
     }
     Ok(())
 }
@@ -277,7 +283,10 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
         Side::Source => {
             drop_queues(connection, split)?;
             let sequence = agent::queue_sequence(split);
-            connection.run(&format!("DROP SEQUENCE IF EXISTS shardmaster_agent.{sequence}"))?;
+            connection.run(&format!(
+                "DROP SEQUENCE IF EXISTS shardmaster_agent.{sequence}; DROP TABLE IF EXISTS {}",
+                agent::barrier(split)
+            ))?;
         }
         Side::Target => {
             drop_tables(connection, &format!("gone_{split}_"))?;

@@ -163,8 +163,12 @@ pub fn cutover(id: i64) -> Result<(), Failure> {
     }
 }
 
-pub fn rollback(id: i64) -> Result<(), Failure> {
+pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     let state = split::lock(id)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan SET target_lost = $2 WHERE id = $1",
+        &[id.into(), target_lost.into()],
+    );
     match (state.phase, state.goal) {
         (Phase::RolledBack, Goal::RolledBack) => Ok(()),
         (Phase::Completed, _) => Err(wrong_phase(

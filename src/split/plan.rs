@@ -146,12 +146,9 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     }
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.split_plan
-                (keyspace, source_shard, target_shard, description, scope_kind, tenants, token, source_lock, target_lock,
-                 routing_version_at_start)
+                (keyspace, source_shard, target_shard, description, scope_kind, tenants, token, routing_version_at_start)
          VALUES ($1, $2, $3, $4, $7, $5,
-                 encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex'),
-                 ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 17))::bit(64)::bigint,
-                 ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 17))::bit(64)::bigint, $6)
+                 encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex'), $6)
          RETURNING id",
         &[
             keyspace.name.as_str().into(),

@@ -11,7 +11,7 @@ pub struct Progress {
     pub snapshot: Option<String>,
     /// The server that the snapshot belongs to.
     pub server: String,
-    /// The highest sequence number of a change applied so far.
+    /// How many changes have been applied so far: the number of the last one.
     pub last_event_id: i64,
     /// Steps committed; the source counts the ones whose queue is consumed.
     pub steps: i64,

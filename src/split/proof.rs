@@ -5,7 +5,7 @@
 //! Invariant: a batch is deleted only in the transaction in which each of its keys was
 //! shown to be on the target or taken away there by a client.
 
-use super::engine::{Engine, Table, patience};
+use super::engine::{Engine, Table, unbounded};
 use super::error::{Result, SplitError};
 use super::progress::Progress;
 use super::quote::{array_literal, literal};
@@ -47,7 +47,7 @@ impl<'a> Prover<'a> {
             &format!("COPY (SELECT {keys} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})"),
             self.target,
             &format!("COPY {window} FROM STDIN ({format})"),
-            patience(),
+            unbounded(),
         )?;
         if copied.rows > 0 {
             self.target.run(&format!("ANALYZE {window}"))?;

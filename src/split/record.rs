@@ -222,11 +222,13 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
 
 /// Something that may pass by itself.
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
+    let hint = failure.hint.as_ref().map_or(String::new(), |hint| format!(". {hint}"));
+    let reason = format!("{}{hint}", failure.message);
     sql::write(
         "UPDATE shardmaster.split_plan
             SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp()
           WHERE id = $1",
-        &[id.into(), failure.message.as_str().into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
+        &[id.into(), reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
     );
     pgrx::warning!("split {id} is retrying ({attempts}): {}", failure.message);
 }

@@ -37,28 +37,77 @@ pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
     if let Some(version) = lost {
         return adopt(engine, version);
     }
-    if source == "fenced" {
+    if source == "fenced" || state.cutover_step != CutoverStep::None {
         // The target is closed, so no client has written there: going back is safe.
-        fence::change_state(
-            &mut engine.control,
-            id,
-            Side::Source,
-            engine.generation,
-            &["fenced"],
-            "capture",
-            None,
-        )?;
+        reopen_source(&mut engine.control, id, engine.generation)?;
     }
-    if state.cutover_step != CutoverStep::None {
-        try_transaction(|| {
-            routing::set_back(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.source.shard_key)
-                .map_err(Failure::from)?;
-            cutover::set_step(id, CutoverStep::None);
-            split::event(id, None, None, "the cutover was set back: the source takes writes again");
-            Ok::<_, SplitError>(())
-        })?;
+    reopen_routes(&engine.plan)
+}
+
+/// What is known of a cutover that did not decide on this master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetBack {
+    /// The source takes writes again, the routes lead to it.
+    Done,
+    /// A decision may exist that this master has forgotten: only the target can say.
+    AskTarget,
+}
+
+/// Sets a cutover back with the source and the master alone, before its decision: whoever
+/// waits for a target keeps the writers of a healthy source out.
+///
+/// Invariant: the source is opened only where no decision can exist. The target opens
+/// only after one, and none is made before the source has noted which run of the master
+/// may make it (`deciding`). Where it has noted nothing there is none, whatever has become
+/// of the master since. Where it has noted this very run, the plan, which this run has
+/// never lost, says that there is none. Another run may have been restored to a time
+/// before its decision.
+/// An operator who says that the target is lost takes that upon himself.
+pub fn set_back(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<SetBack> {
+    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
+    session::check_identity(&mut source, identity)?;
+    match session::installed(&mut source, plan, Side::Source)? {
+        Installed::Ours => {}
+        // Restored to a time before the split: it has no fence.
+        Installed::No => return reopen_routes(plan).map(|()| SetBack::Done),
+        Installed::Foreign => return Err(session::foreign(source.shard(), plan).into()),
     }
+    session::take_over(&mut source, plan, Side::Source, generation)?;
+    session::register(&mut source, plan, Side::Source)?;
+    let (state, _) = fence::state(&mut source, plan.id, Side::Source)?;
+    let deciding = source
+        .run(&format!("SELECT deciding FROM shardmaster_agent.consumed WHERE split_id = {}", plan.id))?;
+    let may_be_forgotten = deciding.scalar().is_some_and(|run| run != transaction(cutover::instance));
+    if state == "moved" || may_be_forgotten && !target_lost {
+        return Ok(SetBack::AskTarget);
+    }
+    reopen_source(&mut source, plan.id, generation)?;
+    reopen_routes(plan)?;
+    Ok(SetBack::Done)
+}
+
+/// The source takes writes again, and its note of a decision goes in the same commit.
+fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
+    engine::begin_as(source, split, Side::Source, generation)?;
+    fence::write_state(source, (split, Side::Source), &["fenced"], "capture", None)?;
+    source.run(&format!(
+        "UPDATE shardmaster_agent.consumed SET deciding = NULL WHERE split_id = {split} AND deciding IS NOT NULL; COMMIT"
+    ))?;
     Ok(())
+}
+
+/// The routes lead to the source again, if a cutover had disabled them.
+pub fn reopen_routes(plan: &Plan) -> Result<()> {
+    try_transaction(|| {
+        let state = split::lock(plan.id)?;
+        if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
+            return Ok(());
+        }
+        routing::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
+        cutover::set_step(plan.id, CutoverStep::None);
+        split::event(plan.id, None, None, "the cutover was set back: the source takes writes again");
+        Ok(())
+    })
 }
 
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
@@ -127,8 +176,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     }
     cutover::open_target(engine, version)?;
     reach(points::CUTOVER_OPENED)?;
-    let mut session = fence::open(engine)?;
-    cutover::move_source(&mut session, engine, version)?;
+    cutover::move_source(engine, version)?;
     reach(points::CUTOVER_MOVED)?;
     cutover::record_moved(engine, None);
     Ok(())
@@ -182,10 +230,9 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
     fence::lock(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
-    let (id, generation) = (engine.plan.id, engine.generation);
-    if !fence::change_state(&mut session, id, Side::Source, generation, &["capture"], "fenced", None)? {
-        return Err(SplitError::Superseded);
-    }
+    cutover::close_fence(engine, &mut session, deadline)?;
+    fence::release(&mut session)?;
+    let id = engine.plan.id;
     transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! reference a row that its new shard has not, and no row that stays loses what it
 //! references, is checked here.
 
-use super::engine::{self, Engine, Table, patience};
+use super::engine::{self, Engine, Table, unbounded};
 use super::error::{Result, SplitError};
 use super::progress::Progress;
 use super::quote::ident;
@@ -133,7 +133,7 @@ fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Ve
 }
 
 fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<Bond>> {
-    let rows = connection.run_within(query, patience())?;
+    let rows = connection.run_within(query, unbounded().patience)?;
     Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
 }
 
@@ -250,7 +250,7 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
                    FOR KEY SHARE) locked",
             reference.to, reference.from
         );
-        engine.target.run_within(&lock, patience())?;
+        engine.target.run_within(&lock, unbounded().patience)?;
     }
     let query = format!(
         "SELECT {} FROM {} t {rows}
@@ -261,7 +261,7 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
         reference.to,
         is_common(by, reference.to_position, &moves)
     );
-    let rows = engine.target.run_within(&query, patience())?;
+    let rows = engine.target.run_within(&query, unbounded().patience)?;
     match rows.scalar() {
         None => Ok(()),
         Some(value) => Err(SplitError::Failed(

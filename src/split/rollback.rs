@@ -1,18 +1,17 @@
 //! Rollback before the decision: capture goes first, then the scope's rows on the
 //! target, guarded until the last of them is gone, then the objects, the ledger last.
 
-use super::cutover;
 use super::error::{Result, SplitError};
 use super::fence;
 use super::install;
 use super::leaves;
-use super::phase::{CutoverStep, Phase};
+use super::phase::Phase;
 use super::points::{self, reach};
 use super::purge;
+use super::recovery;
 use super::session::{self, Installed, Side};
-use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
-use crate::error::{Failure, SqlState};
+use crate::error::SqlState;
 use crate::placement::tenants;
 use crate::remote::Connection;
 use crate::sql;
@@ -22,31 +21,51 @@ use crate::worker::txn::{transaction, try_transaction};
 /// settled that).
 pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     reach(points::ROLLBACK_BEGIN)?;
+    let target_lost = transaction(|| target_is_lost(plan.id));
     // What was never begun needs no server to be undone.
     if transaction(|| ledger_is_open(plan.id)) {
-        remove(plan, generation, identity)?;
+        remove(plan, generation, identity, target_lost)?;
     }
     reach(points::ROLLBACK_OBJECTS)?;
-    try_transaction(|| record(plan.id))
+    try_transaction(|| record(plan.id, target_lost))
 }
 
-fn remove(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+fn remove(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "rollback")?;
     session::check_identity(&mut source, identity)?;
     let installed = session::installed(&mut source, plan, Side::Source)?;
-    let mut target = session::open_mover(plan, Side::Target, "rollback")?;
-    session::check_identity(&mut target, identity)?;
-    require_not_open(&mut target, plan)?;
+    let target = if target_lost { None } else { Some(open_target(plan, identity)?) };
     if installed == Installed::Ours {
         session::take_over(&mut source, plan, Side::Source, generation)?;
         session::register(&mut source, plan, Side::Source)?;
         set_back(&mut source, plan, generation)?;
     }
-    enable_routes(plan)?;
+    recovery::reopen_routes(plan)?;
     if installed != Installed::Foreign {
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
     reach(points::ROLLBACK_CAPTURE)?;
+    target.map_or(Ok(()), |target| remove_from_target(target, plan, generation))
+}
+
+/// The target's session; a decision that it knows stands.
+fn open_target(plan: &Plan, identity: &str) -> Result<Connection> {
+    let mut target = session::open_mover(plan, Side::Target, "rollback").map_err(|error| match error {
+        SplitError::Remote(mut error) if error.may_pass() => {
+            error.hint = Some(format!(
+                "Writers of the source are served. If the target is gone for good: SELECT shard_split_rollback({}, target_lost => true).",
+                plan.id
+            ));
+            SplitError::Remote(error)
+        }
+        other => other,
+    })?;
+    session::check_identity(&mut target, identity)?;
+    require_not_open(&mut target, plan)?;
+    Ok(target)
+}
+
+fn remove_from_target(mut target: Connection, plan: &Plan, generation: i64) -> Result<()> {
     let installed = session::installed(&mut target, plan, Side::Target)?;
     if installed == Installed::Ours {
         session::take_over(&mut target, plan, Side::Target, generation)?;
@@ -101,17 +120,12 @@ fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()>
     Ok(())
 }
 
-/// Also where the source does not know the split any more: then it has no fence.
-fn enable_routes(plan: &Plan) -> Result<()> {
-    try_transaction(|| {
-        let state = split::lock(plan.id)?;
-        if state.cutover_step != CutoverStep::None {
-            routing::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key)
-                .map_err(Failure::from)?;
-            cutover::set_step(plan.id, CutoverStep::None);
-        }
-        Ok(())
+/// The operator has said that the target will not come back.
+fn target_is_lost(id: i64) -> bool {
+    sql::read_one("SELECT target_lost FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
+        row.value(1)
     })
+    .unwrap_or(false)
 }
 
 fn ledger_is_open(id: i64) -> bool {
@@ -123,7 +137,7 @@ fn ledger_is_open(id: i64) -> bool {
     .is_some()
 }
 
-fn record(id: i64) -> Result<()> {
+fn record(id: i64, target_lost: bool) -> Result<()> {
     let state = split::lock(id)?;
     split::change_phase(id, state.phase, Phase::RolledBack, "")?;
     sql::write(
@@ -133,7 +147,7 @@ fn record(id: i64) -> Result<()> {
                 total_rows_copied = 0, percent = NULL, last_event_id = NULL, last_event_ts = NULL,
                 lag_rows = NULL, lag = NULL, queue_bytes = NULL, fence_ms = NULL, cutover_step = 'none',
                 dual_write_started_at = NULL, backfill_started_at = NULL, backfill_completed_at = NULL,
-                paused = false
+                paused = false, target_lost = false
           WHERE id = $1",
         &[id.into()],
     );
@@ -147,9 +161,14 @@ fn record(id: i64) -> Result<()> {
     );
     sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
     tenants::cancel_for_split(id);
+    // What a lost target holds, should it come back, is shard_cleanup's.
     sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1",
-        &[id.into()],
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
+          WHERE split_id = $1 AND NOT ($2 AND side = 'target')",
+        &[id.into(), target_lost.into()],
     );
+    if target_lost {
+        split::event(id, None, None, "the target was given up as lost; shard_cleanup removes what it holds");
+    }
     Ok(())
 }

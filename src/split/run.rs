@@ -3,10 +3,12 @@
 
 use super::engine::Engine;
 use super::error::{Result, SplitError};
-use super::phase::{self, Phase, Work};
+use super::phase::{self, CutoverStep, Phase, Work};
 use super::points::{self, reach};
+use super::recovery::SetBack;
 use super::{check, cutover, finish, install, record, recovery, rollback, step, watch};
 use crate::catalog::split::{self, Plan, State};
+use crate::error::Failure;
 use crate::guc;
 use crate::worker::txn::{transaction, try_transaction};
 use crate::worker::wait;
@@ -20,14 +22,15 @@ struct Worker {
     id: i64,
     engine: Option<Engine>,
     attempts: u32,
-    lease_renewed: Instant,
+    /// None: not yet by this worker, and how long ago by another nobody knows.
+    lease_renewed: Option<Instant>,
     recorded: Instant,
 }
 
 /// Works until nothing is left to do, or until an operator is needed.
 pub fn run(split_id: i64) {
-    let now = Instant::now();
-    let mut worker = Worker { id: split_id, engine: None, attempts: 0, lease_renewed: now, recorded: now };
+    let mut worker =
+        Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: Instant::now() };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
         let work = phase::next_work(state.phase, state.goal, state.cutover_step, state.end);
@@ -69,6 +72,9 @@ fn asked_for_else(split_id: i64, work: Work) -> bool {
 impl Worker {
     /// One piece of work; returns how long to pause before the next.
     fn turn(&mut self, state: &State, work: Work) -> Result<Duration> {
+        if self.is_in_doubt(state) && self.set_back(state)? == SetBack::Done {
+            return Ok(Duration::ZERO);
+        }
         let rests =
             matches!(work, Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install);
         if state.paused && rests {
@@ -113,6 +119,27 @@ impl Worker {
         }
     }
 
+    /// An earlier worker, or this one with sessions that it has lost, was within a cutover.
+    fn is_in_doubt(&self, state: &State) -> bool {
+        self.engine.is_none()
+            && state.phase == Phase::CutoverPending
+            && state.cutover_step != CutoverStep::None
+    }
+
+    /// Before anything else, and without a target that may be away: writers of the source
+    /// wait for it. Where only the target knows, it is asked.
+    fn set_back(&mut self, state: &State) -> Result<SetBack> {
+        let (plan, generation, identity) = take_plan(self.id)?;
+        wait::report("the cutover to be set back on the source");
+        let outcome = recovery::set_back(&plan, generation, &identity, state.target_lost)?;
+        if outcome == SetBack::AskTarget {
+            let now = transaction(|| split::state(self.id))?;
+            let id = self.id;
+            self.attached(&now).map_err(|error| ask_target(error, id))?;
+        }
+        Ok(outcome)
+    }
+
     /// The engine, attached to both sides if it is not: generation first, then
     /// whatever an earlier worker left in the middle of a cutover.
     fn attached(&mut self, state: &State) -> Result<&mut Engine> {
@@ -152,8 +179,15 @@ impl Worker {
     /// Paused: changes are queued, nothing is read or written but the lease.
     fn rest(&mut self) -> Result<Duration> {
         transaction(|| record::activity(self.id, "paused", Some("shard_split_resume")));
-        if let Some(engine) = self.engine.as_mut() {
-            renew_lease(engine, &mut self.lease_renewed)?;
+        match self.engine.as_mut() {
+            Some(engine) => renew_lease(engine, &mut self.lease_renewed)?,
+            // Nothing but the source is needed for that, and no side is taken over.
+            None if is_lease_due(self.lease_renewed) => {
+                let plan = try_transaction(|| split::load(self.id))?;
+                install::keep_lease(&plan)?;
+                self.lease_renewed = Some(Instant::now());
+            }
+            None => {}
         }
         wait::report("shard_split_resume: paused");
         Ok(Duration::from_secs(5))
@@ -199,7 +233,6 @@ impl Worker {
     }
 
     fn tail(&mut self, state: &State) -> Result<Duration> {
-        wait::report("applying changes");
         let outcome = step::run(self.attached(state)?)?;
         if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
             reach(points::TAIL_CAUGHT_UP)?;
@@ -210,9 +243,17 @@ impl Worker {
         self.lease_renewed = renewed;
         // A window that took long has another behind it.
         let behind = outcome.lag > guc::tail_interval() || !outcome.progress.is_copied();
-        if !behind {
-            wait::report("waiting for shard_split_cutover");
-        }
+        let text = match outcome.lag > guc::max_lag() {
+            true => format!(
+                "the lag to fall: {} changes took {} ms, shardmaster.max_lag is {} ms",
+                outcome.changes,
+                outcome.lag.as_millis(),
+                guc::max_lag().as_millis()
+            ),
+            false if behind => "applying changes".to_owned(),
+            false => "waiting for shard_split_cutover".to_owned(),
+        };
+        wait::report(&text);
         Ok(if behind { Duration::ZERO } else { guc::tail_interval() })
     }
 
@@ -232,28 +273,40 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
+        if work == Work::Cutover
+            && let Some(failure) = cutover::abandoned(&error)
+        {
+            self.abandon(&failure);
+            return;
+        }
         // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
         let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
         let for_ever = work == Work::CompleteCutover && !is_verdict;
-        if let SplitError::GaveUp(failure) = error {
-            transaction(|| record::gave_up(self.id, &failure));
-            return;
-        }
         // What failed is not what the operator wants by now.
         if !error.may_pass() && !for_ever && !asked_for_else(self.id, work) {
-            let in_cutover = work == Work::Cutover;
             let failure = error.into_failure();
-            if in_cutover {
-                // The next turn sets the cutover back before it does anything else.
-                transaction(|| record::gave_up(self.id, &failure));
-            } else {
-                transaction(|| record::failed(self.id, state.phase, &failure));
-            }
+            transaction(|| record::failed(self.id, state.phase, &failure));
             return;
         }
+        self.retry(&error.into_failure());
+    }
+
+    /// A cutover that is given up: it is not asked for any more, and set back at once. What
+    /// cannot be set back now is the first that the next turn does.
+    fn abandon(&mut self, failure: &Failure) {
+        transaction(|| record::gave_up(self.id, failure));
+        let back = transaction(|| split::state(self.id)).map_err(SplitError::from).and_then(|state| {
+            if self.is_in_doubt(&state) { self.set_back(&state).map(|_| ()) } else { Ok(()) }
+        });
+        if let Err(error) = back {
+            self.engine = None;
+            self.retry(&error.into_failure());
+        }
+    }
+
+    fn retry(&mut self, failure: &Failure) {
         self.attempts += 1;
-        let failure = error.into_failure();
-        transaction(|| record::retrying(self.id, self.attempts, &failure));
+        transaction(|| record::retrying(self.id, self.attempts, failure));
         let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
         wait::report(&format!("retrying after: {}", failure.message));
         wait::sleep(pause);
@@ -269,12 +322,33 @@ fn take_plan(id: i64) -> Result<(Plan, i64, String)> {
     })
 }
 
+/// Where a decision may be forgotten, the operator is told what waiting is for.
+fn ask_target(error: SplitError, id: i64) -> SplitError {
+    match error {
+        SplitError::Remote(mut error) if error.may_pass() => {
+            error.message = format!(
+                "{}; the master was restarted in a cutover, and only the target knows whether it had decided",
+                error.message
+            );
+            error.hint = Some(format!(
+                "Writers are refused until it is back. If it is gone for good: SELECT shard_split_rollback({id}, target_lost => true)."
+            ));
+            SplitError::Remote(error)
+        }
+        other => other,
+    }
+}
+
 /// Well before it ends, so that a slow step does not let it run out.
-fn renew_lease(engine: &mut Engine, renewed: &mut Instant) -> Result<()> {
+fn is_lease_due(renewed: Option<Instant>) -> bool {
     let lease = Duration::from_secs(u64::try_from(guc::capture_lease_seconds()).unwrap_or(1));
-    if renewed.elapsed() > lease / 8 {
+    renewed.is_none_or(|renewed| renewed.elapsed() > lease / 8)
+}
+
+fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
+    if is_lease_due(*renewed) {
         engine.control_transaction(&install::renew_lease(engine.plan.id))?;
-        *renewed = Instant::now();
+        *renewed = Some(Instant::now());
     }
     Ok(())
 }

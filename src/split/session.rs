@@ -58,10 +58,11 @@ pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, Rem
     let name = format!("shardmaster {purpose}");
     let mut params: Vec<(&str, &str)> = vec![
         ("connect_timeout", &seconds),
-        ("keepalives_idle", "10"),
-        ("keepalives_interval", "5"),
+        // A link that is gone is noticed within 15 seconds.
+        ("keepalives_idle", "5"),
+        ("keepalives_interval", "3"),
         ("keepalives_count", "3"),
-        ("tcp_user_timeout", "30000"),
+        ("tcp_user_timeout", "14000"),
     ];
     let local = LocalEndpoint::current();
     match &shard.conninfo {

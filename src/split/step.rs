@@ -8,6 +8,7 @@
 use super::compare::{self, Differences};
 use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
+use super::phase::Goal;
 use super::points::{self, reach};
 use super::progress::{self, Progress, TableProgress};
 use super::references::{self, Look};
@@ -16,8 +17,10 @@ use super::shape::Observation;
 use super::window::{self, Entries};
 use super::{chunk, counters, install, leaves, triggers};
 use crate::agent;
+use crate::catalog::split;
 use crate::error::{Failure, SqlState};
 use crate::guc;
+use crate::worker::txn::transaction;
 use crate::worker::wait;
 use std::time::{Duration, Instant};
 
@@ -31,8 +34,8 @@ pub struct Outcome {
     pub chunks: u64,
     pub rows: u64,
     pub bytes: u64,
-    /// From the snapshot to the commit: the age of the oldest change that is not
-    /// on the target.
+    /// Time that the rows of the window took to come over. That messages take their time,
+    /// however few rows there are, is left out: a distant target is not behind.
     pub lag: Duration,
     /// Why the copy starts again, if it does.
     pub restarted: Option<String>,
@@ -42,7 +45,6 @@ pub struct Outcome {
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
     reach(points::STEP_BEGIN)?;
     lock_source(engine)?;
-    let taken = Instant::now();
     let now = observe_source(engine)?;
     reach(points::STEP_SNAPSHOT)?;
     let (mut before, there) = begin_target(engine)?;
@@ -59,11 +61,9 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     if outcome.is_empty() {
         engine.target.run("ROLLBACK")?;
         engine.reader.run("COMMIT")?;
-        outcome.lag = taken.elapsed();
         return Ok(outcome);
     }
     commit(engine, &mut outcome, &now, Reading::Ends)?;
-    outcome.lag = taken.elapsed();
     Ok(outcome)
 }
 
@@ -94,7 +94,7 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
 pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
     lock_source(engine)?;
     // Should the worker vanish, the lock goes soon after.
-    let limit = guc::cutover_timeout().as_millis() * 2;
+    let limit = guc::cutover_timeout().as_millis();
     engine.reader.run(&format!(
         "SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms'"
     ))?;
@@ -221,18 +221,20 @@ pub fn apply(
         }
     }
     let mut changes = 0;
+    let (began, mut round_trips) = (Instant::now(), 0);
     for (position, entry) in entries.iter().enumerate() {
         changes += entry.rows;
-        progress.last_event_id = progress.last_event_id.max(entry.last);
         if entry.rows > 0 && !resets.contains(&position) {
             progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
+            round_trips += window::ROUND_TRIPS;
         }
     }
+    let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
+    progress.last_event_id += changes;
     reach(points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);
-    let mut outcome =
-        Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag: Duration::ZERO, restarted };
+    let mut outcome = Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted };
     copy_chunks(engine, &mut outcome)?;
     let look = match was_copied && resets.is_empty() && outcome.chunks == 0 {
         true => Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect()),
@@ -306,7 +308,12 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
 /// writes is the number of the step, so that a source which has forgotten it is noticed.
 pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
     let id = engine.plan.id;
-    engine.control_transaction(&format!("{}; {}", install::renew_lease(id), counters::announce(id, step)))
+    let deciding = engine.deciding.take().map_or(String::new(), |instance| counters::deciding(id, &instance));
+    engine.control_transaction(&format!(
+        "{}; {}{deciding}",
+        install::renew_lease(id),
+        counters::announce(id, step)
+    ))
 }
 
 /// The queue did not take everything: the target starts from nothing. It remembers
@@ -378,8 +385,12 @@ fn wait_for_holders(engine: &mut Engine) -> Result<()> {
         if left.is_empty() {
             return Ok(());
         }
+        if transaction(|| split::state(engine.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
+            return Err(SplitError::Retry("the rollback that was asked for".into()));
+        }
         wait::report(&format!(
-            "transactions that wrote while the queue was full to end: {}",
+            "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
+            engine.plan.source.shard_key,
             left.join(", ")
         ));
         wait::sleep(Duration::from_millis(100));

@@ -46,7 +46,8 @@ pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Si
                     statements.extend(drops);
                 }
             }
-            statements.push_str(&agent::trigger(plan, side, ordinal, column, name, *event));
+            let watched = agent::Watched { shape, shard_by: column, ordinal };
+            statements.push_str(&agent::trigger(plan, side, watched, name, *event));
         }
         if !statements.is_empty() {
             create(connection, &statements, name)?;

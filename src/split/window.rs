@@ -2,18 +2,22 @@
 //! the one before, P. Sequence numbers are not commit order, snapshots are.
 
 use super::collision;
-use super::engine::{Engine, Table, patience};
+use super::engine::{Engine, Table, unbounded};
 use super::error::Result;
 use super::progress::{Cursor, Progress, TableProgress};
 use super::quote::literal;
 use crate::agent::scope::Scope;
-use crate::remote::{Connection, copy};
+use crate::remote::Connection;
+use crate::remote::copy::{self, Bounds};
+
+/// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
+/// and end, and the rows in between are deleted.
+pub const ROUND_TRIPS: u32 = 5;
 
 /// What one table's queue holds of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entries {
     pub rows: i64,
-    pub last: i64,
     pub truncated: bool,
 }
 
@@ -36,7 +40,7 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .iter()
         .map(|table| {
             format!(
-                "SELECT {}, count(*), coalesce(max(seq), 0), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
+                "SELECT {}, count(*), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
                 table.policy.ordinal, table.queue
             )
         })
@@ -47,9 +51,7 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .rows
         .iter()
         .map(|row| match row.as_slice() {
-            [_, rows, last, truncated] => {
-                Entries { rows: number(rows), last: number(last), truncated: number(truncated) == 1 }
-            }
+            [_, rows, truncated] => Entries { rows: number(rows), truncated: number(truncated) == 1 },
             _ => Entries::default(),
         })
         .collect())
@@ -85,7 +87,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         &format!("COPY ({}) TO STDOUT ({})", table.window(&condition), table.text_format()),
         &mut engine.target,
         &format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
-        patience(),
+        unbounded(),
     )?;
     delete_changed(&mut engine.target, &engine.plan.scope, table)?;
     let scope = engine.plan.scope.predicate(&table.source_by, "t");
@@ -96,21 +98,21 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         table.format()
     );
     let into = copy_into(table);
-    copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, patience())
+    let bounds = Bounds { bytes: engine.window_limit, ..unbounded() };
+    copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, bounds)
         .map_err(|error| collision::explain(error, engine, position))?;
     Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
 }
 
 /// By key and scope: by key alone it would remove another tenant's row.
 fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Result<()> {
-    // The planner knows nothing of the window's size yet.
-    target.run(&format!("ANALYZE {}", table.window_table()))?;
+    // The planner knows nothing of the window's size before.
     target.run(&format!(
-        "DELETE FROM {} t USING {} k WHERE {} AND {}",
+        "ANALYZE {window}; DELETE FROM {} t USING {window} k WHERE {} AND {}",
         table.target_only(),
-        table.window_table(),
         table.target_join(),
-        scope.predicate(&table.target_by, "t")
+        scope.predicate(&table.target_by, "t"),
+        window = table.window_table(),
     ))?;
     Ok(())
 }

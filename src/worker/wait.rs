@@ -2,6 +2,7 @@
 //! cancelled or terminated, or when the server is gone.
 
 use pgrx::pg_sys;
+use std::cell::RefCell;
 use std::ffi::{CString, c_long};
 use std::time::Duration;
 
@@ -45,7 +46,17 @@ pub fn reload() {
 /// transaction is open and before anything is committed. `state_change` becomes the
 /// worker's last sign of life.
 pub fn report(text: &str) {
+    REPORTED.with_borrow_mut(|reported| text.clone_into(reported));
     publish(pg_sys::BackendState::STATE_RUNNING, text);
+}
+
+/// What was published last.
+pub fn reported() -> String {
+    REPORTED.with_borrow(Clone::clone)
+}
+
+thread_local! {
+    static REPORTED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// `report` of a worker that has nothing to do, which monitors should not count as
@@ -55,6 +66,11 @@ pub fn report_idle(text: &str) {
 }
 
 fn publish(state: pg_sys::BackendState::Type, text: &str) {
+    // A session's own query stays where everybody looks for it.
+    // SAFETY: a plain variable of this process.
+    if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
+        return;
+    }
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.
     unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };

@@ -80,8 +80,8 @@ SELECT shard_drop('berlin');
 SELECT shard_drop(NULL);
 
 -- So does one that a split has, until the split is rolled back or finished.
-INSERT INTO shardmaster.split_plan (id, keyspace, source_shard, target_shard, tenants, token, source_lock, target_lock)
-VALUES (1001, 'default', 'annex', 'bern', '{x}', '', 0, 0);
+INSERT INTO shardmaster.split_plan (id, keyspace, source_shard, target_shard, tenants, token)
+VALUES (1001, 'default', 'annex', 'bern', '{x}', '');
 SELECT shard_drop('annex');
 SELECT shard_set_status('annex', 'disabled');
 SELECT shard_set_status('bern', 'disabled');

@@ -4,7 +4,8 @@
 use super::{Bond, Reference, columns_by, found, in_scope, load, moves, staying_row};
 use crate::catalog::split::Plan;
 use crate::guc;
-use crate::remote::{Connection, copy};
+use crate::remote::Connection;
+use crate::remote::copy::{self, Bounds};
 use crate::split::check::Finding;
 use crate::split::engine::{self, Table};
 use crate::split::error::{Result, SplitError};
@@ -187,7 +188,7 @@ impl Values<'_> {
             &format!("COPY ({out}) TO STDOUT (FORMAT text)"),
             target,
             &format!("COPY {values} FROM STDIN (FORMAT text)"),
-            guc::remote_timeout(),
+            Bounds { patience: guc::remote_timeout(), bytes: None },
         );
         if bounded(piped.map_err(SplitError::from))?.is_none() {
             return Ok(Some(too_long(MISSING, reference)));
