@@ -47,8 +47,8 @@ COMMENT ON FUNCTION @extschema@.shard_split_replay_tail(bigint) IS
     'resumes a tail that failed, otherwise asks for a window of changes now; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint) IS
     'asks for the cutover (phase cutover_pending only); returns at once';
-COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint) IS
-    'undoes a split whose cutover has not decided: both sides are cleaned; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint, boolean) IS
+    'undoes a split whose cutover has not decided: both sides are cleaned; with target_lost nothing is asked of a target that is gone for good, and what it holds is left to shard_cleanup; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean) IS
     'deletes the moved rows from the source once the split is completed, each after the target has shown that it has it or that a client has deleted it there; what it has not fails the split and stays, unless accept_missing says that it may go; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS

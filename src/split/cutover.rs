@@ -61,12 +61,14 @@ fn deadline_passed(error: SplitError) -> SplitError {
 pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    engine.set_deadline(Some(deadline));
+    // Nobody waits yet: who holds the cutover up is still to be asked at the deadline.
+    engine.set_deadline(Some(deadline + Duration::from_secs(1)));
     be_ready(engine, deadline)?;
     references::check_all(engine)?;
     sequences::raise(engine)?;
     let mut fence = fence::open(engine)?;
     fence.set_deadline(Some(deadline));
+    engine.set_deadline(Some(deadline));
 
     disable_routes(engine)?;
     let began = Instant::now();
