@@ -17,6 +17,7 @@ pub mod nginx;
 pub mod placement;
 pub mod process;
 pub mod random;
+pub mod relay;
 pub mod scene;
 pub mod server;
 pub mod split;

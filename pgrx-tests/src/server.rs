@@ -204,6 +204,8 @@ impl Server {
     /// Stops the server and waits until its postmaster is gone.
     pub fn stop(&mut self, how: Stop) -> Result<()> {
         let Some(mut child) = self.postmaster.take() else { return Ok(()) };
+        // One that hangs hears no signal to end.
+        self.wake()?;
         signal(child.id(), how.signal())?;
         let what = format!("server \"{}\" to stop ({how:?})", self.name);
         let result = wait::until(&what, STOP_LIMIT, || Ok(child.try_wait()?.map(drop)));
@@ -229,6 +231,24 @@ impl Server {
     pub fn restart(&mut self, how: Stop) -> Result<()> {
         self.stop(how)?;
         self.run()
+    }
+
+    /// Stops all of its processes in the middle of whatever they do: the server hangs, and
+    /// its sockets stay open.
+    pub fn hang(&self) -> Result<()> {
+        self.signal_all(libc::SIGSTOP)
+    }
+
+    /// They go on.
+    pub fn wake(&self) -> Result<()> {
+        self.signal_all(libc::SIGCONT)
+    }
+
+    fn signal_all(&self, number: i32) -> Result<()> {
+        for pid in processes_in(&self.data())? {
+            signal(pid, number)?;
+        }
+        Ok(())
     }
 
     pub fn reload(&self) -> Result<()> {

@@ -12,6 +12,23 @@ pub struct Split<'a> {
 }
 
 impl Split<'_> {
+    /// A superuser's session on the master.
+    pub fn superuser(&self) -> Result<Client> {
+        self.cluster.superuser()
+    }
+
+    /// Waits until it is caught up again and nothing is in its way.
+    pub fn wait_settled(&self, limit: Duration) -> Result<()> {
+        let settled = wait::until("the split to be caught up again", limit, || {
+            let line = "SELECT phase = 'cutover_pending' AND activity IN ('idle', 'working')
+                               AND coalesce(waiting_for, '') = 'waiting for shard_split_cutover'
+                          FROM shard_split_metrics($1)";
+            let yes: Option<bool> = self.cluster.superuser()?.query_one(line, &[&self.id])?.get(0);
+            Ok(yes.unwrap_or(false).then_some(()))
+        });
+        settled.map_err(|e| e.context(&self.describe()))
+    }
+
     /// `shard_split_plan` of the default keyspace.
     pub fn plan<'a>(cluster: &'a Cluster, source: &str, target: &str, tenants: &[&str]) -> Result<Split<'a>> {
         let query = "SELECT shard_split_plan($1, $2, $3)";

@@ -220,10 +220,17 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     Ok(())
 }
 
+/// What went wrong and what helps, in one line for `waiting_for`.
+pub fn reason(failure: &Failure) -> String {
+    match &failure.hint {
+        Some(hint) => format!("{}. {hint}", failure.message),
+        None => failure.message.clone(),
+    }
+}
+
 /// Something that may pass by itself.
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
-    let hint = failure.hint.as_ref().map_or(String::new(), |hint| format!(". {hint}"));
-    let reason = format!("{}{hint}", failure.message);
+    let reason = reason(failure);
     sql::write(
         "UPDATE shardmaster.split_plan
             SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp()

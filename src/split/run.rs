@@ -308,7 +308,7 @@ impl Worker {
         self.attempts += 1;
         transaction(|| record::retrying(self.id, self.attempts, failure));
         let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
-        wait::report(&format!("retrying after: {}", failure.message));
+        wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
     }
 }

@@ -254,6 +254,10 @@ impl<'a> Cell<'a> {
             if now == phase && self.is_settled(phase).unwrap_or(false) {
                 return Ok(());
             }
+            // A cutover that a server's end has interrupted is set back: the operator asks again.
+            if phase == "completed" && now == "cutover_pending" && error.starts_with("cutover given up") {
+                self.call("shard_split_cutover")?;
+            }
             if activity == "failed" {
                 return Err(format!("failed in {now}: {error}").into());
             }

@@ -1,0 +1,196 @@
+//! A link to a server that can be cut, stalled and delayed: it listens on a socket of its
+//! own and hands on what comes, as long as nothing is done to it.
+
+use crate::server::Server;
+use crate::{Result, wait};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Between two looks at what is to be done to the link.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What is done to the link.
+#[derive(Clone, Debug, Default)]
+struct Faults {
+    /// Nothing comes through, and nobody is told.
+    silent: bool,
+    /// Connections end, new ones are refused.
+    cut: bool,
+    /// What comes is handed on so much later.
+    delay: Duration,
+}
+
+/// One connection through the link.
+struct Pipe {
+    client: UnixStream,
+    server: UnixStream,
+    /// As its start names it.
+    application: String,
+    silenced: bool,
+}
+
+#[derive(Default)]
+struct Link {
+    faults: Faults,
+    pipes: Vec<Arc<Mutex<Pipe>>>,
+}
+
+/// A relay in front of a server; ends when dropped.
+pub struct Relay {
+    dir: PathBuf,
+    link: Arc<Mutex<Link>>,
+    ended: Arc<AtomicBool>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Relay {
+    pub fn before(server: &Server) -> Result<Relay> {
+        let dir = server.socket_dir().join("relay");
+        std::fs::create_dir(&dir)?;
+        let listener = UnixListener::bind(dir.join(".s.PGSQL.5432"))?;
+        listener.set_nonblocking(true)?;
+        let (link, ended) = (Arc::new(Mutex::new(Link::default())), Arc::new(AtomicBool::new(false)));
+        let upstream = server.socket_dir().join(".s.PGSQL.5432");
+        let (its_link, its_end) = (link.clone(), ended.clone());
+        thread::spawn(move || {
+            while !its_end.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok((client, _)) => accept(&its_link, &its_end, client, &upstream),
+                    Err(_) => thread::sleep(LOOK),
+                }
+            }
+        });
+        Ok(Relay { dir, link, ended })
+    }
+
+    /// A connection string that leads through the link.
+    pub fn conninfo(&self, database: &str, user: &str) -> String {
+        format!("host={} port=5432 dbname={database} user={user}", self.dir.display())
+    }
+
+    /// Nothing comes through any more, either way, also for new connections.
+    pub fn silence(&self) {
+        lock(&self.link).faults.silent = true;
+    }
+
+    /// The connections of one purpose fall silent; others, and new ones, do not.
+    pub fn silence_only(&self, application: &str) {
+        for pipe in &lock(&self.link).pipes {
+            let mut pipe = lock(pipe);
+            pipe.silenced |= pipe.application.contains(application);
+        }
+    }
+
+    /// Every connection ends, and no new one is taken.
+    pub fn cut(&self) {
+        let mut link = lock(&self.link);
+        link.faults.cut = true;
+        for pipe in link.pipes.drain(..) {
+            let pipe = lock(&pipe);
+            let _ = (pipe.client.shutdown(Shutdown::Both), pipe.server.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Messages take so much longer, each way.
+    pub fn delay(&self, delay: Duration) {
+        lock(&self.link).faults.delay = delay;
+    }
+
+    /// The link is well again. What fell silent goes on where it was.
+    pub fn mend(&self) {
+        let mut link = lock(&self.link);
+        link.faults = Faults::default();
+        for pipe in &link.pipes {
+            lock(pipe).silenced = false;
+        }
+    }
+
+    /// Waits until a connection of a purpose is open.
+    pub fn wait_for(&self, application: &str, limit: Duration) -> Result<()> {
+        wait::until(&format!("a connection of {application}"), limit, || {
+            let open = lock(&self.link).pipes.iter().any(|pipe| lock(pipe).application.contains(application));
+            Ok(open.then_some(()))
+        })
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.cut();
+    }
+}
+
+fn accept(link: &Arc<Mutex<Link>>, ended: &Arc<AtomicBool>, client: UnixStream, upstream: &std::path::Path) {
+    if lock(link).faults.cut {
+        return;
+    }
+    let Ok(server) = UnixStream::connect(upstream) else { return };
+    let streams = || Some((client.try_clone().ok()?, server.try_clone().ok()?));
+    let (Some(up), Some(down)) = (streams(), streams()) else { return };
+    let pipe = Arc::new(Mutex::new(Pipe { client, server, application: String::new(), silenced: false }));
+    lock(link).pipes.push(pipe.clone());
+    for (from, to, is_client) in [(up.0, up.1, true), (down.1, down.0, false)] {
+        let (link, ended, pipe) = (link.clone(), ended.clone(), pipe.clone());
+        thread::spawn(move || {
+            pump(&link, &ended, &pipe, from, to, is_client);
+            lock(&link).pipes.retain(|other| !Arc::ptr_eq(other, &pipe));
+        });
+    }
+}
+
+/// Hands on what comes from one side until either side ends.
+fn pump(
+    link: &Mutex<Link>,
+    ended: &AtomicBool,
+    pipe: &Mutex<Pipe>,
+    mut from: UnixStream,
+    mut to: UnixStream,
+    is_client: bool,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    let _ = from.set_read_timeout(Some(Duration::from_millis(20)));
+    while !ended.load(Ordering::Relaxed) {
+        let length = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                continue;
+            }
+            Err(_) => break,
+        };
+        if is_client && lock(pipe).application.is_empty() {
+            lock(pipe).application = application_of(&buffer[..length]);
+        }
+        let delay = lock(link).faults.delay;
+        thread::sleep(delay);
+        while !ended.load(Ordering::Relaxed) && (lock(link).faults.silent || lock(pipe).silenced) {
+            thread::sleep(LOOK);
+        }
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+/// The name that the first message of a connection gives, among its parameters.
+fn application_of(start: &[u8]) -> String {
+    let mut words = start.get(8..).unwrap_or_default().split(|byte| *byte == 0);
+    while let Some(word) = words.next() {
+        if word == b"application_name" {
+            return String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
+        }
+    }
+    // A question for TLS comes before.
+    String::new()
+}

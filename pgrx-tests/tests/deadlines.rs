@@ -1,0 +1,375 @@
+//! Servers that hang, links that go silent, targets that do not come back: writers of a
+//! healthy source are served, or told to retry, within the deadline of a cutover; what an
+//! operator asks for is done, or he is told what it waits for.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::relay::Relay;
+use shardmaster_tests::scene::{
+    LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::time::{Duration, Instant};
+
+/// Of the cutovers here, in which nothing is slow unless it is made so.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// What is promised beyond it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A cluster whose shards are reached through relays.
+struct Stage {
+    cluster: Cluster,
+    source: Relay,
+    target: Relay,
+}
+
+impl Stage {
+    fn new(config: &[&str]) -> Stage {
+        let timeout = format!("shardmaster.cutover_timeout = '{}ms'", TIMEOUT.as_millis());
+        let lines: Vec<&str> = [timeout.as_str()].into_iter().chain(config.iter().copied()).collect();
+        let cluster = cluster(&lines);
+        let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
+        let (source, target) = (relay(0), relay(1));
+        let mut master = cluster.superuser().unwrap();
+        for (key, relay) in [("shard_a", &source), ("shard_b", &target)] {
+            master
+                .execute(
+                    "UPDATE shardmaster.shard SET conninfo = $2 WHERE shard_key = $1",
+                    &[&key, &relay.conninfo(DATABASE, MOVER)],
+                )
+                .unwrap();
+        }
+        Stage { cluster, source, target }
+    }
+}
+
+/// A writer of the moving tenant gets an answer within the deadline: it has written, or is
+/// told to retry, until it has. Statements that wait at the fence are not cut short.
+fn writes_within(writer: &mut Client, limit: Duration) -> Duration {
+    let began = Instant::now();
+    wait::until("a write to be served", limit, || {
+        match writer.batch_execute("UPDATE items SET val = 'served' WHERE tenant = 'moves' AND id = 2") {
+            Ok(()) => Ok(Some(())),
+            Err(e) if matches!(state_of(&e), "SM002" | "40001") => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    })
+    .unwrap();
+    began.elapsed()
+}
+
+/// The route of the moving tenant leads to the source again.
+fn is_routed_back(cluster: &Cluster) -> bool {
+    let route = "SELECT write_shard || ' ' || status FROM shard_entries() WHERE key = 'moves'";
+    let found: String = cluster.superuser().unwrap().query_one(route, &[]).unwrap().get(0);
+    found == "shard_a active"
+}
+
+fn given_up(split: &Split<'_>) {
+    let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
+    assert!(error.to_string().contains("cutover given up"), "{error}");
+    wait::until("the cutover to be set back", GRACE, || {
+        let step = "SELECT cutover_step FROM shardmaster.split_plan";
+        let step: String = split.superuser()?.query_one(step, &[])?.get(0);
+        Ok((step == "none").then_some(()))
+    })
+    .unwrap();
+}
+
+/// At each of these the source is fenced, or about to be, and the target is still needed
+/// for the decision.
+const POINTS: [&str; 4] = ["cutover_disabled", "cutover_locked", "cutover_fenced", "cutover_applied"];
+
+/// Holds a cutover at a point, does something to the cluster, and lets it go on.
+fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl FnOnce()) {
+    cluster.hold(point).unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held(point, LIMIT).unwrap();
+    harm();
+    cluster.fault("").unwrap();
+}
+
+#[test]
+fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for point in POINTS {
+        interrupt(&split, &stage.cluster, point, || stage.cluster.servers[1].hang().unwrap());
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        given_up(&split);
+        assert!(is_routed_back(&stage.cluster), "{point}");
+        stage.cluster.servers[1].wake().unwrap();
+        split.wait_settled(LIMIT).unwrap();
+        // Nobody asked again.
+        assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+#[test]
+fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
+    let mut stage = Stage::new(&[]);
+    {
+        let split = plan(&stage.cluster);
+        to_pending(&split);
+        let relay = &stage.target;
+        interrupt(&split, &stage.cluster, "cutover_fenced", || relay.cut());
+        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
+        given_up(&split);
+    }
+    // It does not come back: the operator goes back without it.
+    stage.cluster.servers[1].stop(Stop::Immediate).unwrap();
+    let split = Split::of(&stage.cluster, 1);
+    split.call("rollback").unwrap();
+    let waits = || {
+        let text: Option<String> = split.metric("waiting_for")?;
+        Ok(text.is_some_and(|t| t.contains("shard \"shard_b\"") && t.contains("target_lost")).then_some(()))
+    };
+    wait::until("the operator to be told what helps", LIMIT, waits).unwrap();
+    let mut master = stage.cluster.superuser().unwrap();
+    master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let left = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shardmaster_agent'";
+    assert_eq!(source(&stage.cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+    // What it holds is known, should it come back.
+    let open = "SELECT count(*) FROM shardmaster.split_ledger WHERE removed_at IS NULL AND side = 'target'";
+    assert_eq!(master.query_one(open, &[]).unwrap().get::<_, i64>(0), 1);
+    stage.cluster.servers[1].run().unwrap();
+    stage.target.mend();
+    master.execute("SELECT * FROM shard_cleanup('shard_b')", &[]).unwrap();
+    let mut target = stage.cluster.servers[1].superuser(DATABASE).unwrap();
+    assert_eq!(target.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+}
+
+#[test]
+fn a_link_that_falls_silent_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for point in POINTS {
+        interrupt(&split, &stage.cluster, point, || stage.target.silence());
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        given_up(&split);
+        stage.target.mend();
+        split.wait_settled(LIMIT).unwrap();
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// The source itself lives, and only the way to it is gone: the fence ends by itself.
+#[test]
+fn a_source_out_of_reach_of_its_worker_serves_its_writers() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    // Behind the lock, before the state: the fence alone stands between.
+    interrupt(&split, &stage.cluster, "cutover_locked", || stage.source.silence());
+    writes_within(&mut writer, TIMEOUT + GRACE);
+    stage.source.mend();
+    given_up(&split);
+    split.wait_settled(LIMIT).unwrap();
+    // Behind the state: writers are told to retry, and do not wait.
+    interrupt(&split, &stage.cluster, "cutover_fenced", || stage.source.silence());
+    let began = Instant::now();
+    let answer = writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 4");
+    assert!(began.elapsed() < TIMEOUT + GRACE, "{:?}", began.elapsed());
+    assert_eq!(state_of(&answer.unwrap_err()), "SM002");
+    writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'stays'").unwrap();
+    stage.source.mend();
+    writes_within(&mut writer, LIMIT);
+    given_up(&split);
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+#[test]
+fn one_connection_lost_without_a_word_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for purpose in ["reader", "control", "fence"] {
+        interrupt(&split, &stage.cluster, "cutover_locked", || stage.source.silence_only(purpose));
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        given_up(&split);
+        stage.source.mend();
+        split.wait_settled(LIMIT).unwrap();
+    }
+    interrupt(&split, &stage.cluster, "cutover_fenced", || stage.target.silence_only("writer"));
+    writes_within(&mut writer, TIMEOUT + GRACE);
+    given_up(&split);
+    stage.target.mend();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+#[test]
+fn a_pause_holds_nobody_back_when_a_cutover_is_given_up() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    interrupt(&split, &stage.cluster, "cutover_fenced", || {
+        split.call("pause").unwrap();
+        stage.target.cut();
+    });
+    writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
+    given_up(&split);
+    assert!(is_routed_back(&stage.cluster));
+    stage.target.mend();
+    split.call("resume").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// Another run of the master than the one that noted that it may decide cannot know
+/// whether it has: it asks the target.
+#[test]
+fn a_master_that_may_have_forgotten_asks_the_target() {
+    let mut stage = Stage::new(&[]);
+    {
+        let split = plan(&stage.cluster);
+        to_pending(&split);
+        stage.cluster.hold("cutover_applied").unwrap();
+        split.call("cutover").unwrap();
+        split.wait_held("cutover_applied", LIMIT).unwrap();
+        stage.target.cut();
+    }
+    stage.cluster.fault("").unwrap();
+    // What its worker may do in between: it does not get on without the target.
+    stage.cluster.master.restart(Stop::Immediate).unwrap();
+    let split = Split::of(&stage.cluster, 1);
+    let state = "SELECT state FROM shardmaster_agent.side";
+    let is = |wanted: &str| {
+        let found: String = source(&stage.cluster).query_one(state, &[]).unwrap().get(0);
+        found == wanted
+    };
+    if is("fenced") {
+        let waits = || {
+            let text: Option<String> = split.metric("waiting_for")?;
+            Ok(text.is_some_and(|text| text.contains("only the target knows")).then_some(()))
+        };
+        wait::until("the operator to be told why", LIMIT, waits).unwrap();
+        assert!(is("fenced"));
+    }
+    stage.target.mend();
+    writes_within(&mut client(&stage.cluster), LIMIT);
+    assert!(is("capture"));
+}
+
+/// Twenty milliseconds each way, and changes all the time.
+#[test]
+fn a_distant_target_is_caught_up() {
+    let stage = Stage::new(&["shardmaster.cutover_timeout = '20s'"]);
+    stage.source.delay(Duration::from_millis(20));
+    stage.target.delay(Duration::from_millis(20));
+    let split = plan(&stage.cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    let mut writer = client(&stage.cluster);
+    wait::until("the split to be caught up under writes", LIMIT, || {
+        writer.batch_execute("UPDATE items SET val = 'again' WHERE tenant = 'moves' AND id = 6")?;
+        Ok((split.phase()? == "cutover_pending").then_some(()))
+    })
+    .unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A row that takes longer to bring over than writers should wait is brought over without
+/// them.
+#[test]
+fn a_big_row_changed_before_the_fence_gives_the_cutover_up() {
+    let stage = Stage::new(&["shardmaster.cutover_max_size = '1MB'"]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    interrupt(&split, &stage.cluster, "cutover_disabled", || {
+        let big =
+            "UPDATE items SET val = repeat(md5(random()::text), 100000) WHERE tenant = 'moves' AND id = 8";
+        writer.batch_execute(big).unwrap();
+    });
+    writes_within(&mut writer, TIMEOUT + GRACE);
+    let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
+    assert!(error.to_string().contains("more than 1 MB of changed rows"), "{error}");
+    wait::until("the row to be brought over", LIMIT, || {
+        Ok(rows(&stage.cluster, 1).get(&8).is_some_and(|val| val.len() > 1_000_000).then_some(()))
+    })
+    .unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// Two hosts, of which the first takes connections and says nothing.
+#[test]
+fn a_silent_host_is_passed_over() {
+    let stage = Stage::new(&["shardmaster.remote_timeout = '3s'"]);
+    let silent = Relay::before(&stage.cluster.master).unwrap();
+    silent.silence();
+    let host = |conninfo: String| conninfo.split_whitespace().next().unwrap_or_default().replace("host=", "");
+    let hosts = format!(
+        "host={},{} port=5432,5432 dbname={DATABASE} user={MOVER}",
+        host(silent.conninfo(DATABASE, MOVER)),
+        host(stage.source.conninfo(DATABASE, MOVER))
+    );
+    stage
+        .cluster
+        .superuser()
+        .unwrap()
+        .execute("UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'", &[&hosts])
+        .unwrap();
+    let check = "SELECT coalesce(string_agg(check_name || ': ' || detail, '; '), '') FROM shard_split_check($1) WHERE NOT ok";
+    let split = plan(&stage.cluster);
+    let found: String = stage.cluster.superuser().unwrap().query_one(check, &[&split.id]).unwrap().get(0);
+    assert_eq!(found, "");
+}
+
+/// Nothing of ours is left in the session of a writer.
+#[test]
+fn a_writer_finds_its_own_last_value() {
+    let stage = Stage::new(&[]);
+    for server in &stage.cluster.servers {
+        let mut owner = server.superuser(DATABASE).unwrap();
+        owner.batch_execute("CREATE SEQUENCE numbers; GRANT USAGE ON SEQUENCE numbers TO PUBLIC").unwrap();
+    }
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    let number: i64 = writer.query_one("SELECT nextval('numbers')", &[]).unwrap().get(0);
+    writer.batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id < 100").unwrap();
+    let last: i64 = writer.query_one("SELECT lastval()", &[]).unwrap().get(0);
+    assert_eq!(last, number);
+    let left = "SELECT count(*) FROM pg_settings WHERE source = 'session' AND name LIKE 'shardmaster%'";
+    assert_eq!(writer.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+    let temporary = "SELECT pg_my_temp_schema() = 0";
+    assert!(writer.query_one(temporary, &[]).unwrap().get::<_, bool>(0));
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A key or a shard-by column that gets another name breaks no writer.
+#[test]
+fn a_renamed_column_breaks_no_writer() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    let mut owner = source(&stage.cluster);
+    for (column, name) in [("id", "number"), ("tenant", "customer")] {
+        owner.batch_execute(&format!("ALTER TABLE items RENAME {column} TO {name}")).unwrap();
+    }
+    writer.batch_execute("UPDATE items SET val = 'renamed' WHERE customer = 'moves' AND number = 2").unwrap();
+    writer.batch_execute("DELETE FROM items WHERE customer = 'moves' AND number = 4").unwrap();
+    writer.batch_execute("UPDATE items SET val = 'renamed' WHERE customer = 'stays'").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert!(error.to_string().contains("items"), "{error}");
+    for (column, name) in [("id", "number"), ("tenant", "customer")] {
+        owner.batch_execute(&format!("ALTER TABLE items RENAME {name} TO {column}")).unwrap();
+    }
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    assert!(!rows(&stage.cluster, 0).contains_key(&4));
+    cut_over_and_compare(&stage.cluster, &split);
+}
