@@ -50,14 +50,15 @@ impl RemoteError {
         self.is("55P03") || self.is("40P01")
     }
 
-    /// What may pass by itself: a lost connection, a server that starts or stops, a
-    /// conflict, a lock or statement timeout, too many connections.
+    /// What may pass by itself: a lost connection, a server that starts or stops or is a
+    /// standby that is not promoted yet, a conflict, a lock or statement timeout, too many
+    /// connections.
     pub fn may_pass(&self) -> bool {
         let Some(state) = self.sqlstate else { return !self.is_refusal() };
         let code = state.as_str();
         code.starts_with("08")
             || code.starts_with("57P")
-            || matches!(code, "40001" | "40P01" | "55P03" | "57014" | "53300" | "25P03" | "57P05")
+            || matches!(code, "25006" | "40001" | "40P01" | "55P03" | "57014" | "53300" | "25P03" | "57P05")
             || self.lacks_extension()
     }
 

@@ -11,7 +11,7 @@ use crate::guc;
 use crate::remote::copy::{self, Copied};
 use std::time::{Duration, Instant};
 
-const MIN_BLOCKS: i64 = 8;
+const MIN_BLOCKS: i64 = 1;
 const MAX_BLOCKS: i64 = 1 << 20;
 
 /// Copies the next chunk of the first leaf that has one; None when all are copied.
@@ -49,6 +49,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, unbounded())
         .map_err(|error| collision::explain(error, engine, position))?;
     if !is_last {
+        progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);
     }
     let state = &mut progress.tables[position];

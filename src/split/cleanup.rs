@@ -97,6 +97,8 @@ fn is_accounted_for(found: &Found, shard_key: &str) -> bool {
     sql::read_one(
         "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
           WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($4, p.token)
+            -- Of one that was rolled back only a target that was given up as lost is left.
+            AND p.phase <> 'rolled_back'
             AND l.shard_key IN (SELECT s.shard_key FROM shardmaster.shard s, shardmaster.shard o
                                  WHERE o.shard_key = $3 AND s.conninfo IS NOT DISTINCT FROM o.conninfo)",
         &[found.id.into(), found.side.as_str().into(), shard_key.into(), found.token.as_deref().into()],

@@ -166,7 +166,7 @@ pub struct Engine {
     pub parents: Vec<String>,
     /// As the last step has read them.
     pub counters: Counters,
-    /// Blocks of the next chunk.
+    /// Blocks of the next chunk; 0: no step has said it yet.
     pub chunk_blocks: i64,
     /// The next step is a cutover's last, and this run of the master may decide.
     pub deciding: Option<String>,
@@ -209,7 +209,7 @@ impl Engine {
             watched,
             parents: Vec::new(),
             counters: Counters::default(),
-            chunk_blocks: 1024,
+            chunk_blocks: 0,
             deciding: None,
             window_limit: None,
             distance,

@@ -15,6 +15,12 @@ pub struct Progress {
     pub last_event_id: i64,
     /// Steps committed; the source counts the ones whose queue is consumed.
     pub steps: i64,
+    /// The worker that has committed the last step, and the size of its last chunk that had
+    /// another behind it: where the next worker begins, the smaller the more have failed.
+    #[serde(default)]
+    pub worker: i64,
+    #[serde(default)]
+    pub chunk_blocks: Option<i64>,
     /// The queue did not take everything: before the copy starts again, every
     /// transaction that may have skipped it must have ended.
     #[serde(default)]
@@ -85,6 +91,16 @@ impl TableProgress {
 }
 
 impl Progress {
+    /// Blocks of the first chunk of a worker. Every worker since the last step has ended
+    /// before it committed one: under constant interruptions the next chunk is a quarter
+    /// of the one before, down to one block.
+    pub fn first_chunk(&self, worker: i64) -> i64 {
+        const USUAL: i64 = 1024;
+        let failed = u32::try_from(worker.saturating_sub(self.worker).saturating_sub(1)).unwrap_or(0);
+        let blocks = self.chunk_blocks.unwrap_or(USUAL).min(USUAL);
+        (blocks >> (2 * failed).min(62)).max(1)
+    }
+
     pub fn is_copied(&self) -> bool {
         self.tables.iter().all(TableProgress::is_copied)
     }
@@ -110,4 +126,18 @@ pub fn stored(target: &mut Connection, split: i64) -> std::result::Result<Option
         &[Some(&split.to_string())],
     )?;
     Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_shrinks_with_each_worker_that_got_nowhere() {
+        let progress = Progress { worker: 5, chunk_blocks: Some(256), ..Progress::default() };
+        let chunks: Vec<i64> = (5..=12).map(|worker| progress.first_chunk(worker)).collect();
+        assert_eq!(chunks, [256, 256, 64, 16, 4, 1, 1, 1]);
+        assert_eq!(Progress { worker: 1, ..Progress::default() }.first_chunk(2), 1024);
+        assert_eq!(progress.first_chunk(i64::MAX), 1);
+    }
 }

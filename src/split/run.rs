@@ -153,6 +153,15 @@ impl Worker {
                 {
                     return Err(SplitError::Retry("the plan to be read again".into()));
                 }
+                // A shard that failed over to a time before the installation: nothing is copied yet.
+                Err(SplitError::NotInstalled(failure)) if state.phase == Phase::DualWrite => {
+                    check::require(&plan, &identity)?;
+                    install::install(&plan, generation, &identity)?;
+                    transaction(|| {
+                        split::event(self.id, None, None, &format!("installed again: {}", failure.message))
+                    });
+                    return Err(SplitError::Retry("the plan to be read again".into()));
+                }
                 attached => attached?,
             };
             recovery::settle(&mut engine, state)?;

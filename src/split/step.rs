@@ -257,6 +257,9 @@ fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usiz
 fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
     let began = Instant::now();
     let enough = guc::step_time() / 2;
+    if engine.chunk_blocks == 0 {
+        engine.chunk_blocks = outcome.progress.first_chunk(engine.generation);
+    }
     while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
         outcome.chunks += 1;
         outcome.rows += copied.rows;
@@ -281,6 +284,7 @@ pub enum Reading {
 pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, reading: Reading) -> Result<()> {
     leaves::check_unchanged(engine, &outcome.progress)?;
     outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
+    outcome.progress.worker = engine.generation;
     let state = progress::to_json(&outcome.progress);
     engine.target.query(
         "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
