@@ -231,7 +231,7 @@ fn register_times() {
     ms(
         c"shardmaster.max_lag",
         c"Lag below which a split counts as caught up.",
-        c"The age of the oldest change that is not applied.",
+        c"Time that the rows of one window take to come over; the way to a distant target is left out.",
         &MAX_LAG,
         1,
         GucContext::Sighup,
