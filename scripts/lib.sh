@@ -11,6 +11,8 @@ unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGSERVICE PGSERVICEFILE PGPASSF
 export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
 # One PGRX_HOME for every cargo command: another one would rebuild everything.
 export PGRX_HOME=${SHARDMASTER_PGRX_HOME:-$ROOT/target/pgrx-home}
+# So would other flags of the compiler: build.rs gives them to the extension alone.
+export CARGO_PGRX_DISABLE_GC_SECTIONS_WORKAROUND=1
 
 # PostgreSQL refuses to run as root.
 if [ "$(id -u)" = 0 ]; then

@@ -9,6 +9,8 @@ find_bindir
 init_pgrx
 make_run_dir
 LOGS=$ROOT/target/test-logs
+# One profile for all that is tested: each other one builds every dependency again.
+export SHARDMASTER_PROFILE=${SHARDMASTER_PROFILE:-harness}
 mkdir -p "$LOGS"
 
 passed=0
@@ -48,17 +50,15 @@ build_extension() {
 
 suite_lint() {
     one "cargo fmt" cargo fmt --all --check
-    # The release profile: what clippy makes, the build uses.
-    one "clippy, extension" cargo clippy -q --release --features pg_test -- -D warnings
+    one "clippy, extension" cargo clippy -q --profile harness --features pg_test -- -D warnings
     one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client --profile harness --all-targets -- -D warnings
 }
 
-# Tests that need no server: of the extension's pure modules and of the harness. A
-# #[pg_test] also shows up here, as pg_...; it runs in the suite "server".
+# Tests of the extension's modules that need no server.
 suite_pure() {
     local status=0
     echo "== pure tests"
-    cargo test -q --profile harness --lib -- --skip tests::pg_ >"$LOGS/pure.log" 2>&1 || status=$?
+    cargo test -q --profile harness --lib >"$LOGS/pure.log" 2>&1 || status=$?
     cat "$LOGS/pure.log"
     cargo_results "pure tests" "$LOGS/pure.log" "$status"
 }

@@ -1,10 +1,12 @@
 # Sourced by test.sh: the extension checked for every major version that Cargo.toml
-# declares, none of whose headers need to be here. In a target directory of its own: a
-# build with headers would be made anew.
+# declares, none of whose headers need to be here. The dependencies are those of the builds,
+# but for the bindings: an option that no build sets, and that means nothing to a check,
+# keeps these apart.
 
 typecheck() {
-    DOCS_RS=1 RUSTC_WRAPPER=$ROOT/scripts/docsrs.sh CARGO_TARGET_DIR=$ROOT/target/typecheck \
-        cargo clippy -q --no-default-features --features "$1 pg_test" -- -D warnings
+    DOCS_RS=1 RUSTC_WRAPPER=$ROOT/scripts/docsrs.sh \
+        cargo clippy -q --profile harness --config profile.harness.package.pgrx-pg-sys.codegen-units=1 \
+        --no-default-features --features "$1 pg_test" -- -D warnings
 }
 
 # run_typecheck [FEATURE ...]: all but these.

@@ -16,7 +16,8 @@ mod routing;
 mod snowflake;
 mod split;
 mod sql;
-#[cfg(any(test, feature = "pg_test"))]
+// Tests inside a server. The test program of the pure ones links without one.
+#[cfg(all(feature = "pg_test", not(test)))]
 mod tests;
 mod worker;
 
@@ -32,13 +33,4 @@ extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 pub extern "C-unwind" fn _PG_init() {
     guc::register();
     worker::register();
-}
-
-#[cfg(test)]
-pub mod pg_test {
-    pub fn setup(_options: Vec<&str>) {}
-
-    pub fn postgresql_conf_options() -> Vec<&'static str> {
-        vec!["shared_preload_libraries = 'shardmaster'", "shardmaster.database = 'pgrx_tests'"]
-    }
 }

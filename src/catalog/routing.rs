@@ -276,7 +276,7 @@ pub fn entries(keyspace: &str) -> Vec<Entry> {
     )
 }
 
-#[cfg(any(test, feature = "pg_test"))]
+#[cfg(all(feature = "pg_test", not(test)))]
 #[pgrx::pg_schema]
 mod tests {
     use super::super::routing_history::{history, shard_at};
