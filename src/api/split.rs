@@ -1,5 +1,6 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
+use super::on_primary;
 use crate::catalog::split::{self, Map, State};
 use crate::error::{Failure, SqlState, required};
 use crate::split::phase::{Goal, Phase};
@@ -18,6 +19,7 @@ pub fn shard_split_plan(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
     let source = required(source, "source")?;
+    on_primary("shard_split_plan")?;
     let target = required(target, "target")?;
     let keyspace = required(keyspace, "keyspace")?;
     Ok(plan::create(plan::Request {
@@ -41,6 +43,7 @@ pub fn shard_split_plan_range(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
     Ok(plan::create(plan::Request {
+    on_primary("shard_split_plan_range")?;
         source: &required(source, "source")?,
         target: &required(target, "target")?,
         what: plan::What::Range(lower, upper),
@@ -58,6 +61,7 @@ pub fn shard_split_plan_all(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
     Ok(plan::create(plan::Request {
+    on_primary("shard_split_plan_all")?;
         source: &required(source, "source")?,
         target: &required(target, "target")?,
         what: plan::What::All,
@@ -76,6 +80,7 @@ pub fn shard_split_map(
     expression: Option<String>,
 ) -> Result<(), ErrorReport> {
     let map = Map { column: required(column_name, "column_name")?, expression };
+    on_primary("shard_split_map")?;
     Ok(lifecycle::map(required(split_id, "split_id")?, &required(table_name, "table_name")?, &map)?)
 }
 
@@ -83,30 +88,35 @@ pub fn shard_split_map(
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_start_dual_write(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::start_dual_write(required(split_id, "split_id")?)?)
+    on_primary("shard_split_start_dual_write")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_run_backfill(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::run_backfill(required(split_id, "split_id")?)?)
+    on_primary("shard_split_run_backfill")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_replay_tail(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::replay_tail(required(split_id, "split_id")?)?)
+    on_primary("shard_split_replay_tail")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_cutover(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::cutover(required(split_id, "split_id")?)?)
+    on_primary("shard_split_cutover")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_rollback(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::rollback(required(split_id, "split_id")?)?)
+    on_primary("shard_split_rollback")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -116,6 +126,7 @@ pub fn shard_split_finish(
     accept_missing: default!(Option<bool>, "false"),
 ) -> Result<(), ErrorReport> {
     let accept_missing = required(accept_missing, "accept_missing")?;
+    on_primary("shard_split_finish")?;
     Ok(lifecycle::finish(required(split_id, "split_id")?, accept_missing)?)
 }
 
@@ -123,12 +134,14 @@ pub fn shard_split_finish(
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_pause(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::pause(required(split_id, "split_id")?)?)
+    on_primary("shard_split_pause")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_resume(split_id: Option<i64>) -> Result<(), ErrorReport> {
     Ok(lifecycle::resume(required(split_id, "split_id")?)?)
+    on_primary("shard_split_resume")?;
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -193,6 +206,7 @@ fn next_call(id: i64, state: &State, until: &str, resumes: bool) -> Result<Optio
     }
     if state.failed && resumes {
         return Ok(Some("shard_split_resume"));
+    on_primary("shard_split_run")?;
     }
     lifecycle::raise_failure(id, state)?;
     let gave_up =
