@@ -21,6 +21,8 @@ pub struct Plan {
     pub target: Shard,
     /// What moves, by the names of its entries in routing.
     pub entries: Vec<String>,
+    /// Everything that was routed to the source when it was planned.
+    pub moves_all: bool,
     /// The same as shards see it.
     pub scope: Scope,
     /// Of the keyspace; None: nobody has said it.
@@ -125,7 +127,7 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 /// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
-        "SELECT keyspace, source_shard, target_shard, tenants, token, source_lock
+        "SELECT keyspace, source_shard, target_shard, tenants, token, source_lock, scope_kind = 'all'
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
         |row| {
@@ -136,10 +138,12 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
                 row.value::<Vec<String>>(4),
                 row.value::<String>(5),
                 row.value::<i64>(6),
+                row.value::<bool>(7),
             )
         },
     );
-    let (keyspace, source, target, entries, token, source_lock) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token, source_lock, moves_all) =
+        head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     Ok(Plan {
         id,
@@ -148,6 +152,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         scope: scope_of(&of, &entries),
         key_type: of.key_type,
         entries,
+        moves_all,
         token,
         source_lock,
         tables: policies(id),
