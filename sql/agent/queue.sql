@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.{queue} (
     seq bigint NOT NULL,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     op  "char" NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
     {key_definitions},
     PRIMARY KEY (xid, seq)
 );

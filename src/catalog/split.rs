@@ -77,19 +77,19 @@ fn unknown(id: i64) -> Failure {
 }
 
 const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
-    generation, routing_version_cutover, error_code, error_message, error_hint,
+    generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
     extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8";
 
 fn state_of(row: &Row<'_>) -> Result<State, Failure> {
     let error = row.get::<String>(10).map(|message| Failure {
         sqlstate: SqlState::parse(row.get::<String>(9).as_deref().unwrap_or("XX000")),
         message,
-        detail: None,
-        hint: row.get(11),
+        detail: row.get(11),
+        hint: row.get(12),
     });
     let finished: bool = row.value(6);
     let is_due = guc::watch_interval()
-        .is_some_and(|interval| row.get::<f64>(12).is_some_and(|age| age >= interval.as_secs_f64()));
+        .is_some_and(|interval| row.get::<f64>(13).is_some_and(|age| age >= interval.as_secs_f64()));
     Ok(State {
         phase: Phase::parse(&row.value::<String>(1))?,
         goal: Goal::parse(&row.value::<String>(2))?,

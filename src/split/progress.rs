@@ -11,8 +11,11 @@ pub struct Progress {
     pub snapshot: Option<String>,
     /// The server that the snapshot belongs to.
     pub server: String,
-    /// The highest sequence number of a change applied so far.
+    /// Changes applied so far.
     pub last_event_id: i64,
+    /// When the newest of them was made, by the source's clock. None: there was none.
+    #[serde(default)]
+    pub last_event_at: Option<String>,
     /// Steps committed; the source counts the ones whose queue is consumed.
     pub steps: i64,
     /// The queue did not take everything: before the copy starts again, every

@@ -223,11 +223,13 @@ pub fn apply(
     let mut changes = 0;
     for (position, entry) in entries.iter().enumerate() {
         changes += entry.rows;
-        progress.last_event_id = progress.last_event_id.max(entry.last);
+        // Both sessions write times in one form and one zone, so texts of them are in order.
+        progress.last_event_at = progress.last_event_at.take().max(entry.newest.clone());
         if entry.rows > 0 && !resets.contains(&position) {
             progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
         }
     }
+    progress.last_event_id += changes;
     reach(points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);
@@ -319,6 +321,8 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     let empty = Progress {
         steps: engine.counters.consumed,
         draining: true,
+        last_event_id: before.last_event_id,
+        last_event_at: before.last_event_at.clone(),
         tables: before
             .tables
             .iter()
@@ -371,6 +375,7 @@ fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> 
 /// Waits for the transactions that hold the capture lock now.
 fn wait_for_holders(engine: &mut Engine) -> Result<()> {
     let holders = super::fence::holders(engine)?;
+    let _said = wait::said();
     loop {
         let now = super::fence::holders(engine)?;
         let left: Vec<String> =
@@ -379,7 +384,8 @@ fn wait_for_holders(engine: &mut Engine) -> Result<()> {
             return Ok(());
         }
         wait::report(&format!(
-            "transactions that wrote while the queue was full to end: {}",
+            "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
+            engine.plan.source.shard_key,
             left.join(", ")
         ));
         wait::sleep(Duration::from_millis(100));

@@ -10,10 +10,11 @@ use crate::agent::scope::Scope;
 use crate::remote::{Connection, copy};
 
 /// What one table's queue holds of a window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Entries {
     pub rows: i64,
-    pub last: i64,
+    /// When the newest of them was made, by the source's clock; as text.
+    pub newest: Option<String>,
     pub truncated: bool,
 }
 
@@ -36,7 +37,7 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .iter()
         .map(|table| {
             format!(
-                "SELECT {}, count(*), coalesce(max(seq), 0), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
+                "SELECT {}, count(*), max(at), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
                 table.policy.ordinal, table.queue
             )
         })
@@ -47,8 +48,8 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .rows
         .iter()
         .map(|row| match row.as_slice() {
-            [_, rows, last, truncated] => {
-                Entries { rows: number(rows), last: number(last), truncated: number(truncated) == 1 }
+            [_, rows, newest, truncated] => {
+                Entries { rows: number(rows), newest: newest.clone(), truncated: number(truncated) == 1 }
             }
             _ => Entries::default(),
         })

@@ -2,6 +2,7 @@
 //! cancelled or terminated, or when the server is gone.
 
 use pgrx::pg_sys;
+use std::cell::RefCell;
 use std::ffi::{CString, c_long};
 use std::time::Duration;
 
@@ -41,11 +42,33 @@ pub fn reload() {
     }
 }
 
+thread_local! {
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 /// Publishes what this worker does or waits for: `pg_stat_activity.query`, also while a
 /// transaction is open and before anything is committed. `state_change` becomes the
 /// worker's last sign of life.
 pub fn report(text: &str) {
     publish(pg_sys::BackendState::STATE_RUNNING, text);
+}
+
+/// What was published before, which is said again when this is dropped: whoever says that
+/// it waits does so for no longer than it waits.
+pub struct Said(String);
+
+/// Keeps what is published now for the end of the caller's block.
+#[must_use]
+pub fn said() -> Said {
+    Said(SAID.with_borrow(String::clone))
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            report(&self.0);
+        }
+    }
 }
 
 /// `report` of a worker that has nothing to do, which monitors should not count as
@@ -55,6 +78,11 @@ pub fn report_idle(text: &str) {
 }
 
 fn publish(state: pg_sys::BackendState::Type, text: &str) {
+    // SAFETY: a plain variable of this process. A session shows its client's statement.
+    if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
+        return;
+    }
+    SAID.set(text.to_owned());
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.
     unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };
