@@ -159,6 +159,7 @@ CREATE TABLE shardmaster.split_plan (
     waiting_for              text,
     error_code               text,
     error_message            text,
+    error_detail             text,
     error_hint               text,
     generation               bigint NOT NULL DEFAULT 0,
     token                    text NOT NULL,
@@ -174,6 +175,7 @@ CREATE TABLE shardmaster.split_plan (
     lag_rows                 bigint,
     lag                      interval,
     queue_bytes              bigint,
+    measured_at              timestamptz,
     fence_ms                 numeric,
     routing_version_at_start bigint,
     routing_version_cutover  bigint,
@@ -191,6 +193,7 @@ CREATE TABLE shardmaster.split_plan (
     guard_dropped_at         timestamptz
 );
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
+COMMENT ON COLUMN shardmaster.split_plan.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';

@@ -11,6 +11,22 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
 
+-- What the worker says now; without one, what was last written down. A worker that only
+-- says what it does waits for nothing, but while it tries again the reason stays.
+CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN a.pid IS NULL OR d.does AND p.activity = 'retrying' THEN p.waiting_for
+                WHEN NOT d.does THEN a.query END
+      FROM shardmaster.split_plan p
+      LEFT JOIN pg_stat_activity a ON a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id
+     CROSS JOIN LATERAL (
+        SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
+                   'cutting over', 'completing the cutover', 'finishing', 'rolling back')
+            OR a.query LIKE 'deleting rows of %') d (does)
+     WHERE p.id = $1
+$$;
+COMMENT ON FUNCTION shardmaster.split_waits_for(bigint) IS 'what a split waits for just now; NULL: for nothing';
+
 CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS TABLE (
     split_id bigint, source_shard text, target_shard text, phase text, total_rows_copied bigint,
@@ -19,34 +35,43 @@ RETURNS TABLE (
     routing_version_cutover bigint, dual_write_started_at timestamptz, backfill_started_at timestamptz,
     backfill_completed_at timestamptz, cutover_at timestamptz, finished_at timestamptz, activity text,
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
-    fence_ms numeric, attempts int, keyspace text, scope text, description text)
+    fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
+    error_detail text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, p.total_rows_copied,
-           p.backfill_status, p.tail_status, p.tenants, p.started_at, p.updated_at,
+           p.backfill_status,
+           -- Whether it has caught up is not what the worker last saw, who may be away.
+           CASE WHEN p.phase <> 'cutover_pending' OR p.tail_status = 'failed' THEN p.tail_status
+                WHEN f.is_behind THEN 'running'
+                WHEN NOT f.is_behind THEN 'caught_up' END, p.tenants, p.started_at, p.updated_at,
            p.error_message, p.last_event_id, p.last_event_ts, p.routing_version_at_start,
            p.routing_version_cutover, p.dual_write_started_at, p.backfill_started_at,
            p.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
-           -- What the worker says now, else what it last wrote down.
-           coalesce((SELECT nullif(a.query, '') FROM pg_stat_activity a
-                      WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id
-                        AND a.query NOT IN ('copying', 'applying changes')
-                        AND a.query NOT LIKE 'deleting rows of %'),
-                    p.waiting_for),
+           coalesce(shardmaster.split_waits_for(p.id), f.problem),
            p.percent,
            CASE WHEN p.phase = 'backfill' AND p.percent > 0
                 THEN (clock_timestamp() - p.backfill_started_at) * ((100 - p.percent) / p.percent)::float8 END,
-           p.lag_rows, p.lag, p.queue_bytes, p.fence_ms, p.attempts, p.keyspace,
+           CASE WHEN n.followed THEN f.lag_rows ELSE p.lag_rows END,
+           CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE p.lag END,
+           CASE WHEN n.followed THEN f.queue_bytes ELSE p.queue_bytes END, p.fence_ms, p.attempts, p.keyspace,
            CASE p.scope_kind WHEN 'range' THEN array_to_string(p.tenants[:3], ' ') ||
                                    CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
                              WHEN 'all' THEN format('all, %s', cardinality(p.tenants))
-                             ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description
+                             ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description,
+           CASE WHEN n.followed AND f.lag_rows IS NULL
+                THEN coalesce(p.measured_at, p.dual_write_started_at, p.created_at) END,
+           p.error_detail
       FROM shardmaster.split_plan p
+     CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')) n (followed)
+      LEFT JOIN @extschema@.shard_split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms in milliseconds';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown';
+COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
+    'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer';
 
 CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
 RETURNS TABLE (

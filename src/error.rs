@@ -20,6 +20,7 @@ impl SqlState {
     pub const NOT_RESERVED: SqlState = SqlState(*b"SM005");
     pub const NULL_NOT_ALLOWED: SqlState = SqlState(*b"22004");
     pub const INVALID_VALUE: SqlState = SqlState(*b"22023");
+    pub const READ_ONLY: SqlState = SqlState(*b"25006");
     pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");
     pub const UNDEFINED_OBJECT: SqlState = SqlState(*b"42704");
     pub const DUPLICATE_OBJECT: SqlState = SqlState(*b"42710");

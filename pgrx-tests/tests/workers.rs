@@ -182,3 +182,25 @@ fn the_extension_stays_while_a_split_is_unfinished() {
     assert!(rows(&cluster, 1).is_empty());
     master.batch_execute("DROP EXTENSION shardmaster").unwrap();
 }
+
+/// Workers that wait for the extension know of it as soon as it is there.
+#[test]
+fn the_status_is_true_right_after_create_extension() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let waiting =
+        "SELECT count(*) = $N FROM pg_stat_activity WHERE query = 'waiting for CREATE EXTENSION shardmaster'";
+    for _ in 0..5 {
+        master.batch_execute("DROP EXTENSION shardmaster").unwrap();
+        let both = waiting.replace("$N", "2");
+        wait::until_true(&mut cluster.superuser().unwrap(), "both to wait", LIMIT, &both).unwrap();
+        master.batch_execute("CREATE EXTENSION shardmaster").unwrap();
+        for row in master.query("SELECT item, value FROM shard_status()", &[]).unwrap() {
+            let (item, value): (String, String) = (row.get(0), row.get(1));
+            assert!(!value.contains("CREATE EXTENSION"), "{item}: {value}");
+        }
+        let none = waiting.replace("$N", "0");
+        let at_once = Duration::from_secs(1);
+        wait::until_true(&mut cluster.superuser().unwrap(), "both to know", at_once, &none).unwrap();
+    }
+}

@@ -1,6 +1,7 @@
 //! What is left on the shards: the guard of a finished split, the identity of the
 //! master, the orphans of one that is no more.
 
+use super::on_primary;
 use crate::error::required;
 use crate::split::{cleanup, lifecycle};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -9,12 +10,14 @@ use pgrx::prelude::*;
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_guard_drop(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_guard_drop")?;
     Ok(lifecycle::drop_guard(required(split_id, "split_id")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_adopt(shard_key: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_adopt")?;
     Ok(cleanup::adopt(&required(shard_key, "shard_key")?)?)
 }
 
@@ -23,6 +26,7 @@ pub fn shard_adopt(shard_key: Option<String>) -> Result<(), ErrorReport> {
 pub fn shard_cleanup(
     shard_key: Option<String>,
 ) -> Result<TableIterator<'static, (name!(object, String), name!(action, String))>, ErrorReport> {
+    on_primary("shard_cleanup")?;
     let removed = cleanup::run(&required(shard_key, "shard_key")?)?;
     Ok(TableIterator::new(removed))
 }

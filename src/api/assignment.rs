@@ -1,5 +1,6 @@
 //! Keys are assigned to shards.
 
+use super::on_primary;
 use crate::error::required;
 use crate::routing::{assign, buckets, ranges, rollback};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -14,6 +15,7 @@ pub fn shard_assign(
     force: default!(Option<bool>, "false"),
     reason: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign")?;
     let key = required(key, "key")?;
     let shard_key = required(shard_key, "shard_key")?;
     let keyspace = required(keyspace, "keyspace")?;
@@ -30,6 +32,7 @@ pub fn shard_assign_many(
     force: default!(Option<bool>, "false"),
     reason: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign_many")?;
     let keys = required(keys, "keys")?;
     let shard_key = required(shard_key, "shard_key")?;
     let keyspace = required(keyspace, "keyspace")?;
@@ -46,6 +49,7 @@ pub fn shard_assign_bucket(
     force: default!(Option<bool>, "false"),
     reason: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign_bucket")?;
     let bucket = required(bucket, "bucket")?;
     let shard_key = required(shard_key, "shard_key")?;
     let keyspace = required(keyspace, "keyspace")?;
@@ -64,6 +68,7 @@ pub fn shard_assign_range(
     force: default!(Option<bool>, "false"),
     reason: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign_range")?;
     let shard_key = required(shard_key, "shard_key")?;
     let keyspace = required(keyspace, "keyspace")?;
     let force = required(force, "force")?;
@@ -78,6 +83,7 @@ pub fn shard_join_ranges(
     lower: default!(Option<String>, "NULL"),
     upper: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_join_ranges")?;
     let bounds = (lower.as_deref(), upper.as_deref());
     Ok(ranges::join(&required(keyspace, "keyspace")?, bounds)?)
 }
@@ -88,6 +94,7 @@ pub fn shard_unassign(
     key: Option<String>,
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_unassign")?;
     Ok(assign::unassign(required(key, "key")?, &required(keyspace, "keyspace")?)?)
 }
 
@@ -97,6 +104,7 @@ pub fn shard_routing_rollback(
     version: Option<i64>,
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_routing_rollback")?;
     Ok(rollback::rollback(required(version, "version")?, &required(keyspace, "keyspace")?)?)
 }
 

@@ -1,5 +1,6 @@
 //! Gateways: where a shard's service is, and configurations that send requests there.
 
+use super::on_primary;
 use crate::catalog::shard;
 use crate::error::{Failure, required};
 use crate::gateway::{self, Request, service};
@@ -9,6 +10,7 @@ use pgrx::prelude::*;
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_set_service(shard_key: Option<String>, address: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_set_service")?;
     Ok(service::set(&required(shard_key, "shard_key")?, address.as_deref())?)
 }
 

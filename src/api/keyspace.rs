@@ -1,5 +1,6 @@
 //! Keyspaces and their tables.
 
+use super::on_primary;
 use crate::api::regtype::RegType;
 use crate::catalog::{keyspace, table_policy};
 use crate::error::{Failure, required};
@@ -16,6 +17,7 @@ pub fn shard_keyspace_add(
     key_type: default!(Option<RegType>, "'text'"),
     shards: default!(Option<Vec<Option<String>>>, "NULL"),
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_keyspace_add")?;
     let keyspace = required(keyspace, "keyspace")?;
     let strategy = required(strategy, "strategy")?;
     let key_type = required(key_type, "key_type")?.0;
@@ -25,6 +27,7 @@ pub fn shard_keyspace_add(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_keyspace_drop(keyspace: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_keyspace_drop")?;
     Ok(keyspaces::drop(&required(keyspace, "keyspace")?)?)
 }
 
@@ -36,6 +39,7 @@ pub fn shard_table_add(
     keyspace: default!(Option<String>, "'default'"),
     key_type: default!(Option<RegType>, "NULL"),
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_table_add")?;
     let table_name = required(table_name, "table_name")?;
     let shard_by = required(shard_by, "shard_by")?;
     let keyspace = required(keyspace, "keyspace")?;
@@ -48,6 +52,7 @@ pub fn shard_table_drop(
     table_name: Option<String>,
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_table_drop")?;
     Ok(keyspaces::table_drop(&required(table_name, "table_name")?, &required(keyspace, "keyspace")?)?)
 }
 

@@ -14,3 +14,19 @@ pub mod split;
 pub mod split_check;
 pub mod status;
 pub mod topology;
+
+use crate::error::{Failure, SqlState};
+use pgrx::pg_sys;
+
+/// The first line of every function that writes: one that is called on a standby, or in a
+/// read-only transaction, says so by its own name, whatever its arguments.
+fn on_primary(function: &str) -> Result<(), Failure> {
+    // SAFETY: both read the state of the server and of the transaction.
+    let (is_standby, is_read_only) = unsafe { (pg_sys::RecoveryInProgress(), pg_sys::XactReadOnly) };
+    let refused = |why: &str| Failure::new(SqlState::READ_ONLY, format!("cannot execute {function}() {why}"));
+    match (is_standby, is_read_only) {
+        (true, _) => Err(refused("on a standby").hint("Run it on the primary.")),
+        (false, true) => Err(refused("in a read-only transaction")),
+        (false, false) => Ok(()),
+    }
+}

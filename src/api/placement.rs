@@ -1,5 +1,6 @@
 //! Slots, reservations and leases; quotas; tenants that are placed.
 
+use super::on_primary;
 use crate::error::{Failure, required};
 use crate::placement::choose::Strategy;
 use crate::placement::slot::Request;
@@ -49,6 +50,7 @@ pub fn shard_reserve_slot(
     >,
     ErrorReport,
 > {
+    on_primary("shard_reserve_slot")?;
     let (kind, key) = (named(kind, "kind")?, named(logical_key, "logical_key")?);
     let tenant = named(tenant_id, "tenant_id")?;
     let lease_seconds = lease_seconds(lease)?;
@@ -64,6 +66,7 @@ pub fn shard_confirm_slot(
     reservation_id: Option<i64>,
     resource_id: Option<String>,
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_confirm_slot")?;
     let id = required(reservation_id, "reservation_id")?;
     let resource_id = named(resource_id, "resource_id")?;
     Ok(settle::confirm(id, &resource_id).map_err(Failure::from)?)
@@ -72,6 +75,7 @@ pub fn shard_confirm_slot(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_cancel_slot(reservation_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_cancel_slot")?;
     Ok(settle::cancel(required(reservation_id, "reservation_id")?).map_err(Failure::from)?)
 }
 
@@ -81,6 +85,7 @@ pub fn shard_renew_slot(
     reservation_id: Option<i64>,
     lease: Option<Interval>,
 ) -> Result<TimestampWithTimeZone, ErrorReport> {
+    on_primary("shard_renew_slot")?;
     let id = required(reservation_id, "reservation_id")?;
     Ok(settle::renew(id, lease_seconds(lease)?).map_err(Failure::from)?)
 }
@@ -88,14 +93,16 @@ pub fn shard_renew_slot(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_free_slot(kind: Option<String>, logical_key: Option<String>) -> Result<bool, ErrorReport> {
+    on_primary("shard_free_slot")?;
     let (kind, key) = (required(kind, "kind")?, required(logical_key, "logical_key")?);
     Ok(settle::free(&kind, &key).map_err(Failure::from)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_expire_leases() -> i64 {
-    sweep::expire_all()
+pub fn shard_expire_leases() -> Result<i64, ErrorReport> {
+    on_primary("shard_expire_leases")?;
+    Ok(sweep::expire_all())
 }
 
 #[allow(clippy::type_complexity)]
@@ -134,6 +141,7 @@ pub fn shard_set_quota(
     kind: Option<String>,
     max_slots: Option<i64>,
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_set_quota")?;
     let (tenant, kind) = (named(tenant_id, "tenant_id")?, named(kind, "kind")?);
     Ok(quota::set(&tenant, &kind, max_slots)?)
 }
@@ -170,6 +178,7 @@ pub fn shard_place_tenant(
     strategy: default!(Option<String>, "'fill_first'"),
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<String, ErrorReport> {
+    on_primary("shard_place_tenant")?;
     let tenant = required(tenant, "tenant")?;
     let strategy = Strategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
     Ok(tenants::place(tenant, strategy, &required(keyspace, "keyspace")?)?)

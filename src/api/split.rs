@@ -1,7 +1,9 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
+use super::on_primary;
 use crate::catalog::split::{self, Map, State};
 use crate::error::{Failure, SqlState, required};
+use crate::split::figures::{self, Figures};
 use crate::split::phase::{Goal, Phase};
 use crate::split::{lifecycle, plan, points};
 use pgrx::datum::Interval;
@@ -17,6 +19,7 @@ pub fn shard_split_plan(
     description: default!(Option<String>, "NULL"),
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_split_plan")?;
     let source = required(source, "source")?;
     let target = required(target, "target")?;
     let keyspace = required(keyspace, "keyspace")?;
@@ -40,6 +43,7 @@ pub fn shard_split_plan_range(
     description: default!(Option<String>, "NULL"),
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_split_plan_range")?;
     Ok(plan::create(plan::Request {
         source: &required(source, "source")?,
         target: &required(target, "target")?,
@@ -57,6 +61,7 @@ pub fn shard_split_plan_all(
     description: default!(Option<String>, "NULL"),
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_split_plan_all")?;
     Ok(plan::create(plan::Request {
         source: &required(source, "source")?,
         target: &required(target, "target")?,
@@ -75,6 +80,7 @@ pub fn shard_split_map(
     column_name: Option<String>,
     expression: Option<String>,
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_split_map")?;
     let map = Map { column: required(column_name, "column_name")?, expression };
     Ok(lifecycle::map(required(split_id, "split_id")?, &required(table_name, "table_name")?, &map)?)
 }
@@ -82,24 +88,28 @@ pub fn shard_split_map(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_start_dual_write(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_split_start_dual_write")?;
     Ok(lifecycle::start_dual_write(required(split_id, "split_id")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_run_backfill(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_split_run_backfill")?;
     Ok(lifecycle::run_backfill(required(split_id, "split_id")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_replay_tail(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_split_replay_tail")?;
     Ok(lifecycle::replay_tail(required(split_id, "split_id")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_cutover(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_split_cutover")?;
     Ok(lifecycle::cutover(required(split_id, "split_id")?)?)
 }
 
@@ -109,6 +119,7 @@ pub fn shard_split_rollback(
     split_id: Option<i64>,
     target_lost: default!(Option<bool>, "false"),
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_split_rollback")?;
     let target_lost = required(target_lost, "target_lost")?;
     Ok(lifecycle::rollback(required(split_id, "split_id")?, target_lost)?)
 }
@@ -119,6 +130,7 @@ pub fn shard_split_finish(
     split_id: Option<i64>,
     accept_missing: default!(Option<bool>, "false"),
 ) -> Result<(), ErrorReport> {
+    on_primary("shard_split_finish")?;
     let accept_missing = required(accept_missing, "accept_missing")?;
     Ok(lifecycle::finish(required(split_id, "split_id")?, accept_missing)?)
 }
@@ -126,12 +138,14 @@ pub fn shard_split_finish(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_pause(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_split_pause")?;
     Ok(lifecycle::pause(required(split_id, "split_id")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_resume(split_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_split_resume")?;
     Ok(lifecycle::resume(required(split_id, "split_id")?)?)
 }
 
@@ -156,6 +170,36 @@ pub fn shard_split_points()
     )
 }
 
+/// How far targets are behind their sources: what shard_split_metrics asks of the shards.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+#[allow(clippy::type_complexity)]
+fn shard_split_figures(
+    split_id: Option<i64>,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(split_id, i64),
+            name!(lag_rows, Option<i64>),
+            name!(lag_seconds, Option<f64>),
+            name!(queue_bytes, Option<i64>),
+            name!(is_behind, Option<bool>),
+            name!(problem, Option<String>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let row = |(id, known): (i64, std::result::Result<Figures, String>)| match known {
+        Ok(now) => {
+            let lag = Some(now.lag.as_secs_f64());
+            (id, Some(now.lag_rows), lag, Some(now.queue_bytes), Some(now.is_behind()), None)
+        }
+        Err(problem) => (id, None, None, None, None, Some(problem)),
+    };
+    Ok(TableIterator::new(figures::now(split_id)?.into_iter().map(row)))
+}
+
 /// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is
 /// there. Raises the split's error when it has failed, unless this is the call that
 /// resumes it.
@@ -166,6 +210,7 @@ fn shard_split_next_call(
     until: Option<String>,
     resumes: Option<bool>,
 ) -> Result<Option<String>, ErrorReport> {
+    on_primary("shard_split_run")?;
     let id = required(split_id, "split_id")?;
     let until = required(until, "until")?;
     let resumes = required(resumes, "resumes")?;
@@ -241,4 +286,4 @@ extension_sql_file!(
     ]
 );
 
-extension_sql_file!("../../sql/split_metrics.sql", name = "split_metrics");
+extension_sql_file!("../../sql/split_metrics.sql", name = "split_metrics", requires = [shard_split_figures]);

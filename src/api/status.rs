@@ -79,7 +79,11 @@ fn worker(kind: Kind) -> Item {
     };
     match found {
         Some((pid, Some(seen), doing)) => {
-            let doing = doing.unwrap_or_default();
+            // Whoever can ask sees the extension: it has just been created.
+            let doing = match doing.unwrap_or_default() {
+                text if text == plan::WAITS_FOR_EXTENSION => "about to look at the new extension".to_owned(),
+                text => text,
+            };
             item(name, format!("pid {pid}, last sign of life {seen}: {doing}"), true)
         }
         // With track_activities off there is no sign of life to read.

@@ -1,5 +1,6 @@
 //! Shards: add, change, drop, list.
 
+use super::on_primary;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
@@ -18,6 +19,7 @@ pub fn shard_add(
     namespace: default!(Option<String>, "'public'"),
     client_conninfo: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    on_primary("shard_add")?;
     Ok(topology::add(NewShard {
         shard_key: required(shard_key, "shard_key")?,
         kind: required(kind, "kind")?,
@@ -31,18 +33,21 @@ pub fn shard_add(
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_set_status(shard_key: Option<String>, status: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_set_status")?;
     Ok(topology::set_status(&required(shard_key, "shard_key")?, &required(status, "status")?)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_set_capacity(shard_key: Option<String>, capacity: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_set_capacity")?;
     Ok(topology::set_capacity(&required(shard_key, "shard_key")?, capacity)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_drop(shard_key: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_drop")?;
     Ok(topology::drop(&required(shard_key, "shard_key")?)?)
 }
 

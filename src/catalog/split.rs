@@ -21,6 +21,8 @@ pub struct Plan {
     pub target: Shard,
     /// What moves, by the names of its entries in routing.
     pub entries: Vec<String>,
+    /// Everything that was routed to the source when it was planned.
+    pub moves_all: bool,
     /// The same as shards see it.
     pub scope: Scope,
     /// Of the keyspace; None: nobody has said it.
@@ -75,25 +77,25 @@ fn unknown(id: i64) -> Failure {
 }
 
 const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
-    generation, routing_version_cutover, error_code, error_message, error_hint,
+    generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
     extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, target_lost";
 
 fn state_of(row: &Row<'_>) -> Result<State, Failure> {
     let error = row.get::<String>(10).map(|message| Failure {
         sqlstate: SqlState::parse(row.get::<String>(9).as_deref().unwrap_or("XX000")),
         message,
-        detail: None,
-        hint: row.get(11),
+        detail: row.get(11),
+        hint: row.get(12),
     });
     let finished: bool = row.value(6);
     let is_due = guc::watch_interval()
-        .is_some_and(|interval| row.get::<f64>(12).is_some_and(|age| age >= interval.as_secs_f64()));
+        .is_some_and(|interval| row.get::<f64>(13).is_some_and(|age| age >= interval.as_secs_f64()));
     Ok(State {
         phase: Phase::parse(&row.value::<String>(1))?,
         goal: Goal::parse(&row.value::<String>(2))?,
         cutover_step: CutoverStep::parse(&row.value::<String>(3))?,
         paused: row.value(4),
-        target_lost: row.value(13),
+        target_lost: row.value(14),
         failed: row.value(5),
         finished,
         end: match (finished, is_due) {
@@ -126,7 +128,7 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 /// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
-        "SELECT keyspace, source_shard, target_shard, tenants, token
+        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all'
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
         |row| {
@@ -136,10 +138,11 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
                 row.value::<String>(3),
                 row.value::<Vec<String>>(4),
                 row.value::<String>(5),
+                row.value::<bool>(6),
             )
         },
     );
-    let (keyspace, source, target, entries, token) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token, moves_all) = head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     Ok(Plan {
         id,
@@ -148,6 +151,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         scope: scope_of(&of, &entries),
         key_type: of.key_type,
         entries,
+        moves_all,
         token,
         tables: policies(id),
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),

@@ -4,7 +4,7 @@ use super::error::RemoteError;
 use super::hosts::{Current, Hosts};
 use super::wait::{self, Ready};
 use crate::error::SqlState;
-use crate::worker::wait::{report, reported};
+use crate::worker::wait::{Said, report, said};
 use pq_sys as pq;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -16,23 +16,13 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// What a worker says while it waits for an answer; what it said before comes back after.
 #[derive(Default)]
 struct Silence {
-    before: Option<String>,
+    before: Option<Said>,
 }
 
 impl Silence {
     fn tell(&mut self, shards: &str, since: Duration) {
-        let before = self.before.get_or_insert_with(reported).clone();
+        let before = self.before.get_or_insert_with(said).text();
         report(&format!("an answer of shard {shards} for {} s: {before}", since.as_secs()));
-    }
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before
-            && !std::thread::panicking()
-        {
-            report(before);
-        }
     }
 }
 
@@ -61,33 +51,57 @@ pub struct Connection {
     deadline: Option<Instant>,
     /// Statements that the server has a plan of, by their names.
     prepared: Vec<&'static str>,
+    /// Why the session was given up: its answer did not come in time.
+    lost: Option<RemoteError>,
 }
 
 impl Connection {
     /// Connects; every wait ends at the timeout or with an interrupt. Of several hosts each
     /// has its own, that of the connection string where it has one.
     pub fn open(shard: &str, params: &[(&str, &str)], timeout: Duration) -> Result<Connection, RemoteError> {
-        let mut all: Vec<(String, String)> =
-            params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut hosts_left: Vec<(&'static str, String)> = Vec::new();
         loop {
+            // What comes last counts.
+            let all: Vec<(&str, &str)> =
+                params.iter().copied().chain(hosts_left.iter().map(|(k, v)| (*k, v.as_str()))).collect();
             let mut connection = Connection::start(shard, &all, timeout)?;
             // SAFETY: a live connection.
             let hosts = unsafe { Hosts::of(connection.raw()) };
-            match connection.finish_connecting(hosts.timeout.map_or(timeout, |own| own.min(timeout)))? {
-                None => return Ok(connection),
-                Some(silent) => match hosts.without(&silent) {
-                    // What comes last counts.
-                    Some(left) => all.extend(left.into_iter().map(|(k, v)| (k.to_owned(), v))),
-                    None => {
-                        let text = format!("timed out while connecting to {}", silent.describe());
-                        return Err(RemoteError::connection(shard, text));
-                    }
-                },
-            }
+            let own = hosts.timeout.map_or(timeout, |own| own.min(timeout));
+            let Some(silent) = connection.finish_connecting(own)? else { return Ok(connection) };
+            hosts_left = hosts.without(&silent).ok_or_else(|| {
+                let text = format!("timed out while connecting to {}", silent.describe());
+                RemoteError::connection(shard, text)
+            })?;
         }
     }
 
-    fn start(shard: &str, params: &[(String, String)], timeout: Duration) -> Result<Connection, RemoteError> {
+    /// None: the session is there. Otherwise the host that has not answered in time.
+    fn finish_connecting(&mut self, timeout: Duration) -> Result<Option<Current>, RemoteError> {
+        // SAFETY (all of this function): a live connection.
+        let mut current = unsafe { Current::of(self.raw.as_ptr()) };
+        let mut deadline = Instant::now() + timeout;
+        // libpq asks to behave as if the first poll had said "writing".
+        let mut ready = Some(Ready::ReadOrWrite);
+        while let Some(wanted) = ready {
+            if !wait::for_socket(self.socket(), wanted, deadline) {
+                return Ok(Some(current));
+            }
+            ready = self.go_on_connecting()?;
+            let now = unsafe { Current::of(self.raw.as_ptr()) };
+            if now != current {
+                (current, deadline) = (now, Instant::now() + timeout);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins to connect. `go_on_connecting` does the rest, whenever the socket is ready.
+    pub(super) fn start(
+        shard: &str,
+        params: &[(&str, &str)],
+        timeout: Duration,
+    ) -> Result<Connection, RemoteError> {
         // SAFETY: counts the descriptor with the server's own; given back in Drop.
         if !unsafe { pgrx::pg_sys::AcquireExternalFD() } {
             return Err(RemoteError::connection(shard, "too many open files for another connection"));
@@ -102,39 +116,37 @@ impl Connection {
         let Some(raw) = NonNull::new(raw) else {
             return Err(RemoteError::connection(shard, "out of memory"));
         };
-        Ok(Connection { raw, shard: shard.to_owned(), timeout, deadline: None, prepared: Vec::new() })
+        let connection = Connection {
+            raw,
+            shard: shard.to_owned(),
+            timeout,
+            deadline: None,
+            prepared: Vec::new(),
+            lost: None,
+        };
+        // SAFETY: a live connection.
+        match unsafe { pq::PQstatus(connection.raw.as_ptr()) } {
+            pq::ConnStatusType::CONNECTION_BAD => Err(connection.last_error()),
+            _ => Ok(connection),
+        }
     }
 
-    /// None: the session is there. Otherwise the host that has not answered in time.
-    fn finish_connecting(&mut self, timeout: Duration) -> Result<Option<Current>, RemoteError> {
+    /// The next move of connecting, once the socket is ready; what it is to be ready for
+    /// then. None: the session is open.
+    pub(super) fn go_on_connecting(&mut self) -> Result<Option<Ready>, RemoteError> {
         // SAFETY (all of this function): raw is a live connection that this owns.
-        if unsafe { pq::PQstatus(self.raw.as_ptr()) } == pq::ConnStatusType::CONNECTION_BAD {
-            return Err(self.last_error());
-        }
-        let mut current = unsafe { Current::of(self.raw.as_ptr()) };
-        let mut deadline = Instant::now() + timeout;
-        // libpq asks to behave as if the first poll had said "writing".
-        let mut ready = Ready::ReadOrWrite;
-        loop {
-            if !wait::for_socket(self.socket(), ready, deadline) {
-                return Ok(Some(current));
+        match unsafe { pq::PQconnectPoll(self.raw.as_ptr()) } {
+            pq::PostgresPollingStatusType::PGRES_POLLING_OK => {
+                unsafe {
+                    pq::PQsetnonblocking(self.raw.as_ptr(), 1);
+                    pq::PQsetNoticeProcessor(self.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
+                }
+                Ok(None)
             }
-            match unsafe { pq::PQconnectPoll(self.raw.as_ptr()) } {
-                pq::PostgresPollingStatusType::PGRES_POLLING_OK => break,
-                pq::PostgresPollingStatusType::PGRES_POLLING_READING => ready = Ready::Read,
-                pq::PostgresPollingStatusType::PGRES_POLLING_WRITING => ready = Ready::ReadOrWrite,
-                _ => return Err(self.last_error()),
-            }
-            let now = unsafe { Current::of(self.raw.as_ptr()) };
-            if now != current {
-                (current, deadline) = (now, Instant::now() + timeout);
-            }
+            pq::PostgresPollingStatusType::PGRES_POLLING_READING => Ok(Some(Ready::Read)),
+            pq::PostgresPollingStatusType::PGRES_POLLING_WRITING => Ok(Some(Ready::ReadOrWrite)),
+            _ => Err(self.last_error()),
         }
-        unsafe {
-            pq::PQsetnonblocking(self.raw.as_ptr(), 1);
-            pq::PQsetNoticeProcessor(self.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
-        }
-        Ok(None)
     }
 
     pub fn shard(&self) -> &str {
@@ -174,9 +186,11 @@ impl Connection {
         let mut silence = Silence::default();
         while !wait::for_any(&sockets, until.min(Instant::now() + SILENCE)) {
             if Instant::now() >= until {
-                let seconds = began.elapsed().as_secs_f64();
                 let shard = sessions.first().map_or("", |(session, _)| &session.shard);
-                return Err(RemoteError::connection(shard, format!("no answer for {seconds:.1} s")));
+                // A deadline came before the timeout: to the tenth of a second.
+                let tenths = began.elapsed().as_millis() / 100;
+                let elapsed = Duration::from_millis(u64::try_from(tenths * 100).unwrap_or(0));
+                return Err(RemoteError::no_answer(shard, elapsed.min(timeout)));
             }
             silence.tell(&shards(), began.elapsed());
         }
@@ -201,9 +215,17 @@ impl Connection {
         self.finish_within(timeout)
     }
 
+    /// The same for one that takes as long as its tables are big. It ends with the caller's
+    /// cancel; that the server's host is gone, keepalives tell.
+    pub fn run_unbounded(&mut self, sql: &str) -> Result<Rows, RemoteError> {
+        const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        self.run_within(sql, FOR_EVER)
+    }
+
     /// Sends statements and returns at once; `finish` takes the answer. So two
     /// servers work at the same time.
     pub fn send(&mut self, sql: &str) -> Result<(), RemoteError> {
+        self.require_kept()?;
         let sql = to_c(sql);
         // SAFETY: a live connection and a NUL-terminated text.
         let sent = unsafe { pq::PQsendQuery(self.raw.as_ptr(), sql.as_ptr()) };
@@ -212,6 +234,7 @@ impl Connection {
 
     /// Runs one statement with text parameters.
     pub fn query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<Rows, RemoteError> {
+        self.require_kept()?;
         let sql = to_c(sql);
         let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
         let values: Vec<*const c_char> =
@@ -241,6 +264,7 @@ impl Connection {
         sql: &str,
         params: &[Option<&str>],
     ) -> Result<Rows, RemoteError> {
+        self.require_kept()?;
         let c_name = to_c(name);
         if !self.prepared.contains(&name) {
             let sql = to_c(sql);
@@ -280,15 +304,73 @@ impl Connection {
     fn finish_within(&mut self, timeout: Duration) -> Result<Rows, RemoteError> {
         let mut last = Ok(Rows::default());
         while let Some(result) = self.next_result(timeout)? {
-            match result.status() {
-                Status::Rows => last = last.and(Ok(result.rows())),
-                Status::Failed => last = last.and(Err(result.error(&self.shard))),
-                Status::Copy => {
-                    return Err(RemoteError::connection(&self.shard, "unexpected COPY"));
-                }
-            }
+            last = last.and(result.answer(&self.shard)?);
         }
         last
+    }
+
+    /// What has come of the answer so far is added to `last`, without waiting. What the
+    /// socket is to be ready for then; None: the answer is whole.
+    pub(super) fn go_on_answering(
+        &mut self,
+        last: &mut Result<Rows, RemoteError>,
+    ) -> Result<Option<Ready>, RemoteError> {
+        // SAFETY (all of this function): a live connection; PQgetResult is called only
+        // when it cannot block.
+        if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
+            return Err(self.last_error());
+        }
+        if unsafe { pq::PQflush(self.raw.as_ptr()) } == 1 {
+            return Ok(Some(Ready::ReadOrWrite));
+        }
+        while unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
+            let Some(result) = NonNull::new(unsafe { pq::PQgetResult(self.raw.as_ptr()) }) else {
+                return Ok(None);
+            };
+            let answer = QueryResult(result).answer(&self.shard)?;
+            if last.is_ok() {
+                *last = answer;
+            }
+        }
+        Ok(Some(Ready::Read))
+    }
+
+    /// A session whose answer did not come in time still waits for it: no other question
+    /// may be asked, and the reason stays the first one.
+    fn require_kept(&self) -> Result<(), RemoteError> {
+        self.lost.clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends a statement that nobody waits for any more. From PostgreSQL 14 on its server
+    /// notices by itself that the session is gone.
+    fn cancel(&self) {
+        // SAFETY (all of this function): a live connection; the request is made of it, used
+        // once and freed. It goes over a connection of its own.
+        unsafe {
+            let runs =
+                pq::PQtransactionStatus(self.raw.as_ptr()) == pq::PGTransactionStatusType::PQTRANS_ACTIVE;
+            if !runs || self.lost.is_some() || self.server_version() >= 140_000 {
+                return;
+            }
+            let request = pq::PQgetCancel(self.raw.as_ptr());
+            if !request.is_null() {
+                let mut problem: [c_char; 256] = [0; 256];
+                pq::PQcancel(request, problem.as_mut_ptr(), 256);
+                pq::PQfreeCancel(request);
+            }
+        }
+    }
+
+    /// Gives the session up. Its server sees the end of it, and stops working for it.
+    fn give_up(&mut self, error: RemoteError) -> RemoteError {
+        unsafe extern "C" {
+            fn shutdown(socket: c_int, how: c_int) -> c_int;
+        }
+        const BOTH_WAYS: c_int = 2;
+        // SAFETY: a system call on the socket of a live connection; libpq finds it closed.
+        unsafe { shutdown(self.socket(), BOTH_WAYS) };
+        self.lost = Some(error.clone());
+        error
     }
 
     pub(super) fn socket(&self) -> i32 {
@@ -315,7 +397,9 @@ impl Connection {
                 return Ok(NonNull::new(result).map(QueryResult));
             }
             let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
-            self.wait_ready(ready, timeout)?;
+            if let Err(error) = self.wait_ready(ready, timeout) {
+                return Err(self.give_up(error));
+            }
             if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
                 return Err(self.last_error());
             }
@@ -338,6 +422,7 @@ impl Drop for Connection {
         // that this runs in; ReleaseExternalFD only counts, and is left out while an
         // error unwinds.
         unsafe {
+            self.cancel();
             pq::PQfinish(self.raw.as_ptr());
             if !std::thread::panicking() {
                 pgrx::pg_sys::ReleaseExternalFD();
@@ -366,6 +451,15 @@ impl QueryResult {
             }
             E::PGRES_COPY_IN | E::PGRES_COPY_OUT => Status::Copy,
             _ => Status::Failed,
+        }
+    }
+
+    /// The rows of a small query, or its error; the outer error is for what neither is.
+    fn answer(&self, shard: &str) -> Result<Result<Rows, RemoteError>, RemoteError> {
+        match self.status() {
+            Status::Rows => Ok(Ok(self.rows())),
+            Status::Failed => Ok(Err(self.error(shard))),
+            Status::Copy => Err(RemoteError::connection(shard, "unexpected COPY")),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What went wrong on a shard, with the shard's name.
 
 use crate::error::{Failure, SqlState};
+use std::time::Duration;
 use thiserror::Error;
 
 /// An error reported by a shard, or by the way to it.
@@ -25,6 +26,21 @@ impl RemoteError {
             detail: None,
             hint: None,
         }
+    }
+
+    pub fn no_answer(shard: &str, within: Duration) -> RemoteError {
+        let message = format!("no answer within {} s", within.as_secs_f64());
+        let hint = "The server took the connection: see in its pg_stat_activity what the session waits for, or raise shardmaster.remote_timeout.";
+        RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
+    }
+
+    /// Says what was asked, where nothing else does: the connection is gone, or the answer
+    /// did not come in time.
+    pub fn asked(mut self, question: &str) -> RemoteError {
+        if self.sqlstate.is_none() || self.is("57014") || self.is_lock_timeout() {
+            self.message = format!("{question}: {}", self.message);
+        }
+        self
     }
 
     /// Rows that are not what was sent: trying again would not help.

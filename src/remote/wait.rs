@@ -7,7 +7,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 use std::time::{Duration, Instant};
 
 /// What a socket is waited for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Ready {
     Read,
     ReadOrWrite,
@@ -23,8 +23,22 @@ pub fn for_socket(socket: i32, ready: Ready, deadline: Instant) -> bool {
 pub fn for_any(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
     match sockets {
         [(socket, ready)] => for_one(*socket, *ready, deadline),
-        _ => for_set(sockets, deadline),
+        _ => !matches!(for_set(sockets, deadline), Woken::TimedOut),
     }
+}
+
+/// What has ended a wait for several sockets.
+pub enum Woken {
+    TimedOut,
+    /// The process was woken; nothing is known of the sockets.
+    Latch,
+    /// The socket at this position of the list is ready.
+    Socket(usize),
+}
+
+/// Waits until one of the sockets is ready, and says which.
+pub fn for_which(sockets: &[(i32, Ready)], deadline: Instant) -> Woken {
+    for_set(sockets, deadline)
 }
 
 fn mask(ready: Ready) -> u32 {
@@ -51,7 +65,7 @@ fn for_one(socket: i32, ready: Ready, deadline: Instant) -> bool {
     occurred & pg_sys::WL_TIMEOUT == 0
 }
 
-fn for_set(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
+fn for_set(sockets: &[(i32, Ready)], deadline: Instant) -> Woken {
     let left = deadline.saturating_duration_since(Instant::now());
     let mut event = pg_sys::WaitEvent::default();
     // SAFETY: the set lives for this call only; on an error in between it is freed
@@ -73,8 +87,14 @@ fn for_set(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
         pg_sys::FreeWaitEventSet(set);
         count
     };
-    after_wait(occurred > 0 && event.events & pg_sys::WL_LATCH_SET != 0);
-    occurred > 0
+    let latch_set = occurred > 0 && event.events & pg_sys::WL_LATCH_SET != 0;
+    after_wait(latch_set);
+    match (occurred > 0, latch_set) {
+        (false, _) => Woken::TimedOut,
+        (true, true) => Woken::Latch,
+        // Behind the latch and the postmaster's death.
+        (true, false) => usize::try_from(event.pos - 2).map_or(Woken::Latch, Woken::Socket),
+    }
 }
 
 fn after_wait(latch_set: bool) {
@@ -89,5 +109,6 @@ fn after_wait(latch_set: bool) {
 
 fn millis(left: Duration) -> std::ffi::c_long {
     // Rounded up, so that a wait does not spin through its last millisecond.
-    std::ffi::c_long::try_from(left.as_millis() + 1).unwrap_or(std::ffi::c_long::MAX)
+    let longest = std::ffi::c_long::from(i32::MAX);
+    std::ffi::c_long::try_from(left.as_millis() + 1).unwrap_or(longest).min(longest)
 }

@@ -14,7 +14,7 @@ use super::phase::{CutoverStep, Goal, Phase};
 use super::points::{self, reach};
 use super::session::Side;
 use super::step::{self, Outcome, Reading};
-use super::{leaves, recovery, references, sequences, window};
+use super::{leaves, record, recovery, references, sequences, window};
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -97,6 +97,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_MOVED)?;
     drop(fence);
     record_moved(engine, Some(began.elapsed()));
+    transaction(|| record::last_event(engine.plan.id, &outcome.progress));
     Ok(())
 }
 
@@ -123,7 +124,9 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         } else if outcome.lag > guc::max_lag() {
             Some(format!("the lag to fall: the last window took {} ms", outcome.lag.as_millis()))
         } else {
-            fence::holders(engine)?.into_iter().find(|h| h.old).map(|h| h.text)
+            fence::holders(engine)?.into_iter().find(|h| h.old).map(|h| {
+                format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, h.text)
+            })
         };
         let Some(reason) = reason else { return Ok(()) };
         if Instant::now() > deadline {
@@ -256,7 +259,7 @@ pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<
         sql::write(
             "UPDATE shardmaster.split_plan
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
-                    last_event_id = $3, lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
+                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
               WHERE id = $1",
             &[plan.id.into(), version.into(), last_event_id.into()],
         );

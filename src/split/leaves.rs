@@ -30,7 +30,7 @@ pub fn find_row(
     table: &str,
     only: bool,
 ) -> Result<Option<Stranger>> {
-    let rows = connection.run(&format!(
+    let rows = connection.run_unbounded(&format!(
         "SELECT t.{}::text FROM {} {table} t WHERE {} LIMIT 1",
         ident(&column.name),
         if only { "ONLY" } else { "" },

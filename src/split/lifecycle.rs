@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 fn set_goal(id: i64, goal: Goal) {
     sql::write(
         "UPDATE shardmaster.split_plan
-            SET goal = $2, error_code = NULL, error_message = NULL, error_hint = NULL, attempts = 0,
+            SET goal = $2, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
+                attempts = 0,
                 activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END,
                 backfill_status = CASE backfill_status WHEN 'failed' THEN 'running' ELSE backfill_status END,
                 tail_status = CASE tail_status WHEN 'failed' THEN 'running' ELSE tail_status END,

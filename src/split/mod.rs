@@ -12,6 +12,7 @@ pub mod cutover;
 pub mod engine;
 pub mod error;
 pub mod fence;
+pub mod figures;
 pub mod finish;
 pub mod install;
 pub mod leaves;

@@ -95,6 +95,7 @@ unsafe extern "C" {
 
 /// Waits here until the setting changes.
 fn hold(point: &Point, fault: &str) {
+    let _said = wait::said();
     wait::report(&format!("held at point \"{}\"", point.name));
     while guc::fault().as_deref() == Some(fault) {
         wait::sleep(Duration::from_secs(1));

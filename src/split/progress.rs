@@ -13,6 +13,9 @@ pub struct Progress {
     pub server: String,
     /// How many changes have been applied so far: the number of the last one.
     pub last_event_id: i64,
+    /// When the newest of them was made, by the source's clock. None: there was none.
+    #[serde(default)]
+    pub last_event_at: Option<String>,
     /// Steps committed; the source counts the ones whose queue is consumed.
     pub steps: i64,
     /// The worker that has committed the last step, and the size of its last chunk that had

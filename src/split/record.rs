@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::finish::Request;
 use super::phase::Phase;
-use super::progress::TableProgress;
+use super::progress::{Progress, TableProgress};
 use super::step::Outcome;
 use crate::catalog::{event, split};
 use crate::error::Failure;
@@ -84,7 +84,7 @@ pub fn installed(id: i64) -> Result<()> {
     sql::write(
         "UPDATE shardmaster.split_plan p
             SET dual_write_started_at = clock_timestamp(), activity = 'idle', waiting_for = NULL, attempts = 0,
-                error_code = NULL, error_message = NULL, error_hint = NULL,
+                error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
                 routing_version_at_start = (SELECT coalesce(max(v.version), 0) FROM shardmaster.routing_version v WHERE v.keyspace = p.keyspace)
           WHERE id = $1",
         &[id.into()],
@@ -143,11 +143,19 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
         outcome.progress.tables.iter().map(TableProgress::blocks).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let percent =
         if outcome.progress.is_copied() { 100.0 } else { done as f64 * 100.0 / (all as f64).max(1.0) };
+    let next = next_phase(state.phase, outcome);
+    // A split that had failed here is followed again.
+    let tail_status = (next == Phase::CutoverPending).then_some(if outcome.lag < guc::max_lag() {
+        "caught_up"
+    } else {
+        "running"
+    });
     sql::write(
         "UPDATE shardmaster.split_plan
-            SET total_rows_copied = $2, percent = round($3::numeric, 1), last_event_id = $4,
-                last_event_ts = CASE WHEN $5 > 0 THEN clock_timestamp() ELSE last_event_ts END,
-                lag_rows = $5, lag = make_interval(secs => $6), queue_bytes = $7, activity = 'working',
+            SET total_rows_copied = $2, percent = round($3::numeric, 1),
+                last_event_id = greatest(last_event_id, $4),
+                last_event_ts = greatest(last_event_ts, $8::timestamptz), tail_status = coalesce($9, tail_status),
+                lag_rows = $5, lag = make_interval(secs => $6), queue_bytes = $7, measured_at = clock_timestamp(), activity = 'working',
                 waiting_for = NULL, updated_at = clock_timestamp()
           WHERE id = $1",
         &[
@@ -158,12 +166,22 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
             outcome.changes.into(),
             outcome.lag.as_secs_f64().into(),
             queue_bytes.into(),
+            outcome.progress.last_event_at.as_deref().into(),
+            tail_status.into(),
         ],
     );
     for (table, progress) in engine.tables.iter().zip(&outcome.progress.tables) {
         table_progress(id, table.policy.ordinal, table.source.key(), progress);
     }
-    enter(id, state.phase, next_phase(state.phase, outcome))
+    enter(id, state.phase, next)
+}
+
+/// The newest change of a step that is not recorded otherwise.
+pub fn last_event(id: i64, progress: &Progress) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET last_event_ts = greatest(last_event_ts, $2::timestamptz) WHERE id = $1",
+        &[id.into(), progress.last_event_at.as_deref().into()],
+    );
 }
 
 fn table_progress(id: i64, ordinal: i32, key: &[String], progress: &TableProgress) {
@@ -240,6 +258,15 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     pgrx::warning!("split {id} is retrying ({attempts}): {}", failure.message);
 }
 
+/// What was retried is under way again; whether it has passed, its end will tell.
+pub fn under_way(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET activity = 'working', waiting_for = NULL
+          WHERE id = $1 AND activity = 'retrying'",
+        &[id.into()],
+    );
+}
+
 /// It has passed.
 pub fn recovered(id: i64) {
     sql::write(
@@ -278,11 +305,14 @@ pub fn gave_up(id: i64, failure: &Failure) {
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
 
+/// A shard's DETAIL shows rows as they are; the mover's secret, which is in some of the
+/// agent's own, is left out.
 fn store_error(id: i64, failure: &Failure, set: &str) {
     sql::write(
         &format!(
             "UPDATE shardmaster.split_plan
-                SET error_code = $2, error_message = $3, error_hint = $4, waiting_for = NULL,
+                SET error_code = $2, error_message = replace($3, token, '...'),
+                    error_detail = replace($5, token, '...'), error_hint = $4, waiting_for = NULL,
                     updated_at = clock_timestamp(), {set}
               WHERE id = $1"
         ),
@@ -291,20 +321,13 @@ fn store_error(id: i64, failure: &Failure, set: &str) {
             failure.sqlstate.as_str().into(),
             failure.message.as_str().into(),
             failure.hint.as_deref().into(),
+            failure.detail.as_deref().into(),
         ],
     );
 }
 
 /// What a split waits for: what its worker says now, else what is stored.
 pub fn waiting_for(id: i64) -> Option<String> {
-    sql::read_one(
-        "SELECT coalesce(
-                (SELECT a.query FROM pg_stat_activity a
-                  WHERE a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id AND a.query <> ''),
-                p.waiting_for)
-           FROM shardmaster.split_plan p WHERE p.id = $1",
-        &[id.into()],
-        |row| row.get::<String>(1),
-    )
-    .flatten()
+    sql::read_one("SELECT shardmaster.split_waits_for($1)", &[id.into()], |row| row.get::<String>(1))
+        .flatten()
 }

@@ -143,9 +143,9 @@ fn record(id: i64, target_lost: bool) -> Result<()> {
     sql::write(
         "UPDATE shardmaster.split_plan
             SET backfill_status = 'pending', tail_status = 'pending', activity = 'idle', waiting_for = NULL,
-                error_code = NULL, error_message = NULL, error_hint = NULL, attempts = 0, worker_pid = NULL,
+                error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL, attempts = 0, worker_pid = NULL,
                 total_rows_copied = 0, percent = NULL, last_event_id = NULL, last_event_ts = NULL,
-                lag_rows = NULL, lag = NULL, queue_bytes = NULL, fence_ms = NULL, cutover_step = 'none',
+                lag_rows = NULL, lag = NULL, queue_bytes = NULL, measured_at = NULL, fence_ms = NULL, cutover_step = 'none',
                 dual_write_started_at = NULL, backfill_started_at = NULL, backfill_completed_at = NULL,
                 paused = false, target_lost = false
           WHERE id = $1",

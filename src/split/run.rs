@@ -80,6 +80,9 @@ impl Worker {
         if state.paused && rests {
             return self.rest();
         }
+        if let Some(text) = doing(work) {
+            wait::report(text);
+        }
         match work {
             Work::Nothing => Ok(Duration::ZERO),
             Work::Install => self.install(),
@@ -145,7 +148,6 @@ impl Worker {
     fn attached(&mut self, state: &State) -> Result<&mut Engine> {
         if self.engine.is_none() {
             let (plan, generation, identity) = take_plan(self.id)?;
-            wait::report("connecting to the shards");
             let mut engine = match Engine::attach(plan.clone(), generation, &identity) {
                 Err(SplitError::NotInstalled(_))
                     if state.phase != Phase::Completed
@@ -164,6 +166,9 @@ impl Worker {
                 }
                 attached => attached?,
             };
+            if self.attempts > 0 {
+                transaction(|| record::under_way(self.id));
+            }
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);
             // What was settled may have changed the plan: look again.
@@ -222,7 +227,6 @@ impl Worker {
 
     fn copy(&mut self, state: &State) -> Result<Duration> {
         let began = Instant::now();
-        wait::report("copying");
         let outcome = step::run(self.attached(state)?)?;
         if outcome.progress.is_copied() {
             reach(points::BACKFILL_DONE)?;
@@ -317,8 +321,25 @@ impl Worker {
         self.attempts += 1;
         transaction(|| record::retrying(self.id, self.attempts, failure));
         let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
+        let _said = wait::said();
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
+    }
+}
+
+/// For pg_stat_activity. shardmaster.split_waits_for knows these texts from those that say
+/// what is waited for. None: what was said before still holds.
+fn doing(work: Work) -> Option<&'static str> {
+    match work {
+        Work::Nothing | Work::Hold | Work::BeginBackfill => None,
+        Work::Install => Some("installing"),
+        Work::Copy => Some("copying"),
+        Work::Tail => Some("applying changes"),
+        Work::Cutover => Some("cutting over"),
+        Work::CompleteCutover => Some("completing the cutover"),
+        Work::Finish => Some("finishing"),
+        Work::Watch => Some("looking at both shards"),
+        Work::RollBack => Some("rolling back"),
     }
 }
 

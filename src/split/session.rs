@@ -51,10 +51,9 @@ const PINNED_SINCE: [(i32, &str); 2] = [
     (170_000, "SET transaction_timeout = 0"),
 ];
 
-/// A session with the pinned settings. `purpose` shows in pg_stat_activity.
-pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
-    let timeout = guc::remote_timeout();
-    let seconds = timeout.as_secs().max(2).to_string();
+/// How a shard is reached, as libpq's keywords. `purpose` shows in pg_stat_activity.
+pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
+    let seconds = guc::remote_timeout().as_secs().max(2).to_string();
     let name = format!("shardmaster {purpose}");
     let mut params: Vec<(&str, &str)> = vec![
         ("connect_timeout", &seconds),
@@ -78,7 +77,17 @@ pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, Rem
     }
     params.push(("application_name", &name));
     params.push(("client_encoding", "UTF8"));
-    let mut connection = Connection::open(&shard.shard_key, &params, timeout)?;
+    params.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// A session with the pinned settings. `purpose` shows in pg_stat_activity.
+pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
+    let params = parameters(shard, purpose);
+    let params: Vec<(&str, &str)> =
+        params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let _said = wait::said();
+    wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
+    let mut connection = Connection::open(&shard.shard_key, &params, guc::remote_timeout())?;
     connection.run(PINNED)?;
     let version = connection.server_version();
     for (_, settings) in PINNED_SINCE.iter().filter(|(since, _)| version >= *since) {
@@ -236,6 +245,7 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
     let id = plan.id.to_string();
     let key = [Some(id.as_str()), Some(side.as_str())];
     let deadline = Instant::now() + Duration::from_secs(10);
+    let said = wait::said();
     loop {
         let left = connection.query(
             "SELECT count(pg_terminate_backend(a.pid)) FROM shardmaster_agent.session s
@@ -253,6 +263,7 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         wait::report(&reason);
         wait::sleep(Duration::from_millis(20));
     }
+    drop(said);
     let raised = connection
         .query(
             "UPDATE shardmaster_agent.generation SET generation = $3

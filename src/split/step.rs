@@ -224,6 +224,8 @@ pub fn apply(
     let (began, mut round_trips) = (Instant::now(), 0);
     for (position, entry) in entries.iter().enumerate() {
         changes += entry.rows;
+        // Both sessions write times in one form and one zone, so texts of them are in order.
+        progress.last_event_at = progress.last_event_at.take().max(entry.newest.clone());
         if entry.rows > 0 && !resets.contains(&position) {
             progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
             round_trips += window::ROUND_TRIPS;
@@ -330,6 +332,8 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     let empty = Progress {
         steps: engine.counters.consumed,
         draining: true,
+        last_event_id: before.last_event_id,
+        last_event_at: before.last_event_at.clone(),
         tables: before
             .tables
             .iter()
@@ -382,6 +386,7 @@ fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> 
 /// Waits for the transactions that hold the capture lock now.
 fn wait_for_holders(engine: &mut Engine) -> Result<()> {
     let holders = super::fence::holders(engine)?;
+    let _said = wait::said();
     loop {
         let now = super::fence::holders(engine)?;
         let left: Vec<String> =

@@ -139,6 +139,7 @@ fn with_short_lock(
     );
     let mut pause = Duration::from_millis(50);
     let deadline = Instant::now() + guc::remote_timeout();
+    let _said = wait::said();
     loop {
         match connection.run(&transaction) {
             Ok(_) => return Ok(()),

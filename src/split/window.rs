@@ -15,9 +15,11 @@ use crate::remote::copy::{self, Bounds};
 pub const ROUND_TRIPS: u32 = 5;
 
 /// What one table's queue holds of a window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Entries {
     pub rows: i64,
+    /// When the newest of them was made, by the source's clock; as text.
+    pub newest: Option<String>,
     pub truncated: bool,
 }
 
@@ -40,7 +42,7 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .iter()
         .map(|table| {
             format!(
-                "SELECT {}, count(*), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
+                "SELECT {}, count(*), max(at), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
                 table.policy.ordinal, table.queue
             )
         })
@@ -51,7 +53,9 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .rows
         .iter()
         .map(|row| match row.as_slice() {
-            [_, rows, truncated] => Entries { rows: number(rows), truncated: number(truncated) == 1 },
+            [_, rows, newest, truncated] => {
+                Entries { rows: number(rows), newest: newest.clone(), truncated: number(truncated) == 1 }
+            }
             _ => Entries::default(),
         })
         .collect())

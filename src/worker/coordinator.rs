@@ -46,8 +46,8 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
         let pause = match txn::transaction(look) {
             Some(work) => coordinator.serve(&work).min(sweeper),
             None => {
-                wait::report_idle("waiting for CREATE EXTENSION shardmaster");
-                LOOK_AGAIN
+                wait::report_idle(plan::WAITS_FOR_EXTENSION);
+                plan::until_created(LOOK_AGAIN)
             }
         };
         wait::sleep(pause);

@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::Pro
                     wake::launcher_on_commit();
                 }
             }
-            NodeTag::T_CreateExtensionStmt => wake::coordinator_on_commit(),
+            NodeTag::T_CreateExtensionStmt => wake::creation_on_commit(),
             _ => (),
         }
     }

@@ -1,7 +1,12 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
+use super::txn;
 use crate::{guc, sql};
 use pgrx::pg_sys;
+use std::time::Duration;
+
+/// Between two looks for a catalog that has just been created.
+const NEWS_ARRIVE: Duration = Duration::from_millis(10);
 
 /// A split has work for a worker: its goal is not reached, or its phase is one in which
 /// changes must be followed, or a cutover that is decided is not carried out to its
@@ -64,6 +69,22 @@ pub fn catalog_exists() -> bool {
         )
     };
     table != pg_sys::InvalidOid
+}
+
+/// Whether CREATE EXTENSION has been committed, by the rows themselves: whoever commits wakes
+/// others a moment before he tells them what their caches have to forget, so that
+/// `catalog_exists` may not see it yet.
+pub fn is_created() -> bool {
+    sql::read_one("SELECT true FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'", &[], |_| ())
+        .is_some()
+}
+
+/// What a worker says while it waits for it.
+pub const WAITS_FOR_EXTENSION: &str = "waiting for CREATE EXTENSION shardmaster";
+
+/// How long a worker waits that has not found the catalog.
+pub fn until_created(look_again: Duration) -> Duration {
+    if txn::transaction(is_created) { NEWS_ARRIVE } else { look_again }
 }
 
 /// The splits that have work, the oldest first. Needs `catalog_exists`.

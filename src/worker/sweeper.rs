@@ -35,6 +35,7 @@ pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
     if !txn::transaction(|| lock::try_lock(lock::SWEEPER)) {
         return;
     }
+    // None: there was nothing to sweep yet; CREATE EXTENSION wakes.
     let mut swept: Option<Instant> = None;
     loop {
         // The interval may have been set shorter since the clock was.
@@ -45,11 +46,11 @@ pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
             let pause = txn::transaction(|| plan::catalog_exists().then(sweep::turn));
             // Where there is more, half of the time is for reservations.
             let pause = pause.map(|pause| pause.max(began.elapsed()));
-            sweep_clock::set(pause.unwrap_or(LOOK_AGAIN));
-            swept = Some(Instant::now());
+            sweep_clock::set(pause.unwrap_or_else(|| plan::until_created(LOOK_AGAIN)));
+            swept = pause.map(|_| Instant::now());
             wait::report_idle(match pause {
                 Some(_) => "waiting for a lease to end",
-                None => "waiting for CREATE EXTENSION shardmaster",
+                None => plan::WAITS_FOR_EXTENSION,
             });
         }
         wait::sleep(sweep_clock::left().min(guc::lease_sweep_interval()));

@@ -42,21 +42,39 @@ pub fn reload() {
     }
 }
 
+thread_local! {
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 /// Publishes what this worker does or waits for: `pg_stat_activity.query`, also while a
 /// transaction is open and before anything is committed. `state_change` becomes the
 /// worker's last sign of life.
 pub fn report(text: &str) {
-    REPORTED.with_borrow_mut(|reported| text.clone_into(reported));
     publish(pg_sys::BackendState::STATE_RUNNING, text);
 }
 
-/// What was published last.
-pub fn reported() -> String {
-    REPORTED.with_borrow(Clone::clone)
+/// What was published before, which is said again when this is dropped: whoever says that
+/// it waits does so for no longer than it waits.
+pub struct Said(String);
+
+/// Keeps what is published now for the end of the caller's block.
+#[must_use]
+pub fn said() -> Said {
+    Said(SAID.with_borrow(String::clone))
 }
 
-thread_local! {
-    static REPORTED: RefCell<String> = const { RefCell::new(String::new()) };
+impl Said {
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            report(&self.0);
+        }
+    }
 }
 
 /// `report` of a worker that has nothing to do, which monitors should not count as
@@ -66,11 +84,11 @@ pub fn report_idle(text: &str) {
 }
 
 fn publish(state: pg_sys::BackendState::Type, text: &str) {
-    // A session's own query stays where everybody looks for it.
-    // SAFETY: a plain variable of this process.
+    // SAFETY: a plain variable of this process. A session shows its client's statement.
     if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
         return;
     }
+    SAID.set(text.to_owned());
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.
     unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };

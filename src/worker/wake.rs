@@ -50,9 +50,12 @@ pub fn split_on_commit(split_id: i64) {
     });
 }
 
-/// Wakes the coordinator once the current transaction has committed.
-pub fn coordinator_on_commit() {
-    with_requests(|r| r.coordinator = true);
+/// Wakes who waits for CREATE EXTENSION once the current transaction has committed.
+pub fn creation_on_commit() {
+    with_requests(|r| {
+        r.coordinator = true;
+        r.sweeper = true;
+    });
 }
 
 /// Wakes the sweeper once the current transaction has committed, if it would sleep past

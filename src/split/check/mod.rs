@@ -38,6 +38,11 @@ impl Finding {
         Finding { name: name.to_owned(), ok, detail: detail.into(), hint, transient: false }
     }
 
+    /// What is well, and worth a second look.
+    pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
+        Finding { hint: Some(hint.to_owned()), ..Finding::new(name, true, detail, "") }
+    }
+
     fn unreachable(side: Side, error: SplitError) -> Finding {
         let transient = error.may_pass();
         let failure = error.into_failure();
@@ -115,22 +120,22 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     session::check_identity(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
-    findings.push(direct_connection(&mut connection, &label("direct connection"))?);
+    let direct = direct_connection(&mut connection, &label("direct connection"));
+    findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
-    let server = connection.run(SERVER)?;
+    let server = asked("what its server is like", connection.run(SERVER))?;
     findings.extend(server.rows.iter().map(|row| from_row(side, row)));
-    let observation = engine::observe(&mut connection, plan, side)?;
+    let observation = asked("what its tables are like", engine::observe(&mut connection, plan, side))?;
     let (schemas, names) = engine::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let lists = [engine::text_array(&schemas), engine::text_array(&names), engine::text_array(&columns)];
     let is_target = (side == Side::Target).to_string();
     let prefix = agent::trigger_prefix(plan.id, side);
-    let tables = connection.query(
-        TABLES,
-        &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&prefix), Some(&is_target)],
-    )?;
+    let tables = connection
+        .query(TABLES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&prefix), Some(&is_target)]);
+    let tables = asked("what is in the way of its tables", tables)?;
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
-    findings.extend(policies::check(&mut connection, plan, side)?);
+    findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
     scope::check(plan, side, &mut connection, &observation, findings)?;
     if side == Side::Source {
         expressions::check(plan, &mut connection, &observation, findings)?;
@@ -141,6 +146,14 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         .map(str::to_owned);
     let version = connection.server_version();
     Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default() })
+}
+
+/// An answer that did not come says what was asked.
+fn asked<T, E: Into<SplitError>>(question: &str, answer: std::result::Result<T, E>) -> Result<T> {
+    answer.map_err(|error| match error.into() {
+        SplitError::Remote(error) => SplitError::Remote(error.asked(question)),
+        other => other,
+    })
 }
 
 fn from_row(side: Side, row: &[Option<String>]) -> Finding {

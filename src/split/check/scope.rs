@@ -3,7 +3,8 @@
 use super::{Finding, encoding};
 use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
+use crate::remote::connection::Rows;
+use crate::remote::{Connection, RemoteError};
 use crate::routing::key_type::KeyType;
 use crate::routing::ordered::Ordered;
 use crate::split::error::Result;
@@ -63,6 +64,9 @@ pub fn check(
         });
         if side == Side::Target && installed == Installed::No && findings.last().is_some_and(|f| f.ok) {
             findings.push(rows_on_target(plan, connection, shape, column)?);
+        }
+        if side == Side::Source && plan.moves_all && findings.last().is_some_and(|f| f.ok) {
+            findings.push(rows_that_stay(plan, connection, shape, column)?);
         }
     }
     if is_text {
@@ -150,20 +154,33 @@ fn keys_of_type(
     })
 }
 
+/// Reads a table with the scope's condition, for as long as it takes.
+fn look_through(
+    plan: &Plan,
+    connection: &mut Connection,
+    shape: &TableShape,
+    column: &Column,
+    query: impl Fn(&str) -> String,
+) -> std::result::Result<Rows, RemoteError> {
+    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
+    connection.run(&format!("BEGIN; {functions}"))?;
+    let found = connection
+        .run_unbounded(&query(&predicate))
+        .map_err(|error| error.asked(&format!("rows by their keys in {}", shape.name)));
+    // Where it fails, too, the next question finds the reason.
+    let _ = connection.run("ROLLBACK");
+    found
+}
+
 fn rows_on_target(
     plan: &Plan,
     connection: &mut Connection,
     shape: &TableShape,
     column: &Column,
 ) -> Result<Finding> {
-    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
-    connection.run(&format!("BEGIN; {functions}"))?;
-    let found = connection.run(&format!(
-        "SELECT t.{}::text FROM {} t WHERE {predicate} LIMIT 1",
-        ident(&column.name),
-        shape.name,
-    ));
-    connection.run("ROLLBACK")?;
+    let found = look_through(plan, connection, shape, column, |predicate| {
+        format!("SELECT t.{}::text FROM {} t WHERE {predicate} LIMIT 1", ident(&column.name), shape.name)
+    });
     let name = "target: no rows of the keys yet";
     match found {
         Ok(rows) => Ok(match rows.scalar() {
@@ -180,4 +197,49 @@ fn rows_on_target(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Rows that stay on a source of which everything is to move: of keys that are not routed
+/// to it, or without a key.
+fn rows_that_stay(
+    plan: &Plan,
+    connection: &mut Connection,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<Finding> {
+    const COUNTED: i64 = 1000;
+    let found = look_through(plan, connection, shape, column, |predicate| {
+        format!(
+            "SELECT count(*) - count(s.key), count(s.key), min(s.key)
+               FROM (SELECT t.{}::text AS key FROM {} t WHERE ({predicate}) IS NOT TRUE LIMIT {}) s",
+            ident(&column.name),
+            shape.name,
+            COUNTED + 1
+        )
+    });
+    let name = "source: rows that stay";
+    let rows = match found {
+        Ok(rows) => rows,
+        Err(error) if error.is("42501") => {
+            return Ok(Finding::new(name, false, error.message, "Grant the table's owner to the mover."));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
+    let count = |at: usize| cells.get(at).and_then(|cell| cell.parse::<i64>().ok()).unwrap_or(0);
+    let (without, others) = (count(0), count(1));
+    if without + others == 0 {
+        return Ok(Finding::new(name, true, format!("{}: none", shape.name), ""));
+    }
+    let mut kinds = Vec::new();
+    if without > 0 {
+        kinds.push(format!("{without} without a key"));
+    }
+    if others > 0 {
+        let example = cells.get(2).copied().unwrap_or_default();
+        kinds.push(format!("{others} of keys that are not routed to the source, such as \"{example}\""));
+    }
+    let seen = if without + others > COUNTED { "at least " } else { "" };
+    let hint = "They are not moved and not deleted. To move a key with the others, shard_assign() it to the source and plan again.";
+    Ok(Finding::note(name, format!("{}: {seen}{}", shape.name, kinds.join(", ")), hint))
 }

@@ -1,0 +1,113 @@
+//! Small questions to several shards beside each other, within one deadline: for figures
+//! that somebody at a terminal waits for.
+
+use super::connection::{Connection, Rows};
+use super::error::RemoteError;
+use super::wait::{self, Ready, Woken};
+use std::time::{Duration, Instant};
+
+pub type Answer = Result<Rows, RemoteError>;
+
+/// What one shard is asked, one question after the other in one session.
+pub struct Ask {
+    /// The shard's key, for messages.
+    pub shard: String,
+    /// How it is reached, as libpq's keywords.
+    pub params: Vec<(String, String)>,
+    pub questions: Vec<String>,
+}
+
+/// Asks all shards; for each of them an answer to each question. What has not come within
+/// the time is an error, and its session is closed. An interrupt unwinds.
+pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<Answer>> {
+    let deadline = Instant::now() + within;
+    let mut sessions: Vec<Session> = asks.into_iter().map(|ask| Session::start(ask, within)).collect();
+    loop {
+        let mut waiting = Vec::new();
+        for (index, session) in sessions.iter().enumerate() {
+            if let Stage::Open { connection, waits_for, .. } = &session.stage {
+                waiting.push((index, (connection.socket(), *waits_for)));
+            }
+        }
+        let sockets: Vec<(i32, Ready)> = waiting.iter().map(|(_, socket)| *socket).collect();
+        if sockets.is_empty() {
+            break;
+        }
+        match wait::for_which(&sockets, deadline) {
+            Woken::TimedOut => break,
+            Woken::Latch => {}
+            Woken::Socket(position) => {
+                if let Some(session) = waiting.get(position).and_then(|(index, _)| sessions.get_mut(*index)) {
+                    session.go_on();
+                }
+            }
+        }
+    }
+    sessions.into_iter().map(|session| session.end(within)).collect()
+}
+
+struct Session {
+    shard: String,
+    questions: Vec<String>,
+    answers: Vec<Answer>,
+    stage: Stage,
+}
+
+enum Stage {
+    Open {
+        connection: Connection,
+        waits_for: Ready,
+        /// Of the question that runs; None: still connecting.
+        answer: Option<Answer>,
+    },
+    Ended(Option<RemoteError>),
+}
+
+impl Session {
+    fn start(ask: Ask, within: Duration) -> Session {
+        let params: Vec<(&str, &str)> =
+            ask.params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let stage = match Connection::start(&ask.shard, &params, within) {
+            Ok(connection) => Stage::Open { connection, waits_for: Ready::ReadOrWrite, answer: None },
+            Err(error) => Stage::Ended(Some(error)),
+        };
+        Session { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage }
+    }
+
+    /// Does what can be done now that the socket is ready.
+    fn go_on(&mut self) {
+        if let Err(ended) = self.try_to_go_on() {
+            self.stage = Stage::Ended(ended);
+        }
+    }
+
+    /// An error: the session ends, with or without a reason.
+    fn try_to_go_on(&mut self) -> Result<(), Option<RemoteError>> {
+        let Stage::Open { connection, waits_for, answer } = &mut self.stage else { return Ok(()) };
+        let next = match answer {
+            None => connection.go_on_connecting()?,
+            Some(answer) => connection.go_on_answering(answer)?,
+        };
+        if let Some(ready) = next {
+            *waits_for = ready;
+            return Ok(());
+        }
+        if let Some(answer) = answer.take() {
+            self.answers.push(answer);
+        }
+        let Some(question) = self.questions.get(self.answers.len()) else { return Err(None) };
+        connection.send(question)?;
+        (*waits_for, *answer) = (Ready::ReadOrWrite, Some(Ok(Rows::default())));
+        Ok(())
+    }
+
+    /// What was not answered has the reason why.
+    fn end(mut self, within: Duration) -> Vec<Answer> {
+        let reason = match self.stage {
+            Stage::Ended(Some(error)) => error,
+            Stage::Ended(None) | Stage::Open { .. } => RemoteError::no_answer(&self.shard, within),
+        };
+        self.answers.resize_with(self.questions.len(), || Err(reason.clone()));
+        self.answers
+    }
+}

@@ -1,0 +1,105 @@
+//! How far targets are behind their sources, asked of the sources themselves: what a
+//! worker last wrote down says nothing while it is paused, has failed or is away. Reads
+//! the catalog only, so that it works on a standby, too.
+
+use super::session;
+use crate::agent;
+use crate::catalog::shard;
+use crate::error::Failure;
+use crate::guc;
+use crate::remote::ask::{self, Answer, Ask};
+use crate::sql;
+use std::time::Duration;
+
+/// For connecting and answering together; all shards are asked beside each other.
+const WITHIN: Duration = Duration::from_secs(1);
+/// Rows of a queue beyond which nobody needs their number.
+const MOST_ROWS: i64 = 1_000_001;
+
+/// Of one split, now.
+pub struct Figures {
+    /// Changes that are not on the target yet; `MOST_ROWS`: or more.
+    pub lag_rows: i64,
+    /// The age of the oldest of them.
+    pub lag: Duration,
+    pub queue_bytes: i64,
+}
+
+impl Figures {
+    pub fn is_behind(&self) -> bool {
+        self.lag >= guc::max_lag()
+    }
+}
+
+/// A split whose source queues changes.
+struct Followed {
+    id: i64,
+    source: String,
+    ordinals: Vec<i32>,
+}
+
+/// Of one split, or of all that follow their source; an error is why they are unknown.
+pub fn now(split: Option<i64>) -> Result<Vec<(i64, Result<Figures, String>)>, Failure> {
+    let splits = followed(split);
+    let mut asks: Vec<Ask> = Vec::new();
+    for split in &splits {
+        if asks.last().is_none_or(|ask| ask.shard != split.source) {
+            let params = session::parameters(&shard::by_key(&split.source)?, "figures");
+            asks.push(Ask { shard: split.source.clone(), params, questions: Vec::new() });
+        }
+        if let Some(ask) = asks.last_mut() {
+            ask.questions.push(question(split));
+        }
+    }
+    let answers = ask::all(asks, WITHIN).into_iter().flatten();
+    Ok(splits.iter().zip(answers).map(|(split, answer)| (split.id, read(split, answer))).collect())
+}
+
+/// In the order of their sources, so that each is asked in one session.
+fn followed(split: Option<i64>) -> Vec<Followed> {
+    sql::read(
+        "SELECT p.id, p.source_shard, array_agg(t.ordinal)
+           FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
+          WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back'
+            AND p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
+          GROUP BY p.id ORDER BY p.source_shard, p.id",
+        &[split.into()],
+        |row| Followed { id: row.value(1), source: row.value(2), ordinals: row.value(3) },
+    )
+}
+
+/// Entries that the applied snapshot has seen may still be in the queue. The session is
+/// fresh, so the names are pinned here, and the statement ends when nobody waits any more.
+fn question(split: &Followed) -> String {
+    let queue = |ordinal: &i32| {
+        let queue = format!("shardmaster_agent.{}", agent::queue_table(split.id, *ordinal));
+        format!(
+            "SELECT count(*) AS rows, min(e.at) AS oldest, pg_relation_size('{queue}'::regclass) AS bytes
+               FROM (SELECT w.at FROM {queue} w
+                      WHERE w.xid >= coalesce(pg_snapshot_xmin(c.snapshot), '0'::xid8)
+                        AND NOT coalesce(pg_visible_in_snapshot(w.xid, c.snapshot), false)
+                      LIMIT {MOST_ROWS}) e"
+        )
+    };
+    let queues: Vec<String> = split.ordinals.iter().map(queue).collect();
+    format!(
+        "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '{}ms';
+         SELECT least(sum(q.rows), {MOST_ROWS}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes)
+           FROM shardmaster_agent.consumed c CROSS JOIN LATERAL ({}) q WHERE c.split_id = {}",
+        WITHIN.as_millis(),
+        queues.join(" UNION ALL "),
+        split.id
+    )
+}
+
+fn read(split: &Followed, answer: Answer) -> Result<Figures, String> {
+    let rows = answer.map_err(|error| error.to_string())?;
+    let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
+    let number = |at: usize| cells.get(at).copied().flatten().and_then(|cell| cell.parse::<i64>().ok());
+    let (Some(lag_rows), Some(queue_bytes)) = (number(0), number(2)) else {
+        return Err(format!("shard \"{}\" does not know split {}", split.source, split.id));
+    };
+    let seconds = cells.get(1).copied().flatten().and_then(|cell| cell.parse::<f64>().ok()).unwrap_or(0.0);
+    let lag = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+    Ok(Figures { lag_rows, lag, queue_bytes })
+}
