@@ -2,6 +2,7 @@
 //! names filled in.
 
 pub mod filter;
+pub mod redirect;
 pub mod scope;
 
 use crate::catalog::split::Plan;
@@ -12,7 +13,8 @@ use crate::split::shape::{Column, TableShape};
 use filter::Filter;
 
 pub const VERSION: i32 = 1;
-pub const BOOTSTRAP: &str = include_str!("../../sql/agent/bootstrap.sql");
+pub const BOOTSTRAP: &str =
+    concat!(include_str!("../../sql/agent/bootstrap.sql"), include_str!("../../sql/agent/redirect.sql"));
 pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
 pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
 pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
@@ -118,15 +120,6 @@ fn queue_sizes(plan: &Plan) -> String {
         })
         .collect();
     sizes.join(" OPERATOR(pg_catalog.+) ")
-}
-
-/// Tells writers that there is no queue any more.
-pub fn close_queue(split: i64) -> String {
-    let sequence = queue_sequence(split);
-    format!(
-        "SELECT setval('shardmaster_agent.{sequence}', last_value + {QUEUE_FULL})
-           FROM shardmaster_agent.{sequence} WHERE last_value < {QUEUE_FULL}"
-    )
 }
 
 /// Lets the queue take entries again, numbered on from where they were.

@@ -256,7 +256,10 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     fence::write_state(&mut engine.target, (id, Side::Target), &["closed"], "open", Some(version))?;
     old_guards::release(engine, &guards)?;
     engine.target.run("COMMIT")?;
-    transaction(|| set_step(id, CutoverStep::Opened));
+    transaction(|| {
+        old_guards::forget(engine);
+        set_step(id, CutoverStep::Opened);
+    });
     Ok(())
 }
 

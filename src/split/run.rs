@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::phase::{self, Phase, Work};
 use super::points::{self, reach};
-use super::{check, cutover, finish, install, record, recovery, rollback, step, watch};
+use super::{check, cutover, ending, finish, install, record, recovery, rollback, step, watch};
 use crate::catalog::split::{self, Plan, State};
 use crate::guc;
 use crate::worker::txn::{transaction, try_transaction};
@@ -95,6 +95,11 @@ impl Worker {
                 let (plan, generation, identity) = take_plan(self.id)?;
                 let request = transaction(|| record::finish_request(self.id));
                 finish::run(&plan, generation, &identity, &request)?;
+                Ok(Duration::ZERO)
+            }
+            Work::EndRedirect => {
+                self.engine = None;
+                ending::run(self.id)?;
                 Ok(Duration::ZERO)
             }
             Work::Watch => {
