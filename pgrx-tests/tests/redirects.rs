@@ -270,11 +270,13 @@ fn partitions_are_redirected() {
          GRANT ALL ON items_1, items_2 TO PUBLIC",
     );
     finished(&plan(&cluster));
-    source(&cluster)
-        .batch_execute(&format!(
-            "SET ROLE {OWNER}; CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (2000) TO (3000); GRANT ALL ON items_3 TO PUBLIC"
-        ))
-        .unwrap();
+    for shard in &cluster.shards {
+        let partition = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (2000) TO (3000);
+             GRANT ALL ON items_3 TO PUBLIC"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&partition).unwrap();
+    }
     let mut client = client(&cluster);
     for (table, id) in
         [("items", 900), ("items_1", 900), ("items_2", 1900), ("items_3", 2900), ("items", 2900)]

@@ -162,7 +162,7 @@ impl Redirect {
         )
     }
 
-    /// Puts ranges in.
+    /// Puts ranges in; the facts end with the time.
     pub fn insert_ranges(&self, ranges: &[Interval], of: Ordered, facts: &str) -> String {
         let bound = |bound: &Option<String>| {
             bound
@@ -174,7 +174,7 @@ impl Redirect {
             .map(|range| format!("({}, {}, {facts})", bound(&range.lower), bound(&range.upper)))
             .collect();
         format!(
-            "INSERT INTO {} (lower, upper, shard, version, split_id, token) VALUES {}",
+            "INSERT INTO {} (lower, upper, shard, version, split_id, token, since) VALUES {}",
             self.table(),
             rows.join(", ")
         )

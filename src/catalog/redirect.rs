@@ -35,6 +35,9 @@ enum Then {
 
 /// A split has brought the entries to a shard, whose redirect has let them in.
 pub fn came_back(keyspace: &str, names: &[String], shard: &Shard) {
+    if !any_stands(keyspace) {
+        return;
+    }
     // No assignment reads or changes them meanwhile.
     let Ok(keyspace) = keyspace::lock(keyspace) else { return };
     for split in take_out(&keyspace, names, &shard.place(), Then::Forget) {

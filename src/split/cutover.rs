@@ -256,10 +256,7 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     fence::write_state(&mut engine.target, (id, Side::Target), &["closed"], "open", Some(version))?;
     old_guards::release(engine, &guards)?;
     engine.target.run("COMMIT")?;
-    transaction(|| {
-        old_guards::forget(engine);
-        set_step(id, CutoverStep::Opened);
-    });
+    transaction(|| set_step(id, CutoverStep::Opened));
     Ok(())
 }
 
@@ -275,6 +272,7 @@ pub fn move_source(session: &mut Connection, engine: &Engine, version: i64) -> R
 pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
     let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
     transaction(|| {
+        old_guards::forget(engine);
         set_step(engine.plan.id, CutoverStep::Moved);
         sql::write(
             "UPDATE shardmaster.split_plan SET fence_ms = coalesce($2::float8::numeric, fence_ms) WHERE id = $1",

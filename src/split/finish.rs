@@ -35,7 +35,7 @@ pub struct Request {
 
 pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<()> {
     reach(points::FINISH_BEGIN)?;
-    let (source, target) = if request.is_purged {
+    let (source, target) = if request.is_purged || is_entered(plan, identity)? {
         (take_source(plan, generation, identity)?, take_if_there(plan, Side::Target, generation, identity)?)
     } else {
         let (engine, deleted) = delete_rows(plan, generation, identity, request)?;
@@ -78,6 +78,14 @@ fn take_if_there(plan: &Plan, side: Side, generation: i64, identity: &str) -> Re
         Installed::Ours => take(plan, side, generation, identity).map(Some),
         Installed::No | Installed::Foreign => Ok(None),
     }
+}
+
+/// A master that was restored may not know that no row is left: keys are entered in the
+/// redirect after the last one has gone.
+fn is_entered(plan: &Plan, identity: &str) -> Result<bool> {
+    let mut session = session::open_mover(plan, Side::Source, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    Ok(redirect::known_version(&mut session, plan)?.is_some())
 }
 
 /// The source may do without its side once the redirect knows what has left.

@@ -60,7 +60,7 @@ pub fn release(engine: &mut Engine, guards: &OldGuards) -> Result<()> {
     Ok(())
 }
 
-/// The master knows of it, too, once the target has committed.
+/// The master knows of it, too, once the cutover is at its end.
 pub fn forget(engine: &Engine) {
     let plan = &engine.plan;
     stored::came_back(&plan.keyspace, &plan.entries, &plan.target);

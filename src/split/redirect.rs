@@ -228,8 +228,10 @@ fn filter(connection: &mut Connection, redirect: &Redirect, column: &Column) -> 
             Ok(agent_redirect::filter_of_bits(&Filter::of_buckets(of, count, &buckets)))
         }
         Entries::Ranges { of } => {
-            let rows = connection
-                .run(&format!("SELECT lower::text, upper::text FROM {table} ORDER BY lower NULLS FIRST"))?;
+            // Of the table's own column, not of the text of that name.
+            let rows = connection.run(&format!(
+                "SELECT lower::text, upper::text FROM {table} l ORDER BY l.lower NULLS FIRST"
+            ))?;
             let ranges: Vec<Interval> = rows.rows.into_iter().filter_map(interval).collect();
             Ok(agent_redirect::filter_of_ranges(&ranges, of))
         }
