@@ -5,6 +5,7 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::scene::{LIMIT, client, cluster, cluster_of, plan, source, state_of};
+use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -162,6 +163,61 @@ fn a_key_given_back_by_hand_is_let_in() {
     split.drop_guard().unwrap();
     assert_eq!(outcome(&mut client, &insert("other", 1)), "ok");
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
+}
+
+/// A worker that ends while it tells the shard, on either side of the shard's commit.
+#[test]
+fn an_end_that_is_interrupted_is_gone_on_with() {
+    let cluster = cluster(&[]);
+    for (point, action) in [
+        ("redirect_begin", "kill"),
+        ("redirect_ended", "exit"),
+        ("redirect_ended", "kill"),
+        ("redirect_ended", "error"),
+    ] {
+        finished(&plan(&cluster));
+        cluster.fault(&format!("{point}={action}")).unwrap();
+        let assign = "SELECT shard_assign('moves', 'shard_a', force => true)";
+        // The server may restart before the answer.
+        let _ = cluster.superuser().unwrap().batch_execute(assign);
+        wait::until("the end of the redirect", LIMIT, || {
+            let Ok(mut master) = cluster.superuser() else { return Ok(None) };
+            let is_over = "SELECT shard_of('moves') = 'shard_a' AND NOT EXISTS (SELECT FROM shard_guards())";
+            Ok(master.query_one(is_over, &[]).ok().and_then(|row| row.get::<_, bool>(0).then_some(())))
+        })
+        .unwrap();
+        cluster.fault("").unwrap();
+        assert_eq!(outcome(&mut client(&cluster), &insert("moves", 1)), "ok", "{point} {action}");
+        assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
+        source(&cluster).batch_execute("DELETE FROM items WHERE tenant = 'moves'").unwrap();
+        cluster.servers[1].superuser(DATABASE).unwrap().batch_execute("DELETE FROM items").unwrap();
+        client(&cluster).batch_execute(&insert("moves", 1)).unwrap();
+        cluster.superuser().unwrap().batch_execute("DELETE FROM shardmaster.fault_fired").unwrap();
+    }
+}
+
+/// An assignment asks no shard: what is out of reach is told when it is back.
+#[test]
+fn an_assignment_does_not_wait_for_the_shard() {
+    let mut cluster = cluster(&["shardmaster.max_split_workers = 1"]);
+    let id = {
+        let split = plan(&cluster);
+        finished(&split);
+        split.id
+    };
+    cluster.servers[0].stop(Stop::Fast).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+    let waits = "SELECT coalesce(waiting_for, '') LIKE '%shard_a%' FROM shard_split_metrics($1)";
+    wait::until("the worker to miss the shard", LIMIT, || {
+        Ok(master.query_one(waits, &[&id])?.get::<_, bool>(0).then_some(()))
+    })
+    .unwrap();
+    let alone =
+        "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%')";
+    wait::until_true(&mut master, "the worker to end", LIMIT, alone).unwrap();
+    cluster.servers[0].run().unwrap();
+    wait_until_ok(&mut client(&cluster), &insert("moves", 1));
 }
 
 /// A shard is a place, not a name: keys come back to the same schema under another one.

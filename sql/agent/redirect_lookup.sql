@@ -1,18 +1,26 @@
--- The look-up of a redirect, called in WHEN clauses for each row that a client writes. It
--- raises the refusal itself: a condition knows its column by number, a trigger function
--- would know it by name. It has no SET clause, which would cost more than the look-up, so
--- all names in it are qualified: types and operators too. The filter, in which some keys
--- that stay are found too, spares most of them the queries.
+-- The look-up of a redirect, in two functions that WHEN clauses call for each row that a
+-- client writes. They have no SET clause, which would cost more than the look-up, so all
+-- names in them are qualified: types and operators too.
 --
--- The text is always the newest, the rows are those of the transaction's snapshot. One
--- that is older than the redirect's last change does not see the number that the text has.
+-- The first one spares most tenants that stay the second: it is the filter, in which some
+-- keys that stay are found, too, and nothing but an expression.
+CREATE OR REPLACE FUNCTION shardmaster_agent.{filter_function}(wanted {type}) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE STRICT {security} AS $agent$
+BEGIN
+    RETURN {filter};
+END $agent$;
+GRANT EXECUTE ON FUNCTION shardmaster_agent.{filter_function}({type}) TO PUBLIC;
+
+-- The second one raises the refusal itself: a condition knows its column by number, a
+-- trigger function would know it by name. The texts of both are always the newest, the rows
+-- are those of the transaction's snapshot. One that is older than the redirect's last change
+-- does not see the number that the text has.
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(wanted {type}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER AS $agent$
 DECLARE
     found_shard   pg_catalog.text;
     found_version pg_catalog.int8;
 BEGIN
-    {filter}
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
         IF shardmaster_agent.is_mover() THEN
             RETURN false;

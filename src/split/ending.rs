@@ -2,6 +2,7 @@
 //! assigned to its old shard again.
 
 use super::error::{Result, SplitError};
+use super::points::{self, reach};
 use super::redirect::{self, Ending};
 use super::session;
 use crate::catalog::redirect::{self as stored, ToEnd};
@@ -24,13 +25,17 @@ pub fn drop_all(id: i64) -> std::result::Result<(), Failure> {
 pub fn run(id: i64) -> Result<()> {
     let (left, to_end, identity) =
         try_transaction(|| Ok::<_, SplitError>((split::left(id)?, stored::to_end(id), split::identity())))?;
+    reach(points::REDIRECT_BEGIN)?;
     let ended = match &to_end {
         ToEnd::Nothing => Ok(()),
         ToEnd::All => end(&left, &identity, &Ending::All),
         ToEnd::Named(names) => end(&left, &identity, &Ending::Named(names, left.key_type)),
     };
     match ended {
-        Ok(()) => transaction(|| record(id, &to_end)),
+        Ok(()) => {
+            reach(points::REDIRECT_ENDED)?;
+            transaction(|| record(id, &to_end));
+        }
         Err(error) if error.may_pass() => transaction(|| postpone(id, &error.to_string())),
         Err(error) => return Err(error),
     }

@@ -61,6 +61,8 @@ points! {
     FINISH_REDIRECTED = "finish_redirected", "completed", "the redirect refuses, and the split's own triggers still do";
     FINISH_UNTRIGGERED = "finish_untriggered", "completed", "the split's own triggers are gone, its state row and queue are still there";
     FINISH_OBJECTS = "finish_objects", "completed", "of the split nothing is left on a shard but the redirect, the plan is not finished yet";
+    REDIRECT_BEGIN = "redirect_begin", "completed", "something of a redirect is to end, the shard still refuses it";
+    REDIRECT_ENDED = "redirect_ended", "completed", "the shard refuses it no longer, the master does not know";
     ROLLBACK_BEGIN = "rollback_begin", "rolled_back", "rollback was asked for, nothing is undone";
     ROLLBACK_CAPTURE = "rollback_capture", "rolled_back", "the source does not capture any more";
     ROLLBACK_BATCH = "rollback_batch", "rolled_back", "a batch of rows is deleted from the target";

@@ -255,7 +255,7 @@ fn filter_of_keys(connection: &mut Connection, table: &str, column: &Column) -> 
             ("pg_catalog.hashtextextended({}::pg_catalog.text, 0)", "true")
         }
         Some(Family::Uuid) => ("pg_catalog.uuid_hash_extended({}, 0)", "true"),
-        None => return Ok(String::new()),
+        None => return Ok("true".to_owned()),
     };
     let count = connection.run(&format!("SELECT count(*) FROM {table}"))?;
     let count = count.scalar().and_then(|count| count.parse().ok()).unwrap_or(0);
@@ -426,11 +426,9 @@ fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> 
         return Ok(());
     }
     for column in known_types(connection, redirect)? {
-        connection.run(&format!(
-            "DROP FUNCTION shardmaster_agent.{}({})",
-            redirect.function(),
-            column.base
-        ))?;
+        for function in [redirect.function(), redirect.filter_function()] {
+            connection.run(&format!("DROP FUNCTION shardmaster_agent.{function}({})", column.base))?;
+        }
     }
     connection.run(&format!(
         "DROP TABLE {}; DELETE FROM shardmaster_agent.redirect WHERE id = {}",
