@@ -189,14 +189,21 @@ CREATE TABLE shardmaster.split_plan (
     purged_at                timestamptz,
     accept_missing           boolean NOT NULL DEFAULT false,
     target_lost              boolean NOT NULL DEFAULT false,
+    source_lost              boolean NOT NULL DEFAULT false,
     finished_at              timestamptz,
+    redirect_since           timestamptz,
+    redirect_ending          boolean NOT NULL DEFAULT false,
     guard_dropped_at         timestamptz
 );
+COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
+COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
+COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';
+COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
 COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal), what is (phase), and the counters';
 COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which the capture triggers know the mover; secret';
@@ -212,6 +219,18 @@ CREATE TABLE shardmaster.split_key (
 );
 CREATE UNIQUE INDEX split_key_active ON shardmaster.split_key (key, keyspace) WHERE active;
 COMMENT ON TABLE shardmaster.split_key IS 'entries of routing that a split moves; active until it is rolled back or finished';
+
+-- Also of a split that is finished long since: until keys come back, by a split or an
+-- assignment, or the redirect ends.
+CREATE TABLE shardmaster.redirect (
+    split_id bigint NOT NULL REFERENCES shardmaster.split_plan (id),
+    keyspace text NOT NULL,
+    key      text NOT NULL,
+    ending   boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (split_id, key)
+);
+COMMENT ON TABLE shardmaster.redirect IS 'what the sources of finished splits refuse to clients with a stale route, by the names of entries; of a range, what is left of it';
+COMMENT ON COLUMN shardmaster.redirect.ending IS 'assigned to where it had left: a worker tells the shard';
 
 CREATE TABLE shardmaster.split_table (
     split_id        bigint NOT NULL REFERENCES shardmaster.split_plan (id),
@@ -305,6 +324,7 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.table_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_key', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.redirect', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event', '');

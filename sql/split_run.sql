@@ -49,8 +49,8 @@ COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint) IS
     'asks for the cutover (phase cutover_pending only); returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint, boolean) IS
     'undoes a split whose cutover has not decided: both sides are cleaned; with target_lost nothing is asked of a target that is gone for good, and what it holds is left to shard_cleanup; returns at once';
-COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean) IS
-    'deletes the moved rows from the source once the split is completed, each after the target has shown that it has it or that a client has deleted it there; what it has not fails the split and stays, unless accept_missing says that it may go; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean, boolean) IS
+    'deletes the moved rows from the source once the split is completed, each after the target has shown that it has it or that a client has deleted it there; what it has not fails the split and stays, unless accept_missing says that it may go; with source_lost nothing is asked of a source that is gone for good: the target opens, and the split ends; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
     'the worker rests after its current step; changes go on being queued';
 COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS

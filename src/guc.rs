@@ -28,6 +28,7 @@ static SEQUENCE_MARGIN: Int = Int::new(1_000);
 static WATCH_INTERVAL: Int = Int::new(10_000);
 static LEASE_SWEEP_INTERVAL: Int = Int::new(5_000);
 static RESERVATION_RETENTION: Int = Int::new(0);
+static REDIRECT_RETENTION: Int = Int::new(0);
 
 static ROUTE_CACHE_SIZE: Int = Int::new(200_000);
 static MACHINE_ID: Int = Int::new(-1);
@@ -120,6 +121,12 @@ pub fn lease_sweep_interval() -> Duration {
 /// None: for ever.
 pub fn reservation_retention() -> Option<Duration> {
     let seconds = u64::try_from(RESERVATION_RETENTION.get()).unwrap_or(0);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+/// None: for ever.
+pub fn redirect_retention() -> Option<Duration> {
+    let seconds = u64::try_from(REDIRECT_RETENTION.get()).unwrap_or(0);
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
@@ -281,6 +288,16 @@ fn register_times() {
         c"Age at which the worker moves ended reservations to the archive table.",
         c"0: never.",
         &RESERVATION_RETENTION,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+    GucRegistry::define_int_guc(
+        c"shardmaster.redirect_retention",
+        c"Age at which the redirect of a finished split ends by itself.",
+        c"From then on the old shard takes writes of clients with a route from before the split. 0: never.",
+        &REDIRECT_RETENTION,
         0,
         i32::MAX,
         GucContext::Sighup,

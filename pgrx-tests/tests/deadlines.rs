@@ -3,7 +3,7 @@
 //! operator asks for is done, or he is told what it waits for.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::scene::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
@@ -143,6 +143,36 @@ fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
     master.execute("SELECT * FROM shard_cleanup('shard_b')", &[]).unwrap();
     let mut target = stage.cluster.servers[1].superuser(DATABASE).unwrap();
     assert_eq!(target.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+}
+
+/// The decision is made, and the source does not come back: the target opens without it.
+#[test]
+fn a_source_that_is_gone_after_the_decision_keeps_nobody_out() {
+    let mut stage = Stage::new(&[]);
+    let before = {
+        let split = plan(&stage.cluster);
+        to_pending(&split);
+        let before = rows(&stage.cluster, 0);
+        stage.cluster.hold("cutover_decided").unwrap();
+        split.call("cutover").unwrap();
+        split.wait_held("cutover_decided", LIMIT).unwrap();
+        before
+    };
+    stage.cluster.servers[0].stop(Stop::Immediate).unwrap();
+    stage.cluster.fault("").unwrap();
+    let split = Split::of(&stage.cluster, 1);
+    let mut master = stage.cluster.superuser().unwrap();
+    master.execute("SELECT shard_split_finish($1, source_lost => true)", &[&split.id]).unwrap();
+    split.wait("finished", LIMIT).unwrap();
+    assert_eq!(rows(&stage.cluster, 1), before);
+    let mut target = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    target.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves'").unwrap();
+    // Back after all: nothing was deleted there, and what is left is taken away.
+    stage.cluster.servers[0].run().unwrap();
+    assert_eq!(rows(&stage.cluster, 0), before);
+    master.execute("SELECT * FROM shard_cleanup('shard_a')", &[]).unwrap();
+    let left = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shardmaster_agent'";
+    assert_eq!(source(&stage.cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
 #[test]

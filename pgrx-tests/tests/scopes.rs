@@ -198,8 +198,8 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
     assert!(verdict.is_clean(), "{verdict}");
 }
 
-/// Two splits bring back two parts of a range at once: each leaves of the old guard what
-/// the other one has left.
+/// Two splits bring back two parts of a range at once: each leaves of the redirect what the
+/// other one has left.
 #[test]
 fn two_parts_of_a_range_come_back_at_once() {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
@@ -232,8 +232,8 @@ fn two_parts_of_a_range_come_back_at_once() {
     for split in &back {
         split.wait_held("cutover_decided", LIMIT).unwrap();
     }
-    // Both have to wait for the guard's table, and so come to it at the same time.
-    let guard = format!("shardmaster_agent.scope_{}_s", away.id);
+    // Both have to wait for the redirect's table, and so come to it at the same time.
+    let guard = "shardmaster_agent.left_1";
     let mut shard = cluster.owner_of(&cluster.shards[0]).unwrap();
     let mut lock = shard.transaction().unwrap();
     lock.batch_execute(&format!("LOCK TABLE {guard} IN SHARE ROW EXCLUSIVE MODE")).unwrap();
@@ -241,7 +241,7 @@ fn two_parts_of_a_range_come_back_at_once() {
     let waiting =
         format!("SELECT count(*) = 2 FROM pg_locks WHERE relation = '{guard}'::regclass AND NOT granted");
     let mut watch = cluster.owner_of(&cluster.shards[0]).unwrap();
-    wait::until_true(&mut watch, "both splits at the guard", LIMIT, &waiting).unwrap();
+    wait::until_true(&mut watch, "both splits at the redirect", LIMIT, &waiting).unwrap();
     lock.commit().unwrap();
     for split in &back {
         split.wait("completed", LIMIT).unwrap();

@@ -22,6 +22,9 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.side (
     token       text NOT NULL,
     shard       text NOT NULL,
     other_shard text NOT NULL,
+    namespace   text NOT NULL,
+    keyspace    text NOT NULL,
+    entries     text NOT NULL,
     PRIMARY KEY (split_id, side)
 );
 CREATE INDEX IF NOT EXISTS side_token ON shardmaster_agent.side (token);

@@ -51,7 +51,7 @@ SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS
  -- of foreign keys name the other table.
  WHERE $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
    AND t.tgenabled IN ('A', 'R')
-   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_\d+_[st]_'
+   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
 UNION ALL
 -- In a replica's session the triggers of such constraints do not fire: what another key
 -- has already would be there twice.

@@ -31,9 +31,14 @@ impl Filter {
             "uuid" => "pg_catalog.uuid_hash_extended({}, 0)",
             _ => return None,
         };
-        let bits = (keys * BITS_PER_KEY).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        Some(Filter::by_hash(hash, keys))
+    }
+
+    /// The filter of so many keys by a hash of {}, given as SQL.
+    pub fn by_hash(hash: &str, keys: usize) -> Filter {
+        let bits = keys.saturating_mul(BITS_PER_KEY).clamp(MIN_BITS, MAX_BITS).next_power_of_two();
         let position = format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", bits - 1);
-        Some(Filter { position, bytes: vec![0; bits / 8] })
+        Filter { position, bytes: vec![0; bits / 8] }
     }
 
     /// Of so many buckets, these.

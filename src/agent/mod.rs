@@ -2,6 +2,7 @@
 //! names filled in.
 
 pub mod filter;
+pub mod redirect;
 pub mod scope;
 
 use crate::catalog::split::Plan;
@@ -12,7 +13,8 @@ use crate::split::shape::{Column, TableShape};
 use filter::Filter;
 
 pub const VERSION: i32 = 1;
-pub const BOOTSTRAP: &str = include_str!("../../sql/agent/bootstrap.sql");
+pub const BOOTSTRAP: &str =
+    concat!(include_str!("../../sql/agent/bootstrap.sql"), include_str!("../../sql/agent/redirect.sql"));
 pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
 pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
 pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
@@ -138,11 +140,6 @@ pub fn create_barrier(split: i64) -> String {
          SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called",
         barrier(split)
     )
-}
-
-/// Tells writers that there is no queue any more.
-pub fn close_queue(split: i64) -> String {
-    format!("SELECT setval('shardmaster_agent.{}', 2)", queue_sequence(split))
 }
 
 /// Lets the queue take entries again.

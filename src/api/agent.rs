@@ -1,4 +1,4 @@
-//! What is left on the shards: the guard of a finished split, the identity of the
+//! What is left on the shards: the redirect of a finished split, the identity of the
 //! master, the orphans of one that is no more.
 
 use super::on_primary;
@@ -30,6 +30,8 @@ pub fn shard_cleanup(
     let removed = cleanup::run(&required(shard_key, "shard_key")?)?;
     Ok(TableIterator::new(removed))
 }
+
+extension_sql_file!("../../sql/guards.sql", name = "guards");
 
 extension_sql_file!(
     "../../sql/comments/agent.sql",

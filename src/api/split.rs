@@ -129,10 +129,12 @@ pub fn shard_split_rollback(
 pub fn shard_split_finish(
     split_id: Option<i64>,
     accept_missing: default!(Option<bool>, "false"),
+    source_lost: default!(Option<bool>, "false"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_split_finish")?;
     let accept_missing = required(accept_missing, "accept_missing")?;
-    Ok(lifecycle::finish(required(split_id, "split_id")?, accept_missing)?)
+    let source_lost = required(source_lost, "source_lost")?;
+    Ok(lifecycle::finish(required(split_id, "split_id")?, accept_missing, source_lost)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

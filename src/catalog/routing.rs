@@ -3,6 +3,7 @@
 
 use crate::catalog::event;
 use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
+use crate::catalog::redirect;
 use crate::error::Failure;
 use crate::placement::tenants;
 use crate::routing::RoutingError;
@@ -107,6 +108,10 @@ pub fn replace(
         ],
     );
     insert(keyspace, new, version);
+    // A split lets its keys in itself.
+    if change.split_id.is_none() {
+        redirect::assigned(keyspace, new.0, new.1);
+    }
     event::routing_changed(&keyspace.name, version);
     Ok(version)
 }

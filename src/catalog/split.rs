@@ -1,6 +1,7 @@
 //! `shardmaster.split_plan` and what hangs on it.
 
 use super::keyspace::{self, Keyspace, Strategy};
+use super::redirect;
 use super::shard::{self, Shard};
 use super::table_policy::{self, OtherTable};
 use crate::agent::scope::Scope;
@@ -63,6 +64,7 @@ pub struct State {
     pub cutover_step: CutoverStep,
     pub paused: bool,
     pub target_lost: bool,
+    pub source_lost: bool,
     pub failed: bool,
     pub finished: bool,
     pub end: End,
@@ -76,9 +78,15 @@ fn unknown(id: i64) -> Failure {
         .hint("SELECT split_id, phase FROM shard_split_metrics() lists the splits.")
 }
 
-const STATE_COLUMNS: &str = "phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
-    generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
-    extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, target_lost";
+fn state_query(lock: &str) -> String {
+    format!(
+        "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
+                generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
+                extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost
+           FROM shardmaster.split_plan p WHERE id = $1 {lock}",
+        redirect::is_due()
+    )
+}
 
 fn state_of(row: &Row<'_>) -> Result<State, Failure> {
     let error = row.get::<String>(10).map(|message| Failure {
@@ -95,13 +103,15 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         goal: Goal::parse(&row.value::<String>(2))?,
         cutover_step: CutoverStep::parse(&row.value::<String>(3))?,
         paused: row.value(4),
-        target_lost: row.value(14),
+        target_lost: row.value(15),
+        source_lost: row.value(16),
         failed: row.value(5),
         finished,
-        end: match (finished, is_due) {
-            (true, _) => End::Finished,
-            (false, true) => End::Due,
-            (false, false) => End::Open,
+        end: match (finished, is_due, row.value::<bool>(14)) {
+            (true, _, true) => End::RedirectDue,
+            (true, _, false) => End::Finished,
+            (false, true, _) => End::Due,
+            (false, false, _) => End::Open,
         },
         generation: row.value(7),
         version_cutover: row.get(8),
@@ -111,15 +121,13 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
 
 /// The state as committed by now.
 pub fn state(id: i64) -> Result<State, Failure> {
-    let query = format!("SELECT {STATE_COLUMNS} FROM shardmaster.split_plan WHERE id = $1");
-    sql::read_one(&query, &[id.into()], |row| state_of(&row)).unwrap_or_else(|| Err(unknown(id)))
+    sql::read_one(&state_query(""), &[id.into()], |row| state_of(&row)).unwrap_or_else(|| Err(unknown(id)))
 }
 
 /// Takes the plan's row lock and reads its state: whoever changes a plan does this
 /// first.
 pub fn lock(id: i64) -> Result<State, Failure> {
-    let query = format!("SELECT {STATE_COLUMNS} FROM shardmaster.split_plan WHERE id = $1 FOR UPDATE");
-    sql::write_returning(&query, &[id.into()], |row| state_of(&row))
+    sql::write_returning(&state_query("FOR UPDATE"), &[id.into()], |row| state_of(&row))
         .into_iter()
         .next()
         .unwrap_or_else(|| Err(unknown(id)))
@@ -157,6 +165,24 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
         keyspace,
     })
+}
+
+/// What is left of a finished split: where its redirect is, and how it is known there. Its
+/// target may be gone.
+pub struct Left {
+    pub source: Shard,
+    pub token: String,
+    pub key_type: Option<KeyType>,
+}
+
+pub fn left(id: i64) -> Result<Left, Failure> {
+    let head = sql::read_one(
+        "SELECT keyspace, source_shard, token FROM shardmaster.split_plan WHERE id = $1",
+        &[id.into()],
+        |row| (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3)),
+    );
+    let (keyspace, source, token) = head.ok_or_else(|| unknown(id))?;
+    Ok(Left { source: shard::by_key(&source)?, token, key_type: keyspace::find(&keyspace)?.key_type })
 }
 
 /// Entries of routing as shards see them.

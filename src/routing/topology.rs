@@ -1,7 +1,7 @@
 //! Shards come, change and go.
 
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, in_use, keyspace, routing};
+use crate::catalog::{event, in_use, keyspace, redirect, routing};
 use crate::error::Failure;
 use crate::placement::shard as placement;
 use crate::remote::conninfo::Conninfo;
@@ -92,6 +92,7 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     keyspace::lock_all()?;
     let shard = shard::by_key(shard_key)?;
     check_not_in_split(shard_key)?;
+    check_redirects_nobody(shard_key)?;
     if let Some((keyspace, key)) = routing::any_key_on(shard_key) {
         return Err(TopologyError::Routed { shard: shard.shard_key, key, keyspace }.into());
     }
@@ -100,6 +101,15 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     shard::delete(&shard);
     event::topology_changed();
     Ok(())
+}
+
+/// Its endpoint says where the redirect is, which is to be ended or to let keys in again.
+fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
+    let splits: Vec<String> = redirect::splits_of_shard(shard_key).iter().map(i64::to_string).collect();
+    if splits.is_empty() {
+        return Ok(());
+    }
+    Err(TopologyError::Redirects { shard: shard_key.into(), splits: splits.join(", ") })
 }
 
 fn check_not_in_split(shard_key: &str) -> Result<(), TopologyError> {

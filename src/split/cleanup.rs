@@ -3,9 +3,13 @@
 
 mod routes;
 
+use self::routes::Route;
 use super::error::{Result, SplitError};
 use super::install;
+use super::redirect::{self, Ending};
 use super::session::{self, Side};
+use crate::agent::redirect::{Entries, Redirect};
+use crate::catalog::redirect as stored;
 use crate::catalog::{shard, split};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -19,14 +23,22 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "adopt")?;
     if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_some() {
-        let highest =
-            sides(&mut connection).map_err(SplitError::into_failure)?.into_iter().map(|side| side.id);
-        if let Some(highest) = highest.max() {
+        if let Some(highest) = highest_number(&mut connection).map_err(SplitError::into_failure)? {
             split::number_after(highest);
         }
         connection.query("UPDATE shardmaster_agent.master SET identity = $1", &[Some(&split::identity())])?;
     }
     Ok(())
+}
+
+/// The highest number of a split that the shard knows.
+fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
+    let mut highest = sides(connection)?.into_iter().map(|side| side.id).max();
+    for redirect in redirect::all(connection)? {
+        let known = redirect::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
+        highest = highest.max(known);
+    }
+    Ok(highest)
 }
 
 /// Removes every side that no active plan of this master accounts for.
@@ -40,7 +52,7 @@ fn remove_orphans(connection: &mut Connection) -> Result<Removed> {
     session::check_identity(connection, &split::identity())?;
     let mut removed = Vec::new();
     for found in sides(connection)? {
-        if is_accounted_for(&found, connection.shard()) {
+        if is_accounted_for(&found) {
             continue;
         }
         let object = format!("{} side of split {}", found.side.as_str(), found.id);
@@ -51,7 +63,32 @@ fn remove_orphans(connection: &mut Connection) -> Result<Removed> {
         install::drop_side(connection, found.id, found.side)?;
         removed.push((object, "removed".to_owned()));
     }
+    for redirect in redirect::all(connection)? {
+        remove_from_redirect(connection, &redirect, &mut removed)?;
+    }
     Ok(removed)
+}
+
+/// The same for what splits have entered in a redirect.
+fn remove_from_redirect(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    removed: &mut Removed,
+) -> Result<()> {
+    for (id, token) in redirect::splits(connection, redirect)? {
+        if stored::is_known(&token) {
+            continue;
+        }
+        let (left, moved_to) = redirect::left(connection, redirect, &token)?;
+        let object = format!("redirect of split {id}");
+        if let Some(route) = routes::to_shard(&left, connection.shard()) {
+            removed.push((object, kept(&route, &moved_to)));
+            continue;
+        }
+        redirect::end(connection, &token, &Ending::All)?;
+        removed.push((object, "removed".to_owned()));
+    }
+    redirect::tidy(connection, redirect)
 }
 
 /// A side of a split on a shard.
@@ -60,8 +97,8 @@ struct Found {
     side: Side,
     /// None: triggers that have lost their state row.
     token: Option<String>,
-    /// Of a source whose rows have left: where they are.
-    moved_to: Option<String>,
+    /// Of a source whose rows have left: where they are, and what its entries are.
+    moved: Option<(String, Entries)>,
 }
 
 /// Sides by their state rows, and by triggers that have lost theirs.
@@ -73,35 +110,33 @@ fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_some() {
         query = format!(
             "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
-                    CASE WHEN s.state = 'moved' THEN s.other_shard END
+                    CASE WHEN s.state = 'moved' THEN s.other_shard END, s.entries
                FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side"
         );
     } else {
-        query = format!("SELECT t.id, t.side, NULL, NULL FROM ({query}) t");
+        query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
     }
     let rows = connection.run(&query)?;
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(side), token, moved_to] => {
+        [Some(id), Some(side), token, moved_to, entries] => {
             let side = if side == "source" { Side::Source } else { Side::Target };
-            let (token, moved_to) = (token.clone(), moved_to.clone());
-            id.parse().ok().map(|id| Found { id, side, token, moved_to })
+            let moved = moved_to.clone().zip(entries.as_deref().and_then(Entries::parse));
+            id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
         }
         _ => None,
     });
     Ok(found.collect())
 }
 
-/// The ledger knows what may exist. Another split of the same number, of a master that is
-/// gone, has another token.
-fn is_accounted_for(found: &Found, shard_key: &str) -> bool {
+/// The ledger knows what may exist, on whatever shard: one database may have several names.
+/// Another split of the same number, of a master that is gone, has another token.
+fn is_accounted_for(found: &Found) -> bool {
     sql::read_one(
         "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
-          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($4, p.token)
+          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
             -- Of one that was rolled back only a target that was given up as lost is left.
-            AND p.phase <> 'rolled_back'
-            AND l.shard_key IN (SELECT s.shard_key FROM shardmaster.shard s, shardmaster.shard o
-                                 WHERE o.shard_key = $3 AND s.conninfo IS NOT DISTINCT FROM o.conninfo)",
-        &[found.id.into(), found.side.as_str().into(), shard_key.into(), found.token.as_deref().into()],
+            AND p.phase <> 'rolled_back'",
+        &[found.id.into(), found.side.as_str().into(), found.token.as_deref().into()],
         |_| (),
     )
     .is_some()
@@ -110,12 +145,14 @@ fn is_accounted_for(found: &Found, shard_key: &str) -> bool {
 /// A redirect of rows that have left must stay while this master sends clients of these
 /// keys here: it was restored to a time before they moved.
 fn keeps_clients_off(connection: &mut Connection, found: &Found) -> Result<Option<String>> {
-    let Some(moved_to) = &found.moved_to else { return Ok(None) };
-    let left = routes::read(connection, found.id)?;
-    Ok(routes::to_shard(&left, connection.shard()).map(|route| {
-        format!(
-            "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
-            route.what, route.entry, route.keyspace, route.assigned_by
-        )
-    }))
+    let Some((moved_to, entries)) = &found.moved else { return Ok(None) };
+    let left = routes::read(connection, found.id, *entries)?;
+    Ok(routes::to_shard(&left, connection.shard()).map(|route| kept(&route, moved_to)))
+}
+
+fn kept(route: &Route, moved_to: &str) -> String {
+    format!(
+        "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
+        route.what, route.entry, route.keyspace, route.assigned_by
+    )
 }

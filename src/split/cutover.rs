@@ -297,13 +297,18 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 ///     released by the same commit: until it, a split that goes back after all finds them
 ///     as they were. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
-    let (id, generation) = (engine.plan.id, engine.generation);
-    let guards = old_guards::find(engine)?;
-    engine::begin_as(&mut engine.target, id, Side::Target, generation)?;
-    fence::write_state(&mut engine.target, (id, Side::Target), &["closed"], "open", Some(version))?;
-    old_guards::release(engine, &guards)?;
-    engine.target.run("COMMIT")?;
-    transaction(|| set_step(id, CutoverStep::Opened));
+    open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
+    transaction(|| set_step(engine.plan.id, CutoverStep::Opened));
+    Ok(())
+}
+
+/// The part of it that is done on the target.
+pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
+    let guards = old_guards::find(target, plan)?;
+    engine::begin_as(target, plan.id, Side::Target, generation)?;
+    fence::write_state(target, (plan.id, Side::Target), &["closed"], "open", Some(version))?;
+    old_guards::release(target, plan, &guards)?;
+    target.run("COMMIT")?;
     Ok(())
 }
 
@@ -327,6 +332,7 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
 pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
     let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
     transaction(|| {
+        old_guards::forget(&engine.plan);
         set_step(engine.plan.id, CutoverStep::Moved);
         sql::write(
             "UPDATE shardmaster.split_plan SET fence_ms = coalesce($2::float8::numeric, fence_ms) WHERE id = $1",

@@ -1,7 +1,8 @@
 //! Finish: the moved rows leave the source, each batch after the target has shown that it
-//! has it; then the target's guard and the queue go. What stays is the source's redirect,
-//! which refuses clients with a stale route until shard_guard_drop() or until the keys come
-//! back. Every part can be repeated, so an interrupted finish begins again where it was.
+//! has it. Then the target's guard goes, the source's redirect takes over what the split's
+//! own triggers refuse, and all of the split's own goes there, too. The redirect stays until
+//! the keys come back or shard_guard_drop() ends it. Every part can be repeated, so an
+//! interrupted finish begins again where it was.
 
 use super::engine::Engine;
 use super::error::{Result, SplitError};
@@ -12,10 +13,11 @@ use super::proof::Prover;
 use super::purge;
 use super::quote::array_literal;
 use super::recovery;
+use super::redirect;
 use super::references;
 use super::session::{self, Installed, Side};
-use super::{cutover, phase, watch};
-use crate::agent;
+use super::{cutover, phase, triggers, watch};
+use crate::catalog::redirect as stored;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -33,22 +35,29 @@ pub struct Request {
 
 pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<()> {
     reach(points::FINISH_BEGIN)?;
-    let (mut source, target) = if request.is_purged {
-        (take(plan, Side::Source, generation, identity)?, take_target(plan, generation, identity)?)
+    let (source, target) = if request.is_purged || is_entered(plan, identity)? {
+        (take_source(plan, generation, identity)?, take_if_there(plan, Side::Target, generation, identity)?)
     } else {
         let (engine, deleted) = delete_rows(plan, generation, identity, request)?;
         transaction(|| record_purged(plan.id, deleted, request.accepts));
-        (engine.control, Some(engine.target))
+        (Some(engine.control), Some(engine.target))
     };
     reach(points::FINISH_ROWS)?;
     // Its guard and its log of deleted keys go, once nothing is to be shown any more.
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
+        redirect::forget_released(&mut target, plan)?;
     }
     reach(points::FINISH_UNGUARDED)?;
-    drop_queues(&mut source, plan)?;
+    if let Some(mut source) = source {
+        redirect::install(&mut source, plan, generation, request.version)?;
+        reach(points::FINISH_REDIRECTED)?;
+        triggers::drop_all(&mut source, plan.id, Side::Source)?;
+        reach(points::FINISH_UNTRIGGERED)?;
+        install::drop_side(&mut source, plan.id, Side::Source)?;
+    }
     reach(points::FINISH_OBJECTS)?;
-    transaction(|| record(plan.id));
+    transaction(|| record(plan.id, Ending::Redirected));
     Ok(())
 }
 
@@ -61,14 +70,32 @@ fn take(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Conn
     Ok(session)
 }
 
-/// The same of the target, if it is not gone already.
-fn take_target(plan: &Plan, generation: i64, identity: &str) -> Result<Option<Connection>> {
-    let mut session = session::open_mover(plan, Side::Target, "finish")?;
+/// The same, if the side is not gone already.
+fn take_if_there(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Option<Connection>> {
+    let mut session = session::open_mover(plan, side, "finish")?;
     session::check_identity(&mut session, identity)?;
-    match session::installed(&mut session, plan, Side::Target)? {
-        Installed::Ours => take(plan, Side::Target, generation, identity).map(Some),
+    match session::installed(&mut session, plan, side)? {
+        Installed::Ours => take(plan, side, generation, identity).map(Some),
         Installed::No | Installed::Foreign => Ok(None),
     }
+}
+
+/// A master that was restored may not know that no row is left: keys are entered in the
+/// redirect after the last one has gone.
+fn is_entered(plan: &Plan, identity: &str) -> Result<bool> {
+    let mut session = session::open_mover(plan, Side::Source, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    Ok(redirect::known_version(&mut session, plan)?.is_some())
+}
+
+/// The source may do without its side once the redirect knows what has left.
+fn take_source(plan: &Plan, generation: i64, identity: &str) -> Result<Option<Connection>> {
+    let mut session = session::open_mover(plan, Side::Source, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    if redirect::known_version(&mut session, plan)?.is_none() {
+        return take(plan, Side::Source, generation, identity).map(Some);
+    }
+    take_if_there(plan, Side::Source, generation, identity)
 }
 
 /// Deletes the scope's rows on the source; how many they were. The sessions of both sides
@@ -204,17 +231,6 @@ fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Under the fence, so that no writer is between the look whether there is a queue and the
-/// queue that it would write to.
-fn drop_queues(source: &mut Connection, plan: &Plan) -> Result<()> {
-    source.run(&agent::close_queue(plan.id))?;
-    reach(points::FINISH_CLOSED)?;
-    source.run(&format!("BEGIN; LOCK TABLE {} IN EXCLUSIVE MODE", agent::barrier(plan.id)))?;
-    install::drop_queues(source, plan.id)?;
-    source.run("COMMIT")?;
-    Ok(())
-}
-
 fn record_purged(id: i64, deleted: u64, accepts: bool) {
     sql::write(
         "UPDATE shardmaster.split_plan SET purged_at = clock_timestamp(), updated_at = clock_timestamp() WHERE id = $1",
@@ -224,7 +240,18 @@ fn record_purged(id: i64, deleted: u64, accepts: bool) {
     split::event(id, None, None, &format!("{deleted} rows deleted from the source, {shown}"));
 }
 
-fn record(id: i64) {
+/// What has become of the source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It sends clients of what has left away.
+    Redirected,
+    /// The operator has said that it is gone for good.
+    SourceLost,
+}
+
+/// The split is finished.
+pub fn record(id: i64, ending: Ending) {
+    let is_lost = ending == Ending::SourceLost;
     sql::write(
         "UPDATE shardmaster.split_plan
             SET finished_at = clock_timestamp(), updated_at = clock_timestamp(), activity = 'idle',
@@ -234,9 +261,13 @@ fn record(id: i64) {
     );
     sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
     sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1 AND side = 'target'",
-        &[id.into()],
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
+          WHERE split_id = $1 AND NOT ($2 AND side = 'source')",
+        &[id.into(), is_lost.into()],
     );
+    if !is_lost {
+        stored::record(id);
+    }
     split::event(id, None, None, "finished");
     split::notify(id, "completed", "finished");
 }

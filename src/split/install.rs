@@ -14,6 +14,7 @@ use super::shape::Column;
 use super::triggers;
 use crate::agent;
 use crate::agent::filter::Filter;
+use crate::agent::redirect::Entries;
 use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -142,8 +143,9 @@ fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation:
     };
     let id = plan.id.to_string();
     connection.query(
-        "INSERT INTO shardmaster_agent.side (split_id, side, state, token, shard, other_shard)
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+        "INSERT INTO shardmaster_agent.side
+                (split_id, side, state, token, shard, other_shard, namespace, keyspace, entries)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
         &[
             Some(&id),
             Some(side.as_str()),
@@ -151,6 +153,9 @@ fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation:
             Some(&plan.token),
             Some(&own.shard_key),
             Some(&other.shard_key),
+            Some(&own.namespace),
+            Some(&plan.keyspace),
+            Some(&Entries::of(&plan.scope).name()),
         ],
     )?;
     connection.query(
@@ -267,8 +272,8 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
     Ok(())
 }
 
-/// Drops everything else of a side, and the agent's schema with the last one. The
-/// state row goes last: until then a trigger that is left refuses nothing wrongly.
+/// Drops everything of a side, and the agent's schema with the last one. The state row goes
+/// last: until then a trigger that is left refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     triggers::drop_all(connection, split, side)?;
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
@@ -298,11 +303,20 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
          DELETE FROM shardmaster_agent.generation WHERE split_id = {split} AND side = {side_name};
          DELETE FROM shardmaster_agent.side WHERE split_id = {split} AND side = {side_name}"
     ))?;
-    let left = connection.run("SELECT count(*) FROM shardmaster_agent.side")?;
-    if left.scalar() == Some("0") {
+    drop_unused_schema(connection)?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+/// The agent's schema goes with the last side and the last redirect. The caller holds the
+/// bootstrap's lock.
+pub fn drop_unused_schema(connection: &mut Connection) -> Result<()> {
+    let left = connection.run(
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)",
+    )?;
+    if left.scalar() == Some("f") {
         connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;
     }
-    connection.run("COMMIT")?;
     Ok(())
 }
 
@@ -326,9 +340,8 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
     Ok(())
 }
 
-/// The queues and what counts them. Their sequence stays with the triggers, which draw
-/// from it before they look at anything else; it says that there is no queue.
-pub fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
+/// The queues and what counts them, once no trigger is left that would write to them.
+fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
     drop_tables(connection, &format!("queue_{split}_"))?;
     connection.run(&format!(
         "DELETE FROM shardmaster_agent.consumed WHERE split_id = {split};

@@ -1,10 +1,8 @@
 //! What an operator asks of a split: each call records a goal, wakes the worker and
 //! returns. Made again, the same call resumes from the stored state.
 
-use super::error::SplitError;
 use super::phase::{CutoverStep, Goal, Phase};
-use super::session::{self, Side};
-use super::{install, plan, record};
+use super::{ending, plan, record};
 use crate::catalog::split::{self, Map, State};
 use crate::error::{Failure, SqlState};
 use crate::sql;
@@ -189,7 +187,7 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     }
 }
 
-pub fn finish(id: i64, accept_missing: bool) -> Result<(), Failure> {
+pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Failure> {
     let state = split::lock(id)?;
     if state.phase != Phase::Completed {
         return Err(wrong_phase(
@@ -201,16 +199,16 @@ pub fn finish(id: i64, accept_missing: bool) -> Result<(), Failure> {
     }
     if !state.finished {
         sql::write(
-            "UPDATE shardmaster.split_plan SET accept_missing = $2 WHERE id = $1",
-            &[id.into(), accept_missing.into()],
+            "UPDATE shardmaster.split_plan SET accept_missing = $2, source_lost = $3 WHERE id = $1",
+            &[id.into(), accept_missing.into(), source_lost.into()],
         );
         set_goal(id, Goal::Finished);
     }
     Ok(())
 }
 
-/// Removes the last that a finished split has left: the guard on its source. Runs in
-/// the caller's session, because a finished split has no worker.
+/// Removes the last that a finished split has left: its part of the redirect on its source.
+/// In the caller's session, which is told of what is in the way.
 pub fn drop_guard(id: i64) -> Result<(), Failure> {
     let state = split::lock(id)?;
     if !state.finished {
@@ -218,26 +216,10 @@ pub fn drop_guard(id: i64) -> Result<(), Failure> {
             id,
             &state,
             "shard_guard_drop",
-            format!("The guard is needed until the split is finished: shard_split_finish({id})."),
+            format!("Stale clients are refused until the split is finished: shard_split_finish({id})."),
         ));
     }
-    let plan = split::load(id)?;
-    let mut source =
-        session::open_mover(&plan, Side::Source, "guard drop").map_err(SplitError::into_failure)?;
-    session::check_identity(&mut source, &split::identity())
-        .and_then(|()| session::require_own(&mut source, &plan, Side::Source))
-        .and_then(|()| install::drop_side(&mut source, id, Side::Source))
-        .map_err(SplitError::into_failure)?;
-    sql::write(
-        "UPDATE shardmaster.split_plan SET guard_dropped_at = clock_timestamp() WHERE id = $1",
-        &[id.into()],
-    );
-    sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1 AND removed_at IS NULL",
-        &[id.into()],
-    );
-    split::event(id, None, None, "the source's guard was dropped");
-    Ok(())
+    ending::drop_all(id)
 }
 
 pub fn pause(id: i64) -> Result<(), Failure> {

@@ -123,6 +123,8 @@ pub enum Work {
     Watch,
     /// Remove the moved rows from the source.
     Finish,
+    /// End what the redirect of a finished split is to refuse no longer.
+    EndRedirect,
     /// Remove everything from both sides.
     RollBack,
 }
@@ -135,12 +137,15 @@ pub enum End {
     /// Not finished, and its shards are to be asked again.
     Due,
     Finished,
+    /// Finished, and something of its redirect is to end.
+    RedirectDue,
 }
 
 /// The one place that says what follows from phase and goal.
 pub fn next_work(phase: Phase, goal: Goal, step: CutoverStep, end: End) -> Work {
     match (phase, goal, end) {
         (Phase::Completed, _, End::Finished) => Work::Nothing,
+        (Phase::Completed, _, End::RedirectDue) => Work::EndRedirect,
         (Phase::Completed, _, _) if step != CutoverStep::Moved => Work::CompleteCutover,
         (Phase::Completed, Goal::Finished, _) => Work::Finish,
         (Phase::Completed, _, End::Due) => Work::Watch,

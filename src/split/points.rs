@@ -55,9 +55,14 @@ points! {
     FINISH_BEGIN = "finish_begin", "completed", "finish was asked for, nothing is deleted";
     FINISH_BATCH = "finish_batch", "completed", "a batch of rows is deleted from the source";
     FINISH_ROWS = "finish_rows", "completed", "no row of the scope is left on the source";
-    FINISH_UNGUARDED = "finish_unguarded", "completed", "the target's guard is gone, the queue is still there";
-    FINISH_CLOSED = "finish_closed", "completed", "writers find the queue closed, it is not dropped yet";
-    FINISH_OBJECTS = "finish_objects", "completed", "queue and target's guard are gone, the plan is not finished yet";
+    FINISH_UNGUARDED = "finish_unguarded", "completed", "the target's guard is gone, the redirect knows nothing yet";
+    FINISH_ENTERED = "finish_entered", "completed", "the redirect knows what has left, tables may have no trigger of it yet";
+    FINISH_TRIGGER = "finish_trigger", "completed", "one table has the redirect's triggers, the next has not yet";
+    FINISH_REDIRECTED = "finish_redirected", "completed", "the redirect refuses, and the split's own triggers still do";
+    FINISH_UNTRIGGERED = "finish_untriggered", "completed", "the split's own triggers are gone, its state row and queue are still there";
+    FINISH_OBJECTS = "finish_objects", "completed", "of the split nothing is left on a shard but the redirect, the plan is not finished yet";
+    REDIRECT_BEGIN = "redirect_begin", "completed", "something of a redirect is to end, the shard still refuses it";
+    REDIRECT_ENDED = "redirect_ended", "completed", "the shard refuses it no longer, the master does not know";
     ROLLBACK_BEGIN = "rollback_begin", "rolled_back", "rollback was asked for, nothing is undone";
     ROLLBACK_CAPTURE = "rollback_capture", "rolled_back", "the source does not capture any more";
     ROLLBACK_BATCH = "rollback_batch", "rolled_back", "a batch of rows is deleted from the target";

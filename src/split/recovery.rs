@@ -11,6 +11,7 @@ use super::points::{self, reach};
 use super::progress::Progress;
 use super::quote::literal;
 use super::record;
+use super::redirect;
 use super::sequences;
 use super::session::{self, Installed, Side};
 use super::step;
@@ -119,33 +120,18 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// The target does not know the split, and the source says that its rows have moved: the
-/// target's side goes after the last row has left the source, so this master, restored
-/// from a time before, has lost the decision and the finish. False: it is not so.
+/// A side does not know the split, and the source redirects its keys: they are entered
+/// after the last row has left the source, so this master, restored from a time before, has
+/// lost the decision and the finish. False: it is not so.
 pub fn adopt_finished(plan: &Plan, generation: i64, identity: &str) -> Result<bool> {
     let mut source = session::open_mover(plan, Side::Source, "recovery")?;
     session::check_identity(&mut source, identity)?;
-    if session::installed(&mut source, plan, Side::Source)? != Installed::Ours {
-        return Ok(false);
-    }
-    let (state, Some(version)) = fence::state(&mut source, plan.id, Side::Source)? else {
+    let Some(version) = redirect::known_version(&mut source, plan)? else {
         return Ok(false);
     };
-    if state != "moved" || !queues_are_gone(&mut source, plan)? {
-        return Ok(false);
-    }
     cutover::decide(plan, generation, 0, Some(version))?;
     transaction(|| record::finish_was_lost(plan.id));
     Ok(true)
-}
-
-/// The last that a finish does on the source, after the target's side is gone.
-fn queues_are_gone(source: &mut Connection, plan: &Plan) -> Result<bool> {
-    let found = source.query(
-        "SELECT 1 FROM shardmaster_agent.consumed WHERE split_id = $1",
-        &[Some(&plan.id.to_string())],
-    )?;
-    Ok(found.rows.is_empty())
 }
 
 /// What the target's rows stand for.

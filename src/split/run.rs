@@ -6,7 +6,7 @@ use super::error::{Result, SplitError};
 use super::phase::{self, CutoverStep, Phase, Work};
 use super::points::{self, reach};
 use super::recovery::SetBack;
-use super::{check, cutover, finish, install, record, recovery, rollback, step, watch};
+use super::{check, cutover, ending, finish, install, lost, record, recovery, rollback, step, watch};
 use crate::catalog::split::{self, Plan, State};
 use crate::error::Failure;
 use crate::guc;
@@ -83,6 +83,9 @@ impl Worker {
         if let Some(text) = doing(work) {
             wait::report(text);
         }
+        if state.source_lost && state.phase == Phase::Completed && !state.finished {
+            return self.finish_without_source(state);
+        }
         match work {
             Work::Nothing => Ok(Duration::ZERO),
             Work::Install => self.install(),
@@ -106,6 +109,11 @@ impl Worker {
                 finish::run(&plan, generation, &identity, &request)?;
                 Ok(Duration::ZERO)
             }
+            Work::EndRedirect => {
+                self.engine = None;
+                ending::run(self.id)?;
+                Ok(Duration::ZERO)
+            }
             Work::Watch => {
                 self.engine = None;
                 let (plan, identity) =
@@ -120,6 +128,14 @@ impl Worker {
                 Ok(Duration::ZERO)
             }
         }
+    }
+
+    fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
+        self.engine = None;
+        let (plan, generation, identity) = take_plan(self.id)?;
+        let version = state.version_cutover.unwrap_or_default();
+        lost::finish_without_source(&plan, generation, &identity, version)?;
+        Ok(Duration::ZERO)
     }
 
     /// An earlier worker, or this one with sessions that it has lost, was within a cutover.
@@ -340,6 +356,7 @@ fn doing(work: Work) -> Option<&'static str> {
         Work::Finish => Some("finishing"),
         Work::Watch => Some("looking at both shards"),
         Work::RollBack => Some("rolling back"),
+        Work::EndRedirect => Some("ending the redirect"),
     }
 }
 

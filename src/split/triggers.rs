@@ -5,6 +5,8 @@ use super::engine::Table;
 use super::error::{Result, SplitError};
 use super::quote::ident;
 use super::session::Side;
+use super::shape::{Column, TableShape};
+use crate::agent::redirect::Redirect;
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -34,33 +36,68 @@ pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Si
             shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
         );
     }
-    let wanted = Wanted { plan, side, ordinal };
+    let function = agent::trigger_function(plan.id, side, ordinal);
     for (oid, name, events) in groups {
-        let mut statements = String::new();
-        for event in events {
-            match wanted.look_up(connection, oid, *event)? {
-                Found::Whole => continue,
-                Found::Others(tables) => {
-                    let trigger = ident(&agent::trigger_name(plan.id, side, *event));
-                    let drops = tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; "));
-                    statements.extend(drops);
-                }
-            }
-            let watched = agent::Watched { shape, shard_by: column, ordinal };
-            statements.push_str(&agent::trigger(plan, side, watched, name, *event));
-        }
-        if !statements.is_empty() {
-            create(connection, &statements, name)?;
-        }
+        let watched = agent::Watched { shape, shard_by: column, ordinal };
+        let wanted: Vec<Wanted> = events
+            .iter()
+            .map(|event| Wanted {
+                trigger: agent::trigger_name(plan.id, side, *event),
+                function: &function,
+                statement: agent::trigger(plan, side, watched, name, *event),
+            })
+            .collect();
+        create_missing(connection, oid, name, &wanted)?;
     }
     Ok(())
 }
 
-/// Which trigger is looked for.
+/// Creates what a table has not of a redirect's triggers: those of the partitioned table
+/// one by one.
+pub fn install_redirect(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<()> {
+    let oid = shape.oid.as_deref().unwrap_or_default();
+    let at_once = if shape.is_partitioned() { 1 } else { Event::ROW.len() };
+    for events in Event::ROW.chunks(at_once) {
+        let wanted: Vec<Wanted> = events
+            .iter()
+            .map(|event| Wanted {
+                trigger: redirect.trigger_name(*event),
+                function: "redirect",
+                statement: redirect.trigger(column, &shape.name, *event),
+            })
+            .collect();
+        create_missing(connection, oid, &shape.name, &wanted)?;
+    }
+    Ok(())
+}
+
+/// A trigger that a table is to have.
 struct Wanted<'a> {
-    plan: &'a Plan,
-    side: Side,
-    ordinal: i32,
+    trigger: String,
+    function: &'a str,
+    statement: String,
+}
+
+/// Creates those of the triggers that a table has not, in one transaction.
+fn create_missing(connection: &mut Connection, oid: &str, name: &str, wanted: &[Wanted<'_>]) -> Result<()> {
+    let mut statements = String::new();
+    for wanted in wanted {
+        match wanted.look_up(connection, oid)? {
+            Found::Whole => continue,
+            Found::Others(tables) => {
+                let trigger = ident(&wanted.trigger);
+                let drops = tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; "));
+                statements.extend(drops);
+            }
+        }
+        statements.push_str(&wanted.statement);
+    }
+    if statements.is_empty() { Ok(()) } else { create(connection, &statements, name) }
 }
 
 /// What a table has of a trigger.
@@ -74,7 +111,7 @@ enum Found {
 impl Wanted<'_> {
     /// Looks at a table and its partitions. A partition's own trigger of the name would
     /// keep the server from cloning.
-    fn look_up(&self, connection: &mut Connection, oid: &str, event: Event) -> Result<Found> {
+    fn look_up(&self, connection: &mut Connection, oid: &str) -> Result<Found> {
         let rows = connection.query(
             "SELECT format('%I.%I', n.nspname, c.relname),
                     t.tgrelid = $1::oid AND t.tgenabled = 'A' AND EXISTS (
@@ -85,11 +122,7 @@ impl Wanted<'_> {
               WHERE t.tgname = $2 AND t.tgparentid = 0
                 AND t.tgrelid IN (SELECT $1::oid UNION ALL SELECT relid FROM pg_partition_tree($1::oid))
               ORDER BY c.oid",
-            &[
-                Some(oid),
-                Some(&agent::trigger_name(self.plan.id, self.side, event)),
-                Some(&agent::trigger_function(self.plan.id, self.side, self.ordinal)),
-            ],
+            &[Some(oid), Some(&self.trigger), Some(self.function)],
         )?;
         let mut tables = Vec::new();
         for row in rows.rows {
@@ -178,17 +211,37 @@ fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Re
 
 /// Drops a side's triggers, one table a transaction. Clones go with what they were made of.
 pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    drop_named(connection, &agent::trigger_prefix(split, side), "")
+}
+
+/// Drops a redirect's triggers, each table's only while nothing has left: who puts keys in
+/// waits for the lock, and finds afterwards what is missing.
+pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+    let table = redirect.table();
+    let first = format!(
+        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;
+         DO $$ BEGIN
+             IF EXISTS (SELECT 1 FROM {table}) THEN
+                 RAISE EXCEPTION 'keys have left meanwhile' USING ERRCODE = '55006';
+             END IF;
+         END $$; "
+    );
+    drop_named(connection, &redirect.trigger_prefix(), &first)
+}
+
+fn drop_named(connection: &mut Connection, prefix: &str, first: &str) -> Result<()> {
     let rows = connection.query(
         "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
            FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
           WHERE t.tgparentid = 0 AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
-        &[Some(&agent::trigger_prefix(split, side))],
+        &[Some(prefix)],
     )?;
     for row in rows.rows {
         let [Some(table), Some(triggers)] = row.as_slice() else { continue };
         let drops: Vec<String> =
             triggers.split(',').map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
-        match with_short_lock(connection, TableLock::AccessExclusive, &drops.join("; "), table) {
+        let statements = format!("{first}{}", drops.join("; "));
+        match with_short_lock(connection, TableLock::AccessExclusive, &statements, table) {
             // Dropped meanwhile, with its table.
             Err(SplitError::Remote(error)) if error.is("42P01") => {}
             other => other?,

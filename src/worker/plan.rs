@@ -1,6 +1,7 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
 use super::txn;
+use crate::catalog::redirect;
 use crate::{guc, sql};
 use pgrx::pg_sys;
 use std::time::Duration;
@@ -19,17 +20,18 @@ const HAS_WORK: &str = "p.activity <> 'failed' AND (
     OR p.phase = 'completed' AND p.cutover_step <> 'moved'
     OR p.goal = 'finished' AND p.finished_at IS NULL)";
 
-/// A completed split's shards are to be asked whether they still know it. Behind the
-/// others: who moves rows goes first.
+/// A completed split's shards are to be asked whether they still know it, or something of a
+/// finished one's redirect is to end. Behind the others: who moves rows goes first.
 fn is_due() -> String {
-    guc::watch_interval().map_or("false".to_owned(), |interval| {
+    let watch = guc::watch_interval().map_or("false".to_owned(), |interval| {
         format!(
             "p.activity <> 'failed' AND p.phase = 'completed' AND p.cutover_step = 'moved'
              AND p.finished_at IS NULL AND p.goal <> 'finished'
              AND coalesce(p.watched_at, p.cutover_at) <= pg_catalog.clock_timestamp() - interval '{} ms'",
             interval.as_millis()
         )
-    })
+    });
+    format!("{watch} OR p.activity <> 'failed' AND {}", redirect::is_due())
 }
 
 /// A split is unfinished: objects of it may be left on a shard, beyond the guard that

@@ -152,12 +152,16 @@ SELECT shard_split_rollback(1);
 SELECT shard_split_cutover(1);
 SELECT shard_split_pause(1);
 
--- The old rows go; the guard stays.
+-- What refuses clients: both sides, then what stays.
+SELECT split_id, shard_key, side, state, since IS NOT NULL AS since, keys FROM shard_guards();
+
+-- The old rows go; the redirect stays.
 SELECT shard_split_finish(1);
 SELECT shard_split_wait(1, 'finished');
 SELECT shard_split_finish(1);
 SELECT tenant, count(*) FROM a.account GROUP BY 1 ORDER BY 1;
 INSERT INTO a.account (tenant, note) VALUES (3, 'very late');
+SELECT split_id, shard_key, side, state, since IS NOT NULL AS since, keys FROM shard_guards();
 SELECT phase, finished_at IS NOT NULL AS finished FROM shard_split_metrics(1);
 
 -- What happened.
@@ -178,6 +182,22 @@ INSERT INTO a.account (tenant, note) VALUES (4, 'still refused');
 INSERT INTO b.account (tenant, note) VALUES (3, 'refused now');
 SELECT 'a' AS shard, tenant, count(*) FROM a.account GROUP BY 2
 UNION ALL SELECT 'b', tenant, count(*) FROM b.account GROUP BY 2 ORDER BY 1, 2;
+
+-- A key that came back is refused no longer, nor is one that is assigned by hand; the worker
+-- that tells the shard may not have been there yet.
+SELECT split_id, shard_key, side, state, keys FROM shard_guards();
+BEGIN;
+SELECT shard_assign('4', 'a', force => true);
+SELECT split_id, shard_key, side, state, keys FROM shard_guards();
+ROLLBACK;
+-- A shard is not dropped while it redirects.
+SELECT shard_drop('b');
+SELECT shard_guard_drop(1);
+SELECT shard_guard_drop(2);
+SELECT count(*) FROM shard_guards();
+SELECT shard_drop('b');
+SELECT to_regnamespace('shardmaster_agent') IS NULL AS nothing_left;
+SELECT shard_guard_drop(2), shard_guard_drop(NULL);
 
 -- Nothing is unfinished: the extension may go.
 SELECT split_id, phase FROM shard_split_metrics() WHERE finished_at IS NULL;

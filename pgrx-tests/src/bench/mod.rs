@@ -5,6 +5,7 @@ mod capture;
 mod copy;
 mod cutover;
 mod placement;
+mod redirect;
 mod rig;
 mod routing;
 mod stats;
@@ -47,11 +48,12 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 15] = [
+pub const ALL: [(&str, Benchmark); 16] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
     ("capture", capture::capture),
+    ("redirect", redirect::redirect),
     ("buckets", buckets::buckets),
     ("backlog", tail::backlog),
     ("catch_up", tail::catch_up),

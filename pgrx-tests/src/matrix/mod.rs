@@ -55,14 +55,14 @@ impl Matrix {
         Ok(Matrix { cluster, what, tenants: 0 })
     }
 
-    /// Every point that the server names, but for those of a full queue, which have a
-    /// test of their own; those of a step twice, because the steps of a copy and the
+    /// Every point that the server names, but for those of a full queue and of a redirect's
+    /// end, which have tests of their own; those of a step twice, because the steps of a copy and the
     /// steps that follow it find different things to do.
     pub fn moments(&self) -> Result<Vec<Moment>> {
-        let rows = self
-            .cluster
-            .superuser()?
-            .query("SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|recovery)_'", &[])?;
+        let rows = self.cluster.superuser()?.query(
+            "SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|recovery|redirect)_'",
+            &[],
+        )?;
         let points = rows.iter().map(|row| row.get(0));
         let points: Vec<String> = points.filter(|point: &String| self.what.has(point)).collect();
         let moment = |tailing: bool| move |point: String| Moment { point, tailing };

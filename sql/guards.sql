@@ -1,0 +1,23 @@
+-- What still refuses clients, as this master knows it.
+CREATE FUNCTION @extschema@.shard_guards()
+RETURNS TABLE (split_id bigint, shard_key text, side text, state text, since timestamptz, keys bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.id, l.shard_key, l.side,
+           CASE l.side
+               WHEN 'source' THEN CASE WHEN p.cutover_step = 'moved' THEN 'moved'
+                                       WHEN p.phase = 'completed' THEN 'fenced' ELSE 'capture' END
+               ELSE CASE WHEN p.cutover_step IN ('opened', 'moved') THEN 'open' ELSE 'closed' END
+           END,
+           l.created_at, cardinality(p.tenants)::bigint
+      FROM shardmaster.split_plan p JOIN shardmaster.split_ledger l ON l.split_id = p.id
+     WHERE l.removed_at IS NULL AND p.finished_at IS NULL
+    UNION ALL
+    SELECT p.id, p.source_shard, 'source', CASE WHEN r.ending THEN 'ending' ELSE 'redirect' END,
+           p.redirect_since, count(*)
+      FROM shardmaster.split_plan p JOIN shardmaster.redirect r ON r.split_id = p.id
+     WHERE p.redirect_since IS NOT NULL
+     GROUP BY p.id, r.ending
+     ORDER BY 1, 3
+$$;
+COMMENT ON FUNCTION @extschema@.shard_guards() IS
+    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told). keys: how many entries';

@@ -1,0 +1,265 @@
+//! Rows of `shardmaster.redirect`: the entries of finished splits that their source still
+//! refuses. Which redirect an entry is in, the place says where the source is, not its name.
+
+use crate::catalog::keyspace::{self, Keyspace, Strategy};
+use crate::catalog::shard::{self, Place, Shard};
+use crate::guc;
+use crate::routing::interval::Interval;
+use crate::routing::ordered::Ordered;
+use crate::sql;
+use crate::worker::wake;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// From the moment on in which a split is finished.
+pub fn record(split: i64) {
+    sql::write(
+        "INSERT INTO shardmaster.redirect (split_id, keyspace, key)
+         SELECT k.split_id, k.keyspace, k.key FROM shardmaster.split_key k WHERE k.split_id = $1
+         ON CONFLICT DO NOTHING",
+        &[split.into()],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_plan SET redirect_since = clock_timestamp(), redirect_ending = false WHERE id = $1",
+        &[split.into()],
+    );
+}
+
+/// What becomes of entries that a redirect should let in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// It does already.
+    Forget,
+    /// A worker tells it.
+    End,
+}
+
+/// A split has brought the entries to a shard, whose redirect has let them in.
+pub fn came_back(keyspace: &str, names: &[String], shard: &Shard) {
+    if !any_stands(keyspace) {
+        return;
+    }
+    // No assignment reads or changes them meanwhile.
+    let Ok(keyspace) = keyspace::lock(keyspace) else { return };
+    for split in take_out(&keyspace, names, &shard.place(), Then::Forget) {
+        forget_if_over(split);
+    }
+}
+
+/// Entries are assigned to shards, in the same order: what refuses them there is to end,
+/// with the commit of this transaction.
+pub fn assigned(keyspace: &Keyspace, names: &[String], shards: &[String]) {
+    if !any_stands(&keyspace.name) {
+        return;
+    }
+    let mut by_shard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, shard) in names.iter().zip(shards) {
+        by_shard.entry(shard).or_default().push(name.clone());
+    }
+    for (shard_key, names) in by_shard {
+        let Ok(shard) = shard::by_key(shard_key) else { continue };
+        for split in take_out(keyspace, &names, &shard.place(), Then::End) {
+            sql::write(
+                "UPDATE shardmaster.split_plan SET redirect_ending = true, watched_at = NULL,
+                        activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END
+                  WHERE id = $1",
+                &[split.into()],
+            );
+            wake::split_on_commit(split);
+        }
+    }
+}
+
+fn any_stands(keyspace: &str) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL LIMIT 1",
+        &[keyspace.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+/// Splits of a keyspace whose redirect is at a place.
+fn splits_at(keyspace: &str, place: &Place) -> Vec<i64> {
+    let sources: Vec<(i64, String)> = sql::read(
+        "SELECT id, source_shard FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL",
+        &[keyspace.into()],
+        |row| (row.value(1), row.value(2)),
+    );
+    let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    let mut is_there = |shard_key: &str| {
+        *known
+            .entry(shard_key.to_owned())
+            .or_insert_with(|| shard::by_key(shard_key).is_ok_and(|shard| shard.place() == *place))
+    };
+    sources.into_iter().filter(|(_, source)| is_there(source)).map(|(id, _)| id).collect()
+}
+
+/// Which splits it concerns.
+fn take_out(keyspace: &Keyspace, names: &[String], place: &Place, then: Then) -> Vec<i64> {
+    let splits = splits_at(&keyspace.name, place);
+    if splits.is_empty() {
+        return splits;
+    }
+    match keyspace.strategy {
+        Strategy::Directory | Strategy::Hash { .. } => take_out_named(splits, names, then),
+        Strategy::Range { of } => {
+            let back: Vec<Interval> = names.iter().filter_map(|name| Interval::parse(name, of)).collect();
+            splits.into_iter().filter(|split| cut_out(*split, &keyspace.name, of, &back, then)).collect()
+        }
+    }
+}
+
+fn take_out_named(splits: Vec<i64>, names: &[String], then: Then) -> Vec<i64> {
+    let statement = match then {
+        Then::Forget => {
+            "DELETE FROM shardmaster.redirect WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id"
+        }
+        Then::End => {
+            "UPDATE shardmaster.redirect SET ending = true WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id"
+        }
+    };
+    let concerned: BTreeSet<i64> =
+        sql::write_returning(statement, &[splits.into(), names.to_vec().into()], |row| row.value(1))
+            .into_iter()
+            .collect();
+    concerned.into_iter().collect()
+}
+
+/// Whether a split has ranges of which something is taken out; what is left of them goes on.
+fn cut_out(split: i64, keyspace: &str, of: Ordered, back: &[Interval], then: Then) -> bool {
+    let rows: Vec<(String, bool)> = sql::read(
+        "SELECT key, ending FROM shardmaster.redirect WHERE split_id = $1",
+        &[split.into()],
+        |row| (row.value(1), row.value(2)),
+    );
+    let mut concerned = false;
+    for (name, ending) in rows {
+        let Some(range) = Interval::parse(&name, of) else { continue };
+        let taken: Vec<Interval> = back.iter().filter_map(|part| range.intersection(part, of)).collect();
+        if taken.is_empty() || ending && then == Then::End {
+            continue;
+        }
+        concerned = true;
+        let mut left = vec![range];
+        for part in &taken {
+            left = left.iter().flat_map(|range| range.without(part, of)).collect();
+        }
+        sql::write(
+            "DELETE FROM shardmaster.redirect WHERE split_id = $1 AND key = $2",
+            &[split.into(), name.into()],
+        );
+        insert(split, keyspace, of, &left, ending);
+        if then == Then::End {
+            insert(split, keyspace, of, &taken, true);
+        }
+    }
+    concerned
+}
+
+fn insert(split: i64, keyspace: &str, of: Ordered, ranges: &[Interval], ending: bool) {
+    let names: Vec<String> = ranges.iter().map(|range| range.name(of)).collect();
+    sql::write(
+        "INSERT INTO shardmaster.redirect (split_id, keyspace, key, ending) SELECT $1, $2, unnest($3), $4
+         ON CONFLICT (split_id, key) DO UPDATE SET ending = EXCLUDED.ending",
+        &[split.into(), keyspace.into(), names.into(), ending.into()],
+    );
+}
+
+/// What a worker is to end of a split's redirect.
+pub enum ToEnd {
+    Nothing,
+    /// It is older than shardmaster.redirect_retention.
+    All,
+    /// What was assigned to where it had left.
+    Named(Vec<String>),
+}
+
+pub fn to_end(split: i64) -> ToEnd {
+    let is_expired = sql::read_one(
+        &format!("SELECT coalesce({}, false) FROM shardmaster.split_plan p WHERE p.id = $1", is_expired()),
+        &[split.into()],
+        |row| row.value::<bool>(1),
+    );
+    if is_expired == Some(true) {
+        return ToEnd::All;
+    }
+    let names: Vec<String> = sql::read(
+        "SELECT key FROM shardmaster.redirect WHERE split_id = $1 AND ending ORDER BY key",
+        &[split.into()],
+        |row| row.value(1),
+    );
+    if names.is_empty() { ToEnd::Nothing } else { ToEnd::Named(names) }
+}
+
+/// These have ended. What was marked meanwhile stays marked.
+pub fn ended(split: i64, names: &[String]) {
+    sql::write(
+        "DELETE FROM shardmaster.redirect WHERE split_id = $1 AND key = ANY ($2)",
+        &[split.into(), names.to_vec().into()],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_plan p
+            SET redirect_ending = EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id AND r.ending)
+          WHERE p.id = $1",
+        &[split.into()],
+    );
+    forget_if_over(split);
+}
+
+/// All that a split has left has ended.
+pub fn all_ended(split: i64) {
+    sql::write("DELETE FROM shardmaster.redirect WHERE split_id = $1", &[split.into()]);
+    forget_if_over(split);
+}
+
+fn forget_if_over(split: i64) {
+    let is_over = sql::write(
+        "UPDATE shardmaster.split_plan p
+            SET redirect_since = NULL, redirect_ending = false, guard_dropped_at = clock_timestamp()
+          WHERE p.id = $1 AND p.finished_at IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id)",
+        &[split.into()],
+    ) == 1;
+    if is_over {
+        sql::write(
+            "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp() WHERE split_id = $1 AND removed_at IS NULL",
+            &[split.into()],
+        );
+    }
+}
+
+/// The splits with a redirect on a shard.
+pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
+    sql::read(
+        "SELECT id FROM shardmaster.split_plan WHERE source_shard = $1 AND redirect_since IS NOT NULL ORDER BY id",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// Whether this master knows why a split, by its token, refuses keys on a shard.
+pub fn is_known(token: &str) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.split_plan
+          WHERE token = $1 AND (redirect_since IS NOT NULL OR finished_at IS NULL AND phase <> 'rolled_back')",
+        &[token.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+fn is_expired() -> String {
+    guc::redirect_retention().map_or("false".to_owned(), |retention| {
+        format!("p.redirect_since <= pg_catalog.clock_timestamp() - interval '{} s'", retention.as_secs())
+    })
+}
+
+/// Whether a worker has to end something of a finished plan `p`, as SQL. A shard that was
+/// out of reach is asked again after a moment.
+pub fn is_due() -> String {
+    format!(
+        "coalesce(p.finished_at IS NOT NULL AND (p.redirect_ending AND p.redirect_since IS NOT NULL OR {})
+             AND coalesce(p.watched_at <= pg_catalog.clock_timestamp() - interval '10 s', true), false)",
+        is_expired()
+    )
+}
