@@ -10,7 +10,7 @@ use super::points::{self, reach};
 use super::progress::{Progress, TableProgress};
 use super::quote::literal;
 use super::session::{self, Side};
-use super::shape::Column;
+use super::shape::{Column, TableShape};
 use super::triggers;
 use crate::agent;
 use crate::agent::filter::Filter;
@@ -259,8 +259,18 @@ fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) ->
     connection.run(&agent::create_barrier(plan.id))?;
     for table in tables {
         let ordinal = table.policy.ordinal;
-        connection.run(&agent::queue(plan.id, ordinal, &table.source))?;
+        create_queue(connection, plan, ordinal, &table.source)?;
         connection.run(&agent::capture(plan, ordinal, &table.source, &table.source_by))?;
+    }
+    Ok(())
+}
+
+/// One that is there is not touched: its index would be looked for under a lock that its
+/// writers, who hold other queues already, would deadlock with.
+fn create_queue(connection: &mut Connection, plan: &Plan, ordinal: i32, shape: &TableShape) -> Result<()> {
+    let name = format!("shardmaster_agent.{}", agent::queue_table(plan.id, ordinal));
+    if connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_none() {
+        connection.run(&agent::queue(plan.id, ordinal, shape))?;
     }
     Ok(())
 }
