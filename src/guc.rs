@@ -278,7 +278,7 @@ fn register_times() {
     ms(
         c"shardmaster.remote_timeout",
         c"Time after which a silent shard counts as lost.",
-        c"Bounds connecting and every remote statement but the copy, which is bounded by progress.",
+        c"Bounds connecting and every remote statement but the copy, which is bounded by progress, and looks through whole tables, which are not bounded.",
         &REMOTE_TIMEOUT,
         100,
         GucContext::Sighup,

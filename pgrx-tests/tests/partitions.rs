@@ -404,3 +404,76 @@ fn what_the_check_finds_of_partitions() {
         assert!(text.contains(finding), "{text}");
     }
 }
+
+/// Rows and chunks of the copy. One that begins anew counts its rows from nothing, and goes
+/// on counting its chunks.
+fn copied(cluster: &Cluster) -> (i64, i64) {
+    let query = "SELECT rows_copied, chunks_ok FROM shard_split_tables(1)";
+    let row = cluster.superuser().unwrap().query_one(query, &[]).unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// A partition without rows, attached or made, in whatever order both sides get it: what
+/// has been copied is not copied again.
+#[test]
+fn an_empty_partition_is_copied_alone() {
+    let cluster = cluster_of(&[], TREE);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let (rows_before, mut chunks) = copied(&cluster);
+    let empty = |name: &str, from: i32| {
+        format!(
+            "CREATE TABLE {name} (LIKE items INCLUDING ALL); {} GRANT ALL ON {name} TO {CLIENT};",
+            attach(name, from)
+        )
+    };
+    let steps: [(&str, &[(usize, String)]); 5] = [
+        ("target first", &[(1, empty("items_4", 1000)), (0, empty("items_4", 1000))]),
+        ("source first", &[(0, empty("items_5", 2000)), (1, empty("items_5", 2000))]),
+        ("made", &[(1, partition("items_6", 3000)), (0, partition("items_6", 3000))]),
+        (
+            "a default",
+            &[
+                (1, "CREATE TABLE items_d PARTITION OF items DEFAULT".into()),
+                (0, "CREATE TABLE items_d PARTITION OF items DEFAULT".into()),
+            ],
+        ),
+        ("beside a default", &[(1, empty("items_7", 4000)), (0, empty("items_7", 4000))]),
+    ];
+    for (what, statements) in steps {
+        for (server, statement) in statements {
+            run(&cluster, *server, statement);
+            split.call("replay_tail").unwrap();
+            let trigger = "SELECT count(*) = 0 FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
+                            WHERE c.relkind = 'r' AND NOT EXISTS (
+                                  SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE '00_shardmaster%t')";
+            let mut there = cluster.servers[*server].superuser(DATABASE).unwrap();
+            wait::until_true(&mut there, "the partition to be taken in", LIMIT, trigger).unwrap();
+            split.wait("cutover_pending", LIMIT).unwrap();
+        }
+        insert(&mut client(&cluster), "items", 5).unwrap();
+        wait_equal(&cluster, &split, what);
+        client(&cluster).execute("DELETE FROM items WHERE tenant = 'moves' AND id = 5", &[]).unwrap();
+        wait_equal(&cluster, &split, what);
+        chunks += 1;
+        assert_eq!(copied(&cluster), (rows_before, chunks), "{what}: {}", split.events().unwrap());
+    }
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// A TRUNCATE has no key, and the queue's columns are of the key's types.
+#[test]
+fn a_truncate_is_captured_where_a_key_is_of_a_not_null_domain() {
+    const DOMAIN: &str = "CREATE DOMAIN number AS int NOT NULL CHECK (VALUE > 0);
+         CREATE TABLE items (tenant text, id number, val text, code int, PRIMARY KEY (tenant, id))";
+    for parts in ["", " PARTITION BY LIST (tenant); CREATE TABLE items_d PARTITION OF items DEFAULT"] {
+        let cluster = cluster_of(&[], &format!("{DOMAIN}{parts}"));
+        let split = plan(&cluster);
+        to_pending(&split);
+        let mut writer = client(&cluster);
+        writer.batch_execute("TRUNCATE items; INSERT INTO items VALUES ('moves', 7, 'client', 0)").unwrap();
+        wait_equal(&cluster, &split, "what came after the TRUNCATE");
+        cut_over_and_compare(&cluster, &split);
+        assert_eq!(rows(&cluster, 1).len(), 1);
+    }
+}

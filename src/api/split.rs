@@ -3,7 +3,7 @@
 use super::on_primary;
 use crate::catalog::split::{self, Map, State};
 use crate::error::{Failure, SqlState, required};
-use crate::split::figures::{self, Figures};
+use crate::split::figures::{self, Known};
 use crate::split::phase::{Goal, Phase};
 use crate::split::{lifecycle, plan, points};
 use pgrx::datum::Interval;
@@ -192,7 +192,7 @@ fn shard_split_figures(
     >,
     ErrorReport,
 > {
-    let row = |(id, known): (i64, std::result::Result<Figures, String>)| match known {
+    let row = |(id, known): (i64, Known)| match known {
         Ok(now) => {
             let lag = Some(now.lag.as_secs_f64());
             (id, Some(now.lag_rows), lag, Some(now.queue_bytes), Some(now.is_behind()), None)

@@ -104,6 +104,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
 /// 0. Nothing is tried while it could not succeed: the lag is small and nobody has
 ///    held the capture lock for long.
 fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
+    let _said = wait::said();
     loop {
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {

@@ -102,6 +102,7 @@ pub fn lock(
     after: fn(&mut Engine) -> Result<()>,
 ) -> Result<()> {
     let mut pause = Duration::from_millis(100);
+    let _said = wait::said();
     loop {
         let reason = match before(engine) {
             Ok(()) => match fence.run(&attempt(engine.plan.id, deadline)) {

@@ -31,6 +31,9 @@ impl Figures {
     }
 }
 
+/// What is known of a split, or why nothing is.
+pub type Known = Result<Figures, String>;
+
 /// A split whose source queues changes.
 struct Followed {
     id: i64,
@@ -38,8 +41,8 @@ struct Followed {
     ordinals: Vec<i32>,
 }
 
-/// Of one split, or of all that follow their source; an error is why they are unknown.
-pub fn now(split: Option<i64>) -> Result<Vec<(i64, Result<Figures, String>)>, Failure> {
+/// Of one split, or of all that follow their source.
+pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
     let splits = followed(split);
     let mut asks: Vec<Ask> = Vec::new();
     for split in &splits {
@@ -92,7 +95,7 @@ fn question(split: &Followed) -> String {
     )
 }
 
-fn read(split: &Followed, answer: Answer) -> Result<Figures, String> {
+fn read(split: &Followed, answer: Answer) -> Known {
     let rows = answer.map_err(|error| error.to_string())?;
     let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
     let number = |at: usize| cells.get(at).copied().flatten().and_then(|cell| cell.parse::<i64>().ok());

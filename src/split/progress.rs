@@ -99,9 +99,9 @@ impl Progress {
     /// of the one before, down to one block.
     pub fn first_chunk(&self, worker: i64) -> i64 {
         const USUAL: i64 = 1024;
-        let failed = u32::try_from(worker.saturating_sub(self.worker).saturating_sub(1)).unwrap_or(0);
+        let failed = worker.saturating_sub(self.worker).saturating_sub(1).clamp(0, 31);
         let blocks = self.chunk_blocks.unwrap_or(USUAL).min(USUAL);
-        (blocks >> (2 * failed).min(62)).max(1)
+        (blocks >> (2 * failed)).max(1)
     }
 
     pub fn is_copied(&self) -> bool {

@@ -193,6 +193,7 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 /// source that has and took writes meanwhile, is noticed by an ordinary step, which copies
 /// again what does not count any more.
 fn catch_up(engine: &mut Engine) -> Result<()> {
+    let _said = wait::said();
     loop {
         let outcome = step::run(engine)?;
         if let Some(why) = &outcome.restarted {
