@@ -121,7 +121,7 @@ fn a_writers_names_do_not_matter() {
     finished(&plan(&cluster));
     source(&cluster)
         .batch_execute(&format!(
-            "CREATE SCHEMA hostile; GRANT USAGE ON SCHEMA hostile TO {CLIENT};
+            "CREATE SCHEMA hostile; GRANT USAGE ON SCHEMA hostile TO PUBLIC;
              CREATE DOMAIN hostile.text AS pg_catalog.text CHECK (false);
              CREATE DOMAIN hostile.int8 AS pg_catalog.int8 CHECK (false);
              CREATE FUNCTION hostile.never(pg_catalog.text, pg_catalog.text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
