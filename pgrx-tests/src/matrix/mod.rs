@@ -9,10 +9,12 @@ use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::diary::{self, Diary, Rows};
 use crate::server::Stop;
 use crate::{Result, wait};
-use postgres::Client;
+use postgres::{Client, Row};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at a split: each costs the master as much as a step of the split.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What happens at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ struct Cell<'a> {
     point: &'a str,
     tailing: bool,
     harm: Harm,
+    /// The session that looks at the split; None after the master was struck.
+    looking: Option<Client>,
     tenant: String,
     /// What this cell has written itself; a client writes beside it.
     rows: Rows,
@@ -107,6 +111,7 @@ impl<'a> Cell<'a> {
             point: &moment.point,
             tailing: moment.tailing,
             harm,
+            looking: None,
             tenant: format!("tenant {}", matrix.tenants),
             rows: Rows::new(),
             diary: None,
@@ -205,6 +210,7 @@ impl<'a> Cell<'a> {
                 return Err("the point was not reached while changes were applied".into());
             }
             self.reach("cutover_pending")?;
+            std::thread::sleep(LOOK);
         }
         Ok(())
     }
@@ -237,12 +243,11 @@ impl<'a> Cell<'a> {
                 coalesce(waiting_for, ''), coalesce(error_message, '') FROM shard_split_metrics($1)";
         let deadline = Instant::now() + LIMIT;
         loop {
-            let row = self.cluster.superuser().and_then(|mut c| Ok(c.query_one(query, &[&self.split])?));
-            let Ok(row) = row else {
+            let Ok(row) = self.look(query) else {
                 if Instant::now() > deadline {
                     return Err("the master does not come back".into());
                 }
-                self.pause()?;
+                std::thread::sleep(LOOK);
                 continue;
             };
             let (now, activity, waiting, error): (String, String, String, String) =
@@ -264,23 +269,28 @@ impl<'a> Cell<'a> {
             if Instant::now() > deadline {
                 return Err(format!("still {now}, {activity}, waiting for {waiting}, error {error}").into());
             }
-            self.pause()?;
+            std::thread::sleep(LOOK);
         }
     }
 
-    /// Between two looks at a condition.
-    fn pause(&self) -> Result<()> {
-        let mut looked = false;
-        wait::until("the next look", LIMIT, || Ok(std::mem::replace(&mut looked, true).then_some(())))
+    /// One row about the split; the session is kept until it breaks.
+    fn look(&mut self, query: &str) -> Result<Row> {
+        let mut session = match self.looking.take() {
+            Some(session) => session,
+            None => self.cluster.superuser()?,
+        };
+        let row = session.query_one(query, &[&self.split])?;
+        self.looking = Some(session);
+        Ok(row)
     }
 
     /// A phase whose last steps are behind it.
-    fn is_settled(&self, phase: &str) -> Result<bool> {
+    fn is_settled(&mut self, phase: &str) -> Result<bool> {
         if phase != "completed" {
             return Ok(true);
         }
         let query = "SELECT cutover_step = 'moved' FROM shardmaster.split_plan WHERE id = $1";
-        Ok(self.cluster.superuser()?.query_one(query, &[&self.split])?.get(0))
+        Ok(self.look(query)?.get(0))
     }
 
     fn harm(&mut self) -> Result<()> {
@@ -319,20 +329,20 @@ impl<'a> Cell<'a> {
     fn write(&mut self, server: usize, from: i32, to: i32) -> Result<()> {
         let mut client = self.cluster.servers[server].superuser(DATABASE)?;
         let mut transaction = client.transaction()?;
+        let item = transaction.prepare(
+            "INSERT INTO items VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val",
+        )?;
+        let note = transaction.prepare(
+            "INSERT INTO notes VALUES ($1, $2, $2, $3) ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val",
+        )?;
+        let delete = transaction.prepare("DELETE FROM items WHERE tenant = $1 AND id = $2")?;
         for id in from..to {
             let val = format!("{id} of {}", self.rows.len());
-            transaction.execute(
-                "INSERT INTO items VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val",
-                &[&self.tenant, &id, &val],
-            )?;
-            transaction.execute(
-                "INSERT INTO notes VALUES ($1, $2, $2, $3) ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val",
-                &[&self.tenant, &id, &val],
-            )?;
+            transaction.execute(&item, &[&self.tenant, &id, &val])?;
+            transaction.execute(&note, &[&self.tenant, &id, &val])?;
             self.rows.insert(id, val);
             if id % 7 == 3 {
-                transaction
-                    .execute("DELETE FROM items WHERE tenant = $1 AND id = $2", &[&self.tenant, &(id - 1)])?;
+                transaction.execute(&delete, &[&self.tenant, &(id - 1)])?;
                 self.rows.remove(&(id - 1));
             }
         }
