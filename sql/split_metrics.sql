@@ -21,7 +21,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       LEFT JOIN pg_stat_activity a ON a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id
      CROSS JOIN LATERAL (
         SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
-                   'cutting over', 'completing the cutover', 'finishing', 'rolling back')
+                   'cutting over', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')
             OR a.query LIKE 'deleting rows of %') d (does)
      WHERE p.id = $1
 $$;

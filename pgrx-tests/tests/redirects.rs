@@ -120,7 +120,7 @@ fn a_writers_names_do_not_matter() {
     let cluster = cluster(&[]);
     finished(&plan(&cluster));
     source(&cluster)
-        .batch_execute(&format!(
+        .batch_execute(
             "CREATE SCHEMA hostile; GRANT USAGE ON SCHEMA hostile TO PUBLIC;
              CREATE DOMAIN hostile.text AS pg_catalog.text CHECK (false);
              CREATE DOMAIN hostile.int8 AS pg_catalog.int8 CHECK (false);
@@ -128,7 +128,7 @@ fn a_writers_names_do_not_matter() {
              CREATE OPERATOR hostile.= (FUNCTION = hostile.never, LEFTARG = pg_catalog.text, RIGHTARG = pg_catalog.text);
              CREATE OPERATOR hostile.<> (FUNCTION = hostile.never, LEFTARG = pg_catalog.text, RIGHTARG = pg_catalog.text);
              CREATE FUNCTION hostile.current_setting(pg_catalog.text, boolean) RETURNS pg_catalog.text LANGUAGE sql AS $$SELECT 'x'$$"
-        ))
+        )
         .unwrap();
     for path in ["hostile, pg_catalog, public", "''"] {
         for isolation in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
