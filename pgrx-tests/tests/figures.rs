@@ -195,7 +195,7 @@ fn details_keep_the_secret() {
             "CREATE SCHEMA shardmaster_agent AUTHORIZATION mover;
              CREATE TABLE shardmaster_agent.side (split_id bigint NOT NULL, side text NOT NULL, state text NOT NULL,
                  version bigint, token text NOT NULL, shard text NOT NULL, other_shard text NOT NULL,
-                 PRIMARY KEY (split_id, side), CHECK (side <> 'source'));
+                 namespace text, keyspace text, entries text, PRIMARY KEY (split_id, side), CHECK (side <> 'source'));
              ALTER TABLE shardmaster_agent.side OWNER TO mover",
         )
         .unwrap();
