@@ -57,19 +57,22 @@ fn deadline_passed(error: SplitError) -> SplitError {
     }
 }
 
+/// Beyond the deadline, for a question that is under way.
+const TO_ASK: Duration = Duration::from_millis(500);
+
 /// Carries out steps 0 to 6.
 pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
-    let deadline = Instant::now() + guc::cutover_timeout();
-    // Nobody waits yet: who holds the cutover up is still to be asked at the deadline.
-    engine.set_deadline(Some(deadline + Duration::from_secs(1)));
-    be_ready(engine, deadline)?;
+    // Nobody waits for step 0; it has as long as the rest.
+    be_ready(engine, Instant::now() + guc::cutover_timeout())?;
     references::check_all(engine)?;
     sequences::raise(engine)?;
     let mut fence = fence::open(engine)?;
-    fence.set_deadline(Some(deadline));
-    engine.set_deadline(Some(deadline));
 
+    let deadline = Instant::now() + guc::cutover_timeout();
+    // Who holds the cutover up is still to be asked at the deadline.
+    fence.set_deadline(Some(deadline + TO_ASK));
+    engine.set_deadline(Some(deadline + TO_ASK));
     disable_routes(engine)?;
     let began = Instant::now();
     reach(points::CUTOVER_DISABLED)?;
