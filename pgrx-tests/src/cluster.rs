@@ -53,7 +53,7 @@ impl Cluster {
 
     /// One server more, of another major version.
     pub fn add_major(&mut self, major: u32) -> Result<()> {
-        self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &[])?)
+        self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &["fsync = off"])?)
     }
 
     /// One shard more: everything on a server.
