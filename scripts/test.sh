@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test.sh SUITE ...: runs the suites and sums them in the last line. A suite that
-# ends without counting anything counts as one failure.
+# test.sh SUITE ...: runs the suites and sums them in the last line. What runs servers runs
+# beside what follows it.
 . "$(dirname "$0")/lib.sh"
+. scripts/jobs.sh
 . scripts/harness.sh
 . scripts/majors.sh
 . scripts/built.sh
@@ -12,17 +13,6 @@ LOGS=$ROOT/target/test-logs
 # One profile for all that is tested: each other one builds every dependency again.
 export SHARDMASTER_PROFILE=${SHARDMASTER_PROFILE:-harness}
 mkdir -p "$LOGS"
-
-passed=0
-failed=0
-failures=()
-
-# tally NAME PASSED FAILED
-tally() {
-    passed=$((passed + $2))
-    failed=$((failed + $3))
-    [ "$3" -eq 0 ] || failures+=("$1 ($3)")
-}
 
 # one NAME COMMAND ...: a check that passes or fails as a whole.
 one() {
@@ -84,55 +74,62 @@ servers_for() {
     esac
 }
 
-# harness_test NAME: one test program of pgrx-tests.
+# harness_test NAME PROGRAM: one test program of pgrx-tests, and what to call it.
 harness_test() {
     local status=0
     echo "== pgrx-tests: $1"
-    if ! servers_for "$1"; then
-        tally "pgrx-tests: $1" 0 1
-        return
-    fi
     # Two at a time: each starts servers of its own.
-    beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$1" \
+    beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$2" \
         --test-threads "${SHARDMASTER_TEST_THREADS:-2}" ${SHARDMASTER_TEST_ARGS:-} >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$1.log"
     cargo_results "pgrx-tests: $1" "$LOGS/$1.log" "$status"
 }
 
-suite_smoke() {
-    harness_programs
-    harness_test smoke
+# start_harness_test NAME
+start_harness_test() {
+    if ! servers_for "$1"; then
+        tally "pgrx-tests: $1" 0 1
+        return
+    fi
+    beside "$1" harness_test "$1" "$1"
+}
+
+# Those that take long come first: then none of them is left alone at the end.
+harness_order() {
+    local name
+    for name in faults majors rollback scopes; do grep "^$name " "$RUN/programs" || true; done
+    grep -vE '^(faults|majors|rollback|scopes) ' "$RUN/programs"
 }
 
 suite_harness() {
     local name
     harness_programs
-    # A descriptor of its own: the test programs must not read the list.
-    while read -r -u 9 name _; do harness_test "$name"; done 9<"$RUN/programs"
+    # A descriptor of its own: what is started must not read the list.
+    while read -r -u 9 name _; do start_harness_test "$name"; done 9< <(harness_order)
 }
 
 # harness:NAME: one of its programs.
 suite_harness_one() {
     harness_programs
-    harness_test "$1"
+    start_harness_test "$1"
 }
 
+suite_smoke() { suite_harness_one smoke; }
 suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
 # The versions that no other suite builds.
 suite_typecheck_rest() { . scripts/typecheck.sh; run_typecheck pg15 "${built_majors[@]/#/pg}"; }
 # majors: each other version that can be built for; major:N: one.
-suite_majors() {
-    local major
-    for major in "${built_majors[@]}"; do suite_major "$major"; done
-}
-suite_major() { . scripts/regress.sh; on_major "$1"; }
-suite_server() { . scripts/pgtest.sh; }
-suite_regress() { build_extension; . scripts/regress.sh; run_regress; }
-suite_isolation() { build_extension; . scripts/regress.sh; run_isolation; }
+suite_majors() { . scripts/regress.sh; on_majors "${built_majors[@]}"; }
+suite_major() { . scripts/regress.sh; on_majors "$1"; }
+# Installs another build of the extension, which no other job may come upon.
+suite_server() { await_jobs; . scripts/pgtest.sh; }
+suite_regress() { build_extension; . scripts/regress.sh; beside regress run_regress; }
+suite_isolation() { build_extension; . scripts/regress.sh; beside isolation run_isolation; }
 suite_clients() { . scripts/clients.sh; run_clients; }
-suite_docs() { build_extension; . scripts/docs.sh; run_docs; }
+suite_docs() { build_extension; . scripts/docs.sh; beside docs run_docs; }
 
 summary() {
+    await_jobs
     echo
     if [ "${#failures[@]}" -gt 0 ]; then
         printf 'failed: %s\n' "${failures[@]}"

@@ -53,7 +53,7 @@ impl Cluster {
 
     /// One server more, of another major version.
     pub fn add_major(&mut self, major: u32) -> Result<()> {
-        self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &[])?)
+        self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &["fsync = off"])?)
     }
 
     /// One shard more: everything on a server.
@@ -118,7 +118,11 @@ impl Cluster {
 
     /// Changes a setting of the running master.
     pub fn set(&self, setting: &str, value: &str) -> Result<()> {
-        let mut client = self.superuser()?;
+        Cluster::set_by(&mut self.superuser()?, setting, value)
+    }
+
+    /// The same by a superuser's session on the master.
+    pub fn set_by(client: &mut Client, setting: &str, value: &str) -> Result<()> {
         client.batch_execute(&format!("ALTER SYSTEM SET {setting} = '{}'", value.replace('\'', "''")))?;
         match client.batch_execute("SELECT pg_reload_conf()") {
             // A worker that the setting kills may take the server along before the answer.

@@ -20,7 +20,7 @@ pub const FIRST_ID: i32 = 100_000;
 /// Rows of each table.
 pub const ROWS: i32 = 40;
 /// Between two writes: one client is not to starve the servers that it watches.
-const PACE: Duration = Duration::from_millis(2);
+const PACE: Duration = Duration::from_millis(5);
 /// A write that succeeds nowhere for that long has lost its row.
 const STUCK: Duration = Duration::from_secs(60);
 

@@ -20,6 +20,11 @@ pub fn bindir_built(major: u32) -> Result<PathBuf> {
     Ok(required("SHARDMASTER_BUILT")?.join(major.to_string()).join("bin"))
 }
 
+/// Whether the server under test comes in a package that may lack what others have.
+pub fn may_lack() -> bool {
+    std::env::var_os("SHARDMASTER_MAY_LACK").is_some()
+}
+
 /// Directory below which servers are made.
 pub fn run_dir() -> Result<PathBuf> {
     required("SHARDMASTER_RUN_DIR")

@@ -10,9 +10,16 @@ use std::time::Duration;
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Everything that a writer can do, to the rows of eight tenants.
+/// Everything that a writer can do, to the rows of eight tenants. The writers leave the
+/// split some time of the machine: a test is not the better for a split that takes longer.
 pub fn load(sharding: Sharding) -> Options {
-    Options { rows: 40_000, mix: Mix { special: 25, retenant: true }, sharding, ..Options::tenants(8) }
+    Options {
+        rows: 40_000,
+        pause: Duration::from_millis(2),
+        mix: Mix { special: 25, retenant: true },
+        sharding,
+        ..Options::tenants(8)
+    }
 }
 
 /// Load while each of the plans is carried out; what a plan's query is given is what the

@@ -246,7 +246,11 @@ impl Server {
 
     fn signal_all(&self, number: i32) -> Result<()> {
         for pid in processes_in(&self.data())? {
-            signal(pid, number)?;
+            let sent = signal(pid, number);
+            // One that has ended meanwhile needs none.
+            if sent.is_err() && processes_in(&self.data())?.contains(&pid) {
+                return sent;
+            }
         }
         Ok(())
     }

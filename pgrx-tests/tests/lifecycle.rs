@@ -1,14 +1,15 @@
 //! Splits under load: everything a writer can do, on servers and inside the master.
 
 use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::scene::load;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::workload::{Mix, Options, Workload};
+use shardmaster_tests::workload::{Options, Sharding, Workload};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn hard_options() -> Options {
-    Options { rows: 40_000, mix: Mix { special: 25, retenant: true }, ..Options::tenants(8) }
+    load(Sharding::Directory(vec![0; 8]))
 }
 
 /// One split from plan to finish, with writes before and after. The guard of the

@@ -9,7 +9,7 @@ use shardmaster_tests::workload::Sharding;
 /// All tenants of `sharding` start on a server of the master's version. The plans name
 /// shard_a, which is that one, and shard_b, which is of version `major`.
 fn there_and_back(major: u32, sharding: Sharding, there: &str, back: &str) {
-    let mut cluster = Cluster::servers(1, &[]).unwrap();
+    let mut cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
     cluster.add_major(major).unwrap();
     let version = "SELECT current_setting('server_version_num')::int / 10000";
     let found: i32 =
@@ -76,7 +76,7 @@ fn buckets_to_the_newest_and_back() {
 /// Clones of triggers are marked in another way before 15: a partition that is made or
 /// attached later captures, guards and redirects all the same.
 fn partitions(major: u32) {
-    let mut cluster = Cluster::servers(1, &["shardmaster.tail_interval = 20"]).unwrap();
+    let mut cluster = Cluster::servers(1, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
     cluster.add_major(major).unwrap();
     let run = |server: usize, statements: &str| {
         let mut owner = cluster.servers[server].superuser(DATABASE).unwrap();

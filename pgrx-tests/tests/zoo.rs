@@ -2,48 +2,41 @@
 //! their chunk, after it and at the fence, or is refused by the check.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES, Place, findings};
+use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES, findings};
 use shardmaster_tests::zoo::{Case, keys, refused, shapes, values};
 use std::collections::BTreeSet;
 
-fn cluster() -> Cluster {
-    let cluster = drive::cluster().unwrap();
-    for server in 0..2 {
-        Place::of(&cluster, server).furnish(&cluster).unwrap();
-    }
-    cluster
-}
-
-fn moves(cases: &[Case]) {
-    let cluster = cluster();
+fn moves(cases: Vec<Case>) {
+    let (cluster, has) = drive::furnished().unwrap();
+    let cases = has.keep(cases).unwrap();
     let drive = Drive::new(&cluster, "default");
-    let split = drive.plan(cases, None).unwrap();
-    drive.run(&split, cases, MOVES).unwrap();
+    let split = drive.plan(&cases, None).unwrap();
+    drive.run(&split, &cases, MOVES).unwrap();
 }
 
 #[test]
 fn every_type_of_value_moves() {
-    moves(&values::all());
+    moves(values::all());
 }
 
 #[test]
 fn every_type_of_key_moves() {
-    moves(&keys::all());
+    moves(keys::all());
 }
 
 #[test]
 fn every_shape_moves() {
-    moves(&shapes::all());
+    moves(shapes::all());
 }
 
 #[test]
 fn what_is_not_known_is_refused() {
-    let cluster = cluster();
+    let (cluster, has) = drive::furnished().unwrap();
     for (server, settings) in ["zero_damaged_pages = on", "lc_monetary = 'POSIX'"].iter().enumerate() {
         let mut admin = cluster.servers[server].superuser("postgres").unwrap();
         admin.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {settings}")).unwrap();
     }
-    let cases = refused::all();
+    let cases = has.keep(refused::all()).unwrap();
     let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
     let found = findings(&cluster, split.id).unwrap();
     let is_found = |case: &&Case| {

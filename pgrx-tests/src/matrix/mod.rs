@@ -1,11 +1,13 @@
 //! The fault matrix: at a named point the worker, its master or one of its servers
 //! comes to harm, and the split must come to its end as if nothing had been.
 
+mod sessions;
 mod what;
 
+use sessions::Sessions;
 pub use what::What;
 
-use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::cluster::{CLIENT, Cluster, OWNER};
 use crate::diary::{self, Diary, Rows};
 use crate::server::Stop;
 use crate::{Result, wait};
@@ -45,16 +47,17 @@ pub struct Moment {
 /// A cluster of two servers, with tables that split after split moves tenants of.
 pub struct Matrix {
     cluster: Cluster,
+    sessions: Sessions,
     what: What,
     tenants: usize,
 }
 
 impl Matrix {
     pub fn new(what: What) -> Result<Matrix> {
-        let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"])?;
+        let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 50"])?;
         what.set_up(&mut cluster.superuser()?)?;
         create_tables_of(&cluster, what.keyspace())?;
-        Ok(Matrix { cluster, what, tenants: 0 })
+        Ok(Matrix { cluster, sessions: Sessions::default(), what, tenants: 0 })
     }
 
     /// Every point that the server names, but for those of a full queue and of a redirect's
@@ -83,12 +86,11 @@ impl Matrix {
 
 struct Cell<'a> {
     cluster: &'a mut Cluster,
+    sessions: &'a mut Sessions,
     what: What,
     point: &'a str,
     tailing: bool,
     harm: Harm,
-    /// The session that looks at the split; None after the master was struck.
-    looking: Option<Client>,
     tenant: String,
     /// What this cell has written itself; a client writes beside it.
     rows: Rows,
@@ -107,11 +109,11 @@ impl<'a> Cell<'a> {
         matrix.tenants += 1;
         let mut cell = Cell {
             cluster: &mut matrix.cluster,
+            sessions: &mut matrix.sessions,
             what: matrix.what,
             point: &moment.point,
             tailing: moment.tailing,
             harm,
-            looking: None,
             tenant: format!("tenant {}", matrix.tenants),
             rows: Rows::new(),
             diary: None,
@@ -122,25 +124,30 @@ impl<'a> Cell<'a> {
             harmed: false,
         };
         cell.write(0, 0, 200)?;
-        let mut client = cell.cluster.superuser()?;
+        let client = cell.sessions.master(cell.cluster)?;
         client.batch_execute("DELETE FROM shardmaster.fault_fired")?;
         match cell.what {
             What::Tenant => {
                 client.execute("SELECT shard_assign($1, 'shard_a')", &[&cell.tenant])?;
             }
-            What::ReturningRange => cell.move_there_and_back(&mut client)?,
+            What::ReturningRange => cell.move_there_and_back()?,
             What::Bucket | What::Range => {}
         }
-        cell.split = cell.what.plan(&mut client, &cell.tenant, ("shard_a", "shard_b"))?;
-        cell.version = cell.routing_version(&mut client)?;
+        cell.split = cell.plan(("shard_a", "shard_b"))?;
+        cell.version = cell.routing_version()?;
         cell.diary = Some(Diary::open(cell.cluster, &cell.tenant, cell.what.keyspace())?);
         Ok(cell)
     }
 
+    fn plan(&mut self, way: (&str, &str)) -> Result<i64> {
+        self.what.plan(self.sessions.master(self.cluster)?, &self.tenant, way)
+    }
+
     /// Leaves a guard on either shard.
-    fn move_there_and_back(&mut self, client: &mut Client) -> Result<()> {
+    fn move_there_and_back(&mut self) -> Result<()> {
         for way in [("shard_a", "shard_b"), ("shard_b", "shard_a")] {
-            let id = self.what.plan(client, &self.tenant, way)?;
+            let id = self.plan(way)?;
+            let client = self.sessions.master(self.cluster)?;
             client.batch_execute(&format!("CALL shard_split_run({id})"))?;
             client.execute("SELECT shard_split_finish($1)", &[&id])?;
             client.execute("SELECT shard_split_wait($1, 'finished', '60 s')", &[&id])?;
@@ -149,7 +156,8 @@ impl<'a> Cell<'a> {
         Ok(())
     }
 
-    fn routing_version(&self, client: &mut Client) -> Result<i64> {
+    fn routing_version(&mut self) -> Result<i64> {
+        let client = self.sessions.master(self.cluster)?;
         Ok(client.query_one("SELECT shard_routing_version($1)", &[&self.what.keyspace()])?.get(0))
     }
 
@@ -179,7 +187,7 @@ impl<'a> Cell<'a> {
         if !self.harmed && !self.fired()? {
             return Err("the point was never reached".into());
         }
-        self.cluster.fault("")?;
+        self.fault("")?;
         self.client_goes_on()?;
         self.check()
     }
@@ -194,12 +202,16 @@ impl<'a> Cell<'a> {
         self.reach("cutover_pending")
     }
 
-    fn set_fault(&self) -> Result<()> {
+    fn fault(&mut self, fault: &str) -> Result<()> {
+        Cluster::set_by(self.sessions.master(self.cluster)?, "shardmaster.fault", fault)
+    }
+
+    fn set_fault(&mut self) -> Result<()> {
         let action = match self.harm {
             Harm::Fault(action) => action,
             Harm::Terminate | Harm::Restart(_) => "hold",
         };
-        self.cluster.fault(&format!("{}={action}", self.point))
+        self.fault(&format!("{}={action}", self.point))
     }
 
     /// Waits for harm that no change of phase follows.
@@ -224,7 +236,8 @@ impl<'a> Cell<'a> {
     fn call(&mut self, function: &str) -> Result<()> {
         let query = format!("SELECT {function}($1)");
         wait::until(function, LIMIT, || {
-            let called = self.cluster.superuser().and_then(|mut c| Ok(c.execute(&query, &[&self.split])?));
+            let master = self.sessions.master(self.cluster);
+            let called = master.and_then(|client| Ok(client.execute(&query, &[&self.split])?));
             match called {
                 Ok(_) => Ok(Some(())),
                 // A lost answer: the call may have been carried out already.
@@ -273,15 +286,9 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// One row about the split; the session is kept until it breaks.
+    /// One row about the split.
     fn look(&mut self, query: &str) -> Result<Row> {
-        let mut session = match self.looking.take() {
-            Some(session) => session,
-            None => self.cluster.superuser()?,
-        };
-        let row = session.query_one(query, &[&self.split])?;
-        self.looking = Some(session);
-        Ok(row)
+        Ok(self.sessions.master(self.cluster)?.query_one(query, &[&self.split])?)
     }
 
     /// A phase whose last steps are behind it.
@@ -302,13 +309,13 @@ impl<'a> Cell<'a> {
             Harm::Restart(Place::Target) => self.cluster.servers[1].restart(Stop::Immediate)?,
             Harm::Restart(Place::Master) => self.cluster.master.restart(Stop::Immediate)?,
         }
-        self.cluster.fault("")
+        self.fault("")
     }
 
     /// Ends the worker while it is held; the next one may be held as well.
-    fn terminate(&self) -> Result<()> {
+    fn terminate(&mut self) -> Result<()> {
         let query = "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
-        let mut client = self.cluster.superuser()?;
+        let client = self.sessions.master(self.cluster)?;
         let ended = client.query(query, &[&format!("shardmaster split {}", self.split)])?;
         let pids: Vec<i32> = ended.iter().map(|row| row.get(0)).collect();
         if pids.is_empty() {
@@ -320,14 +327,14 @@ impl<'a> Cell<'a> {
         })
     }
 
-    fn fired(&self) -> Result<bool> {
+    fn fired(&mut self) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT 1 FROM shardmaster.fault_fired)";
-        Ok(self.cluster.superuser()?.query_one(query, &[])?.get(0))
+        Ok(self.sessions.master(self.cluster)?.query_one(query, &[])?.get(0))
     }
 
     /// Inserts, updates and deletes of the tenant's rows with ids in a range.
     fn write(&mut self, server: usize, from: i32, to: i32) -> Result<()> {
-        let mut client = self.cluster.servers[server].superuser(DATABASE)?;
+        let client = self.sessions.shard(self.cluster, server)?;
         let mut transaction = client.transaction()?;
         let item = transaction.prepare(
             "INSERT INTO items VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val",
@@ -353,18 +360,18 @@ impl<'a> Cell<'a> {
     /// Nothing lost, nothing twice, nothing left behind.
     fn check(&mut self) -> Result<()> {
         self.check_rows()?;
-        let mut client = self.cluster.superuser()?;
-        let version = self.routing_version(&mut client)?;
+        let version = self.routing_version()?;
         if version != self.version + 1 {
             return Err(format!("routing version {} -> {version}", self.version).into());
         }
         let metrics = "SELECT total_rows_copied, routing_version_cutover FROM shard_split_metrics($1)";
-        let row = client.query_one(metrics, &[&self.split])?;
+        let row = self.look(metrics)?;
         let (copied, recorded): (i64, Option<i64>) = (row.get(0), row.get(1));
         if copied != self.to_copy || recorded != Some(version) {
             let expected = self.to_copy;
             return Err(format!("{copied} rows copied, not {expected}; version {recorded:?}").into());
         }
+        let client = self.sessions.master(self.cluster)?;
         for split in self.earlier.iter().chain([&self.split]) {
             client.execute("SELECT shard_guard_drop($1)", &[split])?;
         }
@@ -389,13 +396,14 @@ impl<'a> Cell<'a> {
         if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
     }
 
-    fn check_rolled_back(&self) -> Result<()> {
+    fn check_rolled_back(&mut self) -> Result<()> {
         let left = self.rows_of(1, "items")?.len() + self.rows_of(1, "notes")?.len();
         if left > 0 {
             return Err(format!("{left} rows left on the target by the rollback").into());
         }
         let query = "SELECT shard_routing_version($2), total_rows_copied FROM shard_split_metrics($1)";
-        let row = self.cluster.superuser()?.query_one(query, &[&self.split, &self.what.keyspace()])?;
+        let master = self.sessions.master(self.cluster)?;
+        let row = master.query_one(query, &[&self.split, &self.what.keyspace()])?;
         if (row.get::<_, i64>(0), row.get::<_, i64>(1)) != (self.version, 0) {
             return Err(format!("after the rollback: {row:?}").into());
         }
@@ -404,21 +412,21 @@ impl<'a> Cell<'a> {
     }
 
     /// No object, no session of ours on a shard.
-    fn check_nothing_is_left(&self) -> Result<()> {
-        for server in &self.cluster.servers {
-            let mut client = server.superuser(DATABASE)?;
-            let left = leftovers(&mut client)?;
+    fn check_nothing_is_left(&mut self) -> Result<()> {
+        for (index, server) in self.cluster.servers.iter().enumerate() {
+            let client = self.sessions.shard(self.cluster, index)?;
+            let left = leftovers(client)?;
             if !left.is_empty() {
                 return Err(format!("left on {}: {}", server.name(), left.join(", ")).into());
             }
             let ended = "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster%')";
-            wait::until_true(&mut client, "the worker's sessions to end", LIMIT, ended)?;
+            wait::until_true(client, "the worker's sessions to end", LIMIT, ended)?;
         }
         Ok(())
     }
 
-    fn rows_of(&self, server: usize, table: &str) -> Result<Rows> {
-        let mut client = self.cluster.servers[server].superuser(DATABASE)?;
+    fn rows_of(&mut self, server: usize, table: &str) -> Result<Rows> {
+        let client = self.sessions.shard(self.cluster, server)?;
         let query = format!("SELECT id, val FROM {table} WHERE tenant = $1");
         let rows = client.query(&query, &[&self.tenant])?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())

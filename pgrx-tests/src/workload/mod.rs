@@ -102,6 +102,8 @@ pub struct Options {
     pub moving: BTreeSet<Tenant>,
     pub rows: Number,
     pub writers: usize,
+    /// Between two operations of one writer.
+    pub pause: Duration,
     pub mix: Mix,
     /// Statements that each session of a writer begins with.
     pub settings: Vec<String>,
@@ -124,6 +126,7 @@ impl Options {
             moving: (0..count).step_by(2).collect(),
             rows: 300_000,
             writers: 4,
+            pause: Duration::ZERO,
             mix: Mix::default(),
             settings: Vec::new(),
             seed: 1,
@@ -141,6 +144,7 @@ struct Shared {
     tenants: Arc<Vec<String>>,
     moving: BTreeSet<Tenant>,
     parents: Arc<HashMap<Tenant, Vec<i64>>>,
+    pause: Duration,
     mix: Mix,
     writers: usize,
     seed: u64,
@@ -193,6 +197,7 @@ impl Workload {
             tenants: Arc::new(self.options.tenants.clone()),
             moving: self.options.moving.clone(),
             parents: Arc::new(self.start.accounts.clone()),
+            pause: self.options.pause,
             mix: self.options.mix,
             writers: self.options.writers,
             seed: self.options.seed,

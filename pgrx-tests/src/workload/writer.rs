@@ -92,6 +92,9 @@ impl Writer {
             if let Some(op) = self.choose() {
                 self.perform(op);
             }
+            if !self.shared.pause.is_zero() {
+                std::thread::sleep(self.shared.pause);
+            }
         }
         self.record
     }

@@ -1,5 +1,6 @@
 //! Takes tables of the zoo through a split, changing their rows at each moment.
 
+use super::needs::Has;
 use super::{Case, add_maps, add_tables, compare};
 use crate::cluster::{Cluster, DATABASE, MOVER};
 use crate::split::Split;
@@ -8,10 +9,6 @@ use postgres::Client;
 use std::time::Duration;
 
 pub const LIMIT: Duration = Duration::from_secs(300);
-
-/// What the zoo needs on a shard, beside what is made for each table.
-const EXTENSIONS: &str =
-    "citext hstore ltree isn cube seg intarray uuid-ossp pg_trgm btree_gist btree_gin lo";
 
 /// A shard: a database of one of the cluster's servers.
 #[derive(Clone, Debug)]
@@ -53,25 +50,18 @@ impl Place {
         Ok(session)
     }
 
-    /// Extensions, and collations that are not deterministic.
-    pub fn furnish(&self, cluster: &Cluster) -> Result<()> {
-        let mut session = self.session(cluster)?;
-        for extension in EXTENSIONS.split(' ') {
-            // A package of the server may lack it, or a library of it: a case that needs it
-            // then fails by itself.
-            let created = session.batch_execute(&format!("CREATE EXTENSION \"{extension}\""));
-            let is_missing =
-                |e: &postgres::Error| e.code().is_some_and(|c| ["0A000", "58P01"].contains(&c.code()));
-            match created {
-                Err(e) if is_missing(&e) => eprintln!("zoo: without extension {extension}: {e}"),
-                other => other?,
-            }
-        }
-        Ok(session.batch_execute(
-            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-             CREATE COLLATION ci_as (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
-        )?)
+    /// Extensions, and collations that are not deterministic: those that the server has.
+    pub fn furnish(&self, cluster: &Cluster) -> Result<Has> {
+        Has::furnish(&mut self.session(cluster)?)
     }
+}
+
+/// Both servers of a cluster, furnished.
+pub fn furnished() -> Result<(Cluster, Has)> {
+    let cluster = cluster()?;
+    let has = Place::of(&cluster, 0).furnish(&cluster)?;
+    Place::of(&cluster, 1).furnish(&cluster)?;
+    Ok((cluster, has))
 }
 
 /// Where all servers of the zoo are made.

@@ -5,6 +5,7 @@
 pub mod compare;
 pub mod drive;
 pub mod keys;
+pub mod needs;
 pub mod refused;
 pub mod settings;
 pub mod shapes;
@@ -31,6 +32,8 @@ pub struct Case {
     pub maps: Vec<(&'static str, &'static str)>,
     /// The check that refuses it; None: it moves.
     pub refused: Option<&'static str>,
+    /// The major version that has such a thing first.
+    pub since: u32,
 }
 
 pub const TENANTS: [&str; 2] = ["moves", "stays"];
@@ -51,6 +54,7 @@ impl Case {
             changes: [const { Vec::new() }; MOMENTS],
             maps: Vec::new(),
             refused: None,
+            since: 13,
         }
     }
 
@@ -93,6 +97,11 @@ impl Case {
 
     pub fn refused(mut self, check: &'static str) -> Case {
         self.refused = Some(check);
+        self
+    }
+
+    pub fn since(mut self, major: u32) -> Case {
+        self.since = major;
         self
     }
 

@@ -1,0 +1,40 @@
+//! A superuser's sessions that are kept from one question to the next, and from one cell to
+//! the next: opening them took most of the matrix' time.
+
+use crate::Result;
+use crate::cluster::{Cluster, DATABASE};
+use crate::server::Server;
+use postgres::Client;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub struct Sessions {
+    master: Option<Client>,
+    shards: [Option<Client>; 2],
+}
+
+impl Sessions {
+    pub fn master(&mut self, cluster: &Cluster) -> Result<&mut Client> {
+        valid(&mut self.master, &cluster.master)
+    }
+
+    /// On the server of a shard, by its index.
+    pub fn shard(&mut self, cluster: &Cluster, index: usize) -> Result<&mut Client> {
+        valid(&mut self.shards[index], &cluster.servers[index])
+    }
+}
+
+/// The session, or another one where its server was struck meanwhile.
+fn valid<'a>(kept: &'a mut Option<Client>, server: &Server) -> Result<&'a mut Client> {
+    if let Some(client) = kept
+        && client.is_valid(LIMIT).is_err()
+    {
+        *kept = None;
+    }
+    match kept {
+        Some(client) => Ok(client),
+        empty => Ok(empty.insert(server.superuser(DATABASE)?)),
+    }
+}
