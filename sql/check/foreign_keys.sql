@@ -1,6 +1,6 @@
 -- Foreign keys from or to the tables of the keyspace that do not carry the shard-by column
 -- on both ends: rows on both sides of a split may depend on each other by them. One JSON
--- list. $1: schemas, $2: tables, $3: shard-by columns.
+-- list. $1: schemas, $2: tables, $3: shard-by columns, $4: those, too, that carry it.
 WITH wanted AS (
     SELECT w.ord - 1 AS position, c.oid, w.shard_by
       FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (nsp, rel, shard_by, ord)
@@ -20,6 +20,8 @@ SELECT coalesce(json_agg(json_build_object(
            'columns', k.columns,
            'is_period', coalesce(to_jsonb(f)->>'conperiod', 'false')::boolean,
            'is_validated', f.convalidated,
+           'carries_key', k.carries IS TRUE,
+           'match', f.confmatchtype::text,
            'can_lock', has_any_column_privilege(tc.oid, 'UPDATE'))
            ORDER BY f.conrelid, f.conname), '[]')
   FROM pg_constraint f
@@ -40,4 +42,4 @@ SELECT coalesce(json_agg(json_build_object(
  WHERE f.contype = 'f' AND f.conparentid = 0
    AND coalesce(to_jsonb(f)->>'conenforced', 'true')::boolean
    AND (s.position IS NOT NULL OR t.position IS NOT NULL)
-   AND k.carries IS NOT TRUE
+   AND ($4::boolean OR k.carries IS NOT TRUE)

@@ -77,9 +77,9 @@ SELECT 'row-level security', false, format('%s: its policies apply to %I', w.nam
 UNION ALL
 SELECT 'foreign keys from other tables', false,
        format('%s references %s', f.conrelid::regclass, w.name),
-       'Rows that stay would lose what they reference; add the table to the keyspace or drop the foreign key.'
+       'What the split deletes, of the source at its end and of the target while it follows, it deletes without asking who references it; add the table to the keyspace or drop the foreign key.'
   FROM wanted w JOIN pg_constraint f ON f.confrelid = w.oid AND f.contype = 'f' AND f.conparentid = 0
- WHERE NOT $5::boolean AND f.conrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
+ WHERE f.conrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
    AND NOT EXISTS (SELECT 1 FROM leaves l WHERE l.oid = f.conrelid)
 UNION ALL
 SELECT 'publications', true, format('%s is in publication %I: its subscribers see a copy as inserts and finish as deletes', w.name, p.pubname),

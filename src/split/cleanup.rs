@@ -135,7 +135,7 @@ fn is_accounted_for(found: &Found) -> bool {
         "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
           WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
             -- Of one at its end only a side that was given up as lost is left.
-            AND p.phase <> 'rolled_back' AND p.finished_at IS NULL",
+            AND NOT (p.phase = 'rolled_back' AND p.goal = 'rolled_back') AND p.finished_at IS NULL",
         &[found.id.into(), found.side.as_str().into(), found.token.as_deref().into()],
         |_| (),
     )

@@ -12,6 +12,7 @@ use super::fence;
 use super::old_guards;
 use super::phase::{CutoverStep, Goal, Phase};
 use super::points::{self, reach};
+use super::sequences::Ahead;
 use super::session::Side;
 use super::step::{self, Outcome, Reading};
 use super::{leaves, record, recovery, references, sequences, window};
@@ -66,7 +67,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     // Nobody waits for step 0; it has as long as the rest.
     be_ready(engine, Instant::now() + guc::cutover_timeout())?;
     references::check_all(engine)?;
-    sequences::raise(engine)?;
+    sequences::raise(engine, Ahead::Plenty)?;
     let mut fence = fence::open(engine)?;
 
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -83,7 +84,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_FENCED)?;
     let outcome = apply_last_window(engine, deadline)?;
     reach(points::CUTOVER_APPLIED)?;
-    sequences::raise(engine)?;
+    sequences::raise(engine, Ahead::Enough)?;
     reach(points::CUTOVER_SEQUENCES)?;
     if Instant::now() > deadline {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
@@ -122,7 +123,8 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
             });
         }
         let reason = if !outcome.progress.is_copied() {
-            return Err(SplitError::Retry("the copy, which had to start again".into()));
+            // The backfill does that, and faster than attempts at a cutover.
+            return Err(SplitError::GaveUp(gave_up("the copy, which had to start again")));
         } else if outcome.changes > guc::cutover_max_rows() {
             Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
         } else if outcome.lag > guc::max_lag() {

@@ -43,6 +43,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
         (Some(engine.control), Some(engine.target))
     };
     reach(points::FINISH_ROWS)?;
+    let target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
     // Its guard and its log of deleted keys go, once nothing is to be shown any more.
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
@@ -59,6 +60,25 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id, Ending::Redirected));
     Ok(())
+}
+
+/// The source's rows are gone: a target that was set back to a time before the cutover has
+/// lost what nobody else holds.
+fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Result<Connection> {
+    let difference = watch::difference(&mut target, plan, Side::Target, ("open", version))?;
+    let Some(text) = difference else { return Ok(target) };
+    let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "{text}: it was set back to a time before the cutover of split {}, whose rows have left shard \"{source}\"",
+            plan.id
+        ),
+        format!(
+            "Restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
+            plan.id
+        ),
+    ))
 }
 
 /// A session that has taken its side over.
@@ -127,8 +147,10 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     let progress = recovery::stored_progress(&mut engine)?;
     let mut deleted = 0;
     for position in 0..engine.tables.len() {
+        let bonds = references::Bonds::load(&mut source, &engine.plan)?;
         let source_table = engine.tables[position].source.clone();
-        let walk = purge::Walk::new(&engine.plan, Side::Source, engine.generation, points::FINISH_BATCH);
+        let walk = purge::Walk::new(&engine.plan, Side::Source, engine.generation, points::FINISH_BATCH)
+            .unbound(bonds);
         let mut prover = Prover::new(&mut engine, &progress, position, request.accepts);
         deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
     }
@@ -159,15 +181,7 @@ fn refuse(engine: &Engine, message: String) -> SplitError {
 /// Deleted in replica role, a row leaves those that reference it dangling.
 fn require_no_bond(engine: &mut Engine) -> Result<()> {
     let Some(bond) = references::staying_rows(&mut engine.control, &engine.plan)? else { return Ok(()) };
-    Err(SplitError::failed(
-        SqlState::parse("23503"),
-        format!(
-            "a row that stays on shard \"{}\" references one that has moved: {}",
-            engine.plan.source.shard_key,
-            bond.describe()
-        ),
-        "End the reference, then call shard_split_finish again: the moved row is to be deleted here.",
-    ))
+    Err(references::stays_bound(&engine.plan, &bond))
 }
 
 /// What finish deletes on the source would be deleted on the target, too.

@@ -6,6 +6,7 @@ use super::engine;
 use super::error::{Result, SplitError};
 use super::points::{Point, reach};
 use super::proof::Prover;
+use super::references::{self, Bonds};
 use super::scope_size;
 use super::session::Side;
 use super::shape::{Leaf, TableShape};
@@ -45,11 +46,18 @@ pub struct Walk {
     side: Side,
     generation: i64,
     after_batch: &'static Point,
+    /// What must not reference a row that goes; None: nobody is asked.
+    bonds: Option<Bonds>,
 }
 
 impl Walk {
     pub fn new(plan: &Plan, side: Side, generation: i64, after_batch: &'static Point) -> Walk {
-        Walk { plan: plan.clone(), side, generation, after_batch }
+        Walk { plan: plan.clone(), side, generation, after_batch, bonds: None }
+    }
+
+    /// The same where rows that stay may reference those that go.
+    pub fn unbound(self, bonds: Bonds) -> Walk {
+        Walk { bonds: Some(bonds), ..self }
     }
 
     /// One table; with a prover only what it has shown to be on the other side.
@@ -69,7 +77,7 @@ impl Walk {
         let mut deleted = 0;
         for leaf in shape.leaves() {
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
-            let batches = Batches { walk: self, leaf: &leaf.name, scope: &scope, few };
+            let batches = Batches { walk: self, position, leaf: &leaf.name, scope: &scope, few };
             deleted += batches.run(connection, prover.as_deref_mut())?;
         }
         Ok(deleted)
@@ -78,6 +86,7 @@ impl Walk {
 
 struct Batches<'a> {
     walk: &'a Walk,
+    position: usize,
     leaf: &'a str,
     scope: &'a str,
     /// Few rows, which an index finds: one batch.
@@ -122,8 +131,16 @@ impl Batches<'_> {
         condition: &str,
         prover: Option<&mut Prover<'_>>,
     ) -> Result<u64> {
-        let Walk { plan, side, generation, .. } = self.walk;
+        let Walk { plan, side, generation, bonds, .. } = self.walk;
         engine::begin_as(connection, plan.id, *side, *generation)?;
+        let bond = bonds
+            .as_ref()
+            .map(|bonds| bonds.find(connection, plan, self.position, (self.leaf, condition)))
+            .transpose()?;
+        if let Some(bond) = bond.flatten() {
+            connection.run("ROLLBACK")?;
+            return Err(references::stays_bound(plan, &bond));
+        }
         let shown = prover.map(|prover| prover.prove(connection, self.leaf, condition)).transpose()?;
         let deleted =
             connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf))?.affected;

@@ -19,7 +19,7 @@ pub mod check;
 
 const FOREIGN_KEYS: &str = include_str!("../../sql/check/foreign_keys.sql");
 
-/// A foreign key that does not carry the shard-by column.
+/// A foreign key. Those that carry the shard-by column bind rows of one key alone.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub name: String,
@@ -33,6 +33,11 @@ pub struct Reference {
     /// The last column of both is a range, contained rather than equal.
     pub is_period: bool,
     pub is_validated: bool,
+    /// The shard-by columns of both tables are part of it.
+    pub carries_key: bool,
+    /// As pg_constraint has it: what NULLs mean.
+    #[serde(rename = "match")]
+    pub match_type: String,
     /// Whether the role may lock referenced rows.
     pub can_lock: bool,
 }
@@ -97,12 +102,19 @@ impl Reference {
     }
 }
 
-/// The foreign keys of a side's tables.
+/// The foreign keys of a side's tables that do not carry the shard-by column.
 pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Reference>> {
+    load_all(connection, plan, side, false)
+}
+
+/// The same, with those that carry it.
+fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<Vec<Reference>> {
     let (schemas, names) = engine::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let lists = [schemas, names, columns].map(|list| engine::text_array(&list));
-    let rows = connection.query(FOREIGN_KEYS, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2])])?;
+    let with_key = if with_key { "true" } else { "false" };
+    let parameters = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(with_key)];
+    let rows = connection.query(FOREIGN_KEYS, &parameters)?;
     serde_json::from_str(rows.scalar().unwrap_or("[]")).map_err(|e| {
         SplitError::Remote(RemoteError::connection(connection.shard(), format!("unexpected answer: {e}")))
     })
@@ -151,6 +163,65 @@ pub fn staying_rows(source: &mut Connection, plan: &Plan) -> Result<Option<Bond>
         }
     }
     Ok(None)
+}
+
+/// Deleted in replica role, a row leaves those that reference it dangling.
+pub fn stays_bound(plan: &Plan, bond: &Bond) -> SplitError {
+    SplitError::failed(
+        SqlState::parse("23503"),
+        format!(
+            "a row that stays on shard \"{}\" references one that has moved: {}",
+            plan.source.shard_key,
+            bond.describe()
+        ),
+        "End the reference, then call shard_split_finish again: the moved row is to be deleted here.",
+    )
+}
+
+/// The foreign keys of the source by which rows that stay may reference rows that finish
+/// deletes, looked at batch by batch: a client may add such a row while finish is under way.
+pub struct Bonds {
+    references: Vec<Reference>,
+    by: Vec<Option<Column>>,
+}
+
+impl Bonds {
+    pub fn load(source: &mut Connection, plan: &Plan) -> Result<Bonds> {
+        let mut references = load(source, plan, Side::Source)?;
+        references.retain(|reference| !reference.is_period && reference.to_position.is_some());
+        Ok(Bonds { references, by: columns_by(source, plan, Side::Source)? })
+    }
+
+    /// In the transaction that is about to delete the rows `t` of a leaf: they are locked, so
+    /// that nobody references them any more, and then nobody must have.
+    pub fn find(
+        &self,
+        source: &mut Connection,
+        plan: &Plan,
+        position: usize,
+        (leaf, condition): (&str, &str),
+    ) -> Result<Option<Bond>> {
+        let of_table = |reference: &&Reference| reference.to_position == Some(position);
+        if !self.references.iter().any(|reference| of_table(&reference)) {
+            return Ok(None);
+        }
+        source.run(&format!(
+            "SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked"
+        ))?;
+        for reference in self.references.iter().filter(of_table) {
+            let query = format!(
+                "SELECT {} FROM ONLY {leaf} t JOIN {} r ON {} WHERE {condition} AND NOT {} LIMIT 1",
+                reference.value("r"),
+                reference.from,
+                reference.join("t", "r"),
+                moves(plan, &self.by, reference.from_position, "r")
+            );
+            if let Some(bond) = found(source, reference, &query)? {
+                return Ok(Some(bond));
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn staying_row(

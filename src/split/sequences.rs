@@ -1,8 +1,9 @@
 //! Sequences of moving tables: the target's are raised past the source's, so that
 //! no identifier is given out twice.
 
+use super::cutover;
 use super::engine::{Engine, Table};
-use super::error::Result;
+use super::error::{Result, SplitError};
 use super::quote::literal;
 use crate::guc;
 use crate::remote::Connection;
@@ -22,12 +23,22 @@ const OF_TABLE: &str = "
      WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
      GROUP BY 1, 2 ORDER BY 1, 2";
 
+/// How far a sequence of the target is set ahead of the source's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ahead {
+    /// By the margin.
+    Enough,
+    /// By twice of it, so that nothing is left to be done within the fence: what has drawn
+    /// from the sequence there keeps it from being raised until its transaction ends.
+    Plenty,
+}
+
 /// Raises every sequence of the target to where the source's is, plus a margin.
-pub fn raise(engine: &mut Engine) -> Result<()> {
+pub fn raise(engine: &mut Engine, ahead: Ahead) -> Result<()> {
     let margin = guc::sequence_margin();
     for position in 0..engine.tables.len() {
         for (from, to) in pairs(engine, position)? {
-            raise_one(&mut engine.control, &mut engine.target, &from, &to, margin)?;
+            raise_one(&mut engine.control, &mut engine.target, (&from, &to), margin, ahead)?;
         }
     }
     Ok(())
@@ -63,36 +74,53 @@ fn of_table(connection: &mut Connection, oid: Option<&str>) -> Result<Vec<(Strin
 fn raise_one(
     source: &mut Connection,
     target: &mut Connection,
-    from: &str,
-    to: &str,
+    (from, to): (&str, &str),
     margin: i64,
+    ahead: Ahead,
 ) -> Result<()> {
     let read = source.run(&format!("SELECT last_value FROM {from}"))?;
     let Some(value) = read.scalar().and_then(|v| v.parse::<i64>().ok()) else { return Ok(()) };
     let state = target.query(
-        "SELECT seqincrement, seqmin, seqmax, seqcache FROM pg_sequence WHERE seqrelid = $1::regclass",
+        &format!(
+            "SELECT seqincrement, seqmin, seqmax, (SELECT last_value FROM {to}) FROM pg_sequence WHERE seqrelid = $1::regclass"
+        ),
         &[Some(to)],
     )?;
     let numbers: Vec<i64> =
         state.rows.iter().flatten().map(|c| c.as_deref().and_then(|t| t.parse().ok()).unwrap_or(0)).collect();
-    let [increment, min, max, _cache] = numbers.as_slice() else { return Ok(()) };
-    let wanted = if *increment > 0 {
-        value.saturating_add(margin.saturating_mul(*increment)).min(*max)
-    } else {
-        value.saturating_add(margin.saturating_mul(*increment)).max(*min)
+    let [increment, min, max, now] = numbers.as_slice() else { return Ok(()) };
+    let is_up = *increment > 0;
+    let at = |times: i64| {
+        let to = value.saturating_add(margin.saturating_mul(*increment).saturating_mul(times));
+        if is_up { to.min(*max) } else { to.max(*min) }
     };
-    let ahead = if *increment > 0 { "<" } else { ">" };
-    // DO runs as one statement: lock, compare, restart.
-    target.run(&format!(
-        "DO {}",
+    // Never lowered, so what is there is there for good: nobody has to be waited for.
+    if if is_up { *now >= at(1) } else { *now <= at(1) } {
+        return Ok(());
+    }
+    let wanted = at(if ahead == Ahead::Plenty { 2 } else { 1 });
+    let behind = if is_up { "<" } else { ">" };
+    // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
+    let raised = target.run(&format!(
+        "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
         literal(&format!(
             "BEGIN
                  ALTER SEQUENCE {to} INCREMENT BY {increment};
-                 IF (SELECT last_value FROM {to}) {ahead} {wanted} THEN
+                 IF (SELECT last_value FROM {to}) {behind} {wanted} THEN
                      ALTER SEQUENCE {to} RESTART WITH {wanted};
                  END IF;
              END"
         ))
-    ))?;
-    Ok(())
+    ));
+    match raised {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_lock_timeout() => {
+            target.run("ROLLBACK")?;
+            Err(SplitError::GaveUp(cutover::gave_up(&format!(
+                "a transaction on shard \"{}\" that has drawn from sequence {to}",
+                target.shard()
+            ))))
+        }
+        Err(error) => Err(error.into()),
+    }
 }

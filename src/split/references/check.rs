@@ -1,7 +1,7 @@
 //! What the check of a split finds about foreign keys: rows that cannot be parted, and
 //! rows that the target must have. It looks at the moving keys alone.
 
-use super::{Bond, Reference, columns_by, found, in_scope, load, moves, staying_row};
+use super::{Bond, Reference, columns_by, found, in_scope, load, load_all, moves, staying_row};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
@@ -29,6 +29,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
         }
     }
     let mut target = open(plan, Side::Target)?;
+    findings.extend(promised_by_target(&mut source, &mut target, plan)?);
     let outgoing: Vec<Reference> = load(&mut target, plan, Side::Target)?
         .into_iter()
         .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
@@ -45,6 +46,33 @@ pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
         findings.extend(values.missing(&mut source, &mut target, number)?);
     }
     Ok(findings)
+}
+
+/// In a replica's session the target checks no foreign key. One that carries the shard-by
+/// column holds there because it holds on the source, which must promise as much.
+fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Vec<Finding>> {
+    let theirs = load_all(target, plan, Side::Target, true)?;
+    let ours = load_all(source, plan, Side::Source, true)?;
+    let promised = |r: &Reference| {
+        ours.iter()
+            .any(|o| o.is_twin(r) && o.is_validated && (o.match_type == r.match_type || o.match_type == "f"))
+    };
+    let bad = theirs
+        .iter()
+        .filter(|r| r.carries_key && r.is_validated && r.from_position.is_some() && !promised(r));
+    Ok(bad
+        .map(|r| {
+            Finding::new(
+                "target: foreign keys of the source",
+                false,
+                format!(
+                    "{} references {} by foreign key \"{}\", which shard \"{}\" has not, or has not validated",
+                    r.from, r.to, r.name, plan.source.shard_key
+                ),
+                "Add the foreign key to the source's table and validate it, or drop it on the target: rows are copied without looking at it.",
+            )
+        })
+        .collect())
 }
 
 /// With what the scope's condition calls, and a bound that is reported as what it is.
