@@ -111,9 +111,13 @@ fn extension(session: &mut Client, name: &str) -> Result<Option<String>> {
     if !session.query_one(known, &[&name])?.get::<_, bool>(0) {
         return Ok(Some("no such extension".into()));
     }
-    let created = session.batch_execute(&format!("CREATE EXTENSION \"{name}\""));
-    match created {
-        // Its files are there, but a library that they need is not.
+    create(session, &format!("CREATE EXTENSION \"{name}\""))
+}
+
+/// Why the statements cannot be carried out here; None: they have been.
+fn create(session: &mut Client, statements: &str) -> Result<Option<String>> {
+    match session.batch_execute(statements) {
+        // Built without a library, or its files are there and a library that they need is not.
         Err(e) if e.code().is_some_and(|c| ["0A000", "58P01"].contains(&c.code())) => {
             Ok(Some(e.as_db_error().map_or_else(|| e.to_string(), |e| e.message().to_owned())))
         }
@@ -126,11 +130,11 @@ fn collations(session: &mut Client) -> Result<Option<String>> {
     if !session.query_one(known, &[])?.get::<_, bool>(0) {
         return Ok(Some("no collation of that provider".into()));
     }
-    session.batch_execute(
+    create(
+        session,
         "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
          CREATE COLLATION ci_as (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
-    )?;
-    Ok(None)
+    )
 }
 
 #[cfg(test)]
