@@ -99,9 +99,9 @@ def update(cursor, options, reload_due):
     for path in changed:
         replace(path, texts[path])
     if options.check and not run(options.check):
-        say("the new configuration does not pass the check: the old one stays")
         for path in changed:
             replace(path, before[path])
+        say("the new configuration does not pass the check: the old one stays")
         return reload_due
     if run(options.reload):
         say("reloaded, with " + (", ".join(changed) or "what was there"))
