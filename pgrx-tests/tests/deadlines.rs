@@ -403,3 +403,76 @@ fn a_renamed_column_breaks_no_writer() {
     assert!(!rows(&stage.cluster, 0).contains_key(&4));
     cut_over_and_compare(&stage.cluster, &split);
 }
+
+/// A copy that has to start again does so as a copy, not in the pauses between attempts at a
+/// cutover.
+#[test]
+fn a_copy_that_starts_again_gives_the_cutover_up() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    source(&stage.cluster).batch_execute("VACUUM FULL items").unwrap();
+    split.call("cutover").unwrap();
+    split.call("resume").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert!(error.to_string().contains("the copy, which had to start again"), "{error}");
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A transaction that has drawn from a sequence of the target keeps it from being raised: it
+/// is named, and others who draw do not wait behind us. One that is far enough ahead needs
+/// nobody.
+#[test]
+fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
+    let stage = Stage::new(&[]);
+    for server in &stage.cluster.servers {
+        server
+            .superuser(DATABASE)
+            .unwrap()
+            .batch_execute(
+                "CREATE SEQUENCE codes OWNED BY items.code; ALTER TABLE items ALTER code SET DEFAULT nextval('codes');
+                 ALTER SEQUENCE codes OWNER TO app_owner; GRANT USAGE ON SEQUENCE codes TO PUBLIC; SELECT nextval('codes')",
+            )
+            .unwrap();
+    }
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut target = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    target.batch_execute("BEGIN; SELECT nextval('codes')").unwrap();
+    split.call("cutover").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert!(error.to_string().contains("has drawn from sequence public.codes"), "{error}");
+    target.batch_execute("COMMIT").unwrap();
+    stage.cluster.servers[1]
+        .superuser(DATABASE)
+        .unwrap()
+        .batch_execute("SELECT setval('codes', 100000)")
+        .unwrap();
+    target.batch_execute("BEGIN; SELECT nextval('codes')").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+    target.batch_execute("COMMIT").unwrap();
+}
+
+/// What a rolled back split needs that runs again is not an orphan.
+#[test]
+fn cleanup_leaves_a_split_alone_that_runs_again() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    stage.cluster.hold("install_done").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait_held("install_done", LIMIT).unwrap();
+    let mut master = stage.cluster.superuser().unwrap();
+    for shard in ["shard_a", "shard_b"] {
+        assert!(master.query("SELECT * FROM shard_cleanup($1)", &[&shard]).unwrap().is_empty(), "{shard}");
+    }
+    stage.cluster.fault("").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}

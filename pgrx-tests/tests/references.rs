@@ -209,3 +209,80 @@ fn rows_of_other_keys_and_of_nobody() {
     restore_keys(&cluster, 0);
     restore_keys(&cluster, 1);
 }
+
+const PARENTS: &str = "CREATE TABLE parents (tenant text, id int, PRIMARY KEY (tenant, id));
+    CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
+
+/// The target checks no foreign key for rows that are copied: it can only hold what the
+/// source holds as well.
+#[test]
+fn what_only_the_target_promises_is_refused() {
+    let cluster = cluster_of(&[], PARENTS);
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('parents', 'tenant')").unwrap();
+    let key = "ALTER TABLE items ADD CONSTRAINT of_parent FOREIGN KEY (tenant, code) REFERENCES parents";
+    run(&cluster, 1, key);
+    let split = plan(&cluster);
+    let text = findings(&cluster, &split);
+    assert!(text.contains("foreign keys of the source") && text.contains("\"of_parent\""), "{text}");
+    run(&cluster, 0, &format!("{key} NOT VALID"));
+    assert!(findings(&cluster, &split).contains("not validated"));
+    run(&cluster, 0, "DELETE FROM items WHERE tenant = 'moves'; UPDATE items SET code = NULL");
+    run(&cluster, 0, "ALTER TABLE items VALIDATE CONSTRAINT of_parent");
+    assert_eq!(findings(&cluster, &split), "");
+    // What NULLs mean is part of it.
+    run(&cluster, 1, &format!("ALTER TABLE items DROP CONSTRAINT of_parent; {key} MATCH FULL"));
+    assert!(findings(&cluster, &split).contains("\"of_parent\""));
+}
+
+/// The mover deletes on the target, too, while it follows and in a rollback.
+#[test]
+fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    run(
+        &cluster,
+        1,
+        "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
+    );
+    let text = findings(&cluster, &plan(&cluster));
+    assert!(text.contains("target: foreign keys from other tables: readers references"), "{text}");
+}
+
+/// A client of a staying key may reference a frozen row until it is deleted.
+#[test]
+fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int PRIMARY KEY, val text, code int REFERENCES items (id))",
+    );
+    run(&cluster, 0, "UPDATE items SET code = NULL");
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    cluster.hold("finish_begin").unwrap();
+    split.call("finish").unwrap();
+    split.wait_held("finish_begin", LIMIT).unwrap();
+    // Finish has looked by the time it comes to its first batch; this transaction commits then.
+    let mut staying = source(&cluster);
+    staying.batch_execute("BEGIN; UPDATE items SET code = 2 WHERE id = 1").unwrap();
+    cluster.fault("").unwrap();
+    let waits =
+        "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster%finish'
+                                   AND wait_event_type = 'Lock')";
+    wait::until_true(&mut source(&cluster), "finish to wait for the row", LIMIT, waits).unwrap();
+    staying.batch_execute("COMMIT").unwrap();
+    let text = failure(&split);
+    assert!(text.contains("a row that stays on shard \"shard_a\" references one that has moved"), "{text}");
+    assert!(ids(&cluster).contains(&2));
+    staying.batch_execute("UPDATE items SET code = NULL WHERE id = 1").unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(ids(&cluster).is_empty());
+}
+
+fn ids(cluster: &Cluster) -> Vec<i32> {
+    let found = source(cluster).query("SELECT id FROM items WHERE tenant = 'moves'", &[]).unwrap();
+    found.iter().map(|row| row.get(0)).collect()
+}

@@ -459,3 +459,29 @@ fn a_worker_whose_sessions_are_on_an_old_primary_notices_it() {
     assert_eq!((left, rows(&cluster, 1).len()), (0, 300));
     std::fs::remove_file(&link).unwrap();
 }
+
+/// The last row has left the source, and the target goes back to a time before the cutover:
+/// what is missing there nobody else has. Finish does not end as if nothing were.
+#[test]
+fn a_target_that_forgets_the_cutover_after_the_last_row_went_is_noticed() {
+    let mut cluster = cluster(&[]);
+    let replica = standby::add(&cluster, 1).unwrap();
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.id
+    };
+    standby::cut_off(&cluster, 1, &replica).unwrap();
+    client_of(&cluster, 0).batch_execute("UPDATE items SET val = 'late' WHERE tenant = 'moves'").unwrap();
+    completed(&Split::of(&cluster, id));
+    cluster.hold("finish_rows").unwrap();
+    Split::of(&cluster, id).call("finish").unwrap();
+    Split::of(&cluster, id).wait_held("finish_rows", LIMIT).unwrap();
+    standby::fail_over(&mut cluster, 1, replica).unwrap();
+    cluster.fault("").unwrap();
+    let split = Split::of(&cluster, id);
+    let error = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("was set back to a time before the cutover"), "{error}");
+    let guarded = "SELECT count(*) FROM shardmaster_agent.side WHERE side = 'target' AND state = 'closed'";
+    assert_eq!(superuser(&cluster, 1).query_one(guarded, &[]).unwrap().get::<_, i64>(0), 1);
+}
