@@ -247,7 +247,7 @@ fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
         "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
     );
     let text = findings(&cluster, &plan(&cluster));
-    assert!(text.contains("target: foreign keys from other tables: readers references"), "{text}");
+    assert!(text.contains("target: foreign keys from other tables: public.readers references"), "{text}");
 }
 
 /// A client of a staying key may reference a frozen row until it is deleted.
