@@ -408,7 +408,10 @@ fn a_renamed_column_breaks_no_writer() {
 /// cutover.
 #[test]
 fn a_copy_that_starts_again_gives_the_cutover_up() {
-    let stage = Stage::new(&[]);
+    // Many steps for one copy.
+    let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 30000) i";
+    source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
     to_pending(&split);
     split.call("pause").unwrap();
@@ -432,8 +435,9 @@ fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
             .superuser(DATABASE)
             .unwrap()
             .batch_execute(
-                "CREATE SEQUENCE codes OWNED BY items.code; ALTER TABLE items ALTER code SET DEFAULT nextval('codes');
-                 ALTER SEQUENCE codes OWNER TO app_owner; GRANT USAGE ON SEQUENCE codes TO PUBLIC; SELECT nextval('codes')",
+                "ALTER TABLE items OWNER TO app_owner; SET ROLE app_owner; CREATE SEQUENCE codes OWNED BY items.code;
+                 ALTER TABLE items ALTER code SET DEFAULT nextval('codes'); GRANT USAGE ON SEQUENCE codes TO PUBLIC;
+                 SELECT nextval('codes')",
             )
             .unwrap();
     }
