@@ -414,10 +414,9 @@ fn a_copy_that_starts_again_gives_the_cutover_up() {
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
     to_pending(&split);
-    split.call("pause").unwrap();
-    source(&stage.cluster).batch_execute("VACUUM FULL items").unwrap();
-    split.call("cutover").unwrap();
-    split.call("resume").unwrap();
+    interrupt(&split, &stage.cluster, "cutover_begin", || {
+        source(&stage.cluster).batch_execute("VACUUM FULL items").unwrap();
+    });
     let error = split.wait("completed", LIMIT).unwrap_err();
     assert!(error.to_string().contains("the copy, which had to start again"), "{error}");
     split.wait_settled(LIMIT).unwrap();
