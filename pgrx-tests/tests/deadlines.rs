@@ -410,7 +410,7 @@ fn a_renamed_column_breaks_no_writer() {
 fn a_copy_that_starts_again_gives_the_cutover_up() {
     // Many steps for one copy.
     let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
-    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 30000) i";
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 30000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
     to_pending(&split);
