@@ -10,10 +10,13 @@ use std::io::Write;
 
 /// Collations that are not deterministic are ICU's.
 pub const ICU: &str = "ICU";
+/// Without it the type is there, and no value of it.
+const LIBXML: &str = "libxml";
 
 /// What is needed where one of these is in a definition.
 const NEEDS: &[(&str, &[&str])] = &[
     (ICU, &["COLLATE ci", "COLLATE ci_as", "collation = ci"]),
+    (LIBXML, &["xml"]),
     ("citext", &["citext"]),
     ("hstore", &["hstore", "ghstore"]),
     ("ltree", &["ltree", "lquery", "ltxtquery", "ltree_gist"]),
@@ -47,8 +50,12 @@ impl Has {
         let major: i32 = session.query_one(major, &[])?.get(0);
         let mut has = Has { major: major.cast_unsigned(), lacks: BTreeSet::new() };
         for (name, _) in NEEDS {
-            if let Some(reason) = if *name == ICU { collations(session)? } else { extension(session, name)? }
-            {
+            let lacks = match *name {
+                ICU => collations(session)?,
+                LIBXML => create(session, "SELECT '<a/>'::xml")?,
+                _ => extension(session, name)?,
+            };
+            if let Some(reason) = lacks {
                 // Not println!, which only tests that fail are heard with.
                 writeln!(std::io::stderr(), "zoo: no {name}: {reason}")?;
                 has.lacks.insert((*name).to_owned());
