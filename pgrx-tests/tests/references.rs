@@ -286,3 +286,22 @@ fn ids(cluster: &Cluster) -> Vec<i32> {
     let found = source(cluster).query("SELECT id FROM items WHERE tenant = 'moves'", &[]).unwrap();
     found.iter().map(|row| row.get(0)).collect()
 }
+
+/// The same holds for constraints that are checked late.
+#[test]
+fn a_deferrable_constraint_of_the_target_alone_is_refused() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let split = plan(&cluster);
+    let constraint = "ALTER TABLE items ADD CONSTRAINT once UNIQUE (tenant, code)";
+    run(&cluster, 1, &format!("{constraint} DEFERRABLE"));
+    let text = findings(&cluster, &split);
+    assert!(
+        text.contains("target: deferrable constraints of the source: items") && text.contains("\"once\""),
+        "{text}"
+    );
+    run(&cluster, 0, constraint);
+    assert_eq!(findings(&cluster, &split), "");
+}

@@ -6,6 +6,7 @@ mod expressions;
 mod pairs;
 mod same;
 mod scope;
+mod uniqueness;
 
 use super::engine;
 use super::error::{Result, SplitError};
@@ -71,6 +72,10 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
         }
         pairs::compare(plan, &source, &target, &mut findings);
+        match uniqueness::check(plan) {
+            Ok(found) => findings.extend(found),
+            Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+        }
         foreign_keys(plan, &mut findings);
     }
     findings
