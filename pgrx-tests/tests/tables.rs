@@ -175,7 +175,7 @@ fn a_small_scope_is_found_by_an_index() {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target
         .batch_execute(
-            "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id, tenant)",
+            "ALTER TABLE items DROP CONSTRAINT items_pkey, DROP CONSTRAINT items_tenant_code_key; ALTER TABLE items ADD PRIMARY KEY (id, tenant)",
         )
         .unwrap();
     let mut master = cluster.superuser().unwrap();
