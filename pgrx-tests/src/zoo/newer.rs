@@ -61,7 +61,24 @@ fn constraints() -> Vec<Case> {
     let of = |name: &str, rest: &str| Case::shape(name, &table(rest), ", v", ", 'v' || i").since(18);
     let mut nulls = of("not_null_later", "PRIMARY KEY (tenant, id)");
     nulls.fill.extend(with_nulls());
+    let referring = "d daterange, r int, PRIMARY KEY (tenant, id), UNIQUE (tenant, id, d WITHOUT OVERLAPS),
+                     FOREIGN KEY (tenant, r, PERIOD d) REFERENCES {t} (tenant, id, PERIOD d)";
+    let mut referring =
+        Case::shape("temporal_references", &table(referring), ", d", ", '[2024-01-01,)'").since(18);
+    referring.fill.push(
+        "INSERT INTO {t} (tenant, id, d, r) SELECT tenant, i, '[2024-01-01,)', nullif(i - 1, 3000)
+           FROM unnest('{moves,stays}'::text[]) tenant, generate_series(3001, 3003) i"
+            .to_owned(),
+    );
     vec![
+        referring,
+        Case::shape(
+            "references_nothing",
+            &table("r int, PRIMARY KEY (tenant, id), FOREIGN KEY (tenant, r) REFERENCES {t} NOT ENFORCED"),
+            ", r",
+            ", -i",
+        )
+        .since(18),
         of("not_enforced", "PRIMARY KEY (tenant, id), CHECK (id < 0) NOT ENFORCED"),
         of("not_enforced_here", "PRIMARY KEY (tenant, id), CHECK (id < 0) NOT ENFORCED")
             .on_target(&table("PRIMARY KEY (tenant, id)")),
@@ -115,6 +132,12 @@ pub fn refused() -> Vec<Case> {
             "temporal_key",
             "CREATE TABLE {t} (tenant text, id int, d daterange, PRIMARY KEY (tenant, id, d WITHOUT OVERLAPS))",
             "primary key by equality",
+        ),
+        case(
+            "temporal_across",
+            "CREATE TABLE {t} (tenant text, id int, d daterange, r int, PRIMARY KEY (tenant, id), UNIQUE (id, d WITHOUT OVERLAPS),
+                               FOREIGN KEY (r, PERIOD d) REFERENCES {t} (id, PERIOD d))",
+            "foreign keys across keys",
         ),
         case("not_null_not_yet", &later, "same columns")
             .on_target(&table("NOT NULL v, PRIMARY KEY (tenant, id)")),
