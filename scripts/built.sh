@@ -76,11 +76,14 @@ on_majors() {
     harness_programs
     for major in "$@"; do
         [ -e "$RUN/built/$major" ] || continue
-        as_user mkdir -p "$RUN/on-$major"
-        for program in "${programs_on_majors[@]}"; do
-            beside "$program-$major" run_on_major "$major" harness_test "$program-$major" "$program"
-        done
+        for program in "${programs_on_majors[@]}"; do start_harness_test_on "$major" "$program"; done
     done
+}
+
+# start_harness_test_on MAJOR PROGRAM: for that version there is a build.
+start_harness_test_on() {
+    as_user mkdir -p "$RUN/on-$1"
+    beside "$2-$1" run_on_major "$1" harness_test "$2-$1" "$2"
 }
 
 # run_on_major MAJOR COMMAND ...: in a job of its own.

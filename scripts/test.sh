@@ -114,6 +114,12 @@ suite_harness_one() {
     start_harness_test "$1"
 }
 
+# on:MAJOR:NAME: the same on another version.
+suite_harness_on() {
+    harness_programs
+    if build_major "$1"; then start_harness_test_on "$1" "$2"; else tally "build for PostgreSQL $1" 0 1; fi
+}
+
 suite_smoke() { suite_harness_one smoke; }
 suite_typecheck() { . scripts/typecheck.sh; run_typecheck; }
 # The versions that no other suite builds.
@@ -143,6 +149,7 @@ started=$SECONDS
 for suite in "$@"; do
     case $suite in
         harness:*) suite_harness_one "${suite#harness:}" ;;
+        on:*:*) IFS=: read -r _ major name <<<"$suite"; suite_harness_on "$major" "$name" ;;
         major:*) suite_major "${suite#major:}" ;;
         *) "suite_$suite" ;;
     esac

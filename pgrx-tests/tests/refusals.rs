@@ -331,69 +331,6 @@ fn odd_names_move_like_others() {
     }
 }
 
-/// What is computed is computed again for every change and every comparison.
-#[test]
-fn only_functions_of_the_row_are_computed() {
-    let cluster = cluster();
-    create(
-        &cluster,
-        "shard_a",
-        "ALTER TABLE items ADD tags text[];
-         CREATE FUNCTION of_row(items) RETURNS text LANGUAGE sql STABLE AS 'SELECT $1.val';
-         CREATE FUNCTION unmarked(text) RETURNS text LANGUAGE sql AS 'SELECT $1';
-         CREATE OPERATOR public.!! (RIGHTARG = text, FUNCTION = unmarked)",
-    );
-    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
-    let mut master = cluster.superuser().unwrap();
-    let map = "SELECT shard_split_map($1, 'items', $2, $3)";
-    master.execute(map, &[&split.id, &"tags", &None::<&str>]).unwrap();
-    let check = |expression: &str| {
-        let mut master = cluster.superuser().unwrap();
-        master.execute(map, &[&split.id, &"val", &expression]).unwrap();
-        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
-        let rows = master.query(query, &[&split.id]).unwrap();
-        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
-    };
-    let refused = [
-        ("unnest(tags)", "set-returning functions are not allowed"),
-        ("'v' || generate_series(1, id)", "set-returning functions are not allowed"),
-        ("row_number() OVER ()", "window functions are not allowed"),
-        ("max(val)", "aggregate functions are not allowed"),
-        ("(SELECT max(val) FROM public.items)", "a sub-select is no function of the row"),
-        ("CASE WHEN EXISTS (SELECT) THEN val END", "a sub-select is no function of the row"),
-        ("val), (id", "syntax error"),
-        ("val) FROM public.items t; SELECT (val", "syntax error"),
-        ("val END IS NULL; SELECT CASE WHEN true THEN true", "cannot insert multiple"),
-        ("val WHEN false THEN val", "syntax error"),
-        ("SELECT val", "syntax error"),
-        ("val -- as it was", "syntax error"),
-        ("t.ctid::text", "a system column is no function of the row"),
-        ("val || random()", "the volatile function random()"),
-        ("clock_timestamp()::text", "the volatile function clock_timestamp()"),
-        ("upper(public.unmarked(val))", "the volatile function public.unmarked(text)"),
-        ("OPERATOR(public.!!) val", "the volatile function public.unmarked(text)"),
-    ];
-    for (expression, text) in refused {
-        let found = check(expression);
-        assert!(found.len() == 1 && found[0].contains(text), "{expression}: {found:?}");
-    }
-    for expression in [
-        "val",
-        "t.val || t.id",
-        "'(SELECT random())'",
-        "NULL",
-        "public.of_row(t)",
-        "to_jsonb(t) ->> 'id'",
-        "CASE WHEN id IN (1, 2) THEN upper(val) ELSE array_to_string(tags, ',') END",
-        "coalesce(val, current_date::text)",
-    ] {
-        assert_eq!(check(expression), [""; 0], "{expression}");
-    }
-    let left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'shardmaster%'";
-    let left: i64 = cluster.servers[0].superuser(DATABASE).unwrap().query_one(left, &[]).unwrap().get(0);
-    assert_eq!(left, 0);
-}
-
 /// A master that is gone: a new installation adopts the shards and cleans them.
 #[test]
 fn a_new_master_cleans_up_after_a_lost_one() {

@@ -106,6 +106,9 @@ SELECT json_build_object(
                                       THEN a.attcollation::regcollation::text END,
                     'equality', (SELECT lo.equality FROM loose lo WHERE lo.oid = a.attcollation),
                     'not_null', a.attnotnull,
+                    'is_validated', NOT EXISTS (SELECT 1 FROM pg_constraint n
+                                                 WHERE n.conrelid = w.oid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
+                                                   AND NOT n.convalidated),
                     'has_default', a.attgenerated = '' AND (a.atthasdef OR a.attidentity <> ''),
                     'generated', CASE WHEN a.attgenerated <> '' THEN (
                         SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d

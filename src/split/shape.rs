@@ -63,6 +63,8 @@ pub struct Column {
     /// What the collation takes for equal, where that is not the same bytes.
     pub equality: Option<String>,
     pub not_null: bool,
+    /// Whether that holds for rows from before, too: since PostgreSQL 18 it need not.
+    pub is_validated: bool,
     /// A default, or an identity.
     pub has_default: bool,
     /// The expression that fills it; None: it is not generated.

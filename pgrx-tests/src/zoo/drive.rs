@@ -158,8 +158,9 @@ impl<'a> Drive<'a> {
 
     /// The source tells writers of the rows that they have moved.
     fn require_moved(&self, case: &Case, moved: &str) -> Result<()> {
-        let (table, by) = (&case.table, case.shard_by);
-        let write = format!("UPDATE {table} SET {by} = {by} WHERE {}", moved.replace("{by}", by));
+        let (table, written) = (&case.table, case.written);
+        let moved = moved.replace("{by}", case.shard_by);
+        let write = format!("UPDATE {table} SET {written} = {written} WHERE {moved}");
         match self.source.session(self.cluster)?.batch_execute(&write).map_err(Error::from) {
             Err(error) if error.sqlstate() == Some("SM001") => Ok(()),
             Err(error) => Err(error.context(table)),

@@ -1,11 +1,12 @@
 //! Types in the primary key. Where two images are equal, a row changes from one to the
 //! other and back.
 
-use super::{Case, MOMENTS, TENANTS, quoted};
+use super::{Case, MOMENTS, TENANTS, newer, quoted};
 
 /// A type, values of it that differ, and pairs that are equal: the first of each is one of
 /// the values.
-type Keys = (&'static str, &'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
+pub(super) type Keys =
+    (&'static str, &'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
 const KEYS: &[Keys] = &[
     ("", "smallint", &["-1", "0", "1", "2"], &[]),
@@ -115,11 +116,11 @@ const KEYS: &[Keys] = &[
     ("", "upc", &["220356483481"], &[]),
 ];
 
-fn key(number: usize, (before, type_name, values, twins): Keys) -> Case {
+pub(super) fn key(table: &str, (before, type_name, values, twins): Keys) -> Case {
     let ddl = format!(
         "{before}; CREATE TABLE {{t}} (tenant text, k {type_name}, i int, n int, PRIMARY KEY (tenant, k))"
     );
-    let mut case = Case::table(&format!("key_{number}"), &ddl);
+    let mut case = Case::table(table, &ddl);
     let rows = |wanted: &dyn Fn(usize) -> bool, n: usize| -> String {
         let all = TENANTS.iter().flat_map(|tenant| {
             let of_values = values.iter().enumerate().filter(|(i, _)| wanted(*i));
@@ -154,7 +155,8 @@ fn key(number: usize, (before, type_name, values, twins): Keys) -> Case {
 
 /// A table for each type.
 pub fn all() -> Vec<Case> {
-    KEYS.iter().enumerate().map(|(number, keys)| key(number, *keys)).collect()
+    let known = KEYS.iter().enumerate().map(|(number, keys)| key(&format!("key_{number}"), *keys));
+    known.chain(newer::keys()).collect()
 }
 
 /// The types of the list.

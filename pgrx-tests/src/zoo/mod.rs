@@ -6,6 +6,7 @@ pub mod compare;
 pub mod drive;
 pub mod keys;
 pub mod needs;
+pub mod newer;
 pub mod refused;
 pub mod settings;
 pub mod shapes;
@@ -23,13 +24,15 @@ pub struct Case {
     /// As SQL writes it.
     pub table: String,
     pub shard_by: &'static str,
+    /// The column that writers set: that one, or what it is generated from.
+    pub written: &'static str,
     pub source: String,
     pub target: String,
     /// Rows of the tenants 'moves' and 'stays'.
     pub fill: Vec<String>,
     pub changes: [Vec<String>; MOMENTS],
-    /// How columns are computed.
-    pub maps: Vec<(&'static str, &'static str)>,
+    /// How columns are computed; None: left out.
+    pub maps: Vec<(&'static str, Option<&'static str>)>,
     /// The check that refuses it; None: it moves.
     pub refused: Option<&'static str>,
     /// The major version that has such a thing first.
@@ -48,6 +51,7 @@ impl Case {
         Case {
             table: table.into(),
             shard_by: "tenant",
+            written: "tenant",
             source: ddl.into(),
             target: ddl.into(),
             fill: Vec::new(),
@@ -87,11 +91,25 @@ impl Case {
 
     pub fn by(mut self, column: &'static str) -> Case {
         self.shard_by = column;
+        self.written_in(column)
+    }
+
+    /// The column to which a shape's statements write the tenant.
+    pub fn written_in(mut self, column: &'static str) -> Case {
+        self.written = column;
+        for statement in self.fill.iter_mut().chain(self.changes.iter_mut().flatten()) {
+            *statement = statement.replace("(tenant,", &format!("({column},"));
+        }
         self
     }
 
     pub fn map(mut self, column: &'static str, expression: &'static str) -> Case {
-        self.maps.push((column, expression));
+        self.maps.push((column, Some(expression)));
+        self
+    }
+
+    pub fn left_out(mut self, column: &'static str) -> Case {
+        self.maps.push((column, None));
         self
     }
 

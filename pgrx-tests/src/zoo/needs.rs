@@ -4,30 +4,46 @@
 use super::Case;
 use crate::{Result, env};
 use postgres::Client;
-use std::collections::BTreeSet;
-use std::fmt;
+use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Collations that are not deterministic are ICU's.
-pub const ICU: &str = "ICU";
-/// Without it the type is there, and no value of it.
-const LIBXML: &str = "libxml";
+/// Something that a server may lack.
+struct Need {
+    name: &'static str,
+    /// What shows that the server has it, and makes it.
+    make: &'static str,
+    /// A definition with one of these needs it.
+    words: &'static [&'static str],
+}
 
-/// What is needed where one of these is in a definition.
-const NEEDS: &[(&str, &[&str])] = &[
-    (ICU, &["COLLATE ci", "COLLATE ci_as", "collation = ci"]),
-    (LIBXML, &["xml"]),
-    ("citext", &["citext"]),
-    ("hstore", &["hstore", "ghstore"]),
-    ("ltree", &["ltree", "lquery", "ltxtquery", "ltree_gist"]),
-    ("isn", &["ean13", "isbn13", "ismn13", "issn13", "isbn", "ismn", "issn", "upc"]),
-    ("cube", &["cube"]),
-    ("seg", &["seg"]),
-    ("intarray", &["query_int"]),
-    ("lo", &["lo"]),
-    ("pg_trgm", &["gin_trgm_ops", "gist_trgm_ops"]),
-    ("btree_gist", &["USING gist (tenant", "WITHOUT OVERLAPS"]),
-    ("btree_gin", &["USING gin (tenant"]),
+const fn need(name: &'static str, make: &'static str, words: &'static [&'static str]) -> Need {
+    Need { name, make, words }
+}
+
+const NEEDS: &[Need] = &[
+    // Collations that are not deterministic.
+    need(
+        "ICU",
+        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+         CREATE COLLATION ci_as (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
+        &["COLLATE ci", "COLLATE ci_as", "collation = ci"],
+    ),
+    need("XML", "SELECT '<a/>'::xml", &["xml"]),
+    need("citext", "CREATE EXTENSION citext", &["citext"]),
+    need("hstore", "CREATE EXTENSION hstore", &["hstore", "ghstore"]),
+    need("ltree", "CREATE EXTENSION ltree", &["ltree", "lquery", "ltxtquery", "ltree_gist"]),
+    need(
+        "isn",
+        "CREATE EXTENSION isn",
+        &["ean13", "isbn13", "ismn13", "issn13", "isbn", "ismn", "issn", "upc"],
+    ),
+    need("cube", "CREATE EXTENSION cube", &["cube"]),
+    need("seg", "CREATE EXTENSION seg", &["seg"]),
+    need("intarray", "CREATE EXTENSION intarray", &["query_int"]),
+    need("lo", "CREATE EXTENSION lo", &["lo"]),
+    need("pg_trgm", "CREATE EXTENSION pg_trgm", &["gin_trgm_ops", "gist_trgm_ops"]),
+    need("btree_gist", "CREATE EXTENSION btree_gist", &["USING gist (tenant", "WITHOUT OVERLAPS"]),
+    need("btree_gin", "CREATE EXTENSION btree_gin", &["USING gin (tenant"]),
 ];
 
 /// Whether the text has the words, and not as a part of others.
@@ -40,25 +56,24 @@ fn has_words(text: &str, words: &str) -> bool {
 /// A server of the zoo.
 pub struct Has {
     major: u32,
-    lacks: BTreeSet<String>,
+    /// Names of what it lacks, with what it said.
+    lacks: BTreeMap<&'static str, String>,
 }
 
 impl Has {
-    /// Makes each extension, and the collations.
+    /// Makes what a server has; the system's server has everything.
     pub fn furnish(session: &mut Client) -> Result<Has> {
         let major = "SELECT current_setting('server_version_num')::int / 10000";
         let major: i32 = session.query_one(major, &[])?.get(0);
-        let mut has = Has { major: major.cast_unsigned(), lacks: BTreeSet::new() };
-        for (name, _) in NEEDS {
-            let lacks = match *name {
-                ICU => collations(session)?,
-                LIBXML => create(session, "SELECT '<a/>'::xml")?,
-                _ => extension(session, name)?,
-            };
-            if let Some(reason) = lacks {
-                // Not println!, which only tests that fail are heard with.
-                writeln!(std::io::stderr(), "zoo: no {name}: {reason}")?;
-                has.lacks.insert((*name).to_owned());
+        let mut has = Has { major: major.cast_unsigned(), lacks: BTreeMap::new() };
+        for need in NEEDS {
+            match session.batch_execute(need.make) {
+                // Built without it, or its files are not there.
+                Err(e) if e.code().is_some_and(|c| ["0A000", "58P01"].contains(&c.code())) => {
+                    let said = e.as_db_error().map_or_else(|| e.to_string(), |e| e.message().to_owned());
+                    has.lacks.insert(need.name, said);
+                }
+                other => other?,
             }
         }
         if has.lacks.is_empty() || env::may_lack() {
@@ -68,15 +83,16 @@ impl Has {
     }
 
     /// Why a table cannot be on the server.
-    fn problem(&self, case: &Case) -> Option<Problem> {
+    fn problem(&self, case: &Case) -> Option<String> {
         if case.since > self.major {
-            return Some(Problem::Since(case.since));
+            return Some(format!("PostgreSQL {} has it first", case.since));
         }
-        let is_needed = |(name, words): &&(&'static str, &[&str])| {
-            self.lacks.contains(*name)
-                && words.iter().any(|words| has_words(&case.source, words) || has_words(&case.target, words))
+        let is_lacking = |need: &&Need| {
+            let is_in = |text: &str| need.words.iter().any(|words| has_words(text, words));
+            self.lacks.contains_key(need.name) && (is_in(&case.source) || is_in(&case.target))
         };
-        NEEDS.iter().find(is_needed).map(|(name, _)| Problem::Lacks(name))
+        let need = NEEDS.iter().find(is_lacking)?;
+        Some(format!("the server has no {}: {}", need.name, self.lacks[need.name]))
     }
 
     /// The tables that can be on the server; each other one is named.
@@ -85,63 +101,22 @@ impl Has {
         for case in cases {
             match self.problem(&case) {
                 None => kept.push(case),
-                Some(problem) => writeln!(
-                    std::io::stderr(),
-                    "zoo: PostgreSQL {}: left out: {} ({}): {problem}",
-                    self.major,
-                    case.table,
-                    case.source
-                )?,
+                Some(problem) => self.tell(&case, &problem)?,
             }
         }
         Ok(kept)
     }
-}
 
-enum Problem {
-    Lacks(&'static str),
-    Since(u32),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Lacks(name) => write!(to, "the server has no {name}"),
-            Problem::Since(major) => write!(to, "a thing of PostgreSQL {major}"),
+    /// Not by println!, which only tests that fail are heard with.
+    fn tell(&self, case: &Case, problem: &str) -> Result<()> {
+        let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut text = one_line(&case.source);
+        if case.target != case.source {
+            text = format!("{text}; target: {}", one_line(&case.target));
         }
+        let (major, table) = (self.major, &case.table);
+        Ok(writeln!(std::io::stderr(), "zoo: PostgreSQL {major}: left out {table}: {problem}: {text}")?)
     }
-}
-
-/// Why there is no such extension; None: it is made.
-fn extension(session: &mut Client, name: &str) -> Result<Option<String>> {
-    let known = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = $1)";
-    if !session.query_one(known, &[&name])?.get::<_, bool>(0) {
-        return Ok(Some("no such extension".into()));
-    }
-    create(session, &format!("CREATE EXTENSION \"{name}\""))
-}
-
-/// Why the statements cannot be carried out here; None: they have been.
-fn create(session: &mut Client, statements: &str) -> Result<Option<String>> {
-    match session.batch_execute(statements) {
-        // Built without a library, or its files are there and a library that they need is not.
-        Err(e) if e.code().is_some_and(|c| ["0A000", "58P01"].contains(&c.code())) => {
-            Ok(Some(e.as_db_error().map_or_else(|| e.to_string(), |e| e.message().to_owned())))
-        }
-        other => Ok(other.map(|()| None)?),
-    }
-}
-
-fn collations(session: &mut Client) -> Result<Option<String>> {
-    let known = "SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i')";
-    if !session.query_one(known, &[])?.get::<_, bool>(0) {
-        return Ok(Some("no collation of that provider".into()));
-    }
-    create(
-        session,
-        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-         CREATE COLLATION ci_as (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
-    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tables that the check must refuse, with the name of what it finds.
 
-use super::Case;
+use super::{Case, newer};
 
 fn by(number: usize, type_name: &str) -> Case {
     let ddl = format!(
@@ -111,6 +111,11 @@ fn shapes() -> Vec<Case> {
         ),
         table("column_type", ", PRIMARY KEY (tenant, id))", "same columns")
             .on_target("CREATE TABLE {t} (tenant text, id int, v varchar(3), PRIMARY KEY (tenant, id))"),
+        table("column_generated", ", w int, PRIMARY KEY (tenant, id))", "same columns")
+            .on_target(
+                "CREATE TABLE {t} (tenant text, id int, v text, w int GENERATED ALWAYS AS (id) STORED, PRIMARY KEY (tenant, id))",
+            )
+            .map("w", "7"),
         table("column_missing", ", PRIMARY KEY (tenant, id))", "same columns")
             .on_target("CREATE TABLE {t} (tenant text, id int, PRIMARY KEY (tenant, id))"),
     ]
@@ -166,5 +171,5 @@ pub fn all() -> Vec<Case> {
     ];
     let meanings =
         meanings.iter().enumerate().map(|(number, (source, target))| meaning(number, source, target));
-    shard_by.chain(types).chain(meanings).chain(shapes()).collect()
+    shard_by.chain(types).chain(meanings).chain(shapes()).chain(newer::refused()).collect()
 }

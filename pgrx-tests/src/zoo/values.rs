@@ -1,14 +1,14 @@
 //! Types as values: each in a table of its own, with values that are hard to write.
 
-use super::{Case, MOMENTS, TENANTS, quoted};
+use super::{Case, MOMENTS, TENANTS, newer, quoted};
 
 /// Rows with each value and NULL; each change adds them again, rotates some and deletes
 /// others.
-fn value(number: usize, type_name: &str, before: &str, values: &[&str]) -> Case {
+pub(super) fn value(table: &str, type_name: &str, before: &str, values: &[&str]) -> Case {
     let ddl = format!(
         "{before}; CREATE TABLE {{t}} (tenant text, id int, v {type_name}, PRIMARY KEY (tenant, id))"
     );
-    let mut case = Case::table(&format!("value_{number}"), &ddl);
+    let mut case = Case::table(table, &ddl);
     let rows = |from: usize| -> String {
         let all = TENANTS.iter().flat_map(|tenant| {
             let nothing = format!("('{tenant}', {}, NULL)", from + 99);
@@ -234,7 +234,10 @@ pub fn all() -> Vec<Case> {
     builtin
         .chain(MADE.iter().copied())
         .enumerate()
-        .map(|(number, (before, type_name, values))| value(number, type_name, before, values))
+        .map(|(number, (before, type_name, values))| {
+            value(&format!("value_{number}"), type_name, before, values)
+        })
+        .chain(newer::values())
         .collect()
 }
 
