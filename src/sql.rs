@@ -27,11 +27,31 @@ impl Row<'_> {
 
 /// Reads with a snapshot of its own: in READ COMMITTED each call sees what has been
 /// committed by then, which the loops that wait rely on.
-pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+    // SAFETY: called in a transaction.
+    read_in(unsafe { pg_sys::GetTransactionSnapshot() }, query, args, row)
+}
+
+/// Reads what has been committed by now, also in REPEATABLE READ and above.
+pub fn read_latest<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+    // SAFETY: the transaction's own snapshot comes first, as the server demands.
+    let latest = unsafe {
+        pg_sys::GetTransactionSnapshot();
+        pg_sys::GetLatestSnapshot()
+    };
+    read_in(latest, query, args, row)
+}
+
+fn read_in<R>(
+    snapshot: pg_sys::Snapshot,
+    query: &str,
+    args: &[DatumWithOid<'_>],
+    mut row: impl FnMut(Row<'_>) -> R,
+) -> Vec<R> {
     // SAFETY: pushed and popped in pairs; an error in between aborts the
     // transaction, which pops what is left.
     unsafe {
-        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        pg_sys::PushActiveSnapshot(snapshot);
     }
     let rows = bug_if_error(Spi::connect(|client| {
         let table = client.select(query, None, args)?;

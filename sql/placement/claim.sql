@@ -4,14 +4,17 @@
 -- shard's room says; from there on they are looked for, or from a part of them on. Of a
 -- shard with more slots than capacity only who counts them ($4) may take one.
 -- $1 shard, $2 room, NULL: look everywhere, $3 part of the fresh slots to pass, $4 counted
-SELECT s.shard_key, s.next_slot, s.capacity, s.free,
-       coalesce((SELECT f.slot_no FROM shardmaster.shard_slots f
-                  WHERE f.shard_id = $1 AND f.returned_no >= 0
-                  ORDER BY f.returned_no LIMIT 1 FOR UPDATE SKIP LOCKED),
-                (SELECT f.slot_no FROM shardmaster.shard_slots f
-                  WHERE f.shard_id = $1
-                    AND f.fresh_no >= coalesce(s.next_slot - s.free - 16 + (s.free * $3)::bigint, 0)
-                  ORDER BY f.fresh_no LIMIT 1 FOR UPDATE SKIP LOCKED))
-  FROM (SELECT shard_key, next_slot, capacity, next_slot + $2 - coalesce(capacity, 1::bigint << 62) AS free
+SELECT s.shard_key, s.next_slot, s.capacity, s.free, s.to_be_counted,
+       CASE WHEN NOT s.to_be_counted THEN
+           coalesce((SELECT f.slot_no FROM shardmaster.shard_slots f
+                      WHERE f.shard_id = $1 AND f.returned_no >= 0
+                      ORDER BY f.returned_no LIMIT 1 FOR UPDATE SKIP LOCKED),
+                    (SELECT f.slot_no FROM shardmaster.shard_slots f
+                      WHERE f.shard_id = $1
+                        AND f.fresh_no >= coalesce(s.next_slot - s.free - 16 + (s.free * $3)::bigint, 0)
+                      ORDER BY f.fresh_no LIMIT 1 FOR UPDATE SKIP LOCKED))
+       END
+  FROM (SELECT shard_key, next_slot, capacity, next_slot + $2 - coalesce(capacity, 1::bigint << 62) AS free,
+               coalesce(next_slot > capacity, false) AND NOT $4 AS to_be_counted
           FROM shardmaster.shard
-         WHERE id = $1 AND status = 'active' AND (capacity IS NULL OR next_slot <= capacity OR $4)) s
+         WHERE id = $1 AND status = 'active') s

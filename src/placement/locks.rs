@@ -32,6 +32,15 @@ pub fn shard(id: i64, mode: Mode) {
     lock(SHARD, id as u64, mode);
 }
 
+/// Lets one lock of a shard go before the end of the transaction. Who goes on to another
+/// shard keeps none of this one: two sessions that try shards in different orders would
+/// wait for each other.
+pub fn release_shard(id: i64, mode: Mode) {
+    let tag = tag(SHARD, id as u64);
+    // SAFETY: a valid tag; the lock was taken by this transaction, as often as it is released.
+    unsafe { pg_sys::LockRelease(&tag, level(mode), false) };
+}
+
 /// Two names with the same hash share a lock, which costs time and nothing else.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash = Xxh64::new(0);
@@ -43,7 +52,14 @@ fn hash(parts: &[&str]) -> u64 {
 }
 
 fn lock(space: u16, id: u64, mode: Mode) {
-    let tag = pg_sys::LOCKTAG {
+    let tag = tag(space, id);
+    // SAFETY: a valid tag of a lock method the server knows. Waits as every lock of the
+    // server does: lock_timeout, deadlock detection and cancel end it.
+    unsafe { pg_sys::LockAcquire(&tag, level(mode), false, false) };
+}
+
+fn tag(space: u16, id: u64) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
         // SAFETY: a plain variable, set when this process connected to its database.
         locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
         locktag_field2: (id >> 32) as u32,
@@ -51,12 +67,13 @@ fn lock(space: u16, id: u64, mode: Mode) {
         locktag_field4: space,
         locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
         locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-    };
+    }
+}
+
+fn level(mode: Mode) -> pg_sys::LOCKMODE {
     let mode = match mode {
         Mode::Shared => pg_sys::ShareLock,
         Mode::Exclusive => pg_sys::ExclusiveLock,
     };
-    // SAFETY: a valid tag of a lock method the server knows. Waits as every lock of the
-    // server does: lock_timeout, deadlock detection and cancel end it.
-    unsafe { pg_sys::LockAcquire(&tag, mode as i32, false, false) };
+    mode as pg_sys::LOCKMODE
 }

@@ -72,19 +72,19 @@ pub fn settle(entries: i32) {
     sql::write(include_str!("../../sql/placement/settle_room.sql"), &[entries.into()]);
 }
 
-/// What a shard has left, to the slot. The caller holds the shard's lock alone, or keeps
-/// everybody else from claiming.
+/// What a shard has left, to the slot, by what has been committed: an older snapshot of
+/// this transaction would miss slots that were taken since. The caller holds the shard's
+/// lock alone, so nobody else claims. No row is locked for it: where there is no room, the
+/// caller goes on to another shard.
 pub fn exact(shard_id: i64) -> i64 {
-    sql::write(
-        "SELECT 1 FROM shardmaster.shard_room WHERE shard_id = $1 FOR NO KEY UPDATE",
-        &[shard_id.into()],
-    );
-    sql::read_one(
+    sql::read_latest(
         "SELECT r.room + coalesce((SELECT sum(c.change)::bigint FROM shardmaster.shard_room_change c
                                     WHERE c.kind = r.kind AND c.shard_id = r.shard_id), 0)
            FROM shardmaster.shard_room r WHERE r.shard_id = $1",
         &[shard_id.into()],
         |row| row.value(1),
     )
+    .into_iter()
+    .next()
     .unwrap_or(0)
 }

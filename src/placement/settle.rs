@@ -72,12 +72,14 @@ pub fn cancel_of_split(split_id: i64) {
     release(held, "cancelled");
 }
 
-/// Expires what has run out of a tenant's reservations.
+/// Expires what has run out of a tenant's reservations; slots are locked as in due.sql.
 pub fn expire_of_tenant(tenant: &str, kind: &str) {
     let due = sql::write_returning(
-        "SELECT id FROM shardmaster.shard_reservation
-          WHERE tenant_id = $1 AND kind = $2 AND status = 'pending'
-            AND lease_expires_at <= pg_catalog.clock_timestamp() FOR UPDATE SKIP LOCKED",
+        "SELECT r.id FROM shardmaster.shard_reservation r
+           JOIN shardmaster.shard_slots s ON s.shard_id = r.shard_id AND s.slot_no = r.slot_no
+          WHERE r.tenant_id = $1 AND r.kind = $2 AND r.status = 'pending'
+            AND r.lease_expires_at <= pg_catalog.clock_timestamp()
+            FOR UPDATE OF r SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED",
         &[tenant.into(), kind.into()],
         |row| row.value::<i64>(1),
     );

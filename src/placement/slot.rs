@@ -73,6 +73,8 @@ struct Look {
     capacity: Option<i64>,
     /// Free slots by the shard's room; None: not asked for.
     free: Option<i64>,
+    /// There are more slots than may be used: none was looked for (see `claim_counted`).
+    to_be_counted: bool,
     claimed: Option<Claimed>,
 }
 
@@ -86,7 +88,7 @@ enum Where {
     Counted,
 }
 
-/// None: the shard is not open, or its slots are counted (see `claim_counted`).
+/// None: the shard is not open.
 fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
     let (room, part) = match at {
         // Sessions that take slots of one shard at once begin at different places, or
@@ -96,13 +98,20 @@ fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
         Where::Everywhere | Where::Counted => (None, 0.0),
     };
     let args = [shard_id.into(), room.into(), part.into(), matches!(at, Where::Counted).into()];
-    let (shard_key, next_slot, capacity, free, found) = sql::write_prepared(&FIND, &args, |row| {
-        (row.value::<String>(1), row.value::<i64>(2), row.get::<i64>(3), row.get::<i64>(4), row.get::<i64>(5))
+    let (mut look, shard_key, found) = sql::write_prepared(&FIND, &args, |row| {
+        let look = Look {
+            next_slot: row.value(2),
+            capacity: row.get(3),
+            free: row.get(4),
+            to_be_counted: row.value(5),
+            claimed: None,
+        };
+        (look, row.value::<String>(1), row.get::<i64>(6))
     })
     .into_iter()
     .next()?;
-    let claimed = found.map(|slot_no| take(shard_id, shard_key, slot_no, request));
-    Some(Look { next_slot, capacity, free, claimed })
+    look.claimed = found.map(|slot_no| take(shard_id, shard_key, slot_no, request));
+    Some(look)
 }
 
 /// Takes a slot that is locked.
@@ -125,25 +134,51 @@ fn take(shard_id: i64, shard_key: String, slot_no: i64, request: &Request<'_>) -
     Claimed { id, shard_key, slot_no, lease_expires_at }
 }
 
-/// Takes a slot of the shard; None: every slot is taken, or is being taken.
+/// Takes a slot of the shard; None: it is not open, or every slot is taken or is being
+/// taken. Then nothing of it stays locked.
 pub fn claim(choice: &Choice, request: &Request<'_>) -> Option<Claimed> {
+    locks::shard(choice.shard_id, Mode::Shared);
+    match claim_one(choice, request) {
+        Claim::Taken(claimed) => Some(claimed),
+        Claim::Nothing => {
+            locks::release_shard(choice.shard_id, Mode::Shared);
+            None
+        }
+        Claim::ToBeCounted => {
+            locks::release_shard(choice.shard_id, Mode::Shared);
+            claim_counted(choice.shard_id, request)
+        }
+    }
+}
+
+enum Claim {
+    Taken(Claimed),
+    Nothing,
+    ToBeCounted,
+}
+
+fn claim_one(choice: &Choice, request: &Request<'_>) -> Claim {
     let shard_id = choice.shard_id;
-    locks::shard(shard_id, Mode::Shared);
     loop {
         let Some(look) = try_claim(shard_id, request, Where::Fresh(choice.room)) else {
-            return claim_counted(shard_id, request);
+            return Claim::Nothing;
         };
+        if look.to_be_counted {
+            return Claim::ToBeCounted;
+        }
         if let Some(claimed) = look.claimed {
             mint_ahead(shard_id, look.next_slot, look.free.unwrap_or(i64::MAX));
-            return Some(claimed);
+            return Claim::Taken(claimed);
         }
         // Slots that a transaction had taken and gave back by its rollback lie anywhere.
-        let anywhere = try_claim(shard_id, request, Where::Everywhere)?;
-        if anywhere.claimed.is_some() {
-            return anywhere.claimed;
+        let Some(anywhere) = try_claim(shard_id, request, Where::Everywhere) else {
+            return Claim::Nothing;
+        };
+        if let Some(claimed) = anywhere.claimed {
+            return Claim::Taken(claimed);
         }
         if anywhere.capacity.is_some_and(|capacity| anywhere.next_slot >= capacity) {
-            return None;
+            return Claim::Nothing;
         }
         mint_now(shard_id, anywhere.next_slot);
     }
@@ -152,10 +187,16 @@ pub fn claim(choice: &Choice, request: &Request<'_>) -> Option<Claimed> {
 /// A capacity was lowered below the slots that there are: there may be more free slots
 /// than may be used. Here one comes after the other, and counts.
 fn claim_counted(shard_id: i64, request: &Request<'_>) -> Option<Claimed> {
-    if room::exact(shard_id) <= 0 {
-        return None;
+    locks::shard(shard_id, Mode::Exclusive);
+    let claimed = if room::exact(shard_id) > 0 {
+        try_claim(shard_id, request, Where::Counted).and_then(|look| look.claimed)
+    } else {
+        None
+    };
+    if claimed.is_none() {
+        locks::release_shard(shard_id, Mode::Exclusive);
     }
-    try_claim(shard_id, request, Where::Counted)?.claimed
+    claimed
 }
 
 /// Nothing is free: waits for whoever is minting, else mints. Either way there is

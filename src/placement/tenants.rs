@@ -238,7 +238,10 @@ pub fn place(tenant: String, strategy: Strategy, keyspace: &str) -> Result<Strin
                 routing::replace(&keyspace, &[], (&keys, &target), change)?;
                 return Ok(shard.shard_key);
             }
-            _ => tried.push(choice.shard_id),
+            _ => {
+                slots::unlock(choice.shard_id);
+                tried.push(choice.shard_id);
+            }
         }
     }
 }
