@@ -4,7 +4,7 @@
 
 use super::filter::Filter;
 use super::scope::{Scope, bucket_for_writers};
-use super::{Event, fill};
+use super::fill;
 use crate::routing::interval::Interval;
 use crate::routing::ordered::Ordered;
 use crate::split::quote::{array_literal, ident, literal};
@@ -56,6 +56,30 @@ impl Entries {
     }
 }
 
+/// What a redirect looks at, with a trigger for each. Most updates leave the key alone: they
+/// are asked for the new row's alone, since each look costs the tenants that stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Write {
+    Insert,
+    Update,
+    /// An update that sets the column, of the row as it was.
+    Rekey,
+    Delete,
+}
+
+impl Write {
+    pub const ALL: [Write; 4] = [Write::Insert, Write::Update, Write::Rekey, Write::Delete];
+
+    fn letter(self) -> char {
+        match self {
+            Write::Insert => 'i',
+            Write::Update => 'u',
+            Write::Rekey => 'k',
+            Write::Delete => 'd',
+        }
+    }
+}
+
 /// A redirect as it is on a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Redirect {
@@ -101,8 +125,8 @@ impl Redirect {
         format!("00_shardmaster_redirect_{}_", self.id)
     }
 
-    pub fn trigger_name(&self, event: Event) -> String {
-        format!("{}{}", self.trigger_prefix(), event.letter())
+    pub fn trigger_name(&self, write: Write) -> String {
+        format!("{}{}", self.trigger_prefix(), write.letter())
     }
 
     /// Creates the table; keys are compared as those of the column are.
@@ -244,28 +268,27 @@ impl Redirect {
         }
     }
 
-    /// One of a table's triggers, made to fire always; that goes over to clones.
-    pub fn trigger(&self, column: &Column, table: &str, event: Event) -> String {
-        let name = ident(&self.trigger_name(event));
+    /// One of a table's triggers, made to fire always; that goes over to clones. The column
+    /// is known by its number, whatever name it gets.
+    pub fn trigger(&self, column: &Column, table: &str, write: Write) -> String {
+        let name = ident(&self.trigger_name(write));
         let by = ident(&column.name);
         let refused = |row: &str| {
             let (filter, function) = (self.filter_function(), self.function());
             format!("shardmaster_agent.{filter}({row}.{by}) AND shardmaster_agent.{function}({row}.{by})")
         };
-        let when = match event {
-            Event::Insert => refused("NEW"),
-            Event::Update => {
-                format!("{} OR (OLD.{by} IS DISTINCT FROM NEW.{by} AND {})", refused("NEW"), refused("OLD"))
+        let (event, when) = match write {
+            Write::Insert => ("INSERT".to_owned(), refused("NEW")),
+            Write::Update => ("UPDATE".to_owned(), refused("NEW")),
+            Write::Rekey => {
+                (format!("UPDATE OF {by}"), format!("OLD.{by} IS DISTINCT FROM NEW.{by} AND {}", refused("OLD")))
             }
-            Event::Delete => refused("OLD"),
-            // The rows that stay are the writer's own; the others have left.
-            Event::Truncate => return String::new(),
+            Write::Delete => ("DELETE".to_owned(), refused("OLD")),
         };
         format!(
-            "CREATE TRIGGER {name} AFTER {} ON {table} FOR EACH ROW WHEN ({when})
+            "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW WHEN ({when})
                  EXECUTE FUNCTION shardmaster_agent.redirect();
-             ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name};",
-            event.name()
+             ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name};"
         )
     }
 }

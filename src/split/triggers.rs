@@ -6,7 +6,7 @@ use super::error::{Result, SplitError};
 use super::quote::ident;
 use super::session::Side;
 use super::shape::{Column, TableShape};
-use crate::agent::redirect::Redirect;
+use crate::agent::redirect::{Redirect, Write};
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -61,14 +61,14 @@ pub fn install_redirect(
     column: &Column,
 ) -> Result<()> {
     let oid = shape.oid.as_deref().unwrap_or_default();
-    let at_once = if shape.is_partitioned() { 1 } else { Event::ROW.len() };
-    for events in Event::ROW.chunks(at_once) {
-        let wanted: Vec<Wanted> = events
+    let at_once = if shape.is_partitioned() { 1 } else { Write::ALL.len() };
+    for writes in Write::ALL.chunks(at_once) {
+        let wanted: Vec<Wanted> = writes
             .iter()
-            .map(|event| Wanted {
-                trigger: redirect.trigger_name(*event),
+            .map(|write| Wanted {
+                trigger: redirect.trigger_name(*write),
                 function: "redirect",
-                statement: redirect.trigger(column, &shape.name, *event),
+                statement: redirect.trigger(column, &shape.name, *write),
             })
             .collect();
         create_missing(connection, oid, &shape.name, &wanted)?;
