@@ -2,9 +2,9 @@
 //! the last row of their keys has left. One for all splits, so that what a writer pays
 //! depends neither on how many there were nor on what they took.
 
+use super::fill;
 use super::filter::Filter;
 use super::scope::{Scope, bucket_for_writers};
-use super::fill;
 use crate::routing::interval::Interval;
 use crate::routing::ordered::Ordered;
 use crate::split::quote::{array_literal, ident, literal};
@@ -280,9 +280,10 @@ impl Redirect {
         let (event, when) = match write {
             Write::Insert => ("INSERT".to_owned(), refused("NEW")),
             Write::Update => ("UPDATE".to_owned(), refused("NEW")),
-            Write::Rekey => {
-                (format!("UPDATE OF {by}"), format!("OLD.{by} IS DISTINCT FROM NEW.{by} AND {}", refused("OLD")))
-            }
+            Write::Rekey => (
+                format!("UPDATE OF {by}"),
+                format!("OLD.{by} IS DISTINCT FROM NEW.{by} AND {}", refused("OLD")),
+            ),
             Write::Delete => ("DELETE".to_owned(), refused("OLD")),
         };
         format!(
