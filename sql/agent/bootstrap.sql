@@ -1,6 +1,4 @@
--- What every shard holds while splits touch it. Safe to repeat; the lock keeps two
--- splits from creating or dropping it at the same time.
-SELECT pg_catalog.pg_advisory_xact_lock(7305809155271984201);
+-- What every shard holds while splits touch it. Safe to repeat.
 CREATE SCHEMA IF NOT EXISTS shardmaster_agent;
 REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;
 COMMENT ON SCHEMA shardmaster_agent IS 'objects of shardmaster; removed when the last split has left this database';
@@ -11,6 +9,9 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.master (
     agent_version int NOT NULL
 );
 COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data of this database';
+-- From here on one after the other: no two splits create, replace or drop the rest at the
+-- same time. Nobody else can hold this lock, as he could one of the advisory locks.
+LOCK TABLE shardmaster_agent.master IN SHARE ROW EXCLUSIVE MODE;
 
 -- Changed by nothing but the transitions of the protocol: every capturing
 -- transaction above READ COMMITTED locks its row.

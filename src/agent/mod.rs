@@ -13,8 +13,13 @@ use crate::split::shape::{Column, TableShape};
 use filter::Filter;
 
 pub const VERSION: i32 = 1;
-pub const BOOTSTRAP: &str =
-    concat!(include_str!("../../sql/agent/bootstrap.sql"), include_str!("../../sql/agent/redirect.sql"));
+/// What is in the agent's schema is the mover's own, or a superuser's; else an error.
+pub const TRUST: &str = include_str!("../../sql/agent/trust.sql");
+pub const BOOTSTRAP: &str = concat!(
+    include_str!("../../sql/agent/trust.sql"),
+    include_str!("../../sql/agent/bootstrap.sql"),
+    include_str!("../../sql/agent/redirect.sql")
+);
 pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
 pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
 pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");

@@ -117,7 +117,8 @@ fn create_side(
     generation: i64,
     identity: &str,
 ) -> Result<()> {
-    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    connection.run("BEGIN")?;
+    bootstrap(connection)?;
     session::require_own(connection, plan, side)?;
     connection.query(
         "INSERT INTO shardmaster_agent.master (identity, agent_version) VALUES ($1, $2) ON CONFLICT DO NOTHING",
@@ -282,6 +283,19 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
     Ok(())
 }
 
+/// Creates what the agent's schema always has, within a transaction, to whose end nobody
+/// else creates, replaces or drops any of it.
+pub fn bootstrap(connection: &mut Connection) -> Result<()> {
+    match connection.run(agent::BOOTSTRAP) {
+        Ok(_) => Ok(()),
+        // Another split was the first one to come, or the last one to leave.
+        Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
+            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Drops everything of a side, and the agent's schema with the last one. The state row goes
 /// last: until then a trigger that is left refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
@@ -289,7 +303,8 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
         return Ok(());
     }
-    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    connection.run("BEGIN")?;
+    bootstrap(connection)?;
     drop_functions(connection, split, side)?;
     let scope = agent::scope_table(split, side);
     connection.run(&format!("DROP TABLE IF EXISTS shardmaster_agent.{scope}"))?;

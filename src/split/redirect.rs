@@ -11,7 +11,6 @@ use super::session::Side;
 use super::shape::{Column, TableShape};
 use super::triggers;
 use super::types::Family;
-use crate::agent;
 use crate::agent::filter::Filter;
 use crate::agent::redirect::{self as agent_redirect, Entries, Facts, Redirect};
 use crate::agent::scope::Scope;
@@ -117,7 +116,7 @@ fn enter(
 ) -> Result<Option<Redirect>> {
     let Some(first) = columns.first() else { return Ok(None) };
     engine::begin_as(source, plan.id, Side::Source, generation)?;
-    source.run(agent::BOOTSTRAP)?;
+    install::bootstrap(source)?;
     let redirect = ensure(source, plan, first)?;
     let facts = Facts { shard: &plan.target.shard_key, version, split: plan.id, token: &plan.token };
     match &plan.scope {
@@ -352,7 +351,8 @@ fn take_out(
     token: &str,
     ending: &Ending<'_>,
 ) -> Result<()> {
-    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    connection.run("BEGIN")?;
+    install::bootstrap(connection)?;
     let own = format!("token = {}", literal(token));
     match (ending, redirect.entries) {
         (Ending::All, _) => {
@@ -380,7 +380,8 @@ pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
     let Some(redirect) = find(connection, &plan.target.namespace, &plan.keyspace, entries)? else {
         return Ok(());
     };
-    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    connection.run("BEGIN")?;
+    install::bootstrap(connection)?;
     // Another session may have ended it meanwhile.
     if is_there(connection, &redirect)? {
         write_look_ups(connection, &redirect, &[])?;
@@ -404,7 +405,8 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
         Err(SplitError::Remote(error)) if error.is("55006") || error.is("42P01") => return Ok(()),
         other => other?,
     }
-    connection.run(&format!("BEGIN; {}", agent::BOOTSTRAP))?;
+    connection.run("BEGIN")?;
+    install::bootstrap(connection)?;
     if is_there(connection, redirect)? {
         drop_objects(connection, redirect)?;
     }

@@ -2,6 +2,7 @@
 
 use super::error::{Result, SplitError};
 use super::{quote, session_hash};
+use crate::agent;
 use crate::agent::scope::Scope;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
@@ -90,6 +91,7 @@ pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, Rem
     let mut connection = Connection::open(&shard.shard_key, &params, guc::remote_timeout())?;
     connection.run(PINNED)?;
     let version = connection.server_version();
+    connection.run(agent::TRUST)?;
     for (_, settings) in PINNED_SINCE.iter().filter(|(since, _)| version >= *since) {
         connection.run(settings)?;
     }

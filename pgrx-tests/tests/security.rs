@@ -1,0 +1,124 @@
+//! What others try to get through a split: nobody gains a right, a row or a wait.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::scene::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::split::Split;
+
+/// A role without any right in the database but those given.
+fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
+    let mut superuser = cluster.servers[side].superuser(DATABASE).unwrap();
+    superuser
+        .batch_execute(&format!(
+            "CREATE ROLE mallory LOGIN; {rights}; CREATE TABLE public.trace (caller text);
+             GRANT INSERT, SELECT ON public.trace TO PUBLIC"
+        ))
+        .unwrap();
+    cluster.servers[side].connect(DATABASE, "mallory").unwrap()
+}
+
+/// Who has run the stranger's code.
+fn callers(cluster: &Cluster, side: usize) -> Vec<String> {
+    let mut superuser = cluster.servers[side].superuser(DATABASE).unwrap();
+    let rows = superuser.query("SELECT DISTINCT caller FROM public.trace", &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The findings of the check that are not well.
+fn problems(split: &Split<'_>) -> Vec<String> {
+    let query = "SELECT check_name || ': ' || detail || coalesce(' HINT: ' || hint, '') FROM shard_split_check($1) WHERE NOT ok";
+    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The schema that the mover would look into is there before it, with views that call a
+/// function of the stranger's: neither the dry run nor the start reads one of them.
+#[test]
+fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
+    for side in [0, 1] {
+        let cluster = cluster(&[]);
+        let mut mallory = stranger(
+            &cluster,
+            side,
+            &format!("GRANT CREATE ON DATABASE {DATABASE} TO mallory; GRANT CREATE ON SCHEMA public TO mallory"),
+        );
+        mallory
+            .batch_execute(
+                "CREATE FUNCTION public.evil() RETURNS text LANGUAGE plpgsql AS
+                   $$ BEGIN INSERT INTO public.trace VALUES (current_user); RETURN 'x'; END $$;
+                 CREATE SCHEMA shardmaster_agent;
+                 GRANT ALL ON SCHEMA shardmaster_agent TO PUBLIC;
+                 CREATE VIEW shardmaster_agent.master AS SELECT public.evil() AS identity;
+                 CREATE VIEW shardmaster_agent.side AS
+                     SELECT 1::bigint AS split_id, 'source'::text AS side, public.evil() AS token;
+                 GRANT ALL ON ALL TABLES IN SCHEMA shardmaster_agent TO PUBLIC",
+            )
+            .unwrap();
+        let split = plan(&cluster);
+        let found = problems(&split);
+        assert!(found.iter().any(|problem| problem.contains("belongs to role mallory")), "{found:?}");
+        split.call("start_dual_write").unwrap();
+        let error = split.wait("dual_write", LIMIT).unwrap_err().to_string();
+        assert!(error.contains("belongs to role mallory") && error.contains("HINT"), "{error}");
+        assert_eq!(callers(&cluster, side), Vec::<String>::new());
+        mallory.batch_execute("DROP SCHEMA shardmaster_agent CASCADE").unwrap();
+        split.call("start_dual_write").unwrap();
+        to_pending(&split);
+        cut_over_and_compare(&cluster, &split);
+        split.finish(LIMIT).unwrap();
+        assert_eq!(callers(&cluster, side), Vec::<String>::new());
+    }
+}
+
+/// A right to create in it, and an object that somebody else has put there, are found, too.
+#[test]
+fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
+    let cluster = cluster(&[]);
+    let mut mallory = stranger(&cluster, 0, "SELECT 1");
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut superuser = cluster.servers[0].superuser(DATABASE).unwrap();
+    superuser.batch_execute("GRANT USAGE, CREATE ON SCHEMA shardmaster_agent TO mallory").unwrap();
+    let found = problems(&split);
+    assert!(found.iter().any(|problem| problem.contains("may create objects")), "{found:?}");
+    mallory
+        .batch_execute(
+            "CREATE FUNCTION shardmaster_agent.is_mover(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        )
+        .unwrap();
+    superuser.batch_execute("REVOKE ALL ON SCHEMA shardmaster_agent FROM mallory").unwrap();
+    let found = problems(&split);
+    assert!(found.iter().any(|problem| problem.contains("is_mover(text)")), "{found:?}");
+    superuser.batch_execute("DROP FUNCTION shardmaster_agent.is_mover(text)").unwrap();
+    assert_eq!(problems(&split), Vec::<String>::new());
+}
+
+/// Advisory locks are open to everybody, and their numbers can be read: a split takes none
+/// on a shard that somebody could be first to take.
+#[test]
+fn a_split_waits_for_no_lock_that_anybody_can_take() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    let held = |point: &str| {
+        split.wait_held(point, LIMIT).unwrap();
+        for server in &cluster.servers {
+            let query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+            let count: i64 = server.superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0);
+            assert_eq!(count, 0, "{point}");
+        }
+    };
+    let mut calls = ["start_dual_write", "run_backfill", "cutover", "finish"].into_iter();
+    for (point, phase) in [
+        ("install_source", "dual_write"),
+        ("step_chunk", "cutover_pending"),
+        ("cutover_fenced", "completed"),
+        ("finish_entered", "completed"),
+    ] {
+        cluster.hold(point).unwrap();
+        split.call(calls.next().unwrap()).unwrap();
+        held(point);
+        cluster.fault("").unwrap();
+        split.wait(phase, LIMIT).unwrap();
+    }
+}
