@@ -40,7 +40,9 @@ fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
         let mut mallory = stranger(
             &cluster,
             side,
-            &format!("GRANT CREATE ON DATABASE {DATABASE} TO mallory; GRANT CREATE ON SCHEMA public TO mallory"),
+            &format!(
+                "GRANT CREATE ON DATABASE {DATABASE} TO mallory; GRANT CREATE ON SCHEMA public TO mallory"
+            ),
         );
         mallory
             .batch_execute(
@@ -121,4 +123,34 @@ fn a_split_waits_for_no_lock_that_anybody_can_take() {
         cluster.fault("").unwrap();
         split.wait(phase, LIMIT).unwrap();
     }
+}
+
+/// A target that says it is open, with the last version there can be: no cutover is decided
+/// by that, the routes stay, and the operator has a way back.
+#[test]
+fn a_targets_word_alone_decides_no_cutover() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    target
+        .batch_execute("UPDATE shardmaster_agent.side SET state = 'open', version = 9223372036854775807")
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    master.batch_execute(end).unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("nothing else bears out") && error.contains("HINT"), "{error}");
+    let route = "SELECT shard_key, routing_version FROM shard_route('moves')";
+    let row = master.query_one(route, &[]).unwrap();
+    assert_eq!(row.get::<_, String>(0), "shard_a");
+    master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let assigned = "SELECT shard_assign('another', 'shard_a')";
+    let next: i64 = master.query_one(assigned, &[]).unwrap().get(0);
+    assert_eq!(next, row.get::<_, i64>(1) + 1);
+    let left = "SELECT count(*) FROM items WHERE tenant = 'moves'";
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    assert_eq!(source.query_one(left, &[]).unwrap().get::<_, i64>(0), 300);
+    source.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves'").unwrap();
 }

@@ -9,6 +9,7 @@ pub mod columns;
 pub mod compare;
 pub mod counters;
 pub mod cutover;
+mod decision;
 mod ending;
 pub mod engine;
 pub mod error;

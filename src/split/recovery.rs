@@ -3,6 +3,7 @@
 
 use super::counters;
 use super::cutover;
+use super::decision;
 use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::fence;
@@ -30,14 +31,10 @@ pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
         return Ok(());
     }
     let id = engine.plan.id;
-    let (source, moved) = fence::state(&mut engine.control, id, Side::Source)?;
-    let (target, opened) = fence::state(&mut engine.target, id, Side::Target)?;
-    // A shard that was told of a decision which the master does not know: the
-    // master lost it (it failed over, or was restored), and takes it from there.
-    let lost = if target == "open" { opened } else { None }.or(if source == "moved" { moved } else { None });
-    if let Some(version) = lost {
+    if let Some(version) = decision::lost(engine)? {
         return adopt(engine, version);
     }
+    let (source, _) = fence::state(&mut engine.control, id, Side::Source)?;
     if source == "fenced" || state.cutover_step != CutoverStep::None {
         // The target is closed, so no client has written there: going back is safe.
         reopen_source(&mut engine.control, id, engine.generation)?;
@@ -129,6 +126,7 @@ pub fn adopt_finished(plan: &Plan, generation: i64, identity: &str) -> Result<bo
     let Some(version) = redirect::known_version(&mut source, plan)? else {
         return Ok(false);
     };
+    decision::require_possible(plan, version)?;
     cutover::decide(plan, generation, 0, Some(version))?;
     transaction(|| record::finish_was_lost(plan.id));
     Ok(true)
