@@ -25,6 +25,7 @@ impl SqlState {
     pub const UNDEFINED_OBJECT: SqlState = SqlState(*b"42704");
     pub const DUPLICATE_OBJECT: SqlState = SqlState(*b"42710");
     pub const NOT_IN_STATE: SqlState = SqlState(*b"55000");
+    pub const INSUFFICIENT_PRIVILEGE: SqlState = SqlState(*b"42501");
     pub const IN_USE: SqlState = SqlState(*b"55006");
     pub const CONNECTION_FAILURE: SqlState = SqlState(*b"08006");
     pub const UNSUPPORTED: SqlState = SqlState(*b"0A000");
@@ -147,4 +148,21 @@ fn palloc_string(text: &str) -> *const c_char {
     let owned = CString::new(bytes).unwrap_or_default();
     // SAFETY: pstrdup copies a NUL-terminated string.
     unsafe { pgrx::pg_sys::pstrdup(owned.as_ptr()) }
+}
+
+/// Errors go to clients, whatever RUST_BACKTRACE says in the server's environment: none of
+/// them carries frames of this library. The standard library reads the variable once, so it
+/// is asked while the variable says no; afterwards it is as it was for everybody else.
+pub fn without_backtraces() {
+    const VARIABLE: &str = "RUST_LIB_BACKTRACE";
+    let before = std::env::var_os(VARIABLE);
+    // SAFETY: called when the library is loaded, by a process of one thread.
+    unsafe { std::env::set_var(VARIABLE, "0") };
+    drop(std::backtrace::Backtrace::capture());
+    match before {
+        // SAFETY: as above.
+        Some(value) => unsafe { std::env::set_var(VARIABLE, value) },
+        // SAFETY: as above.
+        None => unsafe { std::env::remove_var(VARIABLE) },
+    }
 }

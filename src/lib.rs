@@ -31,6 +31,7 @@ extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 /// A table of contents: what the library sets up when a server loads it.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    error::without_backtraces();
     guc::register();
     worker::register();
 }

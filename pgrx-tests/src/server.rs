@@ -171,8 +171,8 @@ impl Server {
             .arg("-D")
             .arg(self.data())
             .args(arguments)
-            // A backtrace would end up in the DETAIL of errors.
-            .env_remove("RUST_BACKTRACE")
+            // None of the errors shows a client what this would add to it.
+            .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

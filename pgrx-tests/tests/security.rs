@@ -137,7 +137,8 @@ fn a_targets_word_alone_decides_no_cutover() {
         .batch_execute("UPDATE shardmaster_agent.side SET state = 'open', version = 9223372036854775807")
         .unwrap();
     let mut master = cluster.superuser().unwrap();
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    let end =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
     master.batch_execute(end).unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(error.contains("nothing else bears out") && error.contains("HINT"), "{error}");
@@ -153,4 +154,68 @@ fn a_targets_word_alone_decides_no_cutover() {
     let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
     assert_eq!(source.query_one(left, &[]).unwrap().get::<_, i64>(0), 300);
     source.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves'").unwrap();
+}
+
+/// The servers of these tests run with RUST_BACKTRACE, which adds frames to errors.
+#[test]
+fn no_error_shows_how_the_library_is_made() {
+    let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('numbers', 'directory', key_type => 'bigint');
+             SELECT shard_add('gpu', kind => 'gpu');
+             CREATE FUNCTION public.inner_error() RETURNS text LANGUAGE sql AS $$ SELECT shard_of('x', 'numbers') $$",
+        )
+        .unwrap();
+    let mut other = cluster.superuser().unwrap();
+    other.batch_execute("BEGIN; SELECT shard_reserve_slot('gpu', 'taken', 't')").unwrap();
+    for call in [
+        "SELECT shard_of('x', 'numbers')",
+        "SELECT public.inner_error()",
+        "SELECT shard_add('a', 'nonsense')",
+        "SELECT shard_split_plan('a', 'b', ARRAY['x'])",
+        "SELECT shard_reserve_slot('none', 'k', 't')",
+        // Errors of the server below calls of the library.
+        "SET statement_timeout = '20ms'; SELECT shard_reserve_slot('gpu', 'taken', 't')",
+        "SELECT shard_split_map(1, 'x', '{}')",
+    ] {
+        let error = master.batch_execute(call).expect_err(call);
+        let error = error.as_db_error().unwrap();
+        let text =
+            format!("{} {:?} {:?} {:?}", error.message(), error.detail(), error.hint(), error.where_());
+        for frame in ["shardmaster::", "pgrx", "core::", "std::", "   0:", ".rs:"] {
+            assert!(!text.contains(frame), "{call}: {text}");
+        }
+    }
+}
+
+/// A connection string says with whose rights the master connects: it is for superusers.
+#[test]
+fn an_operator_adds_no_server_by_a_connection_string() {
+    let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE operator LOGIN;
+             GRANT EXECUTE ON FUNCTION shard_add(text, text, text, bigint, text, text) TO operator",
+        )
+        .unwrap();
+    let mut operator = cluster.master.connect(DATABASE, "operator").unwrap();
+    let socket = cluster.master.socket_dir().display().to_string();
+    for conninfo in [
+        format!("host={socket} user=postgres dbname={DATABASE}"),
+        "service=x".to_owned(),
+        "host=localhost passfile=/etc/passwd".to_owned(),
+        "host=localhost sslkey=/tmp/key".to_owned(),
+        "host=localhost options=-csession_preload_libraries=x".to_owned(),
+    ] {
+        for argument in ["conninfo", "client_conninfo"] {
+            let query = format!("SELECT shard_add('evil', {argument} => $1)");
+            let error = operator.execute(&query, &[&conninfo]).unwrap_err();
+            assert_eq!(error.code().unwrap().code(), "42501", "{error}");
+        }
+    }
+    operator.batch_execute("SELECT shard_add('gpu', kind => 'vector')").unwrap();
+    assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 1);
 }

@@ -4,6 +4,7 @@
 pub mod filter;
 pub mod redirect;
 pub mod scope;
+mod template;
 
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -11,6 +12,7 @@ use crate::split::quote::{ident, literal};
 use crate::split::session::Side;
 use crate::split::shape::{Column, TableShape};
 use filter::Filter;
+use template::fill;
 
 pub const VERSION: i32 = 1;
 /// What is in the agent's schema is the mover's own, or a superuser's; else an error.
@@ -86,10 +88,6 @@ pub fn trigger_function(split: i64, side: Side, ordinal: i32) -> String {
 /// an old route is told that the key has moved, not that a row is missing.
 pub fn trigger_prefix(split: i64, side: Side) -> String {
     format!("00_shardmaster_{split}_{}_", suffix(side))
-}
-
-fn fill(template: &str, values: &[(&str, String)]) -> String {
-    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
 /// The columns of a queue that hold the key.

@@ -2,9 +2,9 @@
 //! the last row of their keys has left. One for all splits, so that what a writer pays
 //! depends neither on how many there were nor on what they took.
 
-use super::fill;
 use super::filter::Filter;
 use super::scope::{Scope, bucket_for_writers};
+use super::template::fill;
 use crate::routing::interval::Interval;
 use crate::routing::ordered::Ordered;
 use crate::split::quote::{array_literal, ident, literal};

@@ -15,6 +15,13 @@ pub fn owner() -> String {
     )
 }
 
+/// Whether whoever has called a function of this library is a superuser, though it runs with
+/// its owner's rights.
+pub fn caller_is_superuser() -> bool {
+    // SAFETY: called in a transaction; the outer user is always set.
+    unsafe { pgrx::pg_sys::superuser_arg(pgrx::pg_sys::GetOuterUserId()) }
+}
+
 /// Read in the caller's transaction, or in one of its own when there is none.
 fn in_transaction(query: &str) -> String {
     let read = || sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default();

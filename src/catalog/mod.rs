@@ -5,6 +5,7 @@ pub mod gateway;
 pub mod in_use;
 pub mod keyspace;
 pub mod local;
+pub mod name;
 pub mod redirect;
 pub mod routing;
 pub mod routing_history;

@@ -20,6 +20,8 @@ pub enum TopologyError {
     Invalid { argument: &'static str, problem: String },
     #[error("shard of kind \"{0}\" cannot have a connection string")]
     ConninfoOfOtherKind(String),
+    #[error("permission denied to set a connection string")]
+    ConninfoOfSuperusers,
     #[error("shard \"{shard}\" is in use by split {split}")]
     InSplit { shard: String, split: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
@@ -39,6 +41,12 @@ impl From<TopologyError> for Failure {
             TopologyError::ConninfoOfOtherKind(_) => {
                 (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))
             }
+            TopologyError::ConninfoOfSuperusers => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                Some(
+                    "The master connects with what its own account has: files, services, trust on its own sockets. Let a superuser add the shard.",
+                ),
+            ),
             TopologyError::InSplit { .. } => (
                 SqlState::IN_USE,
                 Some("Finish the split with shard_split_finish() or undo it with shard_split_rollback()."),

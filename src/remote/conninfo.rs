@@ -8,6 +8,8 @@ use thiserror::Error;
 pub enum ConninfoError {
     #[error("invalid connection string")]
     Invalid { detail: Option<String> },
+    #[error("connection string contains a control character")]
+    Control { keyword: String },
     #[error("connection string contains a password")]
     Password { keyword: String },
 }
@@ -20,6 +22,9 @@ impl From<ConninfoError> for Failure {
             ConninfoError::Invalid { detail: None } => {
                 failure.hint("Write it as keyword=value pairs or as a postgresql:// URI, as for psql.")
             }
+            ConninfoError::Control { keyword } => failure
+                .detail(format!("The keyword is \"{keyword}\"."))
+                .hint("Values hold no line breaks or other control characters: they end up in configurations of gateways."),
             ConninfoError::Password { keyword } => failure
                 .detail(format!("The keyword is \"{keyword}\"."))
                 .hint("Use a password file (passfile=) or a service (service=) of the account that runs the master; an encrypted keychain comes in a later version."),
@@ -75,8 +80,11 @@ impl Conninfo {
     /// Reads a string that is to be stored: one with a password in it is refused.
     pub fn parse_without_secret(text: &str) -> Result<Conninfo, ConninfoError> {
         let conninfo = Conninfo::parse(text)?;
-        match SECRETS.into_iter().find(|keyword| conninfo.get(keyword).is_some()) {
-            Some(keyword) => Err(ConninfoError::Password { keyword: keyword.into() }),
+        if let Some(keyword) = SECRETS.into_iter().find(|keyword| conninfo.get(keyword).is_some()) {
+            return Err(ConninfoError::Password { keyword: keyword.into() });
+        }
+        match conninfo.0.iter().find(|(_, value)| value.chars().any(char::is_control)) {
+            Some((keyword, _)) => Err(ConninfoError::Control { keyword: keyword.clone() }),
             None => Ok(conninfo),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::catalog::keyspace::{self, Locked, Strategy};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, routing, shard};
+use crate::catalog::{in_use, name, routing, shard};
 use crate::error::Failure;
 use crate::routing::RoutingError;
 use crate::routing::buckets;
@@ -10,9 +10,6 @@ use crate::routing::key_type::KeyType;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
-
-/// Longest name of a keyspace, in bytes: it must fit into an event.
-const MAX_NAME: usize = 63;
 
 /// What the strategies take beside the type of their keys; a directory takes neither.
 pub struct StrategyArguments {
@@ -28,8 +25,7 @@ pub fn add(
     key_type: pg_sys::Oid,
     rest: StrategyArguments,
 ) -> Result<(), Failure> {
-    if name.is_empty() || name.len() > MAX_NAME {
-        let problem = format!("a name has 1 to {MAX_NAME} bytes");
+    if let Some(problem) = name::problem(name) {
         return Err(RoutingError::Invalid { argument: "keyspace", problem }.into());
     }
     let key_type = KeyType::from_oid(key_type)?;

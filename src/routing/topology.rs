@@ -1,13 +1,10 @@
 //! Shards come, change and go.
 
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, in_use, keyspace, redirect, routing};
+use crate::catalog::{event, in_use, keyspace, local, name, redirect, routing};
 use crate::error::Failure;
 use crate::placement::shard as placement;
 use crate::remote::conninfo::Conninfo;
-
-/// Longest name of a schema, in bytes.
-const MAX_IDENTIFIER: usize = 63;
 
 /// Returns the new shard's id.
 pub fn add(new: NewShard) -> Result<i64, Failure> {
@@ -29,17 +26,19 @@ fn check_new(new: &NewShard) -> Result<(), Failure> {
     for (argument, value) in
         [("shard_key", &new.shard_key), ("kind", &new.kind), ("namespace", &new.namespace)]
     {
-        if value.is_empty() {
-            return Err(invalid(argument, "it is empty").into());
+        if let Some(problem) = name::problem(value) {
+            return Err(invalid(argument, &problem).into());
         }
-    }
-    if new.namespace.len() > MAX_IDENTIFIER {
-        return Err(invalid("namespace", "the name of a schema has at most 63 bytes").into());
     }
     check_capacity(new.capacity)?;
     let given = new.conninfo.iter().chain(&new.client_conninfo);
     if new.kind != POSTGRES && given.clone().next().is_some() {
         return Err(TopologyError::ConninfoOfOtherKind(new.kind.clone()).into());
+    }
+    // As dblink and postgres_fdw have it: a connection string without a password, and none is
+    // stored here, is for superusers.
+    if given.clone().next().is_some() && !local::caller_is_superuser() {
+        return Err(TopologyError::ConninfoOfSuperusers.into());
     }
     for text in given {
         Conninfo::parse_without_secret(text)?;
