@@ -2,6 +2,17 @@
 -- restore is marked for pg_dump at the end of this file; what must not (who this
 -- master is, what a worker is doing) is not.
 
+-- Keys are hashed, compared and sent to shards as they are written in UTF-8.
+DO $$
+BEGIN
+    IF pg_catalog.getdatabaseencoding() <> 'UTF8' THEN
+        RAISE EXCEPTION 'extension "shardmaster" needs a database whose encoding is UTF8'
+            USING ERRCODE = '0A000',
+                  DETAIL = pg_catalog.format('The encoding of database "%s" is %s.', pg_catalog.current_database(), pg_catalog.getdatabaseencoding()),
+                  HINT = 'Create a database with ENCODING ''UTF8'' TEMPLATE template0 for the master; shards may have other encodings.';
+    END IF;
+END $$;
+
 CREATE SCHEMA shardmaster;
 REVOKE ALL ON SCHEMA shardmaster FROM PUBLIC;
 COMMENT ON SCHEMA shardmaster IS 'catalog of the cluster master: shards, routing, splits, placement';

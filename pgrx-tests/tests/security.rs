@@ -219,3 +219,35 @@ fn an_operator_adds_no_server_by_a_connection_string() {
     operator.batch_execute("SELECT shard_add('gpu', kind => 'vector')").unwrap();
     assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 1);
 }
+
+/// What a shard's administrator could let it answer: neither a flood nor an error's text
+/// takes this server's memory, and no text reaches a terminal as it came.
+#[test]
+fn a_shards_answers_and_errors_are_bounded() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    target.batch_execute("CREATE TABLE identity AS TABLE shardmaster_agent.master").unwrap();
+    target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 600000000)").unwrap();
+    let found = problems(&split);
+    assert!(found.iter().any(|problem| problem.contains("an answer of more than 256 MB")), "{found:?}");
+    target
+        .batch_execute(
+            "UPDATE shardmaster_agent.master m SET identity = i.identity FROM identity i;
+             CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN RAISE EXCEPTION '%', chr(27) || '[2J' || repeat('x', 50000000); END $$;
+             CREATE TRIGGER loud BEFORE UPDATE ON shardmaster_agent.generation FOR EACH ROW EXECUTE FUNCTION loud();
+             ALTER TABLE shardmaster_agent.generation ENABLE ALWAYS TRIGGER loud",
+        )
+        .unwrap();
+    split.call("run_backfill").unwrap();
+    let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("[2Jxxx") && error.contains("[cut, 50000004 bytes in all]"), "{}", error.len());
+    assert!(error.len() < 10_000 && !error.contains('\u{1b}'), "{}", error.len());
+    target.batch_execute("DROP TRIGGER loud ON shardmaster_agent.generation").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}

@@ -1,6 +1,8 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
+use super::clean;
 use super::error::RemoteError;
+use super::flood::{self, Received};
 use super::hosts::{Current, Hosts};
 use super::wait::{self, Ready};
 use crate::error::SqlState;
@@ -53,6 +55,7 @@ pub struct Connection {
     prepared: Vec<&'static str>,
     /// Why the session was given up: its answer did not come in time.
     lost: Option<RemoteError>,
+    received: Received,
 }
 
 impl Connection {
@@ -123,6 +126,7 @@ impl Connection {
             deadline: None,
             prepared: Vec::new(),
             lost: None,
+            received: Received::default(),
         };
         // SAFETY: a live connection.
         match unsafe { pq::PQstatus(connection.raw.as_ptr()) } {
@@ -394,11 +398,16 @@ impl Connection {
             };
             if !unsent && unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
                 let result = unsafe { pq::PQgetResult(self.raw.as_ptr()) };
+                self.received.reset();
                 return Ok(NonNull::new(result).map(QueryResult));
             }
             let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
             if let Err(error) = self.wait_ready(ready, timeout) {
                 return Err(self.give_up(error));
+            }
+            let socket = self.socket();
+            if self.received.is_too_much(socket) {
+                return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
             }
             if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
                 return Err(self.last_error());
@@ -490,9 +499,9 @@ impl QueryResult {
         RemoteError {
             shard: shard.to_owned(),
             sqlstate: field(b'C').map(|code| SqlState::parse(&code)),
-            message: field(b'M').unwrap_or_else(|| whole.to_string_lossy().trim_end().replace('\n', " ")),
-            detail: field(b'D'),
-            hint: field(b'H'),
+            message: clean::message(&field(b'M').unwrap_or_else(|| whole.to_string_lossy().into_owned())),
+            detail: field(b'D').map(|text| clean::more(&text)),
+            hint: field(b'H').map(|text| clean::more(&text)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What went wrong on a shard, with the shard's name.
 
+use super::clean;
 use crate::error::{Failure, SqlState};
 use std::time::Duration;
 use thiserror::Error;
@@ -22,7 +23,7 @@ impl RemoteError {
         RemoteError {
             shard: shard.to_owned(),
             sqlstate: None,
-            message: message.into().trim_end().replace('\n', " "),
+            message: clean::message(&message.into()),
             detail: None,
             hint: None,
         }
@@ -55,6 +56,14 @@ impl RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);
         let sqlstate = Some(SqlState::parse("54000"));
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: None }
+    }
+
+    /// More than any question of this library is answered with.
+    pub fn flooded(shard: &str, limit: u64) -> RemoteError {
+        let message = format!("an answer of more than {} MB", limit >> 20);
+        let hint = "Nothing that a split asks a shard for is as long: look who has changed the tables of schema shardmaster_agent there.".to_owned();
+        let sqlstate = Some(SqlState::parse("54000"));
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
     }
 
     pub fn is(&self, code: &str) -> bool {

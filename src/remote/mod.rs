@@ -1,10 +1,12 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
 pub mod ask;
+mod clean;
 pub mod connection;
 pub mod conninfo;
 pub mod copy;
 mod error;
+mod flood;
 mod hosts;
 mod wait;
 

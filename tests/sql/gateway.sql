@@ -39,10 +39,10 @@ SELECT regexp_replace(text, 'if not route.*package.loaded', '... package.loaded'
 -- Buckets and ranges
 SELECT shard_keyspace_add('orders', 'hash', 8, key_type => 'bigint', shards => '{a,b}');
 SELECT :lua FROM shard_gateway_config('lua', 'orders') text;
-SELECT shard_keyspace_add('It''s "ours" -- ]]' || chr(10), 'range', key_type => 'uuid');
-SELECT shard_assign_range(NULL, '80000000-0000-0000-0000-000000000000', 'a', 'It''s "ours" -- ]]' || chr(10));
-SELECT :lua FROM shard_gateway_config('lua', 'It''s "ours" -- ]]' || chr(10)) text;
-SELECT shard_gateway_config('nginx-upstreams', 'It''s "ours" -- ]]' || chr(10));
+SELECT shard_keyspace_add('It''s "ours" -- ]]', 'range', key_type => 'uuid');
+SELECT shard_assign_range(NULL, '80000000-0000-0000-0000-000000000000', 'a', 'It''s "ours" -- ]]');
+SELECT :lua FROM shard_gateway_config('lua', 'It''s "ours" -- ]]') text;
+SELECT shard_gateway_config('nginx-upstreams', 'It''s "ours" -- ]]');
 -- A keyspace without entries has a configuration, too
 SELECT shard_keyspace_add('empty', 'range');
 SELECT :lua FROM shard_gateway_config('lua', 'empty') text;

@@ -7,3 +7,11 @@ SELECT count(*) AS left_behind FROM pg_namespace WHERE nspname = 'shardmaster';
 -- The settings have descriptions and units.
 SELECT name, unit FROM pg_settings
  WHERE name LIKE 'shardmaster.%' AND (short_desc = '' OR name ~ 'time' AND unit IS NULL);
+-- Keys are written in UTF-8: another encoding is refused before anything is there.
+SELECT current_database() AS database \gset
+CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0;
+\c latin
+CREATE EXTENSION shardmaster;
+SELECT count(*) AS left_behind FROM pg_namespace WHERE nspname = 'shardmaster';
+\c :database
+DROP DATABASE latin;
