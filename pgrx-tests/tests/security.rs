@@ -238,15 +238,15 @@ fn a_shards_answers_and_errors_are_bounded() {
             "UPDATE shardmaster_agent.master m SET identity = i.identity FROM identity i;
              CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS $$
              BEGIN RAISE EXCEPTION '%', chr(27) || '[2J' || repeat('x', 50000000); END $$;
-             CREATE TRIGGER loud BEFORE UPDATE ON shardmaster_agent.generation FOR EACH ROW EXECUTE FUNCTION loud();
-             ALTER TABLE shardmaster_agent.generation ENABLE ALWAYS TRIGGER loud",
+             CREATE TRIGGER loud BEFORE INSERT OR UPDATE ON shardmaster_agent.progress FOR EACH ROW EXECUTE FUNCTION loud();
+             ALTER TABLE shardmaster_agent.progress ENABLE ALWAYS TRIGGER loud",
         )
         .unwrap();
     split.call("run_backfill").unwrap();
     let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
     assert!(error.contains("[2Jxxx") && error.contains("[cut, 50000004 bytes in all]"), "{}", error.len());
     assert!(error.len() < 10_000 && !error.contains('\u{1b}'), "{}", error.len());
-    target.batch_execute("DROP TRIGGER loud ON shardmaster_agent.generation").unwrap();
+    target.batch_execute("DROP TRIGGER loud ON shardmaster_agent.progress").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
