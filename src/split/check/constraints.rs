@@ -1,0 +1,178 @@
+//! CHECK constraints of the target: a COPY goes by every one of them, so the source must
+//! have promised as much of each row that comes, of those from long ago, too.
+
+use super::Finding;
+use crate::catalog::split::{Plan, Policy};
+use crate::remote::Connection;
+use crate::split::engine;
+use crate::split::error::Result;
+use crate::split::quote::ident;
+use crate::split::session::Side;
+use crate::split::shape::{Observation, TableShape};
+
+const CONSTRAINTS: &str = include_str!("../../../sql/check/constraints.sql");
+const DOMAINS: &str = include_str!("../../../sql/check/domains.sql");
+
+const NAME: &str = "target: CHECK constraints";
+
+/// What a side says of the rows of a table.
+struct Promise {
+    position: usize,
+    table: String,
+    name: String,
+    /// The bounds of a partition; empty: of all rows.
+    of: String,
+    says: String,
+    functions: String,
+    columns: Vec<String>,
+    is_valid: bool,
+    is_inherited: bool,
+}
+
+pub fn check(
+    plan: &Plan,
+    (source, ours): (&mut Connection, &Observation),
+    (target, theirs): (&mut Connection, &Observation),
+) -> Result<Vec<Finding>> {
+    let mut findings = domains(plan, source)?;
+    let given = promises(plan, source, Side::Source)?;
+    for wanted in promises(plan, target, Side::Target)?.iter().filter(|wanted| !wanted.is_inherited) {
+        let (Some(policy), Some(from), Some(to)) = (
+            plan.tables.get(wanted.position),
+            ours.tables.get(wanted.position),
+            theirs.tables.get(wanted.position),
+        ) else {
+            continue;
+        };
+        let text = format!("{}: constraint \"{}\": CHECK ({})", wanted.table, wanted.name, wanted.says);
+        if let Some(column) = computed(policy, from, &wanted.columns) {
+            let hint = "A row that breaks it stops the split (23514).";
+            findings.push(Finding::note(NAME, format!("{text}: column \"{column}\" is computed"), hint));
+            continue;
+        }
+        let mut reason = "the source has no such constraint".to_owned();
+        for promise in given.iter().filter(|promise| promise.position == wanted.position) {
+            let is_of_all = promise.of.is_empty() || promise.of == wanted.of;
+            if !is_of_all || !is_same(plan, target, to, promise, wanted)? {
+                continue;
+            }
+            if promise.functions != wanted.functions {
+                reason = "a function that it calls is another one on the source".to_owned();
+            } else if promise.is_valid {
+                reason = String::new();
+                break;
+            } else {
+                reason = format!(
+                    "that of the source, \"{}\", is NOT VALID, and old rows may break it",
+                    promise.name
+                );
+            }
+        }
+        if !reason.is_empty() {
+            let hint = "Rows that come are held to it: add it to the source and validate it there, or drop it on the target and add it after the split.";
+            findings.push(Finding::new(NAME, false, format!("{text}: {reason}"), hint));
+        }
+    }
+    Ok(findings)
+}
+
+/// A column of a constraint that does not come over as it is. Whoever has said how, has
+/// thought about it.
+fn computed<'a>(policy: &Policy, from: &TableShape, columns: &'a [String]) -> Option<&'a String> {
+    columns
+        .iter()
+        .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
+}
+
+/// Whether two say the same. What a dump has written down and another server has read is
+/// the same in other words: then both are read again, on the target, by one table.
+fn is_same(
+    plan: &Plan,
+    target: &mut Connection,
+    to: &TableShape,
+    promise: &Promise,
+    wanted: &Promise,
+) -> Result<bool> {
+    let (from, into) = (ident(&plan.source.namespace), ident(&plan.target.namespace));
+    let promised = match from == into {
+        true => promise.says.clone(),
+        // Functions and types of a namespace's own.
+        false => promise.says.replace(&format!("{from}."), &format!("{into}.")),
+    };
+    if promised == wanted.says {
+        return Ok(true);
+    }
+    let base = plan.tables.get(wanted.position).map_or_else(String::new, |policy| ident(&policy.name));
+    let statements = [
+        "BEGIN".to_owned(),
+        format!("CREATE TEMPORARY TABLE {base} (LIKE {})", to.name),
+        format!("ALTER TABLE pg_temp.{base} ADD CHECK ({promised}), ADD CHECK ({})", wanted.says),
+    ];
+    let read = statements.iter().try_for_each(|statement| target.query(statement, &[]).map(|_| ()));
+    let distinct = read.and_then(|()| {
+        target.query(
+            "SELECT count(DISTINCT pg_get_expr(conbin, conrelid)) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c'",
+            &[Some(&format!("pg_temp.{base}"))],
+        )
+    });
+    let ended = target.run("ROLLBACK");
+    match distinct {
+        Ok(rows) => Ok(rows.scalar() == Some("1")),
+        // What cannot be read there is not the same.
+        Err(error) if error.sqlstate.is_some() => {
+            ended?;
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
+    let (schemas, names) = engine::table_names(plan, side);
+    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let rows = connection.query(CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    Ok(rows
+        .rows
+        .into_iter()
+        .map(|row| {
+            let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
+            Promise {
+                position: cell(0).parse().unwrap_or(usize::MAX),
+                table: cell(1),
+                name: cell(2),
+                of: cell(3),
+                says: cell(4),
+                functions: cell(5),
+                columns: serde_json::from_str(&cell(6)).unwrap_or_default(),
+                is_valid: cell(7) == "t",
+                is_inherited: cell(8) == "t",
+            }
+        })
+        .collect())
+}
+
+/// Both sides have the same domains, or `columns` says so; but the source may hold values
+/// from before a constraint.
+fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
+    let (schemas, names) = engine::table_names(plan, Side::Source);
+    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let rows = source.query(DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let mut findings = Vec::new();
+    for row in &rows.rows {
+        let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };
+        let Some(policy) = position.parse::<usize>().ok().and_then(|at| plan.tables.get(at)) else {
+            continue;
+        };
+        // Computed, or left out.
+        if policy.maps.iter().any(|map| map.column == *column) {
+            continue;
+        }
+        let detail = format!(
+            "{}: column \"{column}\": constraint \"{name}\" of domain {domain} is NOT VALID, and old values may break it",
+            policy.table_name
+        );
+        let hint = format!("ALTER DOMAIN {domain} VALIDATE CONSTRAINT {}, on the source", ident(name));
+        findings.push(Finding::new("source: constraints of domains", false, detail, &hint));
+    }
+    Ok(findings)
+}
