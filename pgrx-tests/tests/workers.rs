@@ -132,7 +132,7 @@ fn a_copy_that_starts_again_is_limited() {
     // The first of them was copied by a step that looked for changes.
     assert_eq!(chunks(), before + 1);
     cluster.set("shardmaster.max_copy_rate", "0").unwrap();
-    split.call("replay_tail").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
 }
