@@ -13,7 +13,7 @@ SELECT t.position, t.oid::regclass, k.conname,
        CASE WHEN t.oid = t.root THEN ''
             ELSE regexp_replace(coalesce(pg_get_partition_constraintdef(t.oid), ''), '''\d+''::oid', '', 'g') END,
        pg_get_expr(k.conbin, k.conrelid),
-       coalesce((SELECT string_agg(format('%s: %s', p.proname, md5(coalesce(nullif(p.prosrc, ''), pg_get_functiondef(p.oid)))),
+       coalesce((SELECT string_agg(format('%s: %s', p.proname, md5(coalesce(nullif(p.prosrc, ''), replace(pg_get_functiondef(p.oid), p.pronamespace::regnamespace || '.', '')))),
                                    ', ' ORDER BY p.proname, p.oid::regprocedure::text)
                    FROM pg_depend d LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
                    JOIN pg_proc p ON p.oid = CASE d.refclassid WHEN 'pg_proc'::regclass THEN d.refobjid ELSE o.oprcode END

@@ -23,6 +23,19 @@ SELECT 'right to own', false, format('%s belongs to %s', oid::regclass, relowner
        format('GRANT %s TO %I', relowner::regrole, current_user)
   FROM tree WHERE oid <> root AND NOT pg_has_role(relowner, 'USAGE')
 UNION ALL
+-- An owner can lose them, too.
+SELECT 'right to write', false, format('%s: %I may not %s', oid::regclass, current_user, p.wanted),
+       format('GRANT %s ON %s TO %I', p.wanted, oid::regclass, current_user)
+  FROM tree t
+ CROSS JOIN LATERAL (SELECT string_agg(w.privilege, ', ')
+                       FROM unnest(ARRAY['SELECT', 'UPDATE', 'DELETE', 'TRIGGER', CASE WHEN $5::boolean THEN 'INSERT' END]) w (privilege)
+                      WHERE NOT has_table_privilege(t.oid, w.privilege)) p (wanted)
+ WHERE p.wanted IS NOT NULL AND pg_has_role(t.relowner, 'USAGE')
+UNION ALL
+SELECT DISTINCT 'right to write', false, format('%I may not use schema %s', current_user, c.relnamespace::regnamespace),
+       format('GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, current_user)
+  FROM tree t JOIN pg_class c ON c.oid = t.oid WHERE NOT has_schema_privilege(c.relnamespace, 'USAGE')
+UNION ALL
 SELECT 'shard-by column', EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = w.oid AND a.attname = w.shard_by
                                      AND a.attnum > 0 AND NOT a.attisdropped),
        format('%s.%I', name, shard_by), 'Name the right column: shard_table_drop(), then shard_table_add().'
@@ -50,6 +63,15 @@ SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS
  -- of foreign keys name the other table.
  WHERE $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
    AND t.tgenabled IN ('A', 'R')
+   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
+UNION ALL
+-- Finish deletes in a replica's session. What keeps a row there keeps it from its end.
+SELECT 'triggers of the source', t.tgtype & 3 <> 3,
+       format('%s: trigger %I is enabled ALWAYS or REPLICA, and fires for the rows that finish deletes', l.oid::regclass, t.tgname),
+       'It may keep a row, or change others: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
+  FROM tree l JOIN pg_trigger t ON t.tgrelid = l.oid
+ WHERE NOT $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
+   AND t.tgenabled IN ('A', 'R') AND t.tgtype & 8 <> 0
    AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
 UNION ALL
 -- In a replica's session the triggers of such constraints do not fire: what another key

@@ -113,7 +113,38 @@ fn both(plan: &Plan, on_source: &Observation, on_target: &Observation) -> Result
     let mut source = session::open(&plan.source, &format!("split {} check of constraints", plan.id))?;
     let mut target = session::open(&plan.target, &format!("split {} check of constraints", plan.id))?;
     let mut findings = constraints::check(plan, (&mut source, on_source), (&mut target, on_target))?;
+    findings.extend(sequences(&mut source, &mut target, on_source, on_target)?);
     findings.extend(partitions::check(plan, (&mut source, on_source), &mut target)?);
+    Ok(findings)
+}
+
+/// What fills columns goes on behind the source's values.
+fn sequences(
+    source: &mut Connection,
+    target: &mut Connection,
+    on_source: &Observation,
+    on_target: &Observation,
+) -> Result<Vec<Finding>> {
+    let name = "target: sequences";
+    let mut findings = Vec::new();
+    for (from, to) in on_source.tables.iter().zip(&on_target.tables) {
+        let tables = (from.oid.as_deref(), to.oid.as_deref());
+        let (Some(_), Some(_)) = tables else { continue };
+        match super::sequences::find_short(source, target, tables) {
+            Ok(None) => {}
+            Ok(Some((sequence, text))) => {
+                let hint = format!(
+                    "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
+                );
+                findings.push(Finding::new(name, false, format!("{}: {text}", to.name), &hint));
+            }
+            Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
+                let hint = "Grant the sequence's owner to the mover: ALTER SEQUENCE is for owners.";
+                findings.push(Finding::new(name, false, format!("{}: {}", to.name, error.message), hint));
+            }
+            Err(error) => return Err(error),
+        }
+    }
     Ok(findings)
 }
 
