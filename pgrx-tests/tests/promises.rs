@@ -283,6 +283,33 @@ fn a_sequence_that_is_too_short_is_refused() {
     )]);
 }
 
+/// Functions of a namespace's own are the same in another namespace, if they do the same.
+#[test]
+fn namespaces_have_functions_of_their_own() {
+    let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
+    for (shard, more) in cluster.shards.iter().zip(["", ", n int DEFAULT 1"]) {
+        let name = &shard.namespace;
+        let table = format!(
+            "SET ROLE {OWNER}; CREATE FUNCTION {name}.fine(int) RETURNS boolean IMMUTABLE RETURN $1 > 0;
+             CREATE TABLE {name}.items (tenant text, id int CHECK ({name}.fine(id)){more}, PRIMARY KEY (tenant, id))"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "INSERT INTO shard_a.items SELECT 't', i FROM generate_series(1, 30) i;
+             SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign('t', 'shard_a')",
+        )
+        .unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["t"]).unwrap();
+    assert_eq!(findings(&cluster, &split), [""; 0]);
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    let moved: i64 = master.query_one("SELECT count(*) FROM shard_b.items", &[]).unwrap().get(0);
+    assert_eq!(moved, 30);
+}
+
 /// Shards whose sequences take turns: one and eleven here, two and twelve there.
 #[test]
 fn sequences_that_take_turns_go_on_taking_turns() {
