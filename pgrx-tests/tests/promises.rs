@@ -4,6 +4,7 @@
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -164,6 +165,11 @@ fn a_check_that_the_source_has_not_promised_is_refused() {
             &[(1, "ALTER TABLE parts_2a DROP CONSTRAINT c")],
             "target: CHECK constraints: public.parts_2a: constraint \"c\"",
         ),
+        (
+            &[(1, "ALTER TABLE parts_2a ALTER val SET NOT NULL")],
+            &[(1, "ALTER TABLE parts_2a ALTER val DROP NOT NULL")],
+            "target: CHECK constraints: public.parts_2a: constraint \"NOT NULL\": CHECK (val IS NOT NULL)",
+        ),
         // One name, two functions.
         (
             &[
@@ -206,6 +212,16 @@ fn a_check_that_the_source_has_not_promised_is_refused() {
 /// One expression, two meanings: the values would be others.
 #[test]
 fn what_another_function_generates_is_refused() {
+    const ATTACH: &str = "DROP TABLE parts;
+        CREATE TABLE parts (tenant bigint, id int, w int GENERATED ALWAYS AS (id + 1) STORED, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+        CREATE TABLE parts_1 (tenant bigint NOT NULL, id int NOT NULL, w int GENERATED ALWAYS AS (id + 2) STORED);
+        ALTER TABLE parts ATTACH PARTITION parts_1 DEFAULT";
+    let cluster = cluster();
+    run(&cluster, 1, ATTACH);
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    let found = findings(&cluster, &split);
+    let wanted = "target: generated columns: public.parts_1: column w is generated in another way than in public.parts";
+    assert!(found.iter().any(|text| text == wanted), "{found:?}");
     refuse(&[(
         &[
             (
@@ -263,6 +279,43 @@ fn a_trigger_that_would_keep_rows_on_the_source_is_refused() {
         &[(0, "DROP TRIGGER keep ON items; DROP FUNCTION keep")],
         "source: triggers of the source: public.items: trigger keep is enabled ALWAYS",
     )]);
+}
+
+/// What the check cannot have seen is named, too.
+#[test]
+fn a_constraint_that_comes_later_is_named() {
+    let cluster = cluster();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    run(&cluster, 1, "ALTER TABLE items ADD CONSTRAINT late CHECK (val <> 'late') NOT VALID");
+    let failed = |what: &str, statements: &str, undo: &str| {
+        run(&cluster, 0, statements);
+        let error = wait::until("the split to fail", LIMIT, || {
+            Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
+        })
+        .unwrap();
+        assert!(error.contains(what) && error.contains("shard_b"), "{error}");
+        let line = "SELECT error_code, error_hint FROM shardmaster.split_plan";
+        let row = cluster.superuser().unwrap().query_one(line, &[]).unwrap();
+        assert_eq!(row.get::<_, String>(0), "23514");
+        assert!(row.get::<_, String>(1).contains("resume the split"));
+        run(&cluster, 1, undo);
+        split.call("resume").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+    };
+    failed(
+        "\"late\"",
+        "UPDATE items SET val = 'late' WHERE id = 2",
+        "ALTER TABLE items DROP CONSTRAINT late",
+    );
+    failed(
+        "no partition",
+        "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (200) TO (300); INSERT INTO parts VALUES (1, 250)",
+        "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (200) TO (300)",
+    );
+    split.run(|_| ()).unwrap();
 }
 
 #[test]

@@ -3,15 +3,16 @@
 -- name, which rows it is about (the bounds of a partition, '' for all), what it says, what
 -- its functions are, the columns, whether every row is known to keep to it.
 WITH tree AS (
-    SELECT w.ord - 1 AS position, c.oid AS root, l.oid
+    SELECT w.ord - 1 AS position, c.oid AS root, l.oid,
+           -- Of a hash the text names the table by its number.
+           CASE WHEN l.oid = c.oid THEN ''
+                ELSE regexp_replace(coalesce(pg_get_partition_constraintdef(l.oid), ''), '''\d+''::oid', '', 'g') END AS bounds
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (nsp, rel, ord)
       JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
       JOIN pg_class l ON l.oid IN (SELECT c.oid UNION ALL SELECT p.relid FROM pg_partition_tree(c.oid) p)
 )
 SELECT t.position, t.oid::regclass, k.conname,
-       -- Of a hash the text names the table by its number.
-       CASE WHEN t.oid = t.root THEN ''
-            ELSE regexp_replace(coalesce(pg_get_partition_constraintdef(t.oid), ''), '''\d+''::oid', '', 'g') END,
+       t.bounds,
        pg_get_expr(k.conbin, k.conrelid),
        coalesce((SELECT string_agg(format('%s: %s', p.proname, md5(coalesce(nullif(p.prosrc, ''), replace(pg_get_functiondef(p.oid), p.pronamespace::regnamespace || '.', '')))),
                                    ', ' ORDER BY p.proname, p.oid::regprocedure::text)
@@ -23,4 +24,10 @@ SELECT t.position, t.oid::regclass, k.conname,
        k.coninhcount > 0 AND NOT k.conislocal
   FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid
  WHERE k.contype = 'c' AND coalesce(to_jsonb(k) ->> 'conenforced', 'true')::boolean
- ORDER BY t.position, t.oid, k.conname
+UNION ALL
+-- NOT NULL of a partition alone; those of the table are compared with its columns.
+SELECT t.position, t.oid::regclass, 'NOT NULL', t.bounds,
+       format('%I IS NOT NULL', a.attname), '', json_build_array(a.attname), true, t.oid = t.root OR r.attnotnull
+  FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnotnull AND a.attnum > 0 AND NOT a.attisdropped
+  JOIN pg_attribute r ON r.attrelid = t.root AND r.attname = a.attname
+ ORDER BY 1, 2, 3

@@ -10,7 +10,7 @@ use crate::split::error::Result;
 use crate::split::quote::ident;
 use crate::split::session::Side;
 use crate::split::shape::{Observation, TableShape};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const CONSTRAINTS: &str = include_str!("../../../sql/check/constraints.sql");
 const GENERATED: &str = include_str!("../../../sql/check/generated.sql");
@@ -27,7 +27,7 @@ struct Promise {
     of: String,
     says: String,
     functions: String,
-    columns: Vec<String>,
+    columns: BTreeSet<String>,
     is_valid: bool,
     is_inherited: bool,
 }
@@ -55,9 +55,14 @@ pub fn check(
             continue;
         }
         let mut reason = "the source has no such constraint".to_owned();
-        for promise in given.iter().filter(|promise| promise.position == wanted.position) {
-            let is_of_all = promise.of.is_empty() || promise.of == wanted.of;
-            if !is_of_all || !is_same(plan, target, to, promise, wanted)? {
+        // In other words it is about the same columns.
+        let alike = given.iter().filter(|promise| {
+            promise.position == wanted.position
+                && (promise.of.is_empty() || promise.of == wanted.of)
+                && promise.columns == wanted.columns
+        });
+        for promise in alike {
+            if !is_same(plan, target, to, promise, wanted)? {
                 continue;
             }
             if promise.functions != wanted.functions {
@@ -82,7 +87,7 @@ pub fn check(
 
 /// A column of a constraint that does not come over as it is. Whoever has said how, has
 /// thought about it.
-fn computed<'a>(policy: &Policy, from: &TableShape, columns: &'a [String]) -> Option<&'a String> {
+fn computed<'a>(policy: &Policy, from: &TableShape, columns: &'a BTreeSet<String>) -> Option<&'a String> {
     columns
         .iter()
         .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
@@ -147,7 +152,7 @@ fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<
                 of: cell(3),
                 says: cell(4),
                 functions: cell(5),
-                columns: serde_json::from_str(&cell(6)).unwrap_or_default(),
+                columns: serde_json::from_str::<BTreeSet<String>>(&cell(6)).unwrap_or_default(),
                 is_valid: cell(7) == "t",
                 is_inherited: cell(8) == "t",
             }
