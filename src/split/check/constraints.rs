@@ -30,6 +30,8 @@ struct Promise {
     columns: BTreeSet<String>,
     is_valid: bool,
     is_inherited: bool,
+    /// Where the table is, as the server writes it.
+    schema: String,
 }
 
 pub fn check(
@@ -102,12 +104,7 @@ fn is_same(
     promise: &Promise,
     wanted: &Promise,
 ) -> Result<bool> {
-    let (from, into) = (ident(&plan.source.namespace), ident(&plan.target.namespace));
-    let promised = match from == into {
-        true => promise.says.clone(),
-        // Functions and types of a namespace's own.
-        false => promise.says.replace(&format!("{from}."), &format!("{into}.")),
-    };
+    let promised = in_schema(&promise.says, &promise.schema, &wanted.schema);
     if promised == wanted.says {
         return Ok(true);
     }
@@ -136,6 +133,22 @@ fn is_same(
     }
 }
 
+/// What a text names in one schema, named in another: where shards are namespaces, each has
+/// functions and types of its own.
+fn in_schema(text: &str, from: &str, into: &str) -> String {
+    let name = format!("{from}.");
+    let mut parts = text.split(&name);
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The end of a longer name is no schema.
+        let ends_another = said.ends_with(|c: char| c.is_alphanumeric() || "_$\".".contains(c));
+        said += if ends_another { from } else { into };
+        said += ".";
+        said += part;
+    }
+    said
+}
+
 fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
     let (schemas, names) = engine::table_names(plan, side);
     let lists = [schemas, names].map(|list| engine::text_array(&list));
@@ -155,6 +168,7 @@ fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<
                 columns: serde_json::from_str::<BTreeSet<String>>(&cell(6)).unwrap_or_default(),
                 is_valid: cell(7) == "t",
                 is_inherited: cell(8) == "t",
+                schema: cell(9),
             }
         })
         .collect())
@@ -228,4 +242,16 @@ fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
         findings.push(Finding::new("source: constraints of domains", false, detail, &hint));
     }
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_told_from_the_end_of_a_name() {
+        assert_eq!(in_schema("(a.f(x) AND data.a.x IS NULL)", "a", "b"), "(b.f(x) AND data.a.x IS NULL)");
+        assert_eq!(in_schema("a.f(a.g(1))", "a", "\"B c\""), "\"B c\".f(\"B c\".g(1))");
+        assert_eq!(in_schema("f(x)", "a", "b"), "f(x)");
+    }
 }
