@@ -11,11 +11,35 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
 
+-- Why a split that has work has no worker; NULL: it will have one in a moment.
+CREATE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws('; ',
+               format('a worker: all %s (shardmaster.max_split_workers) are with splits %s', s.most, w.splits),
+               'of these wait for shard_split_cutover: ' || w.rest)
+      FROM shardmaster.split_plan p
+     CROSS JOIN LATERAL (SELECT current_setting('shardmaster.max_split_workers', true)::bigint) s (most)
+     CROSS JOIN LATERAL (
+        SELECT count(*), string_agg(o.id::text, ', ' ORDER BY o.id),
+               string_agg(o.id::text, ', ' ORDER BY o.id)
+                   FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
+          FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
+         WHERE a.datname = current_database() AND o.id <> p.id) w (count, splits, rest)
+     WHERE p.id = $1 AND w.count >= s.most AND p.activity <> 'failed'
+       AND (p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
+            OR p.phase = 'planning' AND p.goal <> 'planning'
+            OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')
+            OR p.phase = 'completed' AND p.cutover_step <> 'moved'
+            OR p.goal = 'finished' AND p.finished_at IS NULL)
+$$;
+COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'which splits have the workers that a split waits for; NULL: it waits for none';
+
 -- What the worker says now; without one, what was last written down. A worker that only
 -- says what it does waits for nothing, but while it tries again the reason stays.
 CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN a.pid IS NULL OR d.does AND p.activity = 'retrying' THEN p.waiting_for
+    SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for)
+                WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
                 WHEN NOT d.does THEN a.query END
       FROM shardmaster.split_plan p
       LEFT JOIN pg_stat_activity a ON a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id

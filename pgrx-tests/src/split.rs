@@ -102,11 +102,18 @@ impl Split<'_> {
         Ok(())
     }
 
-    /// Waits until the worker holds at a named point; see `Cluster::hold`.
+    /// Waits until the worker holds at a named point; see `Cluster::hold`. One that has failed
+    /// never comes there.
     pub fn wait_held(&self, point: &str, limit: Duration) -> Result<()> {
         let held = wait::until(&format!("the worker to hold at {point}"), limit, || {
-            let waiting: Option<String> = self.metric("waiting_for")?;
-            Ok(waiting.is_some_and(|text| text.contains(point)).then_some(()))
+            let query = "SELECT coalesce(waiting_for, ''), activity = 'failed', coalesce(error_message, '')
+                           FROM shard_split_metrics($1)";
+            let row = self.cluster.superuser()?.query_one(query, &[&self.id])?;
+            let (waiting, failed, error): (String, bool, String) = (row.get(0), row.get(1), row.get(2));
+            if failed {
+                return Err(format!("failed before {point}: {error}").into());
+            }
+            Ok(waiting.contains(point).then_some(()))
         });
         held.map_err(|e| e.context(&self.describe()))
     }

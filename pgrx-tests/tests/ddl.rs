@@ -5,6 +5,7 @@ use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::ending::{Rows, ends_well, held};
 use shardmaster_tests::scene::{LIMIT, cluster_of, plan, source, to_pending};
+use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
@@ -96,6 +97,44 @@ fn a_target_that_subscribes_to_its_source_is_refused() {
     subscribe(&late);
     let expected = held(&late, 0).unwrap();
     ends_well(&late, &split, &expected).refusal();
+}
+
+/// A publication of all tables has the agent's in it, which a subscriber does not have.
+#[test]
+fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
+    let cluster = cluster();
+    let conninfo = cluster.servers[0].conninfo(DATABASE, "postgres");
+    let reader = Server::start("reader", &["fsync = off"]).unwrap();
+    reader.superuser("postgres").unwrap().batch_execute(&format!("CREATE DATABASE {DATABASE}")).unwrap();
+    let mut reads = reader.superuser(DATABASE).unwrap();
+    reads.batch_execute(TABLE).unwrap();
+    source(&cluster).batch_execute("CREATE PUBLICATION everything FOR ALL TABLES").unwrap();
+    let split = plan(&cluster);
+    // Nobody reads it.
+    assert_eq!(findings(&cluster, &split), "");
+    let subscribe = "CREATE SUBSCRIPTION reads CONNECTION";
+    reads.batch_execute(&format!("{subscribe} '{conninfo}' PUBLICATION everything")).unwrap();
+    let found = findings(&cluster, &split);
+    assert!(
+        found.starts_with(
+            "source: publications of all tables: publication everything is FOR ALL TABLES; read by slot reads"
+        ),
+        "{found}"
+    );
+    // The way out: by name, then without a word of the other.
+    source(&cluster).batch_execute("CREATE PUBLICATION named FOR TABLE items").unwrap();
+    let caught_up = "SELECT pg_current_wal_lsn() <= (SELECT confirmed_flush_lsn FROM pg_replication_slots)";
+    wait::until_true(&mut source(&cluster), "the reader to catch up", LIMIT, caught_up).unwrap();
+    reads.batch_execute("ALTER SUBSCRIPTION reads SET PUBLICATION named WITH (copy_data = false)").unwrap();
+    source(&cluster).batch_execute("DROP PUBLICATION everything").unwrap();
+    assert_eq!(findings(&cluster, &split), "");
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    source(&cluster).batch_execute("INSERT INTO items VALUES ('stays', 9001, 'after', 9001)").unwrap();
+    let arrived = "SELECT count(*) = 1 FROM items WHERE id = 9001";
+    wait::until_true(&mut reads, "the row to arrive", LIMIT, arrived).unwrap();
+    let moved = "SELECT count(*) = 0 FROM items WHERE tenant = 'moves'";
+    wait::until_true(&mut reads, "the deletes to arrive", LIMIT, moved).unwrap();
 }
 
 /// Rows of two tables, by table.
@@ -306,6 +345,8 @@ fn what_comes_to_the_target_during_the_split_is_refused() {
                 .into(),
             "UPDATE items SET code = 999 WHERE tenant = 'moves' AND id = 2",
         ),
+        // The source does not promise it: two rows have the same value there.
+        ("ALTER TABLE items ADD UNIQUE (tenant, val) DEFERRABLE".into(), update),
     ];
     for (statements, meanwhile) in cases {
         let (_, text) = changed_on_the_target(&statements, meanwhile);
@@ -349,6 +390,29 @@ fn rows_of_an_heir_survive() {
     let expected = held(&over, 0).unwrap();
     ends_well(&over, &split, &expected).refusal();
     assert_eq!(number(&mut source(&over), "SELECT count(*) FROM heir"), 10);
+}
+
+/// The last snapshot does not show it any more.
+#[test]
+fn an_heir_that_comes_behind_the_last_snapshot_sets_the_cutover_back() {
+    let cluster = cluster_of(&["shardmaster.cutover_timeout = '60s'"], TABLE);
+    let split = pending(&cluster);
+    cluster.hold("cutover_fenced").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_fenced", LIMIT).unwrap();
+    cluster.hold("step_consumed").unwrap();
+    split.wait_held("step_consumed", LIMIT).unwrap();
+    source(&cluster).batch_execute("CREATE TABLE heir () INHERITS (items)").unwrap();
+    cluster.fault("").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("public.heir inherits from public.items"), "{error}");
+    source(&cluster)
+        .batch_execute("DROP TABLE heir; UPDATE items SET val = 'let in' WHERE tenant = 'moves' AND id = 2")
+        .unwrap();
+    let expected = held(&cluster, 0).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(held(&cluster, 1).unwrap(), expected);
 }
 
 const PARTS: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);

@@ -2,6 +2,7 @@
 //! and settings of servers, roles and writers that change how values are written.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::drive::{self, Drive, Place, findings};
 use shardmaster_tests::zoo::{Case, keys, settings, values};
 
@@ -248,7 +249,7 @@ fn letters(table: &str, encoding: &str, target: &str) -> Case {
         "CREATE TABLE {t} (tenant text, id int, v text, c \"char\", k text, PRIMARY KEY (tenant, k))",
     );
     let bytes = match encoding {
-        "EUC_JP" | "EUC_KR" => {
+        "EUC_JP" | "EUC_KR" | "EUC_TW" | "EUC_JIS_2004" => {
             "SELECT set_byte(set_byte('\\xa1a1', 0, i), 1, j) FROM generate_series(161, 254) i, generate_series(161, 254) j"
         }
         _ => "SELECT set_byte('\\xa0', 0, i) FROM generate_series(160, 255) i",
@@ -273,12 +274,12 @@ fn letters(table: &str, encoding: &str, target: &str) -> Case {
 fn encodings() {
     let cluster = drive::cluster().unwrap();
     let mut master = cluster.superuser().unwrap();
-    let all = ["LATIN1", "EUC_JP", "EUC_KR", "SQL_ASCII"];
+    let all = ["LATIN1", "EUC_JP", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "SQL_ASCII"];
     let places: Vec<[Place; 2]> = all
         .iter()
         .map(|encoding| [0, 1].map(|server| Place::create(&cluster, server, encoding).unwrap()))
         .collect();
-    let [latin, japanese, korean, ascii] = places.try_into().unwrap();
+    let [latin, japanese, korean, taiwanese, jis, ascii] = places.try_into().unwrap();
     let utf = [0, 1].map(|server| Place::of(&cluster, server));
     let pairs = [
         ("latin", &latin[0], &latin[1], true),
@@ -288,6 +289,13 @@ fn encodings() {
         ("utf_korean", &utf[0], &korean[1], true),
         ("japanese_utf", &japanese[0], &utf[1], false),
         ("utf_japanese", &utf[0], &japanese[1], false),
+        ("taiwanese", &taiwanese[0], &taiwanese[1], true),
+        ("taiwanese_utf", &taiwanese[0], &utf[1], false),
+        ("utf_taiwanese", &utf[0], &taiwanese[1], false),
+        ("jis", &jis[0], &jis[1], true),
+        ("jis_utf", &jis[0], &utf[1], false),
+        ("utf_jis", &utf[0], &jis[1], false),
+        ("jis_japanese", &jis[0], &japanese[1], false),
         ("ascii", &ascii[0], &ascii[1], true),
         ("ascii_utf", &ascii[0], &utf[1], false),
         ("utf_ascii", &utf[0], &ascii[1], false),
@@ -325,6 +333,34 @@ fn encodings() {
         }
     }
     texts_of_other_encodings(&cluster, &japanese, &ascii);
+    an_encoding_that_is_none_of_utf(&cluster);
+}
+
+/// A server converts between this one and UTF-8 in neither direction: nobody can say there
+/// what the mover's sessions say.
+fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
+    let mut admin = cluster.servers[1].superuser("postgres").unwrap();
+    admin
+        .batch_execute("CREATE DATABASE mule TEMPLATE template0 ENCODING 'MULE_INTERNAL' LOCALE 'C'")
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let conninfo = cluster.servers[1].conninfo("mule", "postgres");
+    master.execute("SELECT shard_add('mule', $1)", &[&conninfo]).unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('mule', 'directory', key_type => 'text'), shard_table_add('mule', 'tenant', 'mule');
+             SELECT shard_assign('moves', 'shard_a', 'mule')",
+        )
+        .unwrap();
+    let split =
+        Split::plan_by(cluster, "SELECT shard_split_plan('shard_a', 'mule', '{moves}', keyspace => 'mule')")
+            .unwrap();
+    let found = findings(cluster, split.id).unwrap();
+    let refused = |text: &String| {
+        text.starts_with("target: connection: ")
+            && text.contains("conversion between UTF8 and MULE_INTERNAL is not supported")
+    };
+    assert!(found.iter().any(refused), "{found:#?}");
 }
 
 /// Where the order or the hash of texts is not that of UTF-8.

@@ -94,6 +94,34 @@ fn referenced_rows_of_another_table_must_be_there() {
     restore_keys(&cluster, 1);
 }
 
+/// What a common table's change would do to rows that have moved, and are still there.
+#[test]
+fn rows_that_follow_a_common_table_are_named() {
+    let cluster = cluster_of(&[], &COUNTRIES.replace("ON DELETE CASCADE", "ON DELETE SET NULL"));
+    for server in [0, 1] {
+        run(&cluster, server, "INSERT INTO countries VALUES ('de'), ('fr')");
+    }
+    run(&cluster, 0, "UPDATE items SET country = CASE tenant WHEN 'moves' THEN 'de' ELSE 'fr' END");
+    let split = plan(&cluster);
+    let note = "SELECT detail, hint FROM shard_split_check($1)
+                 WHERE ok AND check_name = 'source: rows that follow a common table'";
+    let row = cluster.superuser().unwrap().query_one(note, &[&split.id]).unwrap();
+    assert_eq!(
+        row.get::<_, String>(0),
+        "public.items references public.countries, foreign key \"items_country_fkey\" ON DELETE SET NULL"
+    );
+    assert!(row.get::<_, String>(1).contains("SM001"));
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut session = source(&cluster);
+    let refused = session.batch_execute("DELETE FROM countries WHERE code = 'de'").unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "SM001");
+    session.batch_execute("DELETE FROM countries WHERE code = 'fr'").unwrap();
+    split.finish(LIMIT).unwrap();
+    session.batch_execute("DELETE FROM countries WHERE code = 'de'").unwrap();
+}
+
 /// Composite and partial values, constraints of every kind, a partitioned table.
 #[test]
 fn keys_of_every_kind() {

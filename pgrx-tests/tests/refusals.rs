@@ -140,6 +140,25 @@ fn a_call_in_the_wrong_phase_says_which_is_right() {
     }
 }
 
+/// The redirect stays on the table: in another keyspace its rows would be refused by keys
+/// that mean something else there.
+#[test]
+fn a_table_keeps_its_keyspace_while_a_redirect_stands() {
+    let cluster = cluster();
+    let mut master = cluster.superuser().unwrap();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    let drop = "SELECT shard_table_drop('items')";
+    let error = master.batch_execute(drop).unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(error.code().code(), "55006");
+    assert_eq!(error.message(), "table \"items\" of keyspace \"default\" is redirected by splits 1");
+    assert!(error.hint().unwrap().contains("shard_guard_drop"));
+    split.drop_guard().unwrap();
+    master.batch_execute(drop).unwrap();
+}
+
 /// Each finding of the check, one by one, then all gone and the same plan runs.
 #[test]
 fn the_check_finds_what_the_servers_know() {

@@ -109,6 +109,55 @@ fn a_worker_ends_at_once_while_a_shard_is_silent() {
     cut_over_and_compare(&cluster, &split);
 }
 
+/// A copy that has to start again while the split follows its source keeps to the limits, too.
+#[test]
+fn a_copy_that_starts_again_is_limited() {
+    let cluster = cluster(&[]);
+    source(&cluster)
+        .batch_execute(
+            "INSERT INTO items SELECT 'moves', i, repeat('x', 300), i FROM generate_series(1001, 41000) i",
+        )
+        .unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    let chunks = || {
+        let query = "SELECT chunks_ok FROM shard_split_tables($1)";
+        let row = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap();
+        row.get::<_, i64>(0)
+    };
+    let before = chunks();
+    cluster.set("shardmaster.max_copy_rate", "1kB").unwrap();
+    source(&cluster).batch_execute("VACUUM FULL items").unwrap();
+    split.wait_held("rate limit shardmaster.max_copy_rate", LIMIT).unwrap();
+    // The first of them was copied by a step that looked for changes.
+    assert_eq!(chunks(), before + 1);
+    cluster.set("shardmaster.max_copy_rate", "0").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// A split that rests in front of its cutover follows its source, for which it keeps its
+/// worker. Who waits for one is told who has them.
+#[test]
+fn who_waits_for_a_worker_is_told_who_has_them() {
+    let cluster = cluster(&["shardmaster.max_split_workers = 1"]);
+    let resting = plan(&cluster);
+    to_pending(&resting);
+    let waiting = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    waiting.call("start_dual_write").unwrap();
+    let reason = "a worker: all 1 (shardmaster.max_split_workers) are with splits 1; of these wait for shard_split_cutover: 1";
+    wait::until("the reason to be told", LIMIT, || {
+        let said: Option<String> = waiting.metric("waiting_for")?;
+        Ok((said.as_deref() == Some(reason)).then_some(()))
+    })
+    .unwrap();
+    cluster.set("shardmaster.max_split_workers", "2").unwrap();
+    waiting.wait("dual_write", LIMIT).unwrap();
+    let said: Option<String> = waiting.metric("waiting_for").unwrap();
+    assert_ne!(said.as_deref(), Some(reason));
+}
+
 /// A server that takes the connection and says nothing.
 fn point_to_silence(cluster: &Cluster) -> TcpListener {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -189,6 +189,20 @@ SELECT json_build_object(
                     UNION ALL
                     SELECT 'a subscription, by which rows come' FROM pg_subscription_rel s WHERE s.srrelid = tree.relid
                  ) AS h (text)),
+            -- By what two rows exclude each other.
+            'promises', (
+                SELECT json_agg(json_build_object(
+                    'name', k.conname,
+                    'says', CASE k.contype
+                        WHEN 'x' THEN regexp_replace(pg_get_constraintdef(k.oid), ' DEFERRABLE.*$', '')
+                        ELSE (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attname) FROM pg_attribute a
+                               WHERE a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey))
+                             || coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false')
+                        END || CASE WHEN k.conrelid <> w.oid THEN ' of partition ' || k.conrelid::regclass ELSE '' END,
+                    'is_deferrable', k.condeferrable) ORDER BY k.conname)
+                  FROM (SELECT w.oid AS relid UNION SELECT p.relid FROM pg_partition_tree(w.oid) p) tree
+                  JOIN pg_constraint k ON k.conrelid = tree.relid AND k.contype IN ('p', 'u', 'x') AND k.conparentid = 0
+                  JOIN pg_index i ON i.indexrelid = k.conindid),
             'heir', (
                 SELECT min(i.inhrelid::regclass::text) FROM pg_inherits i
                  WHERE i.inhparent = w.oid AND w.relkind = 'r'))

@@ -21,12 +21,15 @@ SELECT coalesce(json_agg(json_build_object(
            'is_period', coalesce(to_jsonb(f)->>'conperiod', 'false')::boolean,
            'is_validated', f.convalidated,
            'carries_key', k.carries IS TRUE,
+           -- A change of the referenced row changes the referencing ones.
+           'follows', concat_ws(' ', 'ON DELETE ' || (a.words ->> f.confdeltype::text), 'ON UPDATE ' || (a.words ->> f.confupdtype::text)),
            'match', f.confmatchtype::text,
            'can_lock', has_any_column_privilege(tc.oid, 'UPDATE'))
            ORDER BY f.conrelid, f.conname), '[]')
   FROM pg_constraint f
   JOIN pg_class sc ON sc.oid = f.conrelid JOIN pg_namespace sn ON sn.oid = sc.relnamespace
   JOIN pg_class tc ON tc.oid = f.confrelid JOIN pg_namespace tn ON tn.oid = tc.relnamespace
+  CROSS JOIN (SELECT '{"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}'::jsonb) a (words)
   LEFT JOIN members s ON s.relid = f.conrelid
   LEFT JOIN members t ON t.relid = f.confrelid
   CROSS JOIN LATERAL (

@@ -5,11 +5,11 @@ WITH wanted AS (
       FROM unnest($1::text[], $2::text[], $3::text[]) AS w (nsp, rel, shard_by)
       LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace)
              ON n.nspname = w.nsp AND c.relname = w.rel
-), leaves AS (
-    SELECT w.name, l.oid, l.relkind, l.relpersistence, l.relname
-      FROM wanted w JOIN pg_class l
-        ON l.oid IN (SELECT p.relid FROM pg_partition_tree(w.oid) p WHERE p.isleaf
-                     UNION ALL SELECT w.oid WHERE w.relkind <> 'p')
+), tree AS (
+    -- The table, its partitions and those between: statements may name each of them.
+    SELECT w.name, w.oid AS root, w.shard_by, c.oid, c.relkind, c.relpersistence, c.relowner
+      FROM wanted w JOIN pg_class c
+        ON c.oid IN (SELECT w.oid UNION ALL SELECT p.relid FROM pg_partition_tree(w.oid) p)
 )
 SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'), name,
        'Create it, or take it out of the keyspace with shard_table_drop().'
@@ -19,10 +19,22 @@ SELECT 'right to own', pg_has_role(relowner, 'USAGE'), format('%s belongs to %s'
        format('GRANT %s TO %I', relowner::regrole, current_user)
   FROM wanted WHERE oid IS NOT NULL
 UNION ALL
-SELECT 'right to own', false, format('%s belongs to %s', l.relid::regclass, c.relowner::regrole),
-       format('GRANT %s TO %I', c.relowner::regrole, current_user)
-  FROM wanted w CROSS JOIN pg_partition_tree(w.oid) l JOIN pg_class c ON c.oid = l.relid
- WHERE l.relid <> w.oid AND NOT pg_has_role(c.relowner, 'USAGE')
+SELECT 'right to own', false, format('%s belongs to %s', oid::regclass, relowner::regrole),
+       format('GRANT %s TO %I', relowner::regrole, current_user)
+  FROM tree WHERE oid <> root AND NOT pg_has_role(relowner, 'USAGE')
+UNION ALL
+-- An owner can lose them, too.
+SELECT 'right to write', false, format('%s: %I may not %s', oid::regclass, current_user, p.wanted),
+       format('GRANT %s ON %s TO %I', p.wanted, oid::regclass, current_user)
+  FROM tree t
+ CROSS JOIN LATERAL (SELECT string_agg(w.privilege, ', ')
+                       FROM unnest(ARRAY['SELECT', 'UPDATE', 'DELETE', 'TRIGGER', CASE WHEN $5::boolean THEN 'INSERT' END]) w (privilege)
+                      WHERE NOT has_table_privilege(t.oid, w.privilege)) p (wanted)
+ WHERE p.wanted IS NOT NULL AND pg_has_role(t.relowner, 'USAGE')
+UNION ALL
+SELECT DISTINCT 'right to write', false, format('%I may not use schema %s', current_user, c.relnamespace::regnamespace),
+       format('GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, current_user)
+  FROM tree t JOIN pg_class c ON c.oid = t.oid WHERE NOT has_schema_privilege(c.relnamespace, 'USAGE')
 UNION ALL
 SELECT 'shard-by column', EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = w.oid AND a.attname = w.shard_by
                                      AND a.attnum > 0 AND NOT a.attisdropped),
@@ -33,56 +45,71 @@ SELECT 'primary key', EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = w.oid 
        'Add a primary key: rows are found again by it.'
   FROM wanted w WHERE oid IS NOT NULL
 UNION ALL
-SELECT 'ordinary tables', false, format('%s: %s is unlogged, temporary or foreign', name, relname),
+SELECT 'ordinary tables', false, format('%s: %s is unlogged, temporary or foreign', name, oid::regclass),
        'Only ordinary, logged tables can move.'
-  FROM leaves WHERE relpersistence <> 'p' OR relkind <> 'r'
+  FROM tree WHERE relpersistence <> 'p' OR relkind NOT IN ('r', 'p')
 UNION ALL
 SELECT 'inheritance', false, format('%s has children by inheritance', name), 'Use partitions, or move the children''s rows into the table.'
   FROM wanted w
  WHERE relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = w.oid)
 UNION ALL
 SELECT 'rules', false, format('%s has rule %I', r.ev_class::regclass, r.rulename), 'A rule changes what a write does; drop it.'
-  FROM wanted w JOIN pg_rewrite r ON r.ev_class = w.oid OR r.ev_class IN (SELECT p.relid FROM pg_partition_tree(w.oid) p)
+  FROM tree t JOIN pg_rewrite r ON r.ev_class = t.oid
 UNION ALL
 SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS or REPLICA', l.oid::regclass, t.tgname),
        'It would fire for every copied row: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
-  FROM leaves l JOIN pg_trigger t ON t.tgrelid = l.oid
+  FROM tree l JOIN pg_trigger t ON t.tgrelid = l.oid
  -- Before PostgreSQL 15 a clone of a partitioned table's trigger is an internal one; those
  -- of foreign keys name the other table.
  WHERE $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
    AND t.tgenabled IN ('A', 'R')
    AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
 UNION ALL
+-- Rows get what their partition generates.
+SELECT 'generated columns', false, format('%s: column %I is generated in another way than in %s', t.oid::regclass, a.attname, t.name),
+       'Give all partitions the expression of the table.'
+  FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attgenerated <> '' AND NOT a.attisdropped
+  JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+  JOIN pg_attribute ra ON ra.attrelid = t.root AND ra.attname = a.attname
+  JOIN pg_attrdef rd ON rd.adrelid = ra.attrelid AND rd.adnum = ra.attnum
+ WHERE t.oid <> t.root AND pg_get_expr(d.adbin, d.adrelid) <> pg_get_expr(rd.adbin, rd.adrelid)
+UNION ALL
+-- Finish deletes in a replica's session. What keeps a row there keeps it from its end.
+SELECT 'triggers of the source', t.tgtype & 3 <> 3,
+       format('%s: trigger %I is enabled ALWAYS or REPLICA, and fires for the rows that finish deletes', l.oid::regclass, t.tgname),
+       'It may keep a row, or change others: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
+  FROM tree l JOIN pg_trigger t ON t.tgrelid = l.oid
+ WHERE NOT $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
+   AND t.tgenabled IN ('A', 'R') AND t.tgtype & 8 <> 0
+   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
+UNION ALL
 -- In a replica's session the triggers of such constraints do not fire: what another key
 -- has already would be there twice.
 SELECT 'deferrable constraints of the target', false, format('%s: %I is not checked for rows that are copied', w.name, k.conname),
        format('Make it NOT DEFERRABLE, or add column "%s" to it.', w.shard_by)
-  FROM wanted w JOIN pg_constraint k
-    ON k.conrelid IN (SELECT w.oid UNION ALL SELECT l.oid FROM leaves l WHERE l.name = w.name)
+  FROM tree w JOIN pg_constraint k ON k.conrelid = w.oid
  WHERE $5::boolean AND k.contype IN ('p', 'u', 'x') AND k.condeferrable AND k.conparentid = 0
    AND NOT EXISTS (SELECT 1 FROM unnest(k.conkey, k.conexclop) AS c (attnum, operator)
                      JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.attnum
                      LEFT JOIN pg_operator o ON o.oid = c.operator
                     WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
 UNION ALL
-SELECT 'subscriptions of the target', false, format('%s: a subscription writes to it', w.name),
+SELECT 'subscriptions of the target', false, format('%s: a subscription writes to it', w.oid::regclass),
        'Rows that finish deletes on the source would be deleted here as well, or copied ones come twice: drop the subscription, or take the table out of its publication.'
-  FROM wanted w
- WHERE $5::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s
-                                WHERE s.srrelid IN (SELECT w.oid UNION ALL SELECT l.oid FROM leaves l WHERE l.name = w.name))
+  FROM tree w
+ WHERE $5::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s WHERE s.srrelid = w.oid)
 UNION ALL
-SELECT 'row-level security', false, format('%s: its policies apply to %I', w.name, current_user),
+SELECT 'row-level security', false, format('%s: its policies apply to %I', w.oid::regclass, current_user),
        'The mover must see every row: make it a member of the owner without FORCE, or give it BYPASSRLS.'
-  FROM wanted w WHERE w.oid IS NOT NULL AND row_security_active(w.oid)
+  FROM tree w WHERE row_security_active(w.oid)
 UNION ALL
 SELECT 'foreign keys from other tables', false,
-       format('%s references %s', f.conrelid::regclass, w.name),
+       format('%s references %s', f.conrelid::regclass, w.oid::regclass),
        'What the split deletes, of the source at its end and of the target while it follows, it deletes without asking who references it; add the table to the keyspace or drop the foreign key.'
-  FROM wanted w JOIN pg_constraint f ON f.confrelid = w.oid AND f.contype = 'f' AND f.conparentid = 0
- WHERE f.conrelid NOT IN (SELECT oid FROM wanted WHERE oid IS NOT NULL)
-   AND NOT EXISTS (SELECT 1 FROM leaves l WHERE l.oid = f.conrelid)
+  FROM tree w JOIN pg_constraint f ON f.confrelid = w.oid AND f.contype = 'f' AND f.conparentid = 0
+ WHERE NOT EXISTS (SELECT 1 FROM tree l WHERE l.oid = f.conrelid)
 UNION ALL
-SELECT 'publications', true, format('%s is in publication %I: its subscribers see a copy as inserts and finish as deletes', w.name, p.pubname),
+SELECT 'publications', true, format('%s is in publication %I: its subscribers see a copy as inserts and finish as deletes', w.oid::regclass, p.pubname),
        'Tell the readers of the publication.'
-  FROM wanted w JOIN pg_class c ON c.oid = w.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+  FROM tree w JOIN pg_class c ON c.oid = w.oid JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_publication_tables p ON p.schemaname = n.nspname AND p.tablename = c.relname

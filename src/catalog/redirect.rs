@@ -237,6 +237,16 @@ pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
     )
 }
 
+/// The splits with a redirect that a table's triggers look into, whatever its entry is by then.
+pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
+    sql::read(
+        "SELECT p.id FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
+          WHERE p.keyspace = $1 AND t.table_name = $2 AND p.redirect_since IS NOT NULL ORDER BY p.id",
+        &[keyspace.into(), table.into()],
+        |row| row.value(1),
+    )
+}
+
 /// Whether this master knows why a split, by its token, refuses keys on a shard.
 pub fn is_known(token: &str) -> bool {
     sql::read_one(

@@ -33,6 +33,8 @@ pub enum RoutingError {
     TableElsewhere { table: String, known: String, keyspace: String },
     #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
     UnknownTable { table: String, keyspace: String },
+    #[error("table \"{table}\" of keyspace \"{keyspace}\" is redirected by splits {splits}")]
+    TableRedirected { table: String, keyspace: String, splits: String },
     #[error("column \"{column}\" of table \"{table}\" does not exist")]
     UnknownColumn { column: String, table: String },
     #[error("key \"{key}\" is not assigned in keyspace \"{keyspace}\"")]
@@ -123,7 +125,10 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::ShardDisabled(_)
         | E::ShardGone { .. }
         | E::MovedSince { .. } => SqlState::NOT_IN_STATE,
-        E::KeyspaceInUse { .. } | E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => SqlState::IN_USE,
+        E::KeyspaceInUse { .. }
+        | E::KeyspaceInSplit { .. }
+        | E::KeyInSplit { .. }
+        | E::TableRedirected { .. } => SqlState::IN_USE,
         E::BetweenShards { .. } => SqlState::BETWEEN_SHARDS,
         E::Serialization(_) => SqlState::SERIALIZATION_FAILURE,
     }
@@ -149,6 +154,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         E::KeyNotCanonical { .. } => "Take it out with shard_unassign() and assign it again afterwards.",
         E::TableElsewhere { .. } => {
             "The rows of a table move by one key; a name without schema means the namespace of each shard. Take the other one out with shard_table_drop()."
+        }
+        E::TableRedirected { .. } => {
+            "Its old shards refuse the keys that have left, whichever keyspace it is in: end that with shard_guard_drop() for each of the splits, or wait for shardmaster.redirect_retention."
         }
         E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
         E::UnknownColumn { .. } => "Give the column's plain name, with its capitals.",

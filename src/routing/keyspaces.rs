@@ -2,7 +2,7 @@
 
 use crate::catalog::keyspace::{self, Locked, Strategy};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, name, routing, shard};
+use crate::catalog::{in_use, name, redirect, routing, shard};
 use crate::error::Failure;
 use crate::routing::RoutingError;
 use crate::routing::buckets;
@@ -239,6 +239,12 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
     check_no_split(&keyspace)?;
+    let splits: Vec<String> =
+        redirect::splits_of_table(&keyspace.name, &table.quoted()).iter().map(i64::to_string).collect();
+    if !splits.is_empty() {
+        let (table, keyspace) = (table.quoted(), keyspace.name.clone());
+        return Err(RoutingError::TableRedirected { table, keyspace, splits: splits.join(", ") }.into());
+    }
     if !table_policy::delete(&keyspace, &table) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::UnknownTable { table, keyspace }.into());

@@ -10,9 +10,12 @@ use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::worker::txn::transaction;
 
-/// Turns a unique violation on the target into what follows from it; other errors
+/// Turns a violation of a constraint on the target into what follows from it; other errors
 /// stay what they are.
 pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitError {
+    if error.is("23514") {
+        return SplitError::Failed(broken_constraint(&error, engine, position));
+    }
     if !error.is("23505") {
         return error.into();
     }
@@ -48,6 +51,23 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
             table.policy.shard_by
         )),
     )
+}
+
+/// The check has compared the constraints of both sides, and looked for a partition for each
+/// row: this one came later, or is computed.
+fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> Failure {
+    let failure = Failure::new(
+        SqlState::parse("23514"),
+        format!(
+            "table {}: a row of the moving keys is refused on shard \"{}\": {}",
+            engine.tables[position].target.name, error.shard, error.message
+        ),
+    )
+    .hint("Drop the constraint on the target or change the row on the source, or create the partition that is missing on the target; then resume the split.");
+    match &error.detail {
+        Some(detail) => failure.detail(detail.clone()),
+        None => failure,
+    }
 }
 
 /// The columns and values of a unique violation's DETAIL, whose words depend on the

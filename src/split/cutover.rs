@@ -184,7 +184,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     if engine.parents != locked {
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
-    let (mut before, there) = step::begin_target(engine)?;
+    let (mut before, there) = step::begin_target(engine, &now)?;
     let lost = leaves::admit(engine, &mut before, &there)?;
     let differences = compare::compare(engine, &before, &now)?;
     if differences.restart.is_some()
@@ -211,6 +211,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     engine.deciding = Some(transaction(instance));
     step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
     check_queue_is_empty(engine, &now.snapshot)?;
+    check_no_heir(engine)?;
     Ok(outcome)
 }
 
@@ -239,6 +240,24 @@ fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
             format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
         )
         .hint("The split has been set back and nothing is lost; please report this."),
+    ))
+}
+
+/// A table may have come to inherit from a moving one since S_f: a lock against it would wait
+/// for each vacuum. What comes after this look finish finds.
+fn check_no_heir(engine: &mut Engine) -> Result<()> {
+    let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
+    let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();
+    let rows = engine.control.run(&format!(
+        "SELECT format('%s inherits from %s', inhrelid::regclass, inhparent::regclass)
+           FROM pg_inherits WHERE inhparent = ANY ('{{{}}}'::oid[]) LIMIT 1",
+        oids.join(",")
+    ))?;
+    let Some(heir) = rows.scalar() else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
+        "Use partitions, or move the rows into the table, and call shard_split_cutover again.",
     ))
 }
 

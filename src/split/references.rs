@@ -35,6 +35,8 @@ pub struct Reference {
     pub is_validated: bool,
     /// The shard-by columns of both tables are part of it.
     pub carries_key: bool,
+    /// What becomes of referencing rows when the referenced one changes, if anything does.
+    pub follows: String,
     /// As pg_constraint has it: what NULLs mean.
     #[serde(rename = "match")]
     pub match_type: String,

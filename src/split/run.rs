@@ -65,8 +65,12 @@ pub fn run(split_id: i64) {
 /// Whether something else is to be done by now. What is asked for after this look
 /// sets the latch, and the sleep that follows it ends at once.
 fn asked_for_else(split_id: i64, work: Work) -> bool {
-    transaction(|| split::state(split_id))
-        .map_or(true, |s| phase::next_work(s.phase, s.goal, s.cutover_step, s.end) != work)
+    let next = |s: State| phase::next_work(s.phase, s.goal, s.cutover_step, s.end);
+    match (work, transaction(|| split::state(split_id)).map(next)) {
+        // That the copy starts again nobody has asked for.
+        (Work::Tail, Ok(Work::Copy)) => false,
+        (_, now) => now.map_or(true, |now| now != work),
+    }
 }
 
 impl Worker {
@@ -247,21 +251,12 @@ impl Worker {
         if outcome.progress.is_copied() {
             reach(points::BACKFILL_DONE)?;
         }
-        let bytes = outcome.bytes;
         self.record(state, &outcome)?;
-        let worked = began.elapsed();
-        // Where nobody writes, nobody is disturbed.
-        let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
-        let by_rate = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
-            Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(worked)
-        });
-        if by_rate > Duration::ZERO {
-            wait::report("the rate limit shardmaster.max_copy_rate");
-        }
-        Ok(by_rate.max(worked.mul_f64((1.0 - share) / share)))
+        Ok(pause_of_copy(&outcome, began.elapsed()))
     }
 
     fn tail(&mut self, state: &State) -> Result<Duration> {
+        let began = Instant::now();
         let outcome = step::run(self.attached(state)?)?;
         if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
             reach(points::TAIL_CAUGHT_UP)?;
@@ -270,8 +265,12 @@ impl Worker {
         let mut renewed = self.lease_renewed;
         renew_lease(self.attached(state)?, &mut renewed)?;
         self.lease_renewed = renewed;
+        // A table that was truncated or rewritten is copied again, at first here.
+        if outcome.chunks > 0 {
+            return Ok(pause_of_copy(&outcome, began.elapsed()));
+        }
         // A window that took long has another behind it.
-        let behind = outcome.lag > guc::tail_interval() || !outcome.progress.is_copied();
+        let behind = outcome.lag > guc::tail_interval();
         let text = match outcome.lag > guc::max_lag() {
             true => format!(
                 "the lag to fall: {} changes took {} ms, shardmaster.max_lag is {} ms",
@@ -341,6 +340,19 @@ impl Worker {
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
     }
+}
+
+/// How long a copy rests after a step, whatever phase it is done in.
+fn pause_of_copy(outcome: &step::Outcome, worked: Duration) -> Duration {
+    // Where nobody writes, nobody is disturbed.
+    let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
+    let by_rate = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(outcome.bytes as f64 / rate as f64).saturating_sub(worked)
+    });
+    if by_rate > Duration::ZERO {
+        wait::report("the rate limit shardmaster.max_copy_rate");
+    }
+    by_rate.max(worked.mul_f64((1.0 - share) / share))
 }
 
 /// For pg_stat_activity. shardmaster.split_waits_for knows these texts from those that say

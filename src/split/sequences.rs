@@ -35,10 +35,9 @@ pub enum Ahead {
 
 /// Raises every sequence of the target to where the source's is, plus a margin.
 pub fn raise(engine: &mut Engine, ahead: Ahead) -> Result<()> {
-    let margin = guc::sequence_margin();
     for position in 0..engine.tables.len() {
         for (from, to) in pairs(engine, position)? {
-            raise_one(&mut engine.control, &mut engine.target, (&from, &to), margin, ahead)?;
+            raise_one(&mut engine.control, &mut engine.target, (&from, &to), ahead)?;
         }
     }
     Ok(())
@@ -47,8 +46,16 @@ pub fn raise(engine: &mut Engine, ahead: Ahead) -> Result<()> {
 /// Sequences of the same column on both sides.
 fn pairs(engine: &mut Engine, position: usize) -> Result<Vec<(String, String)>> {
     let Table { source, target, .. } = &engine.tables[position];
-    let from = of_table(&mut engine.control, source.oid.as_deref())?;
-    let to = of_table(&mut engine.target, target.oid.as_deref())?;
+    pairs_of(&mut engine.control, &mut engine.target, (source.oid.as_deref(), target.oid.as_deref()))
+}
+
+fn pairs_of(
+    source: &mut Connection,
+    target: &mut Connection,
+    (from, to): (Option<&str>, Option<&str>),
+) -> Result<Vec<(String, String)>> {
+    let from = of_table(source, from)?;
+    let to = of_table(target, to)?;
     Ok(from
         .into_iter()
         .filter_map(|(column, sequence)| {
@@ -69,37 +76,101 @@ fn of_table(connection: &mut Connection, oid: Option<&str>) -> Result<Vec<(Strin
         .collect())
 }
 
+/// A sequence of the target that cannot be set to where the source's is, and why.
+pub fn find_short(
+    source: &mut Connection,
+    target: &mut Connection,
+    tables: (Option<&str>, Option<&str>),
+) -> Result<Option<(String, String)>> {
+    for (from, to) in pairs_of(source, target, tables)? {
+        let Some(value) = last_value(source, &from)? else { continue };
+        let state = state(target, &to)?;
+        if state.is_some_and(|state| !state.reaches(value)) {
+            let text = format!("sequence {to} ends before {value}, where that of the source is");
+            return Ok(Some((to, text)));
+        }
+    }
+    Ok(None)
+}
+
+/// Where a sequence is, and where it goes.
+#[derive(Clone, Copy)]
+struct State {
+    increment: i64,
+    min: i64,
+    max: i64,
+    now: i64,
+}
+
+impl State {
+    fn is_up(self) -> bool {
+        self.increment > 0
+    }
+
+    fn reaches(self, value: i64) -> bool {
+        if self.is_up() { value < self.max } else { value > self.min }
+    }
+
+    /// Some margins beyond the source's value.
+    fn beyond(self, value: i64, margins: i64) -> i64 {
+        let margin = guc::sequence_margin().saturating_mul(self.increment);
+        self.within(i128::from(value) + i128::from(margin) * i128::from(margins))
+    }
+
+    fn within(self, value: i128) -> i64 {
+        i64::try_from(value.clamp(i128::from(self.min), i128::from(self.max))).unwrap_or(self.max)
+    }
+
+    fn has_passed(self, value: i64) -> bool {
+        if self.is_up() { self.now >= value } else { self.now <= value }
+    }
+
+    /// The first value of its own behind another: where each shard has its own remainder, so
+    /// that no two of them give out one value, it keeps to it.
+    fn next_of_its_own(self, value: i64) -> i64 {
+        let (now, increment) = (i128::from(self.now), i128::from(self.increment));
+        let (way, stride) = ((i128::from(value) - now).abs(), increment.abs());
+        let own = now + (way + stride - 1) / stride * increment;
+        // At its end there is none.
+        if self.within(own) == i64::try_from(own).unwrap_or(self.max) { self.within(own) } else { value }
+    }
+}
+
+fn last_value(connection: &mut Connection, sequence: &str) -> Result<Option<i64>> {
+    let read = connection.run(&format!("SELECT last_value FROM {sequence}"))?;
+    Ok(read.scalar().and_then(|v| v.parse().ok()))
+}
+
+fn state(connection: &mut Connection, sequence: &str) -> Result<Option<State>> {
+    let state = connection.query(
+        &format!(
+            "SELECT seqincrement, seqmin, seqmax, (SELECT last_value FROM {sequence}) FROM pg_sequence WHERE seqrelid = $1::regclass"
+        ),
+        &[Some(sequence)],
+    )?;
+    let numbers: Vec<i64> =
+        state.rows.iter().flatten().map(|c| c.as_deref().and_then(|t| t.parse().ok()).unwrap_or(0)).collect();
+    let [increment, min, max, now] = numbers.as_slice() else { return Ok(None) };
+    Ok(Some(State { increment: *increment, min: *min, max: *max, now: *now }))
+}
+
 /// Only upwards, under the lock that ALTER SEQUENCE takes: read and set apart, ids
 /// were given out twice. A sequence that counts down is raised downwards.
 fn raise_one(
     source: &mut Connection,
     target: &mut Connection,
     (from, to): (&str, &str),
-    margin: i64,
     ahead: Ahead,
 ) -> Result<()> {
-    let read = source.run(&format!("SELECT last_value FROM {from}"))?;
-    let Some(value) = read.scalar().and_then(|v| v.parse::<i64>().ok()) else { return Ok(()) };
-    let state = target.query(
-        &format!(
-            "SELECT seqincrement, seqmin, seqmax, (SELECT last_value FROM {to}) FROM pg_sequence WHERE seqrelid = $1::regclass"
-        ),
-        &[Some(to)],
-    )?;
-    let numbers: Vec<i64> =
-        state.rows.iter().flatten().map(|c| c.as_deref().and_then(|t| t.parse().ok()).unwrap_or(0)).collect();
-    let [increment, min, max, now] = numbers.as_slice() else { return Ok(()) };
-    let is_up = *increment > 0;
-    let at = |times: i64| {
-        let to = value.saturating_add(margin.saturating_mul(*increment).saturating_mul(times));
-        if is_up { to.min(*max) } else { to.max(*min) }
-    };
+    let Some(value) = last_value(source, from)? else { return Ok(()) };
+    let Some(state) = state(target, to)? else { return Ok(()) };
     // Never lowered, so what is there is there for good: nobody has to be waited for.
-    if if is_up { *now >= at(1) } else { *now <= at(1) } {
+    if state.has_passed(state.beyond(value, 1)) {
         return Ok(());
     }
-    let wanted = at(if ahead == Ahead::Plenty { 2 } else { 1 });
-    let behind = if is_up { "<" } else { ">" };
+    let wanted = state.next_of_its_own(state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 }));
+    let increment = state.increment;
+    let behind = if state.is_up() { "<" } else { ">" };
     // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
     let raised = target.run(&format!(
         "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
@@ -122,5 +193,34 @@ fn raise_one(
             ))))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(increment: i64, now: i64) -> State {
+        let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
+        State { increment, min, max, now }
+    }
+
+    #[test]
+    fn a_sequence_keeps_its_remainder() {
+        let cases = [
+            (1, 1, 1001, 1001),
+            (10, 2, 1001, 1002),
+            (10, 2, 1002, 1002),
+            (10, 2, 1003, 1012),
+            (10, -8, 5, 12),
+            (-1, -1, -1001, -1001),
+            (-10, -2, -1001, -1002),
+            (-10, -2, -1003, -1012),
+        ];
+        for (increment, now, wanted, own) in cases {
+            assert_eq!(state(increment, now).next_of_its_own(wanted), own, "{increment}, {now}, {wanted}");
+        }
+        let full = State { max: 1005, ..state(10, 2) };
+        assert_eq!(full.next_of_its_own(1004), 1004);
     }
 }

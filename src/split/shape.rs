@@ -36,6 +36,16 @@ pub struct TableShape {
     pub heir: Option<String>,
     /// What would change rows that are copied into it, or keep them from what it promises.
     pub hazards: Option<String>,
+    /// Its keys, unique and exclusion constraints.
+    pub promises: Option<Vec<Promise>>,
+}
+
+/// A constraint by which two rows of a table exclude each other.
+#[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    pub name: String,
+    pub says: String,
+    pub is_deferrable: bool,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
@@ -126,6 +136,15 @@ impl TableShape {
 
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns().iter().find(|c| c.name == name)
+    }
+
+    /// A deferrable constraint of this table, the target's, that the other one's rows need not
+    /// keep to: in a replica's session it is not checked.
+    pub fn unkept_promise(&self, other: &TableShape) -> Option<&Promise> {
+        let given = other.promises.as_deref().unwrap_or_default();
+        let is_kept = |promise: &&Promise| given.iter().any(|other| other.says == promise.says);
+        let promises = self.promises.as_deref().unwrap_or_default();
+        promises.iter().find(|promise| promise.is_deferrable && !is_kept(promise))
     }
 
     /// Everything that must not change while rows move, in words.

@@ -11,6 +11,7 @@ use super::error::{Result, SplitError};
 use super::phase::Goal;
 use super::points::{self, reach};
 use super::progress::{self, Progress, TableProgress};
+use super::quote::ident;
 use super::references::{self, Look};
 use super::session::Side;
 use super::shape::Observation;
@@ -47,7 +48,7 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     lock_source(engine)?;
     let now = observe_source(engine)?;
     reach(points::STEP_SNAPSHOT)?;
-    let (mut before, there) = begin_target(engine)?;
+    let (mut before, there) = begin_target(engine, &now)?;
     if before.draining {
         return end_draining(engine, before);
     }
@@ -116,8 +117,8 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 }
 
 /// 3. The target's transaction: only the current generation gets the progress row,
-///    and only now the cursors are read.
-pub fn begin_target(engine: &mut Engine) -> Result<(Progress, Observation)> {
+///    and only now the cursors are read. `source`: what this step has seen there.
+pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
     engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
@@ -138,21 +139,28 @@ pub fn begin_target(engine: &mut Engine) -> Result<(Progress, Observation)> {
             "Roll the split back and start it again.",
         )
     })?;
-    check_target(engine, &progress, &now)?;
+    check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
 }
 
 /// The target's tables are still the ones that the split was installed for, and nothing has
 /// come to them that would change what is written.
-fn check_target(engine: &Engine, progress: &Progress, now: &Observation) -> Result<()> {
-    for ((table, shape), known) in engine.tables.iter().zip(&now.tables).zip(&progress.tables) {
+fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now: &Observation) -> Result<()> {
+    for (position, (table, shape)) in engine.tables.iter().zip(&now.tables).enumerate() {
         let after = shape.structure();
-        let before = [known.target_structure.clone(), table.target.structure()];
+        let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
+        let before = [known, &table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let (what, detail) = match (&shape.hazards, changed) {
-            (Some(hazards), _) => (format!(", it has: {hazards}"), hazards.clone()),
-            (None, Some(before)) => (String::new(), format!("before: {before}; now: {after}")),
-            (None, None) => continue,
+        let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from));
+        let (what, detail) = match (&shape.hazards, changed, unkept) {
+            (Some(hazards), _, _) => (format!(", it has: {hazards}"), hazards.clone()),
+            (None, Some(before), _) => (String::new(), format!("before: {before}; now: {after}")),
+            (None, None, Some(promise)) => {
+                let text =
+                    format!("constraint {}, deferrable, which the source has not", ident(&promise.name));
+                (format!(", it has: {text}"), text)
+            }
+            (None, None, None) => continue,
         };
         return Err(SplitError::Failed(
             Failure::new(

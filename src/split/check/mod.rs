@@ -1,12 +1,14 @@
 //! What only the servers know, found before anything moves: every finding at once,
 //! nothing written. The worker repeats it before it installs anything.
 
+mod constraints;
 mod encoding;
 mod expressions;
+mod functions;
 mod pairs;
+mod partitions;
 mod same;
 mod scope;
-mod uniqueness;
 
 use super::engine;
 use super::error::{Result, SplitError};
@@ -59,6 +61,8 @@ struct Looked {
     version: i32,
     /// As sessions get it that say nothing of it.
     lc_monetary: String,
+    /// What it calls that is not known to work.
+    called: Vec<functions::Called>,
 }
 
 /// Every finding. A side that is not to be reached is one of them.
@@ -71,14 +75,77 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
             Ok(same) => findings.extend(same),
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
         }
+        findings.extend(deferrable(plan, &source.observation, &target.observation));
         pairs::compare(plan, &source, &target, &mut findings);
-        match uniqueness::check(plan) {
+        for (looked, side) in [(&source, Side::Source), (&target, Side::Target)] {
+            let called = looked.called.iter().filter(|c| functions::is_called(plan, &source.observation, c));
+            findings.extend(called.map(|called| called.finding(side)));
+        }
+        match both(plan, &source.observation, &target.observation) {
             Ok(found) => findings.extend(found),
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
         }
         foreign_keys(plan, &mut findings);
     }
     findings
+}
+
+/// In a replica's session a deferrable constraint is not checked: the target's holds for the
+/// rows that come if the source has the same. (One without the shard-by column is refused
+/// by itself: other keys' rows are on no side.)
+fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Finding> {
+    let tables = plan.tables.iter().zip(source.tables.iter().zip(&target.tables));
+    tables
+        .filter_map(|(policy, (from, to))| {
+            let promise = to.unkept_promise(from)?;
+            Some(Finding::new(
+                "target: deferrable constraints of the source",
+                false,
+                format!("{}: the source has no constraint like \"{}\"", policy.table_name, promise.name),
+                "Make it NOT DEFERRABLE, or add it to the source: it is not checked for rows that are copied.",
+            ))
+        })
+        .collect()
+}
+
+/// What the target holds rows to, beside what the source does.
+fn both(plan: &Plan, on_source: &Observation, on_target: &Observation) -> Result<Vec<Finding>> {
+    let mut source = session::open(&plan.source, &format!("split {} check of constraints", plan.id))?;
+    let mut target = session::open(&plan.target, &format!("split {} check of constraints", plan.id))?;
+    let mut findings = constraints::check(plan, (&mut source, on_source), (&mut target, on_target))?;
+    findings.extend(sequences(&mut source, &mut target, on_source, on_target)?);
+    findings.extend(partitions::check(plan, (&mut source, on_source), &mut target)?);
+    Ok(findings)
+}
+
+/// What fills columns goes on behind the source's values.
+fn sequences(
+    source: &mut Connection,
+    target: &mut Connection,
+    on_source: &Observation,
+    on_target: &Observation,
+) -> Result<Vec<Finding>> {
+    let name = "target: sequences";
+    let mut findings = Vec::new();
+    for (from, to) in on_source.tables.iter().zip(&on_target.tables) {
+        let tables = (from.oid.as_deref(), to.oid.as_deref());
+        let (Some(_), Some(_)) = tables else { continue };
+        match super::sequences::find_short(source, target, tables) {
+            Ok(None) => {}
+            Ok(Some((sequence, text))) => {
+                let hint = format!(
+                    "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
+                );
+                findings.push(Finding::new(name, false, format!("{}: {text}", to.name), &hint));
+            }
+            Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
+                let hint = "Grant the sequence's owner to the mover: ALTER SEQUENCE is for owners.";
+                findings.push(Finding::new(name, false, format!("{}: {}", to.name, error.message), hint));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(findings)
 }
 
 /// Before the start: whatever is not well stops the split. A server that cannot be
@@ -141,7 +208,10 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let tables = asked("what is in the way of its tables", tables)?;
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
-    scope::check(plan, side, &mut connection, &observation, findings)?;
+    let called = asked("what its tables call", functions::find(plan, side, &mut connection))?;
+    if !called.iter().any(functions::Called::is_in_the_way) {
+        scope::check(plan, side, &mut connection, &observation, findings)?;
+    }
     if side == Side::Source {
         expressions::check(plan, &mut connection, &observation, findings)?;
     }
@@ -150,7 +220,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         .scalar()
         .map(str::to_owned);
     let version = connection.server_version();
-    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default() })
+    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default(), called })
 }
 
 /// An answer that did not come says what was asked.

@@ -155,7 +155,7 @@ fn keys_of_type(
 }
 
 /// Reads a table with the scope's condition, for as long as it takes.
-fn look_through(
+pub(super) fn look_through(
     plan: &Plan,
     connection: &mut Connection,
     shape: &TableShape,

@@ -21,6 +21,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
     let mut source = open(plan, Side::Source)?;
     let references = load(&mut source, plan, Side::Source)?;
     let mut findings = Vec::new();
+    findings.extend(references.iter().filter_map(follows_common));
     if !references.is_empty() {
         let by = columns_by(&mut source, plan, Side::Source)?;
         // Those from other tables are refused by themselves.
@@ -73,6 +74,22 @@ fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &P
             )
         })
         .collect())
+}
+
+/// Rows that have moved and not been deleted yet are on the source, and a common table's
+/// change would change them there.
+fn follows_common(reference: &Reference) -> Option<Finding> {
+    if reference.from_position.is_none() || reference.to_position.is_some() || reference.follows.is_empty() {
+        return None;
+    }
+    let Reference { from, to, name, follows, .. } = reference;
+    Some(Finding::note(
+        "source: rows that follow a common table",
+        format!("{from} references {to}, foreign key \"{name}\" {follows}"),
+        &format!(
+            "From the cutover until shard_split_finish, a change of {to} on the source that reaches rows which have moved is refused (SM001, SM002): make it after that, and on both shards."
+        ),
+    ))
 }
 
 /// With what the scope's condition calls, and a bound that is reported as what it is.
