@@ -117,6 +117,15 @@ impl Server {
         Ok(())
     }
 
+    /// An empty cluster in the place of one that was put aside, with the same configuration.
+    pub fn make_anew(&self) -> Result<()> {
+        let (number, scratch) = new_directory()?;
+        env::copy_template(&self.data(), number)?;
+        fs::remove_dir(scratch)?;
+        let before = fs::read_to_string(self.data().with_file_name("aside").join("postgresql.conf"))?;
+        Ok(fs::write(self.data().join("postgresql.conf"), before)?)
+    }
+
     /// The next transaction id in the control file of the stopped server.
     pub fn next_xid(&self) -> Result<String> {
         let control = env::run(Command::new(self.bindir.join("pg_controldata")).arg(self.data()))?;

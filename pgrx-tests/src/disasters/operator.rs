@@ -1,0 +1,236 @@
+//! The operator of a cell: asks for what is next, reads what is said where it stops, and
+//! makes the call that the error's hint, or the documentation, names.
+
+use super::kinds::{Disaster, Place};
+use super::moments::{Moment, Stage};
+use super::rescue;
+use super::site::Site;
+use crate::cluster::DATABASE;
+use crate::{Error, Result};
+use std::time::{Duration, Instant};
+
+/// For all that follows a disaster.
+const LIMIT: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(40);
+
+/// What helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// shard_split_resume, once there is room.
+    Resume,
+    /// shard_adopt for each shard, and resume.
+    Adopt,
+    /// The shard is restored to a time after the cutover, and the split resumed.
+    RestoreLatest,
+    /// The shard is restored from its last backup.
+    RestoreBackup,
+    /// shard_split_rollback.
+    RollBack,
+    /// shard_split_rollback(.., target_lost => true).
+    TargetLost,
+    /// shard_split_finish(.., source_lost => true).
+    SourceLost,
+    /// What the source alone has is brought over, then finish with accept_missing.
+    BringOver,
+    /// Another master, which cleans up what the one before has left.
+    NewMaster,
+}
+
+/// What is said where a split has failed, and what helps then.
+const SAID: &[(&str, Help)] = &[
+    ("belongs to another master", Help::Adopt),
+    ("does not know split", Help::RestoreLatest),
+    ("was set back to a time before the cutover", Help::RestoreLatest),
+    ("changes after the cutover, while it had lost its fence", Help::BringOver),
+    ("rows of the moved keys are on shard", Help::BringOver),
+    ("No space left on device", Help::Resume),
+];
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Finished,
+    RolledBack,
+    /// A new master leaves the rows where they are.
+    Abandoned,
+}
+
+pub struct Operator<'a> {
+    pub site: &'a mut Site,
+    pub disaster: Disaster,
+    pub moment: &'static Moment,
+    pub split: i64,
+    /// What was needed, and what had been said.
+    pub helped: Vec<(Help, String)>,
+}
+
+struct Look {
+    phase: String,
+    goal: String,
+    step: String,
+    activity: String,
+    error: String,
+    finished: bool,
+    waiting: String,
+}
+
+impl Operator<'_> {
+    /// Goes on until the split is at an end.
+    pub fn bring_to_end(&mut self) -> Result<Ended> {
+        let deadline = Instant::now() + LIMIT;
+        if let Some(ended) = self.replace_what_is_gone()? {
+            return Ok(ended);
+        }
+        loop {
+            let look = self.look();
+            if let Ok(Some(look)) = &look {
+                if look.finished {
+                    return Ok(Ended::Finished);
+                }
+                if look.phase == "rolled_back" && look.goal == "rolled_back" {
+                    return Ok(Ended::RolledBack);
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(format!("no end in {LIMIT:?}: {}", self.describe(&look)).into());
+            }
+            match look {
+                Ok(Some(look)) if look.activity == "failed" => self.help(&look)?,
+                Ok(Some(look)) => self.ask_for_next(&look)?,
+                Ok(None) => self.plan()?,
+                // A server that has just been restored may not be ready.
+                Err(_) => {}
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    pub fn plan(&mut self) -> Result<()> {
+        let query = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}')";
+        self.split = self.site.cluster.superuser()?.query_one(query, &[])?.get(0);
+        Ok(())
+    }
+
+    pub fn call(&mut self, call: &str) -> Result<()> {
+        let query = format!("SELECT shard_split_{}", call.replace("$1", &self.split.to_string()));
+        Ok(self.site.cluster.superuser()?.batch_execute(&query)?)
+    }
+
+    fn look(&self) -> Result<Option<Look>> {
+        let row = self.site.cluster.superuser()?.query_opt(
+            "SELECT phase, goal, cutover_step, activity, coalesce(error_message, ''), finished_at IS NOT NULL,
+                    coalesce(shardmaster.split_waits_for(id), '')
+               FROM shardmaster.split_plan WHERE id = $1",
+            &[&self.split],
+        )?;
+        Ok(row.map(|row| Look {
+            phase: row.get(0),
+            goal: row.get(1),
+            step: row.get(2),
+            activity: row.get(3),
+            error: row.get(4),
+            finished: row.get(5),
+            waiting: row.get(6),
+        }))
+    }
+
+    fn describe(&self, look: &Result<Option<Look>>) -> String {
+        match look {
+            Ok(Some(look)) => format!(
+                "{}, goal {}, step {}, {}, waiting for {:?}, error {:?}, helped by {:?}",
+                look.phase, look.goal, look.step, look.activity, look.waiting, look.error, self.helped
+            ),
+            Ok(None) => "the split is not known".into(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The next call on the way; one that is refused is made again at the next look.
+    fn ask_for_next(&mut self, look: &Look) -> Result<()> {
+        let goes_back = self.moment.stage == Stage::RollingBack;
+        let call = match (look.phase.as_str(), look.goal.as_str()) {
+            (_, "rolled_back") | ("completed", "finished") => return Ok(()),
+            ("completed", _) if look.step == "moved" => "finish($1)",
+            _ if goes_back => "rollback($1)",
+            ("planning", "planning") => "start_dual_write($1)",
+            ("dual_write", "dual_write") => "run_backfill($1)",
+            ("cutover_pending", "backfill") => "cutover($1)",
+            _ => return Ok(()),
+        };
+        match self.call(call) {
+            Err(error) if error.sqlstate().is_some_and(|s| !s.starts_with("57P") && s != "55000") => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn help(&mut self, look: &Look) -> Result<()> {
+        let known = SAID.iter().find(|(text, _)| look.error.contains(text));
+        let Some((_, help)) = known else {
+            return Err(format!("failed, and nothing is known to help: {}", look.error).into());
+        };
+        if self.helped.iter().filter(|(one, _)| one == help).count() >= 2 {
+            return Err(format!("{help:?} does not help: {}", look.error).into());
+        }
+        self.helped.push((*help, look.error.clone()));
+        self.give(*help)
+    }
+
+    fn give(&mut self, help: Help) -> Result<()> {
+        match help {
+            Help::Resume => self.call("resume($1)"),
+            Help::Adopt => {
+                let adopt = "SELECT shard_adopt('shard_a'), shard_adopt('shard_b')";
+                self.site.cluster.superuser()?.batch_execute(adopt)?;
+                self.call("resume($1)")
+            }
+            Help::RestoreLatest => {
+                let place = self.disaster.place().ok_or("no server was restored")?;
+                self.site.restore_latest(place)?;
+                self.call("resume($1)")
+            }
+            Help::RestoreBackup => {
+                let place = self.disaster.place().ok_or("no server was restored")?;
+                self.site.restore(place)
+            }
+            Help::RollBack => self.call("rollback($1)"),
+            Help::TargetLost => self.call("rollback($1, target_lost => true)"),
+            Help::SourceLost => self.call("finish($1, source_lost => true)"),
+            Help::BringOver => {
+                rescue::bring_over(self.site, self.split)?;
+                self.call("finish($1, accept_missing => true)")
+            }
+            Help::NewMaster => rescue::new_master(self.site),
+        }
+    }
+
+    /// A server that does not come back: what there is for it.
+    fn replace_what_is_gone(&mut self) -> Result<Option<Ended>> {
+        let help = match (self.disaster, self.moment.stage) {
+            (Disaster::Gone(Place::Master), _) => Help::NewMaster,
+            (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged) => Help::RestoreLatest,
+            (Disaster::Gone(Place::Target), _) if self.moment.is_before_decision() => Help::TargetLost,
+            (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Purged => {
+                Help::SourceLost
+            }
+            (Disaster::Gone(_), _) => Help::RestoreBackup,
+            _ => return Ok(None),
+        };
+        self.helped.push((help, "gone".into()));
+        self.give(help)?;
+        if matches!(help, Help::RestoreBackup | Help::RestoreLatest) {
+            self.site.addresses.outage_ends(self.disaster.place().and_then(Place::server).unwrap_or(2));
+        }
+        Ok((help == Help::NewMaster).then_some(Ended::Abandoned))
+    }
+
+    /// What the split's history says.
+    pub fn history(&self) -> String {
+        let query = "SELECT string_agg(format('  %s %s', to_char(at, 'HH24:MI:SS.MS'), concat_ws(' ', from_phase, to_phase, detail)), E'\\n' ORDER BY at)
+                       FROM shard_split_events($1)";
+        let ask = || -> Result<Option<String>> {
+            let mut master = self.site.cluster.master.superuser(DATABASE)?;
+            Ok(master.query_one(query, &[&self.split]).map_err(Error::from)?.get(0))
+        };
+        ask().ok().flatten().unwrap_or_default()
+    }
+}
