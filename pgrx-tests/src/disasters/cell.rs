@@ -11,7 +11,7 @@ use super::writers::{MOVING, Record, Rows, TENANTS, Wait, Writers};
 use crate::cluster::DATABASE;
 use crate::split::Split;
 use crate::{Result, wait};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Nobody whose tenant stays waits longer for an answer, on a machine that is busy.
@@ -32,7 +32,7 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let writers = Writers::start(&site.addresses)?;
-    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, helped: Vec::new() };
+    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, struck: None, helped: Vec::new() };
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
@@ -59,6 +59,7 @@ fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Lo
     writers.wait_for(&[0, 1, 2], 5, LIMIT)?;
     walk_to(operator, writers)?;
     let struck = Instant::now();
+    operator.struck = Some((SystemTime::now(), writers.number()));
     operator.site.strike()?;
     if operator.moment.is_point() {
         release(operator)?;

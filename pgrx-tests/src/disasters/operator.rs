@@ -7,7 +7,7 @@ use super::rescue;
 use super::site::Site;
 use crate::cluster::DATABASE;
 use crate::{Error, Result};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// For all that follows a disaster.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -60,6 +60,8 @@ pub struct Operator<'a> {
     pub disaster: Disaster,
     pub moment: &'static Moment,
     pub split: i64,
+    /// When disaster struck, and the last number that the moving tenant's client had given out.
+    pub struck: Option<(SystemTime, i64)>,
     /// What was needed, and what had been said.
     pub helped: Vec<(Help, String)>,
 }
@@ -196,7 +198,8 @@ impl Operator<'_> {
             Help::TargetLost => self.call("rollback($1, target_lost => true)"),
             Help::SourceLost => self.call("finish($1, source_lost => true)"),
             Help::BringOver => {
-                rescue::bring_over(self.site, self.split)?;
+                let (since, before) = self.struck.ok_or("nothing was struck")?;
+                rescue::bring_over(self.site, self.split, since, before)?;
                 self.call("finish($1, accept_missing => true)")
             }
             Help::NewMaster => rescue::new_master(self.site),

@@ -7,41 +7,39 @@ use crate::Result;
 use crate::cluster::DATABASE;
 use crate::matrix::name_tables;
 use postgres::Client;
+use std::time::SystemTime;
 
 /// A row's number is the first word of its value.
 pub const NUMBER: &str = "split_part(val, ' ', 1)::bigint";
 
-/// What the source took while it had lost its fence: newer rows go to the target, and what
-/// was deleted is deleted there. The numbers say what is newer.
-pub fn bring_over(site: &Site, split: i64) -> Result<()> {
+/// What the source took since it came back without its fence: newer rows go to the target,
+/// and what was deleted is deleted there. The queue names the keys and the times, the
+/// numbers say what is newer; `before` is the last that was given out before it came back.
+pub fn bring_over(site: &Site, split: i64, since: SystemTime, before: i64) -> Result<()> {
     let mut source = site.cluster.servers[0].superuser(DATABASE)?;
     let mut target = site.cluster.servers[1].superuser(DATABASE)?;
-    let ordinals = "SELECT ordinal, table_name FROM shardmaster.split_table WHERE split_id = $1";
+    let ordinals = "SELECT ordinal, table_name FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal";
     for row in site.cluster.superuser()?.query(ordinals, &[&split])? {
         let (ordinal, table): (i32, &str) = (row.get(0), row.get(1));
-        let query = format!("SELECT id, val, {NUMBER} FROM {table} WHERE tenant = $1");
-        let mut newest = 0;
-        for row in source.query(&query, &[&TENANTS[MOVING]])? {
-            let (id, val, number): (i32, String, i64) = (row.get(0), row.get(1), row.get(2));
-            newest = newest.max(number);
-            bring_row(&mut target, table, id, &val, number)?;
-        }
-        for id in deleted(&mut source, split, (ordinal, table))? {
-            let delete = format!("DELETE FROM {table} WHERE tenant = $1 AND id = $2 AND {NUMBER} <= $3");
-            target.execute(&delete, &[&TENANTS[MOVING], &id, &newest])?;
+        let newest = format!("SELECT coalesce(max({NUMBER}), 0) FROM {table} WHERE tenant = $1");
+        let newest: i64 = source.query_one(&newest, &[&TENANTS[MOVING]])?.get(0);
+        let keys = format!(
+            "SELECT DISTINCT q.k2, t.val, {NUMBER} FROM shardmaster_agent.queue_{split}_{ordinal} q
+               LEFT JOIN {table} t ON t.tenant = q.k1 AND t.id = q.k2
+              WHERE q.at >= $1 AND q.k1 = $2"
+        );
+        for key in source.query(&keys, &[&since, &TENANTS[MOVING]])? {
+            let (id, val, number): (i32, Option<String>, Option<i64>) = (key.get(0), key.get(1), key.get(2));
+            match val.zip(number) {
+                Some((val, number)) => bring_row(&mut target, table, id, &val, number)?,
+                None => {
+                    let delete = format!("DELETE FROM {table} WHERE tenant = $1 AND id = $2 AND {NUMBER} <= $3");
+                    target.execute(&delete, &[&TENANTS[MOVING], &id, &newest.max(before)])?;
+                }
+            }
         }
     }
     Ok(())
-}
-
-/// Keys that the source's queue names and its table does not have.
-fn deleted(source: &mut Client, split: i64, (ordinal, table): (i32, &str)) -> Result<Vec<i32>> {
-    let queue = format!("shardmaster_agent.queue_{split}_{ordinal}");
-    let rows = source.query(
-        &format!("SELECT DISTINCT k2 FROM {queue} WHERE k2 IS NOT NULL AND k2 NOT IN (SELECT id FROM {table} WHERE tenant = $1)"),
-        &[&TENANTS[MOVING]],
-    )?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 fn bring_row(target: &mut Client, table: &str, id: i32, val: &str, number: i64) -> Result<()> {

@@ -7,7 +7,7 @@ use super::history::{History, Loss, State};
 use crate::{Error, Result, wait};
 use postgres::Client;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -70,6 +70,8 @@ struct Shared {
     route: AtomicUsize,
     /// A client was refused and wants to know where to go.
     ask: AtomicBool,
+    /// Of the moving tenant's client.
+    number: AtomicI64,
     served: [AtomicU64; 3],
     records: [Mutex<Record>; 3],
     /// Answers of the master that took long.
@@ -97,6 +99,7 @@ impl Writers {
             stop: AtomicBool::new(false),
             route: AtomicUsize::new(0),
             ask: AtomicBool::new(false),
+            number: AtomicI64::new(0),
             served: Default::default(),
             records: Default::default(),
             asked: Mutex::default(),
@@ -126,6 +129,11 @@ impl Writers {
         });
         let last = |n: &usize| lock(&self.shared.records[*n]).errors.last().map(|e| e.what.clone());
         outcome.map_err(|e| e.context(&format!("clients {numbers:?}, last errors {:?}", numbers.iter().map(last).collect::<Vec<_>>())))
+    }
+
+    /// The last number that the moving tenant's client has given out.
+    pub fn number(&self) -> i64 {
+        self.shared.number.load(Ordering::Relaxed)
     }
 
     /// Ends the clients: what each has seen, and what took the master long.
@@ -211,6 +219,9 @@ impl Writer<'_> {
     fn run(mut self) {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.next += 1;
+            if self.number == MOVING {
+                self.shared.number.store(self.next, Ordering::Relaxed);
+            }
             let id = (self.next % i64::from(ROWS)) as i32 + 1;
             let record = || lock(&self.shared.records[self.number]);
             let is_there = record().rows.get(&id).is_some_and(|history| history.last().is_some());
