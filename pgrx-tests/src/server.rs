@@ -138,7 +138,7 @@ impl Server {
         let server = Server::create(name, &[])?;
         fs::remove_dir_all(server.data())?;
         let mut backup = Command::new(env::bindir()?.join("pg_basebackup"));
-        backup.args(["-R", "-X", "stream", "-c", "fast", "-p", "5432", "-U", "postgres", "-h"]);
+        backup.args(["-R", "-X", "stream", "-c", "fast", "-N", "-p", "5432", "-U", "postgres", "-h"]);
         env::run(backup.arg(primary.socket_dir()).arg("-D").arg(server.data()))?;
         server.configure(&[&format!("unix_socket_directories = '{}'", server.dir.display())])?;
         Ok(server)

@@ -24,7 +24,7 @@ fn run_client(server: &Server, program: &str, arguments: &[&str], path: &Path) -
 impl Backup {
     pub fn of_disk(server: &Server) -> Result<Backup> {
         let path = server.data().with_file_name("backup");
-        run_client(server, "pg_basebackup", &["-X", "stream", "-c", "fast", "-D"], &path)?;
+        run_client(server, "pg_basebackup", &["-X", "stream", "-c", "fast", "-N", "-D"], &path)?;
         Ok(Backup::Disk(path))
     }
 

@@ -1,6 +1,7 @@
 //! One cell: a split with clients, struck at one moment, brought to its end, and looked at.
 
 use super::addresses::MASTER;
+use super::ends;
 use super::history::Loss;
 use super::kinds::{Disaster, Link, Place};
 use super::moments::{Moment, Stage};
@@ -39,8 +40,17 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
+    require_expected(disaster, moment, &helped).map_err(tell)?;
     let longest = look_at(&site, disaster, moment, ended, &helped, &records, &asked, &losses).map_err(tell)?;
     Ok(Shown { ended, helped, longest })
+}
+
+fn require_expected(disaster: Disaster, moment: &Moment, helped: &[(Help, String)]) -> Result<()> {
+    let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).collect();
+    match ends::expected(disaster, moment.stage) {
+        Some(end) if end.is(&needed) => Ok(()),
+        end => Err(format!("needed {needed:?}, where {end:?} was expected").into()),
+    }
 }
 
 fn fill(site: &Site) -> Result<()> {

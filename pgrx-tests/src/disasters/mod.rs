@@ -9,6 +9,7 @@
 mod addresses;
 mod backup;
 mod cell;
+mod ends;
 mod full;
 mod history;
 mod kinds;
@@ -19,6 +20,7 @@ mod site;
 mod writers;
 
 pub use cell::{Shown, run};
+pub use ends::{ENDS, End, expected};
 pub use full::mounted as small_disk;
 pub use kinds::{DISASTERS, Disaster, Link, Place};
 pub use moments::{FAMILIES, MOMENTS, Moment, Stage};

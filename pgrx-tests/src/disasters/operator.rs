@@ -6,6 +6,7 @@ use super::moments::{Moment, Stage};
 use super::rescue;
 use super::site::Site;
 use crate::cluster::DATABASE;
+use crate::split::Split;
 use crate::{Error, Result};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,8 +25,8 @@ pub enum Help {
     RestoreLatest,
     /// The shard is restored from its last backup.
     RestoreBackup,
-    /// shard_split_rollback.
-    RollBack,
+    /// shard_split_rollback, and the split from its beginning.
+    Again,
     /// shard_split_rollback(.., target_lost => true).
     TargetLost,
     /// shard_split_finish(.., source_lost => true).
@@ -43,6 +44,7 @@ const SAID: &[(&str, Help)] = &[
     ("was set back to a time before the cutover", Help::RestoreLatest),
     ("changes after the cutover, while it had lost its fence", Help::BringOver),
     ("rows of the moved keys are on shard", Help::BringOver),
+    ("changed on the target while rows move into it", Help::Again),
     ("No space left on device", Help::Resume),
 ];
 
@@ -194,7 +196,11 @@ impl Operator<'_> {
                 let place = self.disaster.place().ok_or("no server was restored")?;
                 self.site.restore(place)
             }
-            Help::RollBack => self.call("rollback($1)"),
+            Help::Again => {
+                self.call("rollback($1)")?;
+                Split::of(&self.site.cluster, self.split).wait("rolled_back", LIMIT)?;
+                self.call("start_dual_write($1)")
+            }
             Help::TargetLost => self.call("rollback($1, target_lost => true)"),
             Help::SourceLost => self.call("finish($1, source_lost => true)"),
             Help::BringOver => {
