@@ -29,11 +29,18 @@ pub struct Shown {
     pub longest: Duration,
 }
 
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}, longest wait {:.1} s", self.ended, self.longest.as_secs_f64())?;
+        self.helped.iter().try_for_each(|(help, said)| write!(f, ", {help:?} after {said:?}"))
+    }
+}
+
 pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let writers = Writers::start(&site.addresses)?;
-    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, struck: None, helped: Vec::new() };
+    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, struck: None, asked: None, helped: Vec::new() };
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);

@@ -9,6 +9,7 @@
 mod addresses;
 mod backup;
 mod cell;
+mod chosen;
 mod ends;
 mod full;
 mod history;
@@ -20,6 +21,7 @@ mod site;
 mod writers;
 
 pub use cell::{Shown, run};
+pub use chosen::CHOSEN;
 pub use ends::{ENDS, End, expected};
 pub use full::mounted as small_disk;
 pub use kinds::{DISASTERS, Disaster, Link, Place};

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// For all that follows a disaster.
 const LIMIT: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(40);
+/// Before a call is made again.
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// What helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ const SAID: &[(&str, Help)] = &[
     ("changes after the cutover, while it had lost its fence", Help::BringOver),
     ("rows of the moved keys are on shard", Help::BringOver),
     ("changed on the target while rows move into it", Help::Again),
+    ("changed on the source while its rows move", Help::Again),
     ("No space left on device", Help::Resume),
 ];
 
@@ -64,6 +67,8 @@ pub struct Operator<'a> {
     pub split: i64,
     /// When disaster struck, and the last number that the moving tenant's client had given out.
     pub struck: Option<(SystemTime, i64)>,
+    /// The last call, and when it was made.
+    pub asked: Option<(&'static str, Instant)>,
     /// What was needed, and what had been said.
     pub helped: Vec<(Help, String)>,
 }
@@ -161,6 +166,11 @@ impl Operator<'_> {
             ("cutover_pending", "backfill") => "cutover($1)",
             _ => return Ok(()),
         };
+        // Asked too often, a split never comes to say what is the matter.
+        if self.asked.as_ref().is_some_and(|(one, at)| *one == call && at.elapsed() < AGAIN) {
+            return Ok(());
+        }
+        self.asked = Some((call, Instant::now()));
         match self.call(call) {
             Err(error) if error.sqlstate().is_some_and(|s| !s.starts_with("57P") && s != "55000") => Err(error),
             _ => Ok(()),
