@@ -12,6 +12,7 @@ use super::writers::{MOVING, Record, Rows, TENANTS, Wait, Writers};
 use crate::cluster::DATABASE;
 use crate::split::Split;
 use crate::{Result, wait};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,12 +28,15 @@ pub struct Shown {
     pub helped: Vec<(Help, String)>,
     /// The longest that a writer of the moving tenant has waited for an answer.
     pub longest: Duration,
+    /// What the operator has seen.
+    pub seen: BTreeSet<String>,
 }
 
 impl std::fmt::Display for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}, longest wait {:.1} s", self.ended, self.longest.as_secs_f64())?;
-        self.helped.iter().try_for_each(|(help, said)| write!(f, ", {help:?} after {said:?}"))
+        self.helped.iter().try_for_each(|(help, said)| write!(f, ", {help:?} after {said:?}"))?;
+        self.seen.iter().try_for_each(|text| write!(f, "\n    seen: {text}"))
     }
 }
 
@@ -40,16 +44,17 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let writers = Writers::start(&site.addresses)?;
-    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, struck: None, asked: None, helped: Vec::new() };
+    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, struck: None, asked: None, seen: BTreeSet::new(), helped: Vec::new() };
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
+    let seen = std::mem::take(&mut operator.seen);
     let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
     require_expected(disaster, moment, &helped).map_err(tell)?;
     let longest = look_at(&site, disaster, moment, ended, &helped, &records, &asked, &losses).map_err(tell)?;
-    Ok(Shown { ended, helped, longest })
+    Ok(Shown { ended, helped, longest, seen })
 }
 
 fn require_expected(disaster: Disaster, moment: &Moment, helped: &[(Help, String)]) -> Result<()> {
@@ -83,6 +88,9 @@ fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Lo
     }
     if !operator.disaster.forgets() {
         observe(operator);
+        if operator.disaster.place() != Some(Place::Master) {
+            operator.note();
+        }
         operator.site.mend()?;
         let _ = operator.site.cluster.fault("");
     }

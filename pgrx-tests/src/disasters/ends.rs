@@ -54,7 +54,7 @@ pub const ENDS: &[(Disaster, Row)] = &[
     (Standby(Place::Source), [WELL,  WELL,   WELL,   WELL,   WELL,   STRAY,  STRAY,  STRAY,    LATEST,   WELL,  WELL]),
     (Standby(Place::Target), [WELL,  WELL,   WELL,   WELL,   WELL,   WELL,   WELL,   WELL,     LATEST,   LATEST, WELL]),
     (Standby(Place::Master), [WELL;11]),
-    (Dump(Place::Source),    [WELL,  WELL,   WELL,   WELL,   WELL,   STRAY,  STRAY,  STRAY,    LATEST,   WELL,  WELL]),
+    (Dump(Place::Source),    [WELL,  AGAIN,  AGAIN,  AGAIN,  AGAIN,  STRAY,  STRAY,  STRAY,    LATEST,   WELL,  WELL]),
     (Dump(Place::Target),    [WELL,  AGAIN,  AGAIN,  AGAIN,  AGAIN,  LATEST, LATEST, LATEST,   LATEST,   LATEST, WELL]),
     (Dump(Place::Master),    [ADOPT;11]),
     (Gone(Place::Source),    [BACKUP, BACKUP, BACKUP, BACKUP, BACKUP, S_LOST, S_LOST, S_LOST,  S_LOST,   S_LOST, BACKUP]),

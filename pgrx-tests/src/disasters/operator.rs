@@ -8,6 +8,7 @@ use super::site::Site;
 use crate::cluster::DATABASE;
 use crate::split::Split;
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 /// For all that follows a disaster.
@@ -67,6 +68,8 @@ pub struct Operator<'a> {
     pub split: i64,
     /// When disaster struck, and the last number that the moving tenant's client had given out.
     pub struck: Option<(SystemTime, i64)>,
+    /// What was to be seen meanwhile: errors, and reasons to wait.
+    pub seen: BTreeSet<String>,
     /// The last call, and when it was made.
     pub asked: Option<(&'static str, Instant)>,
     /// What was needed, and what had been said.
@@ -93,6 +96,7 @@ impl Operator<'_> {
         loop {
             let look = self.look();
             if let Ok(Some(look)) = &look {
+                self.seen.extend([&look.error, &look.waiting].into_iter().filter(|text| !text.is_empty()).cloned());
                 if look.finished {
                     return Ok(Ended::Finished);
                 }
@@ -123,6 +127,13 @@ impl Operator<'_> {
     pub fn call(&mut self, call: &str) -> Result<()> {
         let query = format!("SELECT shard_split_{}", call.replace("$1", &self.split.to_string()));
         Ok(self.site.cluster.superuser()?.batch_execute(&query)?)
+    }
+
+    /// Looks once more, to remember what is said.
+    pub fn note(&mut self) {
+        if let Ok(Some(look)) = self.look() {
+            self.seen.extend([look.error, look.waiting].into_iter().filter(|text| !text.is_empty()));
+        }
     }
 
     fn look(&self) -> Result<Option<Look>> {
