@@ -2,7 +2,9 @@
 //! slow, at each moment of a split.
 
 use shardmaster_tests::cluster::Cluster;
-use shardmaster_tests::disasters::{self, CHOSEN, DISASTERS, Disaster, FAMILIES, Link, MOMENTS, Moment, Place, Stage};
+use shardmaster_tests::disasters::{
+    self, CHOSEN, DISASTERS, Disaster, FAMILIES, Link, MOMENTS, Moment, Place, Stage,
+};
 use std::io::Write;
 use std::time::Instant;
 

@@ -65,6 +65,8 @@ impl Addresses {
 
     /// Whether a server was away at some moment of a time.
     pub fn was_away(&self, number: usize, from: Instant, to: Instant) -> bool {
-        lock(&self.outages).iter().any(|o| o.server == number && o.from <= to && o.to.is_none_or(|end| from <= end))
+        lock(&self.outages)
+            .iter()
+            .any(|o| o.server == number && o.from <= to && o.to.is_none_or(|end| from <= end))
     }
 }

@@ -44,7 +44,16 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let writers = Writers::start(&site.addresses)?;
-    let mut operator = Operator { site: &mut site, disaster, moment, split: 0, struck: None, asked: None, seen: BTreeSet::new(), helped: Vec::new() };
+    let mut operator = Operator {
+        site: &mut site,
+        disaster,
+        moment,
+        split: 0,
+        struck: None,
+        asked: None,
+        seen: BTreeSet::new(),
+        helped: Vec::new(),
+    };
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
@@ -53,7 +62,8 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
     require_expected(disaster, moment, &helped).map_err(tell)?;
-    let longest = look_at(&site, disaster, moment, ended, &helped, &records, &asked, &losses).map_err(tell)?;
+    let longest =
+        look_at(&site, disaster, moment, ended, &helped, &records, &asked, &losses).map_err(tell)?;
     Ok(Shown { ended, helped, longest, seen })
 }
 
@@ -171,7 +181,8 @@ fn recover_to(operator: &mut Operator<'_>, point: &str) -> Result<()> {
     let mut master = cluster.superuser()?;
     // The next worker does not get past the target before the fault is another one.
     cluster.servers[1].hang()?;
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    let end =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
     master.batch_execute(end)?;
     let outcome = cluster.hold(point);
     cluster.servers[1].wake()?;
@@ -182,7 +193,9 @@ fn recover_to(operator: &mut Operator<'_>, point: &str) -> Result<()> {
 /// The worker goes on from the point. A master that hangs, or is gone, cannot be told.
 fn release(operator: &Operator<'_>) -> Result<()> {
     match operator.disaster {
-        Disaster::Hung(Place::Master) | Disaster::Gone(Place::Master) | Disaster::Full(Place::Master) => Ok(()),
+        Disaster::Hung(Place::Master) | Disaster::Gone(Place::Master) | Disaster::Full(Place::Master) => {
+            Ok(())
+        }
         _ => operator.site.cluster.fault(""),
     }
 }
@@ -204,7 +217,9 @@ fn who_goes_on(operator: &Operator<'_>, ended: Ended) -> Vec<usize> {
     // The operator has left the dead server where it is.
     let lost = match (operator.disaster, ended) {
         (Disaster::Gone(Place::Target), Ended::RolledBack) => Some(1),
-        (Disaster::Gone(Place::Source), Ended::Finished) if helped(&operator.helped, Help::SourceLost) => Some(0),
+        (Disaster::Gone(Place::Source), Ended::Finished) if helped(&operator.helped, Help::SourceLost) => {
+            Some(0)
+        }
         _ => None,
     };
     [0, 1, MOVING].into_iter().filter(|number| Some(*number) != lost).collect()
@@ -234,7 +249,8 @@ fn losses(operator: &Operator<'_>, struck: Instant, back: Instant) -> Vec<Loss> 
 
 /// Whether writers must be served, not only answered: nobody whom they need was struck.
 fn must_be_served(disaster: Disaster, moment: &Moment) -> bool {
-    let spares_source = matches!(disaster.place(), Some(Place::Target)) || disaster.link() == Some(Link::Target);
+    let spares_source =
+        matches!(disaster.place(), Some(Place::Target)) || disaster.link() == Some(Link::Target);
     spares_source && moment.is_before_decision()
 }
 
@@ -261,7 +277,11 @@ fn look_at(
     if must_be_served(disaster, moment) {
         let away = |g: &Wait| addresses.was_away(0, g.from, g.to) || addresses.was_away(MASTER, g.from, g.to);
         for gap in moving.gaps.iter().filter(|g| g.length() > limit && !away(g)) {
-            wrong.push(format!("a client of the moving tenant was not served for {:?}: {}", gap.length(), gap.what));
+            wrong.push(format!(
+                "a client of the moving tenant was not served for {:?}: {}",
+                gap.length(),
+                gap.what
+            ));
         }
     }
     for (number, record) in records.iter().enumerate() {
@@ -271,7 +291,10 @@ fn look_at(
             }
         }
         for error in record.errors.iter().filter(in_peace).take(3) {
-            wrong.push(format!("a client of \"{}\" was told on shard {}: {}", TENANTS[number], error.server, error.what));
+            wrong.push(format!(
+                "a client of \"{}\" was told on shard {}: {}",
+                TENANTS[number], error.server, error.what
+            ));
         }
     }
     if wrong.is_empty() { Ok(longest) } else { Err(wrong.join("\n").into()) }
@@ -309,7 +332,10 @@ fn rows_are_right(
                 let bulk = found.split_off(&1000);
                 let bulk_expected = if number == MOVING && server == home { BULK as usize } else { 0 };
                 if bulk.len() != bulk_expected {
-                    wrong.push(format!("{} unchanged {table} of shard {server}, not {bulk_expected}", bulk.len()));
+                    wrong.push(format!(
+                        "{} unchanged {table} of shard {server}, not {bulk_expected}",
+                        bulk.len()
+                    ));
                 }
                 let place = format!("{table} of \"{}\" on shard {server}", TENANTS[number]);
                 if server != home && !found.is_empty() {

@@ -70,7 +70,9 @@ impl History {
     pub fn tell(&self) -> String {
         let tail = self.versions.iter().rev().take(4).rev();
         let one = |version: &Version| match version.acknowledged {
-            Some((server, at)) => format!("{:?} by server {server} {:.1} s ago", version.state, at.elapsed().as_secs_f64()),
+            Some((server, at)) => {
+                format!("{:?} by server {server} {:.1} s ago", version.state, at.elapsed().as_secs_f64())
+            }
             None => format!("{:?} without an answer", version.state),
         };
         tail.map(one).collect::<Vec<_>>().join(", ")

@@ -89,7 +89,9 @@ impl Disaster {
     /// The server that it strikes; None: the master, or a link.
     pub fn place(self) -> Option<Place> {
         match self {
-            Dump(place) | Disk(place) | Standby(place) | Gone(place) | Hung(place) | Full(place) => Some(place),
+            Dump(place) | Disk(place) | Standby(place) | Gone(place) | Hung(place) | Full(place) => {
+                Some(place)
+            }
             Cut(_) | Silent(_) | Slow(_) | OneLost(_) => None,
         }
     }

@@ -23,6 +23,8 @@ pub enum Stage {
     Finishing,
     /// No row of the scope is left on the source.
     Purged,
+    /// Of the split nothing is left on a shard but the redirect.
+    Ended,
     /// It goes back.
     RollingBack,
 }
@@ -73,7 +75,7 @@ pub const MOMENTS: &[Moment] = &[
     at("finish_trigger", Stage::Purged),
     at("finish_redirected", Stage::Purged),
     at("finish_untriggered", Stage::Purged),
-    at("finish_objects", Stage::Purged),
+    at("finish_objects", Stage::Ended),
     at("rollback_begin", Stage::RollingBack),
     at("rollback_capture", Stage::RollingBack),
     at("rollback_batch", Stage::RollingBack),

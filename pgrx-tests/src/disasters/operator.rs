@@ -40,16 +40,13 @@ pub enum Help {
     NewMaster,
 }
 
-/// What is said where a split has failed, and what helps then.
-const SAID: &[(&str, Help)] = &[
-    ("belongs to another master", Help::Adopt),
-    ("does not know split", Help::RestoreLatest),
-    ("was set back to a time before the cutover", Help::RestoreLatest),
-    ("changes after the cutover, while it had lost its fence", Help::BringOver),
-    ("rows of the moved keys are on shard", Help::BringOver),
-    ("changed on the target while rows move into it", Help::Again),
-    ("changed on the source while its rows move", Help::Again),
-    ("No space left on device", Help::Resume),
+/// What the hint of an error names, and what it comes to.
+const NAMED: &[(&str, Help)] = &[
+    ("shard_adopt", Help::Adopt),
+    ("to a time after the cutover", Help::RestoreLatest),
+    ("accept_missing => true", Help::BringOver),
+    ("roll the split back and start it again", Help::Again),
+    ("Check free disk space", Help::Resume),
 ];
 
 /// How it ended.
@@ -84,6 +81,7 @@ struct Look {
     error: String,
     finished: bool,
     waiting: String,
+    hint: String,
 }
 
 impl Operator<'_> {
@@ -96,7 +94,9 @@ impl Operator<'_> {
         loop {
             let look = self.look();
             if let Ok(Some(look)) = &look {
-                self.seen.extend([&look.error, &look.waiting].into_iter().filter(|text| !text.is_empty()).cloned());
+                self.seen.extend(
+                    [&look.error, &look.waiting].into_iter().filter(|text| !text.is_empty()).cloned(),
+                );
                 if look.finished {
                     return Ok(Ended::Finished);
                 }
@@ -139,7 +139,7 @@ impl Operator<'_> {
     fn look(&self) -> Result<Option<Look>> {
         let row = self.site.cluster.superuser()?.query_opt(
             "SELECT phase, goal, cutover_step, activity, coalesce(error_message, ''), finished_at IS NOT NULL,
-                    coalesce(shardmaster.split_waits_for(id), '')
+                    coalesce(shardmaster.split_waits_for(id), ''), coalesce(error_hint, '')
                FROM shardmaster.split_plan WHERE id = $1",
             &[&self.split],
         )?;
@@ -151,6 +151,7 @@ impl Operator<'_> {
             error: row.get(4),
             finished: row.get(5),
             waiting: row.get(6),
+            hint: row.get(7),
         }))
     }
 
@@ -183,15 +184,17 @@ impl Operator<'_> {
         }
         self.asked = Some((call, Instant::now()));
         match self.call(call) {
-            Err(error) if error.sqlstate().is_some_and(|s| !s.starts_with("57P") && s != "55000") => Err(error),
+            Err(error) if error.sqlstate().is_some_and(|s| !s.starts_with("57P") && s != "55000") => {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
 
     fn help(&mut self, look: &Look) -> Result<()> {
-        let known = SAID.iter().find(|(text, _)| look.error.contains(text));
+        let known = NAMED.iter().find(|(text, _)| look.hint.contains(text));
         let Some((_, help)) = known else {
-            return Err(format!("failed, and nothing is known to help: {}", look.error).into());
+            return Err(format!("failed, and no help is named: {}; HINT: {}", look.error, look.hint).into());
         };
         if self.helped.iter().filter(|(one, _)| one == help).count() >= 2 {
             return Err(format!("{help:?} does not help: {}", look.error).into());
@@ -211,7 +214,7 @@ impl Operator<'_> {
             Help::RestoreLatest => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
                 self.site.restore_latest(place)?;
-                self.call("resume($1)")
+                if self.moment.stage == Stage::Ended { Ok(()) } else { self.call("resume($1)") }
             }
             Help::RestoreBackup => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
@@ -237,15 +240,21 @@ impl Operator<'_> {
     fn replace_what_is_gone(&mut self) -> Result<Option<Ended>> {
         let help = match (self.disaster, self.moment.stage) {
             (Disaster::Gone(Place::Master), _) => Help::NewMaster,
-            (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged) => Help::RestoreLatest,
+            (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged | Stage::Ended) => {
+                Help::RestoreLatest
+            }
             (Disaster::Gone(Place::Target), _) if self.moment.is_before_decision() => Help::TargetLost,
-            (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Purged => {
+            (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Ended => {
                 Help::SourceLost
             }
             (Disaster::Gone(_), _) => Help::RestoreBackup,
+            // Nobody watches a split that is finished: who has restored a shard knows it.
+            (disaster, Stage::Ended) if disaster.forgets() && disaster.place() != Some(Place::Master) => {
+                Help::RestoreLatest
+            }
             _ => return Ok(None),
         };
-        self.helped.push((help, "gone".into()));
+        self.helped.push((help, "nothing".into()));
         self.give(help)?;
         if matches!(help, Help::RestoreBackup | Help::RestoreLatest) {
             self.site.addresses.outage_ends(self.disaster.place().and_then(Place::server).unwrap_or(2));

@@ -18,7 +18,8 @@ pub const NUMBER: &str = "split_part(val, ' ', 1)::bigint";
 pub fn bring_over(site: &Site, split: i64, since: SystemTime, before: i64) -> Result<()> {
     let mut source = site.cluster.servers[0].superuser(DATABASE)?;
     let mut target = site.cluster.servers[1].superuser(DATABASE)?;
-    let ordinals = "SELECT ordinal, table_name FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal";
+    let ordinals =
+        "SELECT ordinal, table_name FROM shardmaster.split_table WHERE split_id = $1 ORDER BY ordinal";
     for row in site.cluster.superuser()?.query(ordinals, &[&split])? {
         let (ordinal, table): (i32, &str) = (row.get(0), row.get(1));
         let newest = format!("SELECT coalesce(max({NUMBER}), 0) FROM {table} WHERE tenant = $1");
@@ -33,7 +34,8 @@ pub fn bring_over(site: &Site, split: i64, since: SystemTime, before: i64) -> Re
             match val.zip(number) {
                 Some((val, number)) => bring_row(&mut target, table, id, &val, number)?,
                 None => {
-                    let delete = format!("DELETE FROM {table} WHERE tenant = $1 AND id = $2 AND {NUMBER} <= $3");
+                    let delete =
+                        format!("DELETE FROM {table} WHERE tenant = $1 AND id = $2 AND {NUMBER} <= $3");
                     target.execute(&delete, &[&TENANTS[MOVING], &id, &newest.max(before)])?;
                 }
             }
@@ -59,12 +61,14 @@ fn bring_row(target: &mut Client, table: &str, id: i32, val: &str, number: i64) 
 /// The master is gone, with its catalog. Another one knows the shards, takes them over,
 /// removes what the one before has left there, and routes the keys to where their rows are.
 pub fn new_master(site: &mut Site) -> Result<()> {
-    let open = "SELECT coalesce(bool_or(state = 'open'), false) FROM shardmaster_agent.side WHERE side = 'target'";
+    let open =
+        "SELECT coalesce(bool_or(state = 'open'), false) FROM shardmaster_agent.side WHERE side = 'target'";
     let has_agent = "SELECT to_regclass('shardmaster_agent.side') IS NOT NULL";
     let rows = "SELECT count(*) FROM items WHERE tenant = $1";
     let mut source = site.cluster.servers[0].superuser(DATABASE)?;
     let mut target = site.cluster.servers[1].superuser(DATABASE)?;
-    let is_open = target.query_one(has_agent, &[])?.get::<_, bool>(0) && target.query_one(open, &[])?.get::<_, bool>(0);
+    let is_open =
+        target.query_one(has_agent, &[])?.get::<_, bool>(0) && target.query_one(open, &[])?.get::<_, bool>(0);
     let has_left = source.query_one(rows, &[&TENANTS[MOVING]])?.get::<_, i64>(0) == 0;
     let owner = usize::from(is_open || has_left);
     site.cluster.replace_master(&["fsync = off"])?;

@@ -182,6 +182,14 @@ impl Site {
 
     /// The server comes back with all that it had when disaster struck.
     pub fn restore_latest(&mut self, place: Place) -> Result<()> {
+        let number = place.server().unwrap_or(MASTER);
+        self.addresses.outage_begins(number);
+        self.bring_back(place)?;
+        self.addresses.outage_ends(number);
+        Ok(())
+    }
+
+    fn bring_back(&mut self, place: Place) -> Result<()> {
         if let Some(mut former) = self.former.take() {
             self.server_mut(place).stop(Stop::Fast)?;
             former.run()?;

@@ -58,7 +58,9 @@ impl Record {
             .filter(|(id, history)| !history.may_be(found.get(id).copied(), losses))
             .map(|(id, history)| format!("row {id} is {:?}, and was {}", found.get(id), history.tell()))
             .collect();
-        all.extend(found.keys().filter(|id| !self.rows.contains_key(id)).map(|id| format!("row {id} is nobody's")));
+        all.extend(
+            found.keys().filter(|id| !self.rows.contains_key(id)).map(|id| format!("row {id} is nobody's")),
+        );
         all
     }
 }
@@ -109,7 +111,11 @@ impl Writers {
             let home = if number == MOVING { 0 } else { number };
             let mut client = addresses.connect(home)?;
             for id in 1..=ROWS {
-                client.batch_execute(&format!("{}; {}", put(TENANTS[number], id, 0)[0], put(TENANTS[number], id, 0)[1]))?;
+                client.batch_execute(&format!(
+                    "{}; {}",
+                    put(TENANTS[number], id, 0)[0],
+                    put(TENANTS[number], id, 0)[1]
+                ))?;
                 lock(&shared.records[number]).rows.insert(id, History::beginning(Some(0), home));
             }
             let shared = shared.clone();
@@ -128,7 +134,12 @@ impl Writers {
             Ok(numbers.iter().zip(&goals).all(|(n, goal)| now(n) >= *goal).then_some(()))
         });
         let last = |n: &usize| lock(&self.shared.records[*n]).errors.last().map(|e| e.what.clone());
-        outcome.map_err(|e| e.context(&format!("clients {numbers:?}, last errors {:?}", numbers.iter().map(last).collect::<Vec<_>>())))
+        outcome.map_err(|e| {
+            e.context(&format!(
+                "clients {numbers:?}, last errors {:?}",
+                numbers.iter().map(last).collect::<Vec<_>>()
+            ))
+        })
     }
 
     /// The last number that the moving tenant's client has given out.
@@ -235,7 +246,8 @@ impl Writer<'_> {
     /// One change, tried until a server takes it.
     fn change(&mut self, id: i32, state: State) {
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let server = if self.number == MOVING { self.shared.route.load(Ordering::Relaxed) } else { self.number };
+            let server =
+                if self.number == MOVING { self.shared.route.load(Ordering::Relaxed) } else { self.number };
             let from = Instant::now();
             let outcome = self.attempt(server, id, state);
             let to = Instant::now();
@@ -304,7 +316,9 @@ impl Writer<'_> {
         };
         let outcome = transaction(client, tenant, id, state);
         let is_broken = match &outcome {
-            Outcome::Refused(error) => error.sqlstate().is_none_or(|s| s.starts_with("57P") || s.starts_with("08")),
+            Outcome::Refused(error) => {
+                error.sqlstate().is_none_or(|s| s.starts_with("57P") || s.starts_with("08"))
+            }
             Outcome::Unknown => true,
             Outcome::Committed | Outcome::NoRow => false,
         };
