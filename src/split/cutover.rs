@@ -90,7 +90,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     if Instant::now() > deadline {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
-    require_target(engine, heard)?;
+    require_both(engine, heard)?;
     let version = decide(&engine.plan, engine.generation, outcome.progress.last_event_id, None)?;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
@@ -145,14 +145,17 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
     }
 }
 
-/// An answer of the target that counts as its last sign of life.
+/// An answer that counts as the last sign of life.
 const LATELY: Duration = Duration::from_millis(200);
 
-/// The target, which nobody can do without after the decision, has answered just now: a
-/// worker that was held up for a while asks once more.
-fn require_target(engine: &mut Engine, heard: Instant) -> Result<()> {
+/// The target, which nobody can do without after the decision, has answered just now, and the
+/// source, in the session that has fenced it, too: it was not restarted from an older disk
+/// since. A worker that was held up for a while asks both once more.
+fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
     if heard.elapsed() > LATELY {
-        engine.target.run("SELECT 1")?;
+        engine.target.send("SELECT 1")?;
+        engine.control.run("SELECT 1")?;
+        engine.target.finish()?;
     }
     Ok(())
 }

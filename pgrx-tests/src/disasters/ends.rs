@@ -30,7 +30,8 @@ const BACKUP: End = Told(Help::RestoreBackup);
 const T_LOST: End = Told(Help::TargetLost);
 const S_LOST: End = Told(Help::SourceLost);
 const ANEW: End = Told(Help::NewMaster);
-const AGAIN: End = Told(Help::Again);
+const AGAIN: End = Among(&[Help::Again, Help::ByHand]);
+const HAND: End = Either(Help::ByHand);
 const ROOM: End = Either(Help::Resume);
 /// Short, so that the table stays one.
 const WELL: End = Itself;
@@ -59,8 +60,8 @@ pub const ENDS: &[(Disaster, Row)] = &[
     (Standby(Place::Source), [WELL,   WELL,   WELL,   WELL,   WELL,   STRAY,  STRAY,  STRAY,  STRAY,  REST_S, LATEST, WELL]),
     (Standby(Place::Target), [WELL,   WELL,   WELL,   WELL,   WELL,   WELL,   WELL,   WELL,   LATEST, REST_T, LATEST, WELL]),
     (Standby(Place::Master), [WELL; 12]),
-    (Dump(Place::Source),    [WELL,   AGAIN,  AGAIN,  AGAIN,  AGAIN,  STRAY,  STRAY,  STRAY,  STRAY,  REST_S, LATEST, WELL]),
-    (Dump(Place::Target),    [WELL,   AGAIN,  AGAIN,  AGAIN,  AGAIN,  LATEST, LATEST, LATEST, LATEST, REST_T, LATEST, WELL]),
+    (Dump(Place::Source),    [WELL,   AGAIN,  AGAIN,  AGAIN,  AGAIN,  REST_S,  STRAY,  STRAY,  STRAY,  REST_S, LATEST, WELL]),
+    (Dump(Place::Target),    [WELL,   AGAIN,  AGAIN,  AGAIN,  AGAIN,  LATEST, LATEST, LATEST, LATEST, REST_T, LATEST, HAND]),
     (Dump(Place::Master),    [WELL,   ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT]),
     (Gone(Place::Source),    [BACKUP, BACKUP, BACKUP, BACKUP, BACKUP, S_LOST, S_LOST, S_LOST, S_LOST, S_LOST, S_LOST, BACKUP]),
     (Gone(Place::Target),    [T_LOST, T_LOST, T_LOST, T_LOST, T_LOST, BACKUP, BACKUP, BACKUP, LATEST, LATEST, LATEST, T_LOST]),

@@ -18,6 +18,8 @@ mod moments;
 mod operator;
 mod rescue;
 mod site;
+mod verdict;
+mod walk;
 mod writers;
 
 pub use cell::{Shown, run};

@@ -36,6 +36,8 @@ pub enum Help {
     SourceLost,
     /// What the source alone has is brought over, then finish with accept_missing.
     BringOver,
+    /// The copies are deleted on the target, by hand.
+    ByHand,
     /// Another master, which cleans up what the one before has left.
     NewMaster,
 }
@@ -101,6 +103,7 @@ impl Operator<'_> {
                     return Ok(Ended::Finished);
                 }
                 if look.phase == "rolled_back" && look.goal == "rolled_back" {
+                    self.delete_copies()?;
                     return Ok(Ended::RolledBack);
                 }
             }
@@ -223,8 +226,10 @@ impl Operator<'_> {
             Help::Again => {
                 self.call("rollback($1)")?;
                 Split::of(&self.site.cluster, self.split).wait("rolled_back", LIMIT)?;
+                self.delete_copies()?;
                 self.call("start_dual_write($1)")
             }
+            Help::ByHand => rescue::delete_copies(self.site),
             Help::TargetLost => self.call("rollback($1, target_lost => true)"),
             Help::SourceLost => self.call("finish($1, source_lost => true)"),
             Help::BringOver => {
@@ -234,6 +239,16 @@ impl Operator<'_> {
             }
             Help::NewMaster => rescue::new_master(self.site),
         }
+    }
+
+    /// Where a rollback has left rows alone, it says so.
+    fn delete_copies(&mut self) -> Result<()> {
+        let events = self.history();
+        let Some(said) = events.lines().find(|line| line.contains("delete the copies by hand")) else {
+            return Ok(());
+        };
+        self.helped.push((Help::ByHand, said.trim().to_owned()));
+        self.give(Help::ByHand)
     }
 
     /// A server that does not come back: what there is for it.

@@ -58,6 +58,13 @@ fn bring_row(target: &mut Client, table: &str, id: i32, val: &str, number: i64) 
     Ok(())
 }
 
+/// What a rollback has left on the target.
+pub fn delete_copies(site: &Site) -> Result<()> {
+    let mut target = site.cluster.servers[1].superuser(DATABASE)?;
+    target.execute("DELETE FROM items WHERE tenant = $1", &[&TENANTS[MOVING]])?;
+    Ok(())
+}
+
 /// The master is gone, with its catalog. Another one knows the shards, takes them over,
 /// removes what the one before has left there, and routes the keys to where their rows are.
 pub fn new_master(site: &mut Site) -> Result<()> {
