@@ -46,13 +46,14 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
         split: 0,
         struck: None,
         asked: None,
+        held: Duration::ZERO,
         seen: BTreeSet::new(),
         helped: Vec::new(),
     };
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
-    let seen = std::mem::take(&mut operator.seen);
+    let (seen, held) = (std::mem::take(&mut operator.seen), operator.held);
     let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
@@ -66,6 +67,7 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
         records: &records,
         asked: &asked,
         losses: &losses,
+        held,
     };
     let longest = verdict.longest_wait().map_err(tell)?;
     Ok(Shown { ended, helped, longest, seen })
@@ -100,6 +102,7 @@ fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Lo
     if operator.moment.is_point() {
         release(operator)?;
     }
+    operator.held = struck.elapsed();
     if !operator.disaster.forgets() {
         observe(operator);
         if operator.disaster.place() != Some(Place::Master) {

@@ -67,6 +67,8 @@ pub struct Operator<'a> {
     pub split: i64,
     /// When disaster struck, and the last number that the moving tenant's client had given out.
     pub struck: Option<(SystemTime, i64)>,
+    /// How long the worker was held while disaster struck.
+    pub held: Duration,
     /// What was to be seen meanwhile: errors, and reasons to wait.
     pub seen: BTreeSet<String>,
     /// The last call, and when it was made.

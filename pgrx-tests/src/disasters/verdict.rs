@@ -28,6 +28,8 @@ pub struct Verdict<'a> {
     /// Answers of the master that took long.
     pub asked: &'a [Wait],
     pub losses: &'a [Loss],
+    /// How long the worker was held, which is none of its own doing.
+    pub held: Duration,
 }
 
 impl Verdict<'_> {
