@@ -1,7 +1,7 @@
 # Everything works as root, who then starts servers and tests as the user
 # postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
 
-.PHONY: all setup build install check test regress accept demo bench clean
+.PHONY: all setup build install check test soak regress accept demo bench clean
 
 all: build
 
@@ -24,6 +24,10 @@ check: setup
 # Everything. The last line sums all suites.
 test: setup
 	@scripts/test.sh lint typecheck_rest pure clients server isolation docs regress majors harness
+
+# Every cell of the disaster matrix: hours. SHARDMASTER_MOMENTS=cutover_,finish_ does a part.
+soak: setup
+	@SHARDMASTER_SOAK=1 SHARDMASTER_TEST_TIMEOUT=43200 scripts/test.sh harness:disasters
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

@@ -31,6 +31,9 @@ mount_small_disk() {
     mkdir "$RUN/small-disk/space"
     chown "$SERVER_USER" "$RUN/small-disk/space"
     SMALL_DISK=$RUN/small-disk/space
+    mkdir -p "$RUN/full-disk"
+    mount -t tmpfs -o "size=96m,mode=0700,uid=$(id -u "$SERVER_USER")" tmpfs "$RUN/full-disk" || return 0
+    FULL_DISK=$RUN/full-disk
 }
 
 # beside_servers PROGRAM ...: runs it as the servers' user, told where things are. Servers of
@@ -38,5 +41,6 @@ mount_small_disk() {
 beside_servers() {
     as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="${SERVERS_DIR:-$RUN}" \
         SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} \
+        ${FULL_DISK:+SHARDMASTER_FULL_DISK="$FULL_DISK"} \
         ${MAY_LACK:+SHARDMASTER_MAY_LACK="$MAY_LACK"} "$@"
 }

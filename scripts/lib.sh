@@ -39,9 +39,9 @@ clean_run_dir() {
     while read -r file; do
         as_user "$BINDIR/pg_ctl" stop -D "${file%/*}" -m immediate -t 30 >/dev/null 2>&1 || true
     done < <(find "$RUN" -maxdepth 4 -name postmaster.pid 2>/dev/null)
-    if [ -d "$RUN/small-disk" ]; then
-        umount "$RUN/small-disk" 2>/dev/null || true
-    fi
+    for file in small-disk full-disk; do
+        if [ -d "$RUN/$file" ]; then umount "$RUN/$file" 2>/dev/null || true; fi
+    done
     rm -rf "$RUN"
 }
 

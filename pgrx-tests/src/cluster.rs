@@ -51,6 +51,17 @@ impl Cluster {
         Cluster { master, servers: Vec::new(), shards: Vec::new() }
     }
 
+    /// Another master, which knows the shards and their tables' names, and nothing else.
+    pub fn replace_master(&mut self, config: &[&str]) -> Result<()> {
+        self.master = start_master(config)?;
+        let mut client = self.superuser()?;
+        for shard in &self.shards {
+            let conninfo = self.server_of(shard).conninfo(DATABASE, MOVER);
+            client.execute("SELECT shard_add($1, $2)", &[&shard.key, &conninfo])?;
+        }
+        Ok(())
+    }
+
     /// One server more, of another major version.
     pub fn add_major(&mut self, major: u32) -> Result<()> {
         self.add_server(Server::start_major(major, &shard_name(self.servers.len()), &["fsync = off"])?)
@@ -185,7 +196,7 @@ fn grant_client_functions(client: &mut Client) -> Result<()> {
 }
 
 /// The database, and the roles with the rights that the documentation asks for.
-fn create_database(server: &Server) -> Result<()> {
+pub fn create_database(server: &Server) -> Result<()> {
     let mut client = server.superuser("postgres")?;
     client.batch_execute(&format!(
         "CREATE ROLE {OWNER} NOLOGIN; CREATE ROLE {MOVER} LOGIN; CREATE ROLE {CLIENT} LOGIN;

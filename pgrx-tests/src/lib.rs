@@ -9,6 +9,7 @@ pub mod bench;
 pub mod cluster;
 pub mod demo;
 pub mod diary;
+pub mod disasters;
 pub mod ending;
 pub mod env;
 pub mod error;

@@ -9,14 +9,18 @@ use std::time::Duration;
 
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
+/// A name that nothing else of this run has.
+pub fn unique(name: &str) -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    format!("{name}.{}.{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A directory of one's own below that of the run, removed when dropped.
 pub struct Directory(PathBuf);
 
 impl Directory {
     pub fn new(name: &str) -> Result<Directory> {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = env::run_dir()?.join(format!("{name}.{}.{number}", std::process::id()));
+        let path = env::run_dir()?.join(unique(name));
         fs::create_dir(&path)?;
         Ok(Directory(path))
     }

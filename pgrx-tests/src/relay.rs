@@ -90,6 +90,14 @@ impl Relay {
         }
     }
 
+    /// The oldest of a worker's connections falls silent; others, and new ones, do not.
+    pub fn silence_one(&self) {
+        let is_ours = |pipe: &&Arc<Mutex<Pipe>>| lock(pipe).application.starts_with("shardmaster split");
+        if let Some(pipe) = lock(&self.link).pipes.iter().find(is_ours) {
+            lock(pipe).silenced = true;
+        }
+    }
+
     /// Every connection ends, and no new one is taken.
     pub fn cut(&self) {
         let mut link = lock(&self.link);

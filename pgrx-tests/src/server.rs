@@ -117,6 +117,15 @@ impl Server {
         Ok(())
     }
 
+    /// An empty cluster in the place of one that was put aside, with the same configuration.
+    pub fn make_anew(&self) -> Result<()> {
+        let (number, scratch) = new_directory()?;
+        env::copy_template(&self.data(), number)?;
+        fs::remove_dir(scratch)?;
+        let before = fs::read_to_string(self.data().with_file_name("aside").join("postgresql.conf"))?;
+        Ok(fs::write(self.data().join("postgresql.conf"), before)?)
+    }
+
     /// The next transaction id in the control file of the stopped server.
     pub fn next_xid(&self) -> Result<String> {
         let control = env::run(Command::new(self.bindir.join("pg_controldata")).arg(self.data()))?;
@@ -129,7 +138,7 @@ impl Server {
         let server = Server::create(name, &[])?;
         fs::remove_dir_all(server.data())?;
         let mut backup = Command::new(env::bindir()?.join("pg_basebackup"));
-        backup.args(["-R", "-X", "stream", "-c", "fast", "-p", "5432", "-U", "postgres", "-h"]);
+        backup.args(["-R", "-X", "stream", "-c", "fast", "-N", "-p", "5432", "-U", "postgres", "-h"]);
         env::run(backup.arg(primary.socket_dir()).arg("-D").arg(server.data()))?;
         server.configure(&[&format!("unix_socket_directories = '{}'", server.dir.display())])?;
         Ok(server)

@@ -12,8 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// the two takes writes.
 pub fn add(cluster: &Cluster, shard: usize) -> Result<Server> {
     let primary = &cluster.servers[shard];
-    let mut standby = Server::standby_of(primary, "standby")?;
-    standby.run()?;
+    let standby = start(primary)?;
     let conninfo = format!(
         "host={},{} port=5432,5432 dbname={DATABASE} user=mover target_session_attrs=read-write",
         primary.socket_dir().display(),
@@ -24,9 +23,21 @@ pub fn add(cluster: &Cluster, shard: usize) -> Result<Server> {
     Ok(standby)
 }
 
+/// A standby that follows a server.
+pub fn start(primary: &Server) -> Result<Server> {
+    let mut standby = Server::standby_of(primary, "standby")?;
+    standby.run()?;
+    Ok(standby)
+}
+
 /// Waits until the standby has everything, then cuts it off.
 pub fn cut_off(cluster: &Cluster, shard: usize, standby: &Server) -> Result<()> {
-    let mut primary = cluster.servers[shard].superuser(DATABASE)?;
+    separate(&cluster.servers[shard], standby)
+}
+
+/// The same for any server and its standby.
+pub fn separate(primary: &Server, standby: &Server) -> Result<()> {
+    let mut primary = primary.superuser(DATABASE)?;
     let lsn: String = primary.query_one("SELECT pg_current_wal_flush_lsn()::text", &[])?.get(0);
     let mut replica = standby.superuser(DATABASE)?;
     let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{lsn}'");

@@ -85,10 +85,12 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     let outcome = apply_last_window(engine, deadline)?;
     reach(points::CUTOVER_APPLIED)?;
     sequences::raise(engine, Ahead::Enough)?;
+    let heard = Instant::now();
     reach(points::CUTOVER_SEQUENCES)?;
     if Instant::now() > deadline {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
+    require_both(engine, heard)?;
     let version = decide(&engine.plan, engine.generation, outcome.progress.last_event_id, None)?;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
@@ -141,6 +143,21 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         wait::report(&reason);
         wait::sleep(Duration::from_millis(100));
     }
+}
+
+/// An answer that counts as the last sign of life.
+const LATELY: Duration = Duration::from_millis(200);
+
+/// The target, which nobody can do without after the decision, has answered just now, and the
+/// source, in the session that has fenced it, too: it was not restarted from an older disk
+/// since. A worker that was held up for a while asks both once more.
+fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
+    if heard.elapsed() > LATELY {
+        engine.target.send("SELECT 1")?;
+        engine.control.run("SELECT 1")?;
+        engine.target.finish()?;
+    }
+    Ok(())
 }
 
 /// 1. Routes for writing wait; reads go to the source. In place, no version.

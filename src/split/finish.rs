@@ -44,6 +44,9 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
     };
     reach(points::FINISH_ROWS)?;
     let target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
+    let source = source
+        .map(|source| require_still_moved(source, plan, request.version, target.is_some()))
+        .transpose()?;
     // Its guard and its log of deleted keys go, once nothing is to be shown any more.
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
@@ -57,6 +60,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
         reach(points::FINISH_UNTRIGGERED)?;
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
+    require_ended(plan, identity)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id, Ending::Redirected));
     Ok(())
@@ -79,6 +83,57 @@ fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Resu
             plan.id
         ),
     ))
+}
+
+/// No row is left on the source, or else it was set back to a time before its fence: it has
+/// rows again, and took writes of stale clients. While the target can still show what it has,
+/// finish begins again: fence, proof and deletes.
+fn require_still_moved(
+    mut source: Connection,
+    plan: &Plan,
+    version: i64,
+    has_target: bool,
+) -> Result<Connection> {
+    let difference = watch::difference(&mut source, plan, Side::Source, ("moved", version))?;
+    let Some(text) = difference else { return Ok(source) };
+    if has_target {
+        transaction(|| begin_again(plan.id, &text));
+        return Err(SplitError::Retry(text));
+    }
+    let shard = &plan.source.shard_key;
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "{text}: it was set back to a time before the cutover of split {}, whose rows had left it already",
+            plan.id
+        ),
+        format!(
+            "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
+            plan.id
+        ),
+    ))
+}
+
+/// The source has rows again: both shards are told once more, then they are deleted anew.
+fn begin_again(id: i64, text: &str) {
+    cutover::set_step(id, phase::CutoverStep::Decided);
+    sql::write("UPDATE shardmaster.split_plan SET purged_at = NULL WHERE id = $1", &[id.into()]);
+    split::event(id, None, None, &format!("told again: {text}"));
+}
+
+/// Each side has been left as it was to be. One that has its part of the split again was set
+/// back since: the next attempt finds out what that means.
+fn require_ended(plan: &Plan, identity: &str) -> Result<()> {
+    for side in [Side::Source, Side::Target] {
+        let mut session = session::open_mover(plan, side, "finish")?;
+        session::check_identity(&mut session, identity)?;
+        let is_back = session::installed(&mut session, plan, side)? == Installed::Ours;
+        let is_unguarded = side == Side::Source && redirect::known_version(&mut session, plan)?.is_none();
+        if is_back || is_unguarded {
+            return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
+        }
+    }
+    Ok(())
 }
 
 /// A session that has taken its side over.

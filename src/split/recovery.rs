@@ -193,7 +193,7 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 fn catch_up(engine: &mut Engine) -> Result<()> {
     let _said = wait::said();
     loop {
-        let outcome = step::run(engine)?;
+        let outcome = step::run(engine).map_err(|error| after_decision(error, engine.plan.id))?;
         if let Some(why) = &outcome.restarted {
             let text = format!("the copy starts again before the target opens: {why}");
             transaction(|| split::event(engine.plan.id, None, None, &text));
@@ -206,6 +206,16 @@ fn catch_up(engine: &mut Engine) -> Result<()> {
             engine.plan.target.shard_key,
             outcome.progress.rows_copied()
         ));
+    }
+}
+
+/// What a step finds to be wrong cannot be rolled back any more.
+fn after_decision(error: SplitError, id: i64) -> SplitError {
+    match error {
+        SplitError::Failed(failure) => SplitError::Failed(failure.hint(format!(
+            "The cutover has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover, then SELECT shard_split_resume({id})."
+        ))),
+        other => other,
     }
 }
 

@@ -460,10 +460,14 @@ fn create_tables_of(cluster: &Cluster, keyspace: &str) -> Result<()> {
              INSERT INTO items SELECT 'stays', i, i::text FROM generate_series(1, 50) i"
         ))?;
     }
-    let mut client = cluster.superuser()?;
+    name_tables(&mut cluster.superuser()?, keyspace)
+}
+
+/// Tells a master of them.
+pub fn name_tables(master: &mut Client, keyspace: &str) -> Result<()> {
     for table in ["items", "notes"] {
         let query = "SELECT shard_table_add($1, 'tenant', $2, key_type => 'text')";
-        client.execute(query, &[&table, &keyspace])?;
+        master.execute(query, &[&table, &keyspace])?;
     }
     Ok(())
 }

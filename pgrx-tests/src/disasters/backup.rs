@@ -1,0 +1,77 @@
+//! Backups of a server while it runs, and how they are brought back: the disk as it was, or
+//! a dump in a server that was made anew at the same address.
+
+use crate::cluster::{self, DATABASE};
+use crate::server::{Server, Stop};
+use crate::{Result, env};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub enum Backup {
+    /// A copy of the whole disk.
+    Disk(PathBuf),
+    /// What pg_dump says of the database.
+    Dump(PathBuf),
+}
+
+fn run_client(server: &Server, program: &str, arguments: &[&str], path: &Path) -> Result<()> {
+    let mut command = Command::new(env::bindir()?.join(program));
+    command.args(["-p", "5432", "-U", "postgres", "-h"]).arg(server.socket_dir()).args(arguments).arg(path);
+    env::run(&mut command).map(drop)
+}
+
+impl Backup {
+    pub fn of_disk(server: &Server) -> Result<Backup> {
+        let path = server.data().with_file_name("backup");
+        run_client(server, "pg_basebackup", &["-X", "stream", "-c", "fast", "-N", "-D"], &path)?;
+        Ok(Backup::Disk(path))
+    }
+
+    pub fn by_dump(server: &Server) -> Result<Backup> {
+        let path = server.data().with_file_name("dump");
+        run_client(server, "pg_dump", &["-Fc", "-d", DATABASE, "-f"], &path)?;
+        Ok(Backup::Dump(path))
+    }
+
+    /// Brings it back in the place of a server that is stopped and whose disk was put aside.
+    pub fn restore(self, server: &mut Server) -> Result<()> {
+        match self {
+            Backup::Disk(path) => {
+                fs::rename(path, server.data())?;
+                server.run()
+            }
+            Backup::Dump(path) => {
+                server.make_anew()?;
+                server.run()?;
+                cluster::create_database(server)?;
+                run_client(server, "pg_restore", &["-d", DATABASE], &path)
+            }
+        }
+    }
+}
+
+/// Stops a server as a crash does and puts its disk aside.
+pub fn put_aside(server: &mut Server) -> Result<()> {
+    server.stop(Stop::Kill)?;
+    let aside = aside(server);
+    // What was put aside before is older.
+    if aside.exists() {
+        fs::remove_dir_all(&aside)?;
+    }
+    Ok(fs::rename(server.data(), aside)?)
+}
+
+/// The disk that was put aside comes back.
+pub fn bring_back(server: &mut Server) -> Result<()> {
+    if server.data().exists() {
+        server.stop(Stop::Immediate)?;
+        fs::remove_dir_all(server.data())?;
+    }
+    fs::rename(aside(server), server.data())?;
+    server.run()
+}
+
+fn aside(server: &Server) -> PathBuf {
+    server.data().with_file_name("aside")
+}

@@ -1,0 +1,178 @@
+//! One cell: a split with clients, struck at one moment, brought to its end, and looked at.
+
+use super::ends;
+use super::history::Loss;
+use super::kinds::{Disaster, Place};
+use super::moments::{Moment, Stage};
+use super::operator::{Ended, Help, Operator};
+use super::site::{GRACE, Site, TIMEOUT};
+use super::verdict::{BULK, Verdict};
+use super::walk;
+use super::writers::{MOVING, Writers};
+use crate::cluster::DATABASE;
+use crate::{Result, wait};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a cell has shown.
+#[derive(Debug)]
+pub struct Shown {
+    pub ended: Ended,
+    pub helped: Vec<(Help, String)>,
+    /// The longest that a writer of the moving tenant has waited for an answer.
+    pub longest: Duration,
+    /// What the operator has seen.
+    pub seen: BTreeSet<String>,
+}
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}, longest wait {:.1} s", self.ended, self.longest.as_secs_f64())?;
+        self.helped.iter().try_for_each(|(help, said)| write!(f, ", {help:?} after {said:?}"))?;
+        self.seen.iter().try_for_each(|text| write!(f, "\n    seen: {text}"))
+    }
+}
+
+pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
+    let mut site = Site::new(disaster)?;
+    fill(&site)?;
+    let writers = Writers::start(&site.addresses)?;
+    let mut operator = Operator {
+        site: &mut site,
+        disaster,
+        moment,
+        split: 0,
+        struck: None,
+        asked: None,
+        held: Duration::ZERO,
+        seen: BTreeSet::new(),
+        helped: Vec::new(),
+    };
+    let outcome = play(&mut operator, &writers);
+    let history = operator.history();
+    let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
+    let (seen, held) = (std::mem::take(&mut operator.seen), operator.held);
+    let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
+    let (ended, losses) = outcome.map_err(tell)?;
+    let (records, asked) = writers.stop()?;
+    require_expected(disaster, moment, &helped).map_err(tell)?;
+    let verdict = Verdict {
+        site: &site,
+        disaster,
+        moment,
+        ended,
+        helped: &helped,
+        records: &records,
+        asked: &asked,
+        losses: &losses,
+        held,
+    };
+    let longest = verdict.longest_wait().map_err(tell)?;
+    Ok(Shown { ended, helped, longest, seen })
+}
+
+fn require_expected(disaster: Disaster, moment: &Moment, helped: &[(Help, String)]) -> Result<()> {
+    let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).collect();
+    match ends::expected(disaster, moment.stage) {
+        Some(end) if end.is(&needed) => Ok(()),
+        end => Err(format!("needed {needed:?}, where {end:?} was expected").into()),
+    }
+}
+
+fn fill(site: &Site) -> Result<()> {
+    let mut source = site.cluster.servers[0].superuser(DATABASE)?;
+    for (table, columns) in [("items", "i"), ("notes", "i, i")] {
+        source.batch_execute(&format!(
+            "INSERT INTO {table} SELECT 'moves', {columns}, '0 ' || repeat('b', 400) FROM generate_series(1001, {}) i",
+            1000 + BULK
+        ))?;
+    }
+    Ok(())
+}
+
+/// From the plan to the end; what may be lost.
+fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Loss>)> {
+    writers.wait_for(&[0, 1, 2], 5, LIMIT)?;
+    walk::to_moment(operator, writers)?;
+    let struck = Instant::now();
+    operator.struck = Some((SystemTime::now(), writers.number()));
+    operator.site.strike()?;
+    if operator.moment.is_point() {
+        release(operator)?;
+    }
+    operator.held = struck.elapsed();
+    if !operator.disaster.forgets() {
+        observe(operator);
+        if operator.disaster.place() != Some(Place::Master) {
+            operator.note();
+        }
+        operator.site.mend()?;
+        let _ = operator.site.cluster.fault("");
+    }
+    if operator.disaster.forgets() {
+        operator.site.mend()?;
+    }
+    let back = Instant::now();
+    let ended = operator.bring_to_end()?;
+    writers.wait_for(&who_goes_on(operator, ended), 5, LIMIT)?;
+    Ok((ended, losses(operator, struck, back)))
+}
+
+/// The worker goes on from the point. A master that hangs, or is gone, cannot be told.
+fn release(operator: &Operator<'_>) -> Result<()> {
+    match operator.disaster {
+        Disaster::Hung(Place::Master) | Disaster::Gone(Place::Master) | Disaster::Full(Place::Master) => {
+            Ok(())
+        }
+        _ => operator.site.cluster.fault(""),
+    }
+}
+
+/// As long as a cutover may take, and what is promised beyond; where nobody can be kept
+/// waiting, as long as a shard may be silent before it counts as lost.
+fn observe(operator: &Operator<'_>) {
+    let is_over = operator.moment.stage > Stage::Opened;
+    let limit = match operator.disaster {
+        Disaster::Slow(_) => return,
+        _ if is_over => Duration::from_secs(3),
+        _ => TIMEOUT + GRACE,
+    };
+    // Nothing is waited for: clients go on, and measure.
+    let _ = wait::until("clients to have measured", limit, || Ok(None::<()>));
+}
+
+fn who_goes_on(operator: &Operator<'_>, ended: Ended) -> Vec<usize> {
+    // The operator has left the dead server where it is.
+    let lost = match (operator.disaster, ended) {
+        (Disaster::Gone(Place::Target), Ended::RolledBack) => Some(1),
+        (Disaster::Gone(Place::Source), Ended::Finished) if helped(&operator.helped, Help::SourceLost) => {
+            Some(0)
+        }
+        _ => None,
+    };
+    [0, 1, MOVING].into_iter().filter(|number| Some(*number) != lost).collect()
+}
+
+fn helped(all: &[(Help, String)], help: Help) -> bool {
+    all.iter().any(|(one, _)| *one == help)
+}
+
+fn losses(operator: &Operator<'_>, struck: Instant, back: Instant) -> Vec<Loss> {
+    let place = operator.disaster.place().and_then(Place::server);
+    let (Some(server), Some(since)) = (place, operator.site.forgotten_since) else { return Vec::new() };
+    if helped(&operator.helped, Help::RestoreLatest) {
+        // It has what it had, and not what it took in between.
+        return vec![Loss { server, from: struck, to: Instant::now(), of_all: false }];
+    }
+    let is_gone = matches!(operator.disaster, Disaster::Gone(_));
+    let brings_back = helped(&operator.helped, Help::RestoreBackup);
+    if operator.disaster.forgets() || is_gone && brings_back {
+        return vec![Loss { server, from: since, to: back, of_all: false }];
+    }
+    if is_gone {
+        return vec![Loss { server, from: since, to: struck, of_all: false }];
+    }
+    Vec::new()
+}

@@ -1,0 +1,67 @@
+//! A disk that is full: a server's tables are on a small file system, which is then filled
+//! to the last byte. Only root can mount one, so the script does.
+
+use crate::cluster::DATABASE;
+use crate::server::Server;
+use crate::{Result, process};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// There is one small disk, and one cell at a time that fills it.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+pub struct SmallDisk {
+    space: PathBuf,
+    filler: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Where it is mounted; None: the script could not.
+pub fn mounted() -> Option<PathBuf> {
+    std::env::var_os("SHARDMASTER_FULL_DISK").map(PathBuf::from)
+}
+
+impl SmallDisk {
+    /// Moves all tables of a server's database there, also those that are created later.
+    pub fn under(server: &Server) -> Result<SmallDisk> {
+        let mount = mounted().ok_or("no small file system is mounted: only root can")?;
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let space = mount.join(process::unique("space"));
+        let filler = mount.join("filler");
+        fs::create_dir(&space)?;
+        let mut client = server.superuser(DATABASE)?;
+        client.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{}'", space.display()))?;
+        for statement in [
+            "GRANT CREATE ON TABLESPACE small TO PUBLIC",
+            "ALTER TABLE ALL IN TABLESPACE pg_default SET TABLESPACE small",
+            "ALTER INDEX ALL IN TABLESPACE pg_default SET TABLESPACE small",
+        ] {
+            client.batch_execute(statement)?;
+        }
+        client.batch_execute(&format!("ALTER DATABASE {DATABASE} SET default_tablespace = small"))?;
+        Ok(SmallDisk { space, filler, _turn: turn })
+    }
+
+    /// Not a byte is left.
+    pub fn fill(&self) -> Result<()> {
+        let mut file = File::create(&self.filler)?;
+        for size in [1 << 20, 64 << 10, 4 << 10, 1] {
+            let block = vec![0; size];
+            while file.write_all(&block).is_ok() {}
+        }
+        Ok(())
+    }
+
+    pub fn make_room(&self) -> Result<()> {
+        Ok(fs::remove_file(&self.filler)?)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.filler);
+        let _ = fs::remove_dir_all(&self.space);
+    }
+}

@@ -1,0 +1,292 @@
+//! The operator of a cell: asks for what is next, reads what is said where it stops, and
+//! makes the call that the error's hint, or the documentation, names.
+
+use super::kinds::{Disaster, Place};
+use super::moments::{Moment, Stage};
+use super::rescue;
+use super::site::Site;
+use crate::cluster::DATABASE;
+use crate::split::Split;
+use crate::{Error, Result};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime};
+
+/// For all that follows a disaster.
+const LIMIT: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(40);
+/// Before a call is made again.
+const AGAIN: Duration = Duration::from_secs(3);
+
+/// What helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// shard_split_resume, once there is room.
+    Resume,
+    /// shard_adopt for each shard, and resume.
+    Adopt,
+    /// The shard is restored to a time after the cutover, and the split resumed.
+    RestoreLatest,
+    /// The shard is restored from its last backup.
+    RestoreBackup,
+    /// shard_split_rollback, and the split from its beginning.
+    Again,
+    /// shard_split_rollback(.., target_lost => true).
+    TargetLost,
+    /// shard_split_finish(.., source_lost => true).
+    SourceLost,
+    /// What the source alone has is brought over, then finish with accept_missing.
+    BringOver,
+    /// The copies are deleted on the target, by hand.
+    ByHand,
+    /// Another master, which cleans up what the one before has left.
+    NewMaster,
+}
+
+/// What the hint of an error names, and what it comes to.
+const NAMED: &[(&str, Help)] = &[
+    ("shard_adopt", Help::Adopt),
+    ("to a time after the cutover", Help::RestoreLatest),
+    ("accept_missing => true", Help::BringOver),
+    ("roll the split back and start it again", Help::Again),
+    ("Check free disk space", Help::Resume),
+];
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Finished,
+    RolledBack,
+    /// A new master leaves the rows where they are.
+    Abandoned,
+}
+
+pub struct Operator<'a> {
+    pub site: &'a mut Site,
+    pub disaster: Disaster,
+    pub moment: &'static Moment,
+    pub split: i64,
+    /// When disaster struck, and the last number that the moving tenant's client had given out.
+    pub struck: Option<(SystemTime, i64)>,
+    /// How long the worker was held while disaster struck.
+    pub held: Duration,
+    /// What was to be seen meanwhile: errors, and reasons to wait.
+    pub seen: BTreeSet<String>,
+    /// The last call, and when it was made.
+    pub asked: Option<(&'static str, Instant)>,
+    /// What was needed, and what had been said.
+    pub helped: Vec<(Help, String)>,
+}
+
+struct Look {
+    phase: String,
+    goal: String,
+    step: String,
+    activity: String,
+    error: String,
+    finished: bool,
+    waiting: String,
+    hint: String,
+}
+
+impl Operator<'_> {
+    /// Goes on until the split is at an end.
+    pub fn bring_to_end(&mut self) -> Result<Ended> {
+        let deadline = Instant::now() + LIMIT;
+        if let Some(ended) = self.replace_what_is_gone()? {
+            return Ok(ended);
+        }
+        loop {
+            let look = self.look();
+            if let Ok(Some(look)) = &look {
+                self.seen.extend(
+                    [&look.error, &look.waiting].into_iter().filter(|text| !text.is_empty()).cloned(),
+                );
+                if look.finished {
+                    return Ok(Ended::Finished);
+                }
+                if look.phase == "rolled_back" && look.goal == "rolled_back" {
+                    self.delete_copies()?;
+                    return Ok(Ended::RolledBack);
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(format!("no end in {LIMIT:?}: {}", self.describe(&look)).into());
+            }
+            match look {
+                Ok(Some(look)) if look.activity == "failed" => self.help(&look)?,
+                Ok(Some(look)) => self.ask_for_next(&look)?,
+                Ok(None) => self.plan()?,
+                // A server that has just been restored may not be ready.
+                Err(_) => {}
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    pub fn plan(&mut self) -> Result<()> {
+        let query = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}')";
+        self.split = self.site.cluster.superuser()?.query_one(query, &[])?.get(0);
+        Ok(())
+    }
+
+    pub fn call(&mut self, call: &str) -> Result<()> {
+        let query = format!("SELECT shard_split_{}", call.replace("$1", &self.split.to_string()));
+        Ok(self.site.cluster.superuser()?.batch_execute(&query)?)
+    }
+
+    /// Looks once more, to remember what is said.
+    pub fn note(&mut self) {
+        if let Ok(Some(look)) = self.look() {
+            self.seen.extend([look.error, look.waiting].into_iter().filter(|text| !text.is_empty()));
+        }
+    }
+
+    fn look(&self) -> Result<Option<Look>> {
+        let row = self.site.cluster.superuser()?.query_opt(
+            "SELECT phase, goal, cutover_step, activity, coalesce(error_message, ''), finished_at IS NOT NULL,
+                    coalesce(shardmaster.split_waits_for(id), ''), coalesce(error_hint, '')
+               FROM shardmaster.split_plan WHERE id = $1",
+            &[&self.split],
+        )?;
+        Ok(row.map(|row| Look {
+            phase: row.get(0),
+            goal: row.get(1),
+            step: row.get(2),
+            activity: row.get(3),
+            error: row.get(4),
+            finished: row.get(5),
+            waiting: row.get(6),
+            hint: row.get(7),
+        }))
+    }
+
+    fn describe(&self, look: &Result<Option<Look>>) -> String {
+        match look {
+            Ok(Some(look)) => format!(
+                "{}, goal {}, step {}, {}, waiting for {:?}, error {:?}, helped by {:?}",
+                look.phase, look.goal, look.step, look.activity, look.waiting, look.error, self.helped
+            ),
+            Ok(None) => "the split is not known".into(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The next call on the way; one that is refused is made again at the next look.
+    fn ask_for_next(&mut self, look: &Look) -> Result<()> {
+        let goes_back = self.moment.stage == Stage::RollingBack;
+        let call = match (look.phase.as_str(), look.goal.as_str()) {
+            (_, "rolled_back") | ("completed", "finished") => return Ok(()),
+            ("completed", _) if look.step == "moved" => "finish($1)",
+            _ if goes_back => "rollback($1)",
+            ("planning", "planning") => "start_dual_write($1)",
+            ("dual_write", "dual_write") => "run_backfill($1)",
+            ("cutover_pending", "backfill") => "cutover($1)",
+            _ => return Ok(()),
+        };
+        // Asked too often, a split never comes to say what is the matter.
+        if self.asked.as_ref().is_some_and(|(one, at)| *one == call && at.elapsed() < AGAIN) {
+            return Ok(());
+        }
+        self.asked = Some((call, Instant::now()));
+        match self.call(call) {
+            Err(error) if error.sqlstate().is_some_and(|s| !s.starts_with("57P") && s != "55000") => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn help(&mut self, look: &Look) -> Result<()> {
+        let known = NAMED.iter().find(|(text, _)| look.hint.contains(text));
+        let Some((_, help)) = known else {
+            return Err(format!("failed, and no help is named: {}; HINT: {}", look.error, look.hint).into());
+        };
+        if self.helped.iter().filter(|(one, _)| one == help).count() >= 2 {
+            return Err(format!("{help:?} does not help: {}", look.error).into());
+        }
+        self.helped.push((*help, look.error.clone()));
+        self.give(*help)
+    }
+
+    fn give(&mut self, help: Help) -> Result<()> {
+        match help {
+            Help::Resume => self.call("resume($1)"),
+            Help::Adopt => {
+                let adopt = "SELECT shard_adopt('shard_a'), shard_adopt('shard_b')";
+                self.site.cluster.superuser()?.batch_execute(adopt)?;
+                self.call("resume($1)")
+            }
+            Help::RestoreLatest => {
+                let place = self.disaster.place().ok_or("no server was restored")?;
+                self.site.restore_latest(place)?;
+                if self.moment.stage == Stage::Ended { Ok(()) } else { self.call("resume($1)") }
+            }
+            Help::RestoreBackup => {
+                let place = self.disaster.place().ok_or("no server was restored")?;
+                self.site.restore(place)
+            }
+            Help::Again => {
+                self.call("rollback($1)")?;
+                Split::of(&self.site.cluster, self.split).wait("rolled_back", LIMIT)?;
+                self.delete_copies()?;
+                self.call("start_dual_write($1)")
+            }
+            Help::ByHand => rescue::delete_copies(self.site),
+            Help::TargetLost => self.call("rollback($1, target_lost => true)"),
+            Help::SourceLost => self.call("finish($1, source_lost => true)"),
+            Help::BringOver => {
+                let (since, before) = self.struck.ok_or("nothing was struck")?;
+                rescue::bring_over(self.site, self.split, since, before)?;
+                self.call("finish($1, accept_missing => true)")
+            }
+            Help::NewMaster => rescue::new_master(self.site),
+        }
+    }
+
+    /// Where a rollback has left rows alone, it says so.
+    fn delete_copies(&mut self) -> Result<()> {
+        let events = self.history();
+        let Some(said) = events.lines().find(|line| line.contains("delete the copies by hand")) else {
+            return Ok(());
+        };
+        self.helped.push((Help::ByHand, said.trim().to_owned()));
+        self.give(Help::ByHand)
+    }
+
+    /// A server that does not come back: what there is for it.
+    fn replace_what_is_gone(&mut self) -> Result<Option<Ended>> {
+        let help = match (self.disaster, self.moment.stage) {
+            (Disaster::Gone(Place::Master), _) => Help::NewMaster,
+            (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged | Stage::Ended) => {
+                Help::RestoreLatest
+            }
+            (Disaster::Gone(Place::Target), _) if self.moment.is_before_decision() => Help::TargetLost,
+            (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Ended => {
+                Help::SourceLost
+            }
+            (Disaster::Gone(_), _) => Help::RestoreBackup,
+            // Nobody watches a split that is finished: who has restored a shard knows it.
+            (disaster, Stage::Ended) if disaster.forgets() && disaster.place() != Some(Place::Master) => {
+                Help::RestoreLatest
+            }
+            _ => return Ok(None),
+        };
+        self.helped.push((help, "nothing".into()));
+        self.give(help)?;
+        if matches!(help, Help::RestoreBackup | Help::RestoreLatest) {
+            self.site.addresses.outage_ends(self.disaster.place().and_then(Place::server).unwrap_or(2));
+        }
+        Ok((help == Help::NewMaster).then_some(Ended::Abandoned))
+    }
+
+    /// What the split's history says.
+    pub fn history(&self) -> String {
+        let query = "SELECT string_agg(format('  %s %s', to_char(at, 'HH24:MI:SS.MS'), concat_ws(' ', from_phase, to_phase, detail)), E'\\n' ORDER BY at)
+                       FROM shard_split_events($1)";
+        let ask = || -> Result<Option<String>> {
+            let mut master = self.site.cluster.master.superuser(DATABASE)?;
+            Ok(master.query_one(query, &[&self.split]).map_err(Error::from)?.get(0))
+        };
+        ask().ok().flatten().unwrap_or_default()
+    }
+}

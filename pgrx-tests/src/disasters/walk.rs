@@ -1,0 +1,88 @@
+//! The way of a split up to the moment at which disaster strikes.
+
+use super::moments::Stage;
+use super::operator::Operator;
+use super::writers::{MOVING, Writers};
+use crate::Result;
+use crate::cluster::DATABASE;
+use crate::split::Split;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Up to the moment; on the way the server that is struck gets something to forget.
+pub fn to_moment(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
+    let (point, stage) = (operator.moment.name, operator.moment.stage);
+    if stage == Stage::Planned {
+        take_backup(operator, writers)?;
+        return operator.plan();
+    }
+    operator.plan()?;
+    operator.call("start_dual_write($1)")?;
+    wait_for(operator, "dual_write")?;
+    if stage == Stage::Copying {
+        take_backup(operator, writers)?;
+        operator.site.cluster.hold(point)?;
+        operator.call("run_backfill($1)")?;
+        return held(operator, point);
+    }
+    operator.call("run_backfill($1)")?;
+    wait_for(operator, "cutover_pending")?;
+    take_backup(operator, writers)?;
+    match point {
+        "tailing" => Ok(()),
+        "recovery_fenced" | "recovery_caught_up" => recover_to(operator, point),
+        "completed" => cut_over(operator, writers),
+        _ if point.starts_with("cutover_") => hold_at(operator, point, "cutover($1)"),
+        _ if point.starts_with("rollback_") => hold_at(operator, point, "rollback($1)"),
+        _ => {
+            cut_over(operator, writers)?;
+            hold_at(operator, point, "finish($1)")
+        }
+    }
+}
+
+fn take_backup(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
+    operator.site.take_backup()?;
+    writers.wait_for(&[0, 1, 2], 40, LIMIT)
+}
+
+fn wait_for(operator: &Operator<'_>, phase: &str) -> Result<()> {
+    Split::of(&operator.site.cluster, operator.split).wait(phase, LIMIT).map(drop)
+}
+
+fn held(operator: &Operator<'_>, point: &str) -> Result<()> {
+    Split::of(&operator.site.cluster, operator.split).wait_held(point, LIMIT)
+}
+
+fn hold_at(operator: &mut Operator<'_>, point: &str, call: &str) -> Result<()> {
+    operator.site.cluster.hold(point)?;
+    operator.call(call)?;
+    held(operator, point)
+}
+
+fn cut_over(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
+    operator.call("cutover($1)")?;
+    wait_for(operator, "completed")?;
+    writers.wait_for(&[MOVING], 30, LIMIT)
+}
+
+/// The worker ends behind the decision, and the next one is held in what it does then.
+fn recover_to(operator: &mut Operator<'_>, point: &str) -> Result<()> {
+    hold_at(operator, "cutover_decided", "cutover($1)")?;
+    let cluster = &operator.site.cluster;
+    if point == "recovery_fenced" {
+        let forget = "UPDATE shardmaster_agent.side SET state = 'capture' WHERE side = 'source'";
+        cluster.servers[0].superuser(DATABASE)?.batch_execute(forget)?;
+    }
+    let mut master = cluster.superuser()?;
+    // The next worker does not get past the target before the fault is another one.
+    cluster.servers[1].hang()?;
+    let end =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    master.batch_execute(end)?;
+    let outcome = cluster.hold(point);
+    cluster.servers[1].wake()?;
+    outcome?;
+    held(operator, point)
+}

@@ -1,0 +1,192 @@
+//! Servers that are restored, replaced, gone, hung or full, links that are cut, silent or
+//! slow, at each moment of a split.
+
+use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::disasters::{
+    self, CHOSEN, DISASTERS, Disaster, FAMILIES, Link, MOMENTS, Moment, Place, Stage,
+};
+use std::io::Write;
+use std::time::Instant;
+
+/// The chosen cells; with SHARDMASTER_SOAK all of them, or those at the moments whose names
+/// begin with one of the words in SHARDMASTER_MOMENTS.
+fn is_wanted(disaster: Disaster, moment: &Moment) -> bool {
+    if std::env::var_os("SHARDMASTER_SOAK").is_none() {
+        return CHOSEN.contains(&(disaster, moment.name));
+    }
+    std::env::var("SHARDMASTER_MOMENTS")
+        .map_or(true, |words| words.split(',').any(|word| moment.name.starts_with(word)))
+}
+
+/// All cells of a disaster; those that fail are reported together.
+fn cells(disaster: Disaster) {
+    if matches!(disaster, Disaster::Full(_)) && disasters::small_disk().is_none() {
+        eprintln!("not run: only root can mount a small file system");
+        return;
+    }
+    let mut failures = Vec::new();
+    for moment in MOMENTS.iter().filter(|moment| is_wanted(disaster, moment)) {
+        let began = Instant::now();
+        let text = match disasters::run(disaster, moment) {
+            Ok(shown) => format!("{shown}"),
+            Err(error) => {
+                failures.push(format!("{disaster:?} at {}: {error}", moment.name));
+                format!("FAILED: {error}")
+            }
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        // Not eprintln!, which only tests that fail are heard with.
+        let _ = writeln!(std::io::stderr(), "{disaster:?} at {} ({seconds:.0} s): {text}", moment.name);
+    }
+    assert!(failures.is_empty(), "{} cells failed:\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// The matrix has a column for each of the server's points of cutover, recovery, finish and
+/// rollback, an end for each cell, and every run goes through each row and each column.
+#[test]
+fn nothing_is_left_out() {
+    let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();
+    let rows = cluster.superuser().unwrap().query("SELECT point FROM shard_split_points()", &[]).unwrap();
+    for row in rows {
+        let point: &str = row.get(0);
+        let belongs = FAMILIES.iter().any(|family| point.starts_with(family));
+        assert!(!belongs || MOMENTS.iter().any(|moment| moment.name == point), "{point} has no column");
+    }
+    for disaster in DISASTERS {
+        assert!(disasters::expected(disaster, Stage::Planned).is_some(), "{disaster:?} has no end");
+        assert!(CHOSEN.iter().any(|(one, _)| *one == disaster), "{disaster:?} is not in every run");
+    }
+    for moment in MOMENTS {
+        assert!(CHOSEN.iter().any(|(_, name)| *name == moment.name), "{} is not in every run", moment.name);
+    }
+}
+
+#[test]
+fn the_source_hangs() {
+    cells(Disaster::Hung(Place::Source));
+}
+
+#[test]
+fn the_target_hangs() {
+    cells(Disaster::Hung(Place::Target));
+}
+
+#[test]
+fn the_master_hangs() {
+    cells(Disaster::Hung(Place::Master));
+}
+
+#[test]
+fn the_source_is_set_back_to_a_snapshot() {
+    cells(Disaster::Disk(Place::Source));
+}
+
+#[test]
+fn the_target_is_set_back_to_a_snapshot() {
+    cells(Disaster::Disk(Place::Target));
+}
+
+#[test]
+fn the_master_is_set_back_to_a_snapshot() {
+    cells(Disaster::Disk(Place::Master));
+}
+
+#[test]
+fn the_source_is_restored_from_a_dump() {
+    cells(Disaster::Dump(Place::Source));
+}
+
+#[test]
+fn the_target_is_restored_from_a_dump() {
+    cells(Disaster::Dump(Place::Target));
+}
+
+#[test]
+fn the_master_is_restored_from_a_dump() {
+    cells(Disaster::Dump(Place::Master));
+}
+
+#[test]
+fn the_source_fails_over() {
+    cells(Disaster::Standby(Place::Source));
+}
+
+#[test]
+fn the_target_fails_over() {
+    cells(Disaster::Standby(Place::Target));
+}
+
+#[test]
+fn the_master_fails_over() {
+    cells(Disaster::Standby(Place::Master));
+}
+
+#[test]
+fn the_source_is_gone() {
+    cells(Disaster::Gone(Place::Source));
+}
+
+#[test]
+fn the_target_is_gone() {
+    cells(Disaster::Gone(Place::Target));
+}
+
+#[test]
+fn the_master_is_gone() {
+    cells(Disaster::Gone(Place::Master));
+}
+
+#[test]
+fn the_source_has_a_full_disk() {
+    cells(Disaster::Full(Place::Source));
+}
+
+#[test]
+fn the_target_has_a_full_disk() {
+    cells(Disaster::Full(Place::Target));
+}
+
+#[test]
+fn the_master_has_a_full_disk() {
+    cells(Disaster::Full(Place::Master));
+}
+
+#[test]
+fn the_link_to_the_source_is_cut() {
+    cells(Disaster::Cut(Link::Source));
+}
+
+#[test]
+fn the_link_to_the_target_is_cut() {
+    cells(Disaster::Cut(Link::Target));
+}
+
+#[test]
+fn the_link_to_the_source_falls_silent() {
+    cells(Disaster::Silent(Link::Source));
+}
+
+#[test]
+fn the_link_to_the_target_falls_silent() {
+    cells(Disaster::Silent(Link::Target));
+}
+
+#[test]
+fn the_link_to_the_source_is_slow() {
+    cells(Disaster::Slow(Link::Source));
+}
+
+#[test]
+fn the_link_to_the_target_is_slow() {
+    cells(Disaster::Slow(Link::Target));
+}
+
+#[test]
+fn the_link_to_the_source_loses_a_connection() {
+    cells(Disaster::OneLost(Link::Source));
+}
+
+#[test]
+fn the_link_to_the_target_loses_a_connection() {
+    cells(Disaster::OneLost(Link::Target));
+}
