@@ -1,0 +1,16 @@
+//! Random walks: an operator's calls in any order, with faults and with clients that write
+//! beside them, each step compared with a model of what must be true.
+
+pub mod book;
+pub mod calls;
+pub mod compare;
+pub mod faults;
+pub mod keys;
+pub mod leftovers;
+pub mod model;
+pub mod predict;
+pub mod probe;
+pub mod stage;
+pub mod walk;
+pub mod weather;
+pub mod writers;

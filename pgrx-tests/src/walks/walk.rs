@@ -1,0 +1,442 @@
+//! One walk: steps, what is true after each, and an end.
+
+use super::faults::{Fault, Lasting};
+use super::keys::{KeyIndex, Space};
+use super::model::{Expect, Model, Phase, Seen};
+use super::probe::{Prober, Said};
+use super::stage::{SHARDS, Stage};
+use super::weather::{Place, Weather};
+use super::writers::Writers;
+use super::{compare, leftovers};
+use crate::random::Random;
+use crate::{Error, Result, wait};
+use postgres::Client;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Between deep comparisons.
+const COMPARE_EVERY: usize = 12;
+
+pub struct Walk {
+    pub stage: Stage,
+    pub model: Model,
+    pub random: Random,
+    pub trail: Vec<String>,
+    pub(super) weather: Arc<Weather>,
+    pub(super) writers: Writers,
+    prober: Prober,
+    master: Option<Client>,
+    lasting: Vec<Lasting>,
+    points: Vec<String>,
+    has_faults: bool,
+    began: Instant,
+}
+
+impl Walk {
+    pub fn new(seed: u64, has_faults: bool) -> Result<Walk> {
+        let stage = Stage::new()?;
+        let weather = Arc::new(Weather::default());
+        let writers = Writers::start(&stage, weather.clone(), seed);
+        let mut walk = Walk {
+            model: Model::new(vec![None; stage.keys.len()], SHARDS),
+            stage,
+            random: Random::new(seed),
+            trail: Vec::new(),
+            weather,
+            writers,
+            prober: Prober::new(),
+            master: None,
+            lasting: Vec::new(),
+            points: Vec::new(),
+            has_faults,
+            began: Instant::now(),
+        };
+        walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
+        let points = "SELECT point FROM shard_split_points() WHERE point !~ '^overflow_'";
+        walk.points = walk.master()?.query(points, &[])?.iter().map(|row| row.get(0)).collect();
+        Ok(walk)
+    }
+
+    /// The operator's session; another one where the last is gone.
+    pub(super) fn master(&mut self) -> Result<&mut Client> {
+        if self.master.as_ref().is_none_or(Client::is_closed) {
+            let cluster = &self.stage.cluster;
+            let client = wait::until("the master", LIMIT, || Ok(cluster.superuser().ok()))?;
+            self.master = Some(client);
+            let settings = "SET statement_timeout = '30s'";
+            if let Some(master) = &mut self.master {
+                master.batch_execute(settings)?;
+            }
+        }
+        self.master.as_mut().ok_or_else(|| Error::from("the session was just opened"))
+    }
+
+    /// What `ask` gives, asked again where the session breaks.
+    pub(super) fn ask_master<T>(
+        &mut self,
+        ask: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match ask(self.master()?) {
+                Ok(value) => return Ok(value),
+                Err(error) => {
+                    let error = Error::from(error);
+                    let is_lost =
+                        error.sqlstate().is_none_or(|s| s.starts_with("57P") || s.starts_with("08"));
+                    if !is_lost || Instant::now() > deadline {
+                        return Err(error);
+                    }
+                    self.master = None;
+                }
+            }
+        }
+    }
+
+    /// Makes a step; afterwards everything must be true.
+    pub fn step(&mut self) -> Result<()> {
+        self.stage.clear_up(&mut self.lasting, &self.weather, false)?;
+        if self.has_faults && self.random.percent(20) {
+            let fault = Fault::choose(&mut self.random, &self.points);
+            self.note(format!("{fault:?}"));
+            let lasting = self.stage.harm(&fault, &self.weather, &mut self.random)?;
+            self.lasting.extend(lasting);
+        } else {
+            let text = self.call()?;
+            self.note(text);
+        }
+        self.check()?;
+        if self.trail.len().is_multiple_of(COMPARE_EVERY) {
+            self.compare(false)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn note(&mut self, text: String) {
+        let line = format!("{:4} {:7.2} s  {text}", self.trail.len() + 1, self.began.elapsed().as_secs_f64());
+        self.trail.push(line);
+    }
+
+    /// Splits as they are now; the model follows.
+    pub(super) fn look(&mut self) -> Result<Vec<Seen>> {
+        let seen = self.ask_master(seen)?;
+        self.model.observe(&seen);
+        let unexpected = seen.iter().find(|split| split.is_failed);
+        match unexpected.and_then(|split| split.error.as_ref().map(|error| (split.id, error))) {
+            Some((id, (code, message))) => Err(format!("split {id} has failed: {message} ({code})").into()),
+            None => Ok(seen),
+        }
+    }
+
+    /// For each key where the master routes it: write shard, and whether it is being moved.
+    fn routed(&mut self) -> Result<Vec<Option<(usize, bool)>>> {
+        let mut entries = Vec::new();
+        for space in Space::ALL {
+            let query =
+                "SELECT key, bucket, lower, upper, write_shard, status = 'active' FROM shard_entries($1)";
+            entries.push(self.ask_master(|master| master.query(query, &[&space.name()]))?);
+        }
+        let stage = &self.stage;
+        let route = |key: &super::keys::Key| {
+            let space = Space::ALL.iter().position(|space| *space == key.space)?;
+            let row = entries[space].iter().find(|row| match key.space {
+                Space::Directory => row.get::<_, &str>(0) == key.text,
+                Space::Hash => row.get::<_, i32>(1) == key.bucket().map_or(-1, |bucket| bucket as i32),
+                Space::Range => {
+                    let (lower, upper): (Option<&str>, Option<&str>) = (row.get(2), row.get(3));
+                    lower.is_none_or(|lower| lower <= key.text.as_str())
+                        && upper.is_none_or(|upper| key.text.as_str() < upper)
+                }
+            })?;
+            Some((stage.shard_named(row.get(4))?, row.get(5)))
+        };
+        Ok(stage.keys.iter().map(route).collect())
+    }
+
+    fn check(&mut self) -> Result<()> {
+        if let Some(problem) = self.writers.desk.problem() {
+            return Err(problem.into());
+        }
+        for key in 0..self.stage.keys.len() {
+            self.check_key(key)?;
+        }
+        Ok(())
+    }
+
+    fn expected(&mut self, key: KeyIndex) -> Result<(Option<usize>, Vec<Expect>)> {
+        self.look()?;
+        let expect = (0..SHARDS).map(|shard| self.model.expect(shard, key)).collect();
+        Ok((self.model.routes[key], expect))
+    }
+
+    /// Writable where it is routed, and there alone.
+    fn check_key(&mut self, key: KeyIndex) -> Result<()> {
+        // Before and after must agree: then what is between them is known.
+        for _ in 0..50 {
+            let (route, expect) = self.expected(key)?;
+            let said: Vec<Said> = (0..SHARDS).map(|shard| self.prober.ask(&self.stage, shard, key)).collect();
+            if self.expected(key)? != (route, expect.clone()) {
+                continue;
+            }
+            for (shard, said) in said.into_iter().enumerate() {
+                let context = || format!("\"{}\" on shard {shard}", self.stage.keys[key].text);
+                match (expect[shard], said) {
+                    (_, Said::Other(text)) => return Err(format!("{}: {text}", context()).into()),
+                    (Expect::Served, Said::Retry(_) | Said::Unreachable(_)) => {
+                        self.await_served(shard, key)?
+                    }
+                    (Expect::Refused, Said::Writable) => {
+                        return Err(format!("{} is writable, but routed to {route:?}", context()).into());
+                    }
+                    (Expect::Free, Said::Retry(text)) => self.await_free(shard, key, &text)?,
+                    (_, Said::Writable | Said::Retry(_) | Said::Unreachable(_)) => {}
+                }
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// What excuses a key's own shard when it refuses the key.
+    fn excuses(&self, shard: usize, key: KeyIndex) -> Vec<Place> {
+        let mut places = vec![Place::Master, Place::Worker, Place::Server(shard), Place::Link(shard)];
+        // Behind the decision the target must be told before it opens.
+        let decided = self.model.holder(key).filter(|split| split.seen.phase == Phase::Completed);
+        if let Some(split) = decided {
+            places.extend([split.source, split.target].map(Place::Link));
+            places.extend([split.source, split.target].map(Place::Server));
+        }
+        places
+    }
+
+    fn await_served(&mut self, shard: usize, key: KeyIndex) -> Result<()> {
+        let places = self.excuses(shard, key);
+        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let is_routed = || {
+            // A cutover may decide meanwhile: then this is another shard's.
+            let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
+            let mut now = model.clone();
+            now.observe(&seen(&mut master).map_err(Error::from)?);
+            Ok(now.routes[key] == Some(shard))
+        };
+        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_routed);
+        outcome.map_err(|e| e.context(&format!("\"{}\" on its shard {shard}", stage.keys[key].text)))
+    }
+
+    /// A shard to which a key has never belonged, or does not any more, does not refuse it,
+    /// at the latest when workers have cleaned up.
+    fn await_free(&mut self, shard: usize, key: KeyIndex, text: &str) -> Result<()> {
+        let places = [Place::Master, Place::Worker, Place::Server(shard), Place::Link(shard)];
+        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let is_free = || {
+            let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
+            let mut now = model.clone();
+            now.observe(&seen(&mut master).map_err(Error::from)?);
+            Ok(now.expect(shard, key) == Expect::Free)
+        };
+        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_free);
+        outcome.map_err(|e| {
+            let name = &stage.keys[key].text;
+            e.context(&format!("\"{name}\" on shard {shard}, where nothing should refuse it ({text})"))
+        })
+    }
+
+    /// The books against what shards hold; at the end each key's rows are on one shard only.
+    fn compare(&mut self, at_end: bool) -> Result<()> {
+        let desk = self.writers.desk.clone();
+        let _quiet = desk.quiet();
+        for _ in 0..50 {
+            self.look()?;
+            let before = self.routed()?;
+            let held = (0..SHARDS).map(|shard| compare::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
+            let Ok(held) = held else { continue };
+            let all = self.look()?;
+            if before != self.routed()? {
+                continue;
+            }
+            for (key, route) in before.into_iter().enumerate() {
+                let Some((route, is_settled)) = route else { continue };
+                if is_settled {
+                    self.compare_key(key, route, &held, at_end, &all)?;
+                }
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    fn compare_key(
+        &self,
+        key: KeyIndex,
+        route: usize,
+        held: &[compare::Held],
+        at_end: bool,
+        all: &[Seen],
+    ) -> Result<()> {
+        let name = &self.stage.keys[key].text;
+        if self.model.routes[key] != Some(route) {
+            let model = self.model.routes[key];
+            return Err(format!("\"{name}\" is routed to {route}, not to {model:?}").into());
+        }
+        let [parents, children] = &held[route][&key];
+        if let Some(book) = self.writers.desk.books().get_mut(&key) {
+            for (table, rows) in self.stage.keys[key].space.tables().into_iter().zip([parents, children]) {
+                let twin = book.clone();
+                if let Some(difference) = twin.clone().settle(rows) {
+                    return Err(format!("{table} of \"{name}\" on its shard {route}: {difference}").into());
+                }
+            }
+            if parents != children {
+                return Err(format!("the tables of \"{name}\" differ on its shard {route}").into());
+            }
+            book.settle(parents);
+        }
+        for (shard, held) in held.iter().enumerate().filter(|(shard, _)| *shard != route) {
+            let expected = at_end || self.model.holder(key).is_none();
+            let [parents, children] = &held[&key];
+            if expected && !(parents.is_empty() && children.is_empty()) && !self.may_keep(shard, key, all) {
+                return Err(
+                    format!("rows of \"{name}\" on shard {shard}, but it is routed to {route}").into()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A target that was given up as lost keeps what was copied.
+    fn may_keep(&self, shard: usize, key: KeyIndex, _all: &[Seen]) -> bool {
+        self.model.splits.iter().any(|s| s.has_lost_target && s.target == shard && s.keys.contains(&key))
+    }
+
+    /// Everything comes to an end by documented calls alone, and nothing is left.
+    pub fn end(&mut self) -> Result<()> {
+        self.stage.clear_up(&mut self.lasting, &self.weather, true)?;
+        self.note("the end".into());
+        let open: Vec<i64> = self.look()?.iter().filter(|s| !s.is_over()).map(|s| s.id).collect();
+        for id in open {
+            self.end_split(id).map_err(|e| e.context(&format!("split {id} is to come to its end")))?;
+        }
+        self.check()?;
+        self.compare(true)?;
+        self.check_guards()?;
+        for shard in 0..SHARDS {
+            let found = leftovers::found(&self.stage, shard)?;
+            let left = leftovers::of_splits(&found);
+            if !left.is_empty() {
+                return Err(format!("left on shard {shard}: {left:?}").into());
+            }
+        }
+        let redirecting: Vec<i64> = self.model.redirects().into_iter().map(|(id, _)| id).collect();
+        for id in redirecting {
+            self.ask_master(|master| master.execute("SELECT shard_guard_drop($1)", &[&id]))?;
+            self.model.guard_dropped(id);
+        }
+        for shard in 0..SHARDS {
+            let found = leftovers::found(&self.stage, shard)?;
+            if !found.is_empty() {
+                return Err(format!("left on shard {shard} without a redirect: {found:?}").into());
+            }
+        }
+        self.check()
+    }
+
+    fn check_guards(&mut self) -> Result<()> {
+        let query = "SELECT DISTINCT split_id, shard_key FROM shard_guards() WHERE state <> 'ending'";
+        let rows = self.ask_master(|master| master.query(query, &[]))?;
+        let listed =
+            rows.iter().filter_map(|row| Some((row.get(0), self.stage.shard_named(row.get(1))?))).collect();
+        let expected = self.model.redirects();
+        if expected == listed {
+            return Ok(());
+        }
+        Err(format!("shard_guards() lists {listed:?}, expected {expected:?}").into())
+    }
+
+    /// What an operator does who wants it over: forward or back, as it is.
+    fn end_split(&mut self, id: i64) -> Result<()> {
+        let state = self.look()?.into_iter().find(|s| s.id == id);
+        let Some(state) = state else { return Err("it is not listed".into()) };
+        let resume = format!("SELECT shard_split_resume({id})");
+        self.ask_master(|master| master.batch_execute(&resume))?;
+        let goes_back =
+            state.phase != Phase::Completed && (state.is_rolling_back() || self.random.percent(50));
+        let calls = if goes_back {
+            self.note(format!("split {id} is rolled back"));
+            vec![
+                format!("SELECT shard_split_rollback({id})"),
+                format!("SELECT shard_split_wait({id}, 'rolled_back', '25 s')"),
+            ]
+        } else {
+            self.note(format!("split {id} is finished"));
+            vec![
+                format!("CALL shard_split_run({id})"),
+                format!("SELECT shard_split_finish({id})"),
+                format!("SELECT shard_split_wait({id}, 'finished', '25 s')"),
+            ]
+        };
+        for call in calls {
+            let outcome = self.ask_master(|master| master.batch_execute(&call));
+            match outcome {
+                // A cutover may be given up, and is asked for again.
+                Err(error) if error.sqlstate() == Some("55P03") => {
+                    self.ask_master(|m| m.batch_execute(&call))?
+                }
+                // The operator wanted it back when it had just been decided.
+                Err(error) if goes_back && error.sqlstate() == Some("55000") => return self.end_split(id),
+                outcome => outcome.map_err(|e| e.context(&call))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What the walk has seen, in a line.
+    pub fn summary(&self) -> String {
+        let desk = &self.writers.desk;
+        let written = desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
+        let refusals = super::writers::lock(&desk.refusals).clone();
+        let splits = &self.model.splits;
+        let finished = splits.iter().filter(|split| split.seen.is_finished).count();
+        let (steps, planned, took) = (self.trail.len(), splits.len(), self.began.elapsed());
+        format!(
+            "{steps} steps in {took:.1?}, {planned} splits, {finished} finished, {written} writes, refused {refusals:?}"
+        )
+    }
+
+    /// Where everything is, for whoever reads of a failure.
+    pub fn describe(&mut self) -> String {
+        let query = "SELECT format('split %s: %s %s -> %s, phase %s, goal %s, step %s, %s, paused %s, waiting for %s, error %s %s, keys %s',
+                            p.id, p.keyspace, p.source_shard, p.target_shard, p.phase, p.goal, p.cutover_step, p.activity, p.paused,
+                            m.waiting_for, p.error_code, p.error_message, p.tenants)
+                            || coalesce((SELECT string_agg(format(E'\\n    %s %s -> %s %s', at::time, from_phase, to_phase, detail), '' ORDER BY at)
+                                           FROM (SELECT * FROM shard_split_events(p.id) ORDER BY at DESC LIMIT 12) e), '')
+                       FROM shardmaster.split_plan p JOIN shard_split_metrics() m ON m.split_id = p.id
+                      ORDER BY (p.finished_at IS NULL), p.id DESC LIMIT 12";
+        let splits: Vec<String> = match self.ask_master(|master| master.query(query, &[])) {
+            Ok(rows) => rows.iter().map(|row| row.get(0)).collect(),
+            Err(error) => vec![format!("no splits: {error}")],
+        };
+        format!("{}\n{}", self.trail.join("\n"), splits.join("\n"))
+    }
+}
+
+/// Splits as the master shows them.
+pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgres::Error> {
+    let query =
+        "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
+                        error_code, error_message FROM shardmaster.split_plan ORDER BY id";
+    let rows = master.query(query, &[])?;
+    let split = |row: &postgres::Row| {
+        let error = row.get::<_, Option<String>>(6).zip(row.get::<_, Option<String>>(7));
+        Some(Seen {
+            id: row.get(0),
+            phase: Phase::named(row.get(1))?,
+            goal: row.get(2),
+            is_moved: row.get(3),
+            is_failed: row.get(4),
+            is_finished: row.get(5),
+            error,
+        })
+    };
+    Ok(rows.iter().filter_map(split).collect())
+}
