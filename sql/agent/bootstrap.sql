@@ -1,6 +1,9 @@
 -- What every shard holds while splits touch it. Safe to repeat; the lock keeps two
 -- splits from creating or dropping it at the same time.
 SELECT pg_catalog.pg_advisory_xact_lock(7305809155271984201);
+-- Waiting for that lock, a session does not hear of what others create or drop meanwhile: it
+-- listens when it opens a relation.
+SELECT FROM pg_catalog.pg_namespace LIMIT 0;
 CREATE SCHEMA IF NOT EXISTS shardmaster_agent;
 REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;
 COMMENT ON SCHEMA shardmaster_agent IS 'objects of shardmaster; removed when the last split has left this database';
