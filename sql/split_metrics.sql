@@ -11,11 +11,24 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
 
+-- Splits that are followed keep their workers: one that has work may wait for theirs.
+CREATE FUNCTION shardmaster.split_waits_for_worker(p shardmaster.split_plan) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('a worker: %s other splits have one each (shardmaster.max_split_workers)', count(*))
+      FROM pg_stat_activity a
+     WHERE a.backend_type ~ '^shardmaster split \d+$' AND p.finished_at IS NULL
+       AND p.goal NOT IN ('planning', p.phase) AND p.activity NOT IN ('failed', 'paused')
+    HAVING count(*) >= current_setting('shardmaster.max_split_workers')::bigint
+       AND bool_and(a.backend_type <> 'shardmaster split ' || p.id)
+$$;
+COMMENT ON FUNCTION shardmaster.split_waits_for_worker(shardmaster.split_plan) IS 'which workers a split waits for that has work and none; NULL: it waits for none';
+
 -- What the worker says now; without one, what was last written down. A worker that only
 -- says what it does waits for nothing, but while it tries again the reason stays.
 CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN a.pid IS NULL OR d.does AND p.activity = 'retrying' THEN p.waiting_for
+    SELECT CASE WHEN a.pid IS NULL OR d.does AND p.activity = 'retrying'
+                THEN coalesce(p.waiting_for, shardmaster.split_waits_for_worker(p))
                 WHEN NOT d.does THEN a.query END
       FROM shardmaster.split_plan p
       LEFT JOIN pg_stat_activity a ON a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id

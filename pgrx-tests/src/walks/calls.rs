@@ -42,7 +42,7 @@ impl Walk {
     pub fn call(&mut self) -> Result<String> {
         let open = self.model.splits.iter().filter(|split| !split.seen.is_over()).count();
         match self.random.below(100) {
-            0..22 if open < OPEN => self.plan(),
+            0..25 if open < OPEN => self.plan(),
             0..72 => self.drive(),
             72..84 => self.wait_for_phase(),
             84..88 => self.set_status(),

@@ -64,7 +64,7 @@ impl Walk {
             let cluster = &self.stage.cluster;
             let client = wait::until("the master", LIMIT, || Ok(cluster.superuser().ok()))?;
             self.master = Some(client);
-            let settings = "SET statement_timeout = '30s'";
+            let settings = "SET statement_timeout = '60s'";
             if let Some(master) = &mut self.master {
                 master.batch_execute(settings)?;
             }
@@ -158,44 +158,57 @@ impl Walk {
         if let Some(problem) = self.writers.desk.problem() {
             return Err(problem.into());
         }
-        for key in 0..self.stage.keys.len() {
-            self.check_key(key)?;
+        let mut keys: Vec<KeyIndex> = (0..self.stage.keys.len()).collect();
+        for _ in 0..50 {
+            keys = self.check_keys(keys)?;
+            if keys.is_empty() {
+                break;
+            }
         }
         Ok(())
     }
 
-    fn expected(&mut self, key: KeyIndex) -> Result<(Option<usize>, Vec<Expect>)> {
+    /// What each shard must say of each of the keys.
+    fn expected(&mut self, keys: &[KeyIndex]) -> Result<Vec<[Expect; SHARDS]>> {
         self.look()?;
-        let expect = (0..SHARDS).map(|shard| self.model.expect(shard, key)).collect();
-        Ok((self.model.routes[key], expect))
+        let model = &self.model;
+        Ok(keys.iter().map(|key| std::array::from_fn(|shard| model.expect(shard, *key))).collect())
     }
 
-    /// Writable where it is routed, and there alone.
-    fn check_key(&mut self, key: KeyIndex) -> Result<()> {
-        // Before and after must agree: then what is between them is known.
-        for _ in 0..50 {
-            let (route, expect) = self.expected(key)?;
-            let said: Vec<Said> = (0..SHARDS).map(|shard| self.prober.ask(&self.stage, shard, key)).collect();
-            if self.expected(key)? != (route, expect.clone()) {
+    /// Writable where it is routed, and there alone. Returns those of which something else
+    /// was true afterwards than before: of what is between nothing is known.
+    fn check_keys(&mut self, keys: Vec<KeyIndex>) -> Result<Vec<KeyIndex>> {
+        let before = self.expected(&keys)?;
+        let mut said: Vec<[Said; SHARDS]> = Vec::new();
+        for key in &keys {
+            said.push(std::array::from_fn(|shard| self.prober.ask(&self.stage, shard, *key)));
+        }
+        let after = self.expected(&keys)?;
+        let mut again = Vec::new();
+        for (at, (key, said)) in keys.into_iter().zip(said).enumerate() {
+            if before[at] != after[at] {
+                again.push(key);
                 continue;
             }
             for (shard, said) in said.into_iter().enumerate() {
-                let context = || format!("\"{}\" on shard {shard}", self.stage.keys[key].text);
-                match (expect[shard], said) {
-                    (_, Said::Other(text)) => return Err(format!("{}: {text}", context()).into()),
-                    (Expect::Served, Said::Retry(_) | Said::Unreachable(_)) => {
-                        self.await_served(shard, key)?
-                    }
-                    (Expect::Refused, Said::Writable) => {
-                        return Err(format!("{} is writable, but routed to {route:?}", context()).into());
-                    }
-                    (Expect::Free, Said::Retry(text)) => self.await_free(shard, key, &text)?,
-                    (_, Said::Writable | Said::Retry(_) | Said::Unreachable(_)) => {}
-                }
+                self.check_said((shard, key), before[at][shard], said)?;
             }
-            return Ok(());
         }
-        Ok(())
+        Ok(again)
+    }
+
+    fn check_said(&mut self, (shard, key): (usize, KeyIndex), expect: Expect, said: Said) -> Result<()> {
+        let what = || format!("\"{}\" on shard {shard}", self.stage.keys[key].text);
+        match (expect, said) {
+            (_, Said::Other(text)) => Err(format!("{}: {text}", what()).into()),
+            (Expect::Served, Said::Retry(_) | Said::Unreachable(_)) => self.await_served(shard, key),
+            (Expect::Refused, Said::Writable) => {
+                let route = self.model.routes[key];
+                Err(format!("{} is writable, but routed to {route:?}", what()).into())
+            }
+            (Expect::Free, Said::Retry(text)) => self.await_free(shard, key, &text),
+            (_, Said::Writable | Said::Retry(_) | Said::Unreachable(_)) => Ok(()),
+        }
     }
 
     /// What excuses a key's own shard when it refuses the key.
@@ -313,10 +326,7 @@ impl Walk {
     pub fn end(&mut self) -> Result<()> {
         self.stage.clear_up(&mut self.lasting, &self.weather, true)?;
         self.note("the end".into());
-        let open: Vec<i64> = self.look()?.iter().filter(|s| !s.is_over()).map(|s| s.id).collect();
-        for id in open {
-            self.end_split(id).map_err(|e| e.context(&format!("split {id} is to come to its end")))?;
-        }
+        self.end_splits()?;
         self.check()?;
         self.compare(true)?;
         self.check_guards()?;
@@ -353,41 +363,51 @@ impl Walk {
         Err(format!("shard_guards() lists {listed:?}, expected {expected:?}").into())
     }
 
-    /// What an operator does who wants it over: forward or back, as it is.
-    fn end_split(&mut self, id: i64) -> Result<()> {
-        let state = self.look()?.into_iter().find(|s| s.id == id);
-        let Some(state) = state else { return Err("it is not listed".into()) };
-        let resume = format!("SELECT shard_split_resume({id})");
-        self.ask_master(|master| master.batch_execute(&resume))?;
-        let goes_back =
-            state.phase != Phase::Completed && (state.is_rolling_back() || self.random.percent(50));
-        let calls = if goes_back {
-            self.note(format!("split {id} is rolled back"));
-            vec![
-                format!("SELECT shard_split_rollback({id})"),
-                format!("SELECT shard_split_wait({id}, 'rolled_back', '25 s')"),
-            ]
-        } else {
-            self.note(format!("split {id} is finished"));
-            vec![
-                format!("CALL shard_split_run({id})"),
-                format!("SELECT shard_split_finish({id})"),
-                format!("SELECT shard_split_wait({id}, 'finished', '25 s')"),
-            ]
-        };
-        for call in calls {
-            let outcome = self.ask_master(|master| master.batch_execute(&call));
-            match outcome {
-                // A cutover may be given up, and is asked for again.
-                Err(error) if error.sqlstate() == Some("55P03") => {
-                    self.ask_master(|m| m.batch_execute(&call))?
-                }
-                // The operator wanted it back when it had just been decided.
-                Err(error) if goes_back && error.sqlstate() == Some("55000") => return self.end_split(id),
-                outcome => outcome.map_err(|e| e.context(&call))?,
+    /// What an operator does who wants it all over: each split forward or back. Those that
+    /// are followed keep their workers, so nobody waits for one before all are asked.
+    fn end_splits(&mut self) -> Result<()> {
+        let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        open.sort_by_key(|split| std::cmp::Reverse(split.phase));
+        for split in &open {
+            let id = split.id;
+            self.operate(&format!("SELECT shard_split_resume({id})"))?;
+            if split.phase != Phase::Completed && (split.is_rolling_back() || self.random.percent(50)) {
+                // Just decided: then it goes forward.
+                self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;
             }
         }
-        Ok(())
+        for Seen { id, .. } in &open {
+            let now = self.look()?.into_iter().find(|split| split.id == *id);
+            if now.is_none_or(|split| split.is_rolling_back() || split.is_finished) {
+                continue;
+            }
+            let run = format!("CALL shard_split_run({id})");
+            // One that was given up is asked for again.
+            if !self.operate_unless(&run, "55P03")? {
+                self.operate(&run)?;
+            }
+            self.operate(&format!("SELECT shard_split_finish({id})"))?;
+        }
+        for Seen { id, .. } in &open {
+            let now = self.look()?.into_iter().find(|split| split.id == *id);
+            let end =
+                if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
+            self.operate(&format!("SELECT shard_split_wait({id}, '{end}', '25 s')"))?;
+        }
+        self.look().map(drop)
+    }
+
+    fn operate(&mut self, call: &str) -> Result<()> {
+        self.note(call.to_owned());
+        self.ask_master(|master| master.batch_execute(call)).map_err(|e| e.context(call))
+    }
+
+    /// False: it was refused with this code.
+    fn operate_unless(&mut self, call: &str, code: &str) -> Result<bool> {
+        match self.operate(call) {
+            Err(error) if error.sqlstate() == Some(code) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
     }
 
     /// What the walk has seen, in a line.
