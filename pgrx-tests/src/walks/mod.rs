@@ -1,6 +1,7 @@
 //! Random walks: an operator's calls in any order, with faults and with clients that write
 //! beside them, each step compared with a model of what must be true.
 
+pub mod acts;
 pub mod book;
 pub mod calls;
 pub mod compare;
@@ -10,6 +11,7 @@ pub mod leftovers;
 pub mod model;
 pub mod predict;
 pub mod probe;
+pub mod restore;
 pub mod stage;
 pub mod walk;
 pub mod weather;

@@ -59,19 +59,21 @@ impl Stage {
     fn create_tables(&self, owner: &mut postgres::Client) -> Result<()> {
         for space in Space::ALL {
             let ([parent, child], column, key_type) = (space.tables(), space.column(), space.sql_type());
-            let partitions = match space {
+            let partitions = |table: &str| match space {
                 Space::Hash => format!(
                     "PARTITION BY RANGE (id);
-                     CREATE TABLE {parent}_low PARTITION OF {parent} FOR VALUES FROM (MINVALUE) TO (20);
-                     CREATE TABLE {parent}_high PARTITION OF {parent} FOR VALUES FROM (20) TO (1000000)"
+                     CREATE TABLE {table}_low PARTITION OF {table} FOR VALUES FROM (MINVALUE) TO (20);
+                     CREATE TABLE {table}_high PARTITION OF {table} FOR VALUES FROM (20) TO (1000000);
+                     GRANT TRUNCATE ON {table}_low TO {CLIENT}"
                 ),
                 Space::Directory | Space::Range => String::new(),
             };
+            let (of_parent, of_child) = (partitions(parent), partitions(child));
             owner.batch_execute(&format!(
                 "SET ROLE {OWNER};
-                 CREATE TABLE {parent} ({column} {key_type}, id int, val text NOT NULL, PRIMARY KEY ({column}, id)) {partitions};
+                 CREATE TABLE {parent} ({column} {key_type}, id int, val text NOT NULL, PRIMARY KEY ({column}, id)) {of_parent};
                  CREATE TABLE {child} ({column} {key_type}, id int, val text NOT NULL, PRIMARY KEY ({column}, id),
-                     FOREIGN KEY ({column}, id) REFERENCES {parent} ON UPDATE CASCADE ON DELETE CASCADE);
+                     FOREIGN KEY ({column}, id) REFERENCES {parent} ON UPDATE CASCADE ON DELETE CASCADE) {of_child};
                  GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {parent}, {child} TO {CLIENT};
                  RESET ROLE"
             ))?;
