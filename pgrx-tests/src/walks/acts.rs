@@ -5,7 +5,7 @@ use super::compare;
 use super::keys::{KeyIndex, Space};
 use super::stage::{BOUND, SHARDS};
 use super::walk::Walk;
-use crate::cluster::{CLIENT, DATABASE, OWNER};
+use crate::cluster::OWNER;
 use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
@@ -135,12 +135,16 @@ impl Walk {
         let leaf = format!("{}_low", Space::Hash.tables()[1]);
         let desk = self.writers.desk.clone();
         let _quiet = desk.quiet();
-        let outcome = self.stage.cluster.servers[shard].connect(DATABASE, CLIENT).and_then(|mut client| {
+        let outcome = self.stage.client_of(shard).and_then(|mut client| {
             Ok(client.batch_execute(&format!("SET lock_timeout = '2s'; TRUNCATE {leaf}"))?)
         });
         let told = match outcome {
             Ok(()) => "done".to_owned(),
-            Err(error) if error.sqlstate().is_none_or(|s| is_patience(s) || s.starts_with("SM00")) => {
+            Err(error)
+                if error
+                    .sqlstate()
+                    .is_none_or(|s| is_patience(s) || s.starts_with("SM00") || s == "55006") =>
+            {
                 error.to_string()
             }
             Err(error) => return Err(error.context(&format!("TRUNCATE {leaf} on shard {shard}"))),
@@ -166,7 +170,7 @@ impl Walk {
                 let [parents, children] = &held[key];
                 for (id, value) in parents.iter().filter(|(id, _)| !children.contains_key(*id)) {
                     let name = &self.stage.keys[*key].text;
-                    let mut client = self.stage.cluster.servers[shard].connect(DATABASE, CLIENT)?;
+                    let mut client = self.stage.client_of(shard)?;
                     let insert = format!("INSERT INTO {child} VALUES ('{name}', {id}, '{value}')");
                     client.batch_execute(&insert).map_err(Error::from)?;
                 }

@@ -1,7 +1,7 @@
 //! An operator's calls: chosen at random, made, and their answers compared with the model.
 
 use super::keys::{BUCKETS, KeyIndex, Space, bounds};
-use super::model::{Phase, Seen, Status};
+use super::model::{Phase, Seen};
 use super::predict::{Answer, Call, answers};
 use super::stage::SHARDS;
 use super::walk::{Walk, seen};
@@ -14,17 +14,17 @@ use std::time::Duration;
 const OPEN: usize = 4;
 
 /// What a call was answered.
-type Told = std::result::Result<(), Refusal>;
+pub(super) type Told = std::result::Result<(), Refusal>;
 
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    code: String,
-    text: String,
+    pub(super) code: String,
+    pub(super) text: String,
     has_hint: bool,
 }
 
 impl Refusal {
-    fn of(error: postgres::Error) -> Refusal {
+    pub(super) fn of(error: postgres::Error) -> Refusal {
         let has_hint = error.as_db_error().is_some_and(|db| db.hint().is_some());
         let error = Error::from(error);
         let code = error.sqlstate().unwrap_or("connection").to_owned();
@@ -32,7 +32,7 @@ impl Refusal {
     }
 
     /// The master, or the way to a shard, was away.
-    fn is_lost(&self) -> bool {
+    pub(super) fn is_lost(&self) -> bool {
         self.code == "connection" || self.code.starts_with("57P") || self.code.starts_with("08")
     }
 }
@@ -49,19 +49,21 @@ impl Walk {
             84..86 => self.set_status(),
             86..89 => self.cleanup(),
             89..93 => self.assign(),
-            93..98 => self.act(),
+            93..97 => self.act(),
+            97 => self.rename_shard(),
+            98 => self.lose_target(),
             _ => self.join(),
         }
     }
 
-    fn make(&mut self, query: &str) -> Result<Told> {
+    pub(super) fn make(&mut self, query: &str) -> Result<Told> {
         let told = self.master()?.batch_execute(query).map_err(Refusal::of);
         self.judge(query, &told)?;
         Ok(told)
     }
 
     /// A refusal has a code of its own and says what to do.
-    fn judge(&self, query: &str, told: &Told) -> Result<()> {
+    pub(super) fn judge(&self, query: &str, told: &Told) -> Result<()> {
         match told {
             Err(refusal) if refusal.is_lost() => Ok(()),
             Err(refusal) if refusal.code == "XX000" || !refusal.has_hint => {
@@ -73,8 +75,11 @@ impl Walk {
 
     fn two_shards(&mut self) -> (usize, usize) {
         let source = self.random.below(SHARDS);
-        let target =
-            if self.random.percent(4) { source } else { (source + 1 + self.random.below(2)) % SHARDS };
+        let target = if self.random.percent(4) {
+            source
+        } else {
+            (source + 1 + self.random.below(SHARDS - 1)) % SHARDS
+        };
         (source, target)
     }
 
@@ -155,7 +160,6 @@ impl Walk {
         self.look()?;
         let before = self.model.plan_refusals(sides, &keys);
         let outcome = self.master()?.query_one(query, &[]);
-        let told = outcome.as_ref().map(|_| ()).map_err(|e| e.code().map(|c| c.code().to_owned()));
         let told: Told = match outcome {
             Ok(row) => {
                 let id: i64 = row.get(0);
@@ -166,10 +170,7 @@ impl Walk {
                 self.model.planned(seen, space, sides, keys.clone());
                 Ok(())
             }
-            Err(error) => {
-                drop(told);
-                Err(Refusal::of(error))
-            }
+            Err(error) => Err(Refusal::of(error)),
         };
         self.judge(query, &told)?;
         if let Err(refusal) = &told
@@ -224,9 +225,7 @@ impl Walk {
         let open: Vec<Seen> = all.iter().filter(|split| !split.is_over()).cloned().collect();
         let Some(before) = self.choose(&all, &open) else { return self.plan() };
         let call = self.choose_call(&before);
-        let lost = call == Call::Rollback && self.has_lost_link(before.id);
-        let arguments = if lost { ", target_lost => true" } else { "" };
-        let query = format!("SELECT {}({}{arguments})", call.function(), before.id);
+        let query = format!("SELECT {}({})", call.function(), before.id);
         if call == Call::GuardDrop {
             self.refresh_routes();
         }
@@ -236,9 +235,6 @@ impl Walk {
         self.compare_answer(call, &query, (&before, &after), &told)?;
         if call == Call::GuardDrop && told.is_ok() {
             self.model.guard_dropped(before.id);
-        }
-        if lost && told.is_ok() {
-            self.model.target_lost(before.id);
         }
         Ok(format!("{query} in {:?}, goal {}: {}", before.phase, before.goal, words(&told)))
     }
@@ -299,13 +295,8 @@ impl Walk {
         }
     }
 
-    /// Whether the operator may believe that the target is gone.
-    fn has_lost_link(&self, _id: i64) -> bool {
-        false
-    }
-
     /// No client may have a route from before a redirect that ends.
-    fn refresh_routes(&mut self) {
+    pub(super) fn refresh_routes(&mut self) {
         let desk = self.writers.desk.clone();
         let _quiet = desk.quiet();
         desk.epoch.fetch_add(1, Ordering::Relaxed);
@@ -369,113 +360,13 @@ impl Walk {
             _ => Ok(format!("{query}: {}", words(&told))),
         }
     }
-
-    fn set_status(&mut self) -> Result<String> {
-        let shard = self.random.below(SHARDS);
-        let (name, status) = *self.random.one_of(&[
-            ("draining", Status::Draining),
-            ("active", Status::Active),
-            ("active", Status::Active),
-            ("active", Status::Active),
-        ]);
-        let query = format!("SELECT shard_set_status('{}', '{name}')", self.stage.shard_name(shard));
-        let told = self.make(&query)?;
-        match &told {
-            Ok(()) => self.model.statuses[shard] = status,
-            Err(refusal) if refusal.is_lost() => {}
-            Err(refusal) => return Err(format!("{query}: {}", refusal.text).into()),
-        }
-        Ok(format!("{query}: {}", words(&told)))
-    }
-
-    /// Whatever belongs to a living split stays.
-    fn cleanup(&mut self) -> Result<String> {
-        let shard = self.random.below(SHARDS);
-        let query = format!("SELECT object, action FROM shard_cleanup('{}')", self.stage.shard_name(shard));
-        let told = match self.master()?.query(&query, &[]) {
-            Ok(rows) => {
-                let removed: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-                if !removed.is_empty() && !self.model.splits.iter().any(|split| split.has_lost_target) {
-                    return Err(format!("{query}: {removed:?}").into());
-                }
-                Ok(())
-            }
-            Err(error) => Err(Refusal::of(error)),
-        };
-        self.judge(&query, &told)?;
-        match &told {
-            Err(refusal) if !refusal.is_lost() => Err(format!("{query}: {}", refusal.text).into()),
-            _ => Ok(format!("{query}: {}", words(&told))),
-        }
-    }
-
-    /// A key without rows goes to another shard by hand, or out of routing.
-    fn assign(&mut self) -> Result<String> {
-        let spare: Vec<KeyIndex> =
-            (0..self.stage.keys.len()).filter(|key| !self.stage.keys[*key].is_written).collect();
-        let key = *self.random.one_of(&spare);
-        let name = self.stage.keys[key].text.clone();
-        let shard = self.random.below(SHARDS);
-        let force = self.random.percent(80);
-        let (query, to) = if self.random.percent(25) {
-            (format!("SELECT shard_unassign('{name}')"), None)
-        } else {
-            let to = self.stage.shard_name(shard).to_owned();
-            (format!("SELECT shard_assign('{name}', '{to}', force => {force})"), Some(shard))
-        };
-        self.look()?;
-        let was_held = self.model.holder(key).is_some();
-        let route = self.model.routes[key];
-        let told = self.make(&query)?;
-        self.look()?;
-        let is_held = self.model.holder(key).is_some();
-        let is_elsewhere = to.is_some() && !force && self.model.routes[key].is_some_and(|at| Some(at) != to);
-        match &told {
-            Err(refusal) if refusal.is_lost() => self.find_lost_route(key)?,
-            Ok(()) if was_held && is_held => return Err(format!("{query}: accepted in a split").into()),
-            Ok(()) if is_elsewhere && route == self.model.routes[key] => {
-                return Err(format!("{query}: accepted, though it is at {route:?}").into());
-            }
-            Ok(()) => self.model.assigned(key, to),
-            Err(refusal) => {
-                let unassigned = to.is_none() && route.is_none();
-                let expected = (refusal.code == "55006" && (was_held || is_held))
-                    || (refusal.code == "55000" && is_elsewhere)
-                    || (refusal.code == "42704" && unassigned);
-                if !expected {
-                    return Err(format!("{query}: {}", refusal.text).into());
-                }
-            }
-        }
-        Ok(format!("{query}: {}", words(&told)))
-    }
-
-    fn find_lost_route(&mut self, key: KeyIndex) -> Result<()> {
-        let name = self.stage.keys[key].text.clone();
-        let query = "SELECT write_shard FROM shard_entries() WHERE key = $1";
-        let row = self.ask_master(|master| master.query_opt(query, &[&name]))?;
-        let route = row.and_then(|row| self.stage.shard_named(row.get(0)));
-        if self.model.routes[key] != route {
-            self.model.assigned(key, route);
-        }
-        Ok(())
-    }
-
-    fn join(&mut self) -> Result<String> {
-        let query = "SELECT shard_join_ranges('docs')";
-        let told = self.make(query)?;
-        match &told {
-            Err(refusal) if !refusal.is_lost() => Err(format!("{query}: {}", refusal.text).into()),
-            _ => Ok(format!("{query}: {}", words(&told))),
-        }
-    }
 }
 
-fn quoted(bound: Option<&str>) -> String {
+pub(super) fn quoted(bound: Option<&str>) -> String {
     bound.map_or("NULL".into(), |bound| format!("'{bound}'"))
 }
 
-fn words(told: &Told) -> String {
+pub(super) fn words(told: &Told) -> String {
     match told {
         Ok(()) => "done".into(),
         Err(refusal) => refusal.text.clone(),

@@ -1,6 +1,6 @@
 //! What comes over servers, links and workers.
 
-use super::stage::{SHARDS, Stage};
+use super::stage::{SERVERS, Stage};
 use super::weather::{Place, Weather};
 use crate::Result;
 use crate::random::Random;
@@ -22,7 +22,7 @@ pub enum Fault {
 
 impl Fault {
     pub fn choose(random: &mut Random, points: &[String]) -> Fault {
-        let shard = random.below(SHARDS);
+        let shard = random.below(SERVERS);
         match random.below(12) {
             0..5 => {
                 let action = *random.one_of(&["error", "error", "exit", "exit", "kill"]);

@@ -11,6 +11,8 @@ pub enum Space {
 }
 
 pub const BUCKETS: NonZeroU32 = NonZeroU32::new(8).unwrap();
+/// Its keys have no rows.
+const SPARE_BUCKET: u32 = 7;
 
 impl Space {
     pub const ALL: [Space; 3] = [Space::Directory, Space::Hash, Space::Range];
@@ -79,13 +81,14 @@ pub fn all() -> Vec<Key> {
     let mut wanted = vec![2; BUCKETS.get() as usize];
     for id in 1..10_000_i64 {
         let device = key(Space::Hash, id.to_string(), true);
+        let device = Key { is_written: device.bucket() != Some(SPARE_BUCKET), ..device };
         let left = device.bucket().and_then(|bucket| wanted.get_mut(bucket as usize));
         if let Some(left) = left.filter(|left| **left > 0) {
             *left -= 1;
             keys.push(device);
         }
     }
-    keys.push(key(Space::Range, "0".into(), true));
+    keys.push(key(Space::Range, "0".into(), false));
     keys.extend(bounds().map(|bound| key(Space::Range, format!("{bound}-path"), true)));
     keys
 }

@@ -156,10 +156,20 @@ impl Model {
         }
     }
 
-    pub fn target_lost(&mut self, id: i64) {
+    pub fn set_target_lost(&mut self, id: i64, is_lost: bool) {
         for split in self.splits.iter_mut().filter(|split| split.seen.id == id) {
-            split.has_lost_target = true;
+            split.has_lost_target = is_lost;
         }
+    }
+
+    /// Finished splits by which a shard redirects one of the keys.
+    pub fn redirects_of(&self, shard: usize, keys: &[KeyIndex]) -> Vec<i64> {
+        let redirecting = self.splits.iter().filter(|split| {
+            split.source == shard
+                && split.seen.is_finished
+                && keys.iter().any(|key| split.redirect.contains(key))
+        });
+        redirecting.map(|split| split.seen.id).collect()
     }
 
     /// Splits that redirect something, with the shard that does.

@@ -4,7 +4,6 @@
 use super::keys::KeyIndex;
 use super::stage::{BOUND, SHARDS, Stage};
 use super::weather::{Place, Weather};
-use crate::cluster::{CLIENT, DATABASE};
 use crate::{Error, Result};
 use postgres::Client;
 use std::time::{Duration, Instant};
@@ -105,7 +104,7 @@ impl Prober {
 }
 
 fn connect(stage: &Stage, shard: usize) -> Result<Client> {
-    let mut client = stage.cluster.servers[shard].connect(DATABASE, CLIENT)?;
+    let mut client = stage.client_of(shard)?;
     client.batch_execute("SET statement_timeout = '4s'")?;
     Ok(client)
 }

@@ -3,11 +3,15 @@
 
 use super::keys::{self, BUCKETS, Key, Space};
 use crate::Result;
-use crate::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
+use crate::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER, Shard, prepare_shard};
 use crate::relay::Relay;
 use std::time::Duration;
 
-pub const SHARDS: usize = 3;
+/// Each of the first is a server; the last is another schema of the last server.
+pub const SHARDS: usize = 4;
+pub const SERVERS: usize = 3;
+/// The schema of the last shard.
+const OTHER: &str = "other";
 /// shardmaster.cutover_timeout of a walk.
 pub const DEADLINE: Duration = Duration::from_secs(3);
 /// For how long a key may be refused while its shard lives.
@@ -21,8 +25,8 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Result<Stage> {
-        let cluster = Cluster::servers(
-            SHARDS,
+        let mut cluster = Cluster::servers(
+            SERVERS,
             &[
                 "fsync = off",
                 "shardmaster.tail_interval = 50",
@@ -32,9 +36,12 @@ impl Stage {
                 "shardmaster.route_wait_timeout = 1000",
             ],
         )?;
+        let key = "shard_d".to_owned();
+        cluster.shards.push(Shard { key, server: Some(SERVERS - 1), namespace: OTHER.into() });
         let relays = cluster.servers.iter().map(Relay::before).collect::<Result<Vec<_>>>()?;
         let stage = Stage { cluster, relays, keys: keys::all() };
         stage.link()?;
+        stage.add_other()?;
         for shard in &stage.cluster.shards {
             stage.create_tables(&mut stage.cluster.owner_of(shard)?)?;
         }
@@ -54,6 +61,33 @@ impl Stage {
             )?;
         }
         Ok(())
+    }
+
+    fn add_other(&self) -> Result<()> {
+        let shard = &self.cluster.shards[SHARDS - 1];
+        prepare_shard(&mut self.cluster.owner_of(shard)?, OTHER)?;
+        self.add_shard(&shard.key)
+    }
+
+    /// The last shard, under this name.
+    pub fn add_shard(&self, name: &str) -> Result<()> {
+        let workers = self.relays[SERVERS - 1].conninfo(DATABASE, MOVER);
+        let clients = self.cluster.servers[SERVERS - 1].conninfo(DATABASE, CLIENT);
+        let query = "SELECT shard_add($1, $2, namespace => $3, client_conninfo => $4)";
+        self.cluster.superuser()?.execute(query, &[&name, &workers, &OTHER, &clients])?;
+        Ok(())
+    }
+
+    /// The server of a shard, by its index.
+    pub fn server_of(&self, shard: usize) -> usize {
+        shard.min(SERVERS - 1)
+    }
+
+    /// An ordinary client's session on a shard.
+    pub fn client_of(&self, shard: usize) -> Result<postgres::Client> {
+        let mut client = self.cluster.servers[self.server_of(shard)].connect(DATABASE, CLIENT)?;
+        client.batch_execute(&format!("SET search_path = {}", self.cluster.shards[shard].namespace))?;
+        Ok(client)
     }
 
     fn create_tables(&self, owner: &mut postgres::Client) -> Result<()> {

@@ -1,6 +1,7 @@
 //! One walk: steps, what is true after each, and an end.
 
 use super::acts::Spares;
+use super::compare;
 use super::faults::{Fault, Lasting};
 use super::keys::{KeyIndex, Space};
 use super::model::{Expect, Model, Phase, Seen};
@@ -8,7 +9,6 @@ use super::probe::{Prober, Said};
 use super::stage::{SHARDS, Stage};
 use super::weather::{Place, Weather};
 use super::writers::Writers;
-use super::{compare, leftovers};
 use crate::random::Random;
 use crate::{Error, Result, wait};
 use postgres::Client;
@@ -35,6 +35,8 @@ pub struct Walk {
     excused: Instant,
     excused_all: Instant,
     pub(super) spares: Vec<Spares>,
+    /// Names that the last shard has had.
+    pub(super) names: usize,
     began: Instant,
 }
 
@@ -58,6 +60,7 @@ impl Walk {
             excused: Instant::now(),
             excused_all: Instant::now(),
             spares: vec![Spares::default(); SHARDS],
+            names: 0,
             began: Instant::now(),
         };
         walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
@@ -254,14 +257,18 @@ impl Walk {
         }
     }
 
+    fn places_of(&self, shard: usize) -> Vec<Place> {
+        let server = self.stage.server_of(shard);
+        vec![Place::Master, Place::Worker, Place::Server(server), Place::Link(server)]
+    }
+
     /// What excuses a key's own shard when it refuses the key.
     fn excuses(&self, shard: usize, key: KeyIndex) -> Vec<Place> {
-        let mut places = vec![Place::Master, Place::Worker, Place::Server(shard), Place::Link(shard)];
+        let mut places = self.places_of(shard);
         // Behind the decision the target must be told before it opens.
         let decided = self.model.holder(key).filter(|split| split.seen.phase == Phase::Completed);
         if let Some(split) = decided {
-            places.extend([split.source, split.target].map(Place::Link));
-            places.extend([split.source, split.target].map(Place::Server));
+            places.extend(self.places_of(split.source).into_iter().chain(self.places_of(split.target)));
         }
         places
     }
@@ -283,7 +290,7 @@ impl Walk {
     /// A shard to which a key has never belonged, or does not any more, does not refuse it,
     /// at the latest when workers have cleaned up.
     fn await_free(&mut self, shard: usize, key: KeyIndex, text: &str) -> Result<()> {
-        let places = [Place::Master, Place::Worker, Place::Server(shard), Place::Link(shard)];
+        let places = self.places_of(shard);
         let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
         let is_free = || {
             let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
@@ -299,7 +306,7 @@ impl Walk {
     }
 
     /// The books against what shards hold; at the end each key's rows are on one shard only.
-    fn compare(&mut self, at_end: bool) -> Result<()> {
+    pub(super) fn compare(&mut self, at_end: bool) -> Result<()> {
         let desk = self.writers.desk.clone();
         let _quiet = desk.quiet();
         for _ in 0..50 {
@@ -365,88 +372,13 @@ impl Walk {
         self.model.splits.iter().any(|s| s.has_lost_target && s.target == shard && s.keys.contains(&key))
     }
 
-    /// Everything comes to an end by documented calls alone, and nothing is left.
-    pub fn end(&mut self) -> Result<()> {
-        self.mend_all()?;
-        self.note("the end".into());
-        self.end_splits()?;
-        self.check()?;
-        self.compare(true)?;
-        self.check_guards()?;
-        for shard in 0..SHARDS {
-            let found = leftovers::found(&self.stage, shard)?;
-            let left = leftovers::of_splits(&found);
-            if !left.is_empty() {
-                return Err(format!("left on shard {shard}: {left:?}").into());
-            }
-        }
-        let redirecting: Vec<i64> = self.model.redirects().into_iter().map(|(id, _)| id).collect();
-        for id in redirecting {
-            self.ask_master(|master| master.execute("SELECT shard_guard_drop($1)", &[&id]))?;
-            self.model.guard_dropped(id);
-        }
-        for shard in 0..SHARDS {
-            let found = leftovers::found(&self.stage, shard)?;
-            if !found.is_empty() {
-                return Err(format!("left on shard {shard} without a redirect: {found:?}").into());
-            }
-        }
-        self.check()
-    }
-
-    fn check_guards(&mut self) -> Result<()> {
-        let query = "SELECT DISTINCT split_id, shard_key FROM shard_guards() WHERE state <> 'ending'";
-        let rows = self.ask_master(|master| master.query(query, &[]))?;
-        let listed =
-            rows.iter().filter_map(|row| Some((row.get(0), self.stage.shard_named(row.get(1))?))).collect();
-        let expected = self.model.redirects();
-        if expected == listed {
-            return Ok(());
-        }
-        Err(format!("shard_guards() lists {listed:?}, expected {expected:?}").into())
-    }
-
-    /// What an operator does who wants it all over: each split forward or back. Those that
-    /// are followed keep their workers, so nobody waits for one before all are asked.
-    fn end_splits(&mut self) -> Result<()> {
-        let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        open.sort_by_key(|split| std::cmp::Reverse(split.phase));
-        for split in &open {
-            let id = split.id;
-            self.operate(&format!("SELECT shard_split_resume({id})"))?;
-            if split.phase != Phase::Completed && (split.is_rolling_back() || self.random.percent(50)) {
-                // Just decided: then it goes forward.
-                self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;
-            }
-        }
-        for Seen { id, .. } in &open {
-            let now = self.look()?.into_iter().find(|split| split.id == *id);
-            if now.is_none_or(|split| split.is_rolling_back() || split.is_finished) {
-                continue;
-            }
-            let run = format!("CALL shard_split_run({id})");
-            // One that was given up is asked for again.
-            if !self.operate_unless(&run, "55P03")? {
-                self.operate(&run)?;
-            }
-            self.operate(&format!("SELECT shard_split_finish({id})"))?;
-        }
-        for Seen { id, .. } in &open {
-            let now = self.look()?.into_iter().find(|split| split.id == *id);
-            let end =
-                if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
-            self.operate(&format!("SELECT shard_split_wait({id}, '{end}', '25 s')"))?;
-        }
-        self.look().map(drop)
-    }
-
     pub(super) fn operate(&mut self, call: &str) -> Result<()> {
         self.note(call.to_owned());
         self.ask_master(|master| master.batch_execute(call)).map_err(|e| e.context(call))
     }
 
     /// False: it was refused with this code.
-    fn operate_unless(&mut self, call: &str, code: &str) -> Result<bool> {
+    pub(super) fn operate_unless(&mut self, call: &str, code: &str) -> Result<bool> {
         match self.operate(call) {
             Err(error) if error.sqlstate() == Some(code) => Ok(false),
             outcome => outcome.map(|()| true),

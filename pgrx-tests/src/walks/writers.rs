@@ -3,7 +3,7 @@
 
 use super::book::{Book, Change};
 use super::keys::Space;
-use super::stage::{BOUND, Stage};
+use super::stage::{BOUND, SERVERS, Stage};
 use super::weather::{Place, Weather};
 use crate::random::Random;
 use crate::workload::route::Router;
@@ -211,9 +211,8 @@ impl Writer {
             self.router.forget_session(tenant);
         }
         let _ = self.router.refresh(tenant);
-        let all = [Place::Master, Place::Worker, Place::Server(0), Place::Server(1), Place::Server(2)];
-        let links = (0..3).map(Place::Link);
-        let places: Vec<Place> = all.into_iter().chain(links).collect();
+        let of_servers = (0..SERVERS).flat_map(|server| [Place::Server(server), Place::Link(server)]);
+        let places: Vec<Place> = of_servers.chain([Place::Master, Place::Worker]).collect();
         let reference = self.desk.weather.last_trouble(&places, since);
         let bound = if reference.is_some() { AFTER_TROUBLE + BOUND } else { BOUND };
         let waited = reference.unwrap_or(since).elapsed();
