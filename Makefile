@@ -1,7 +1,7 @@
 # Everything works as root, who then starts servers and tests as the user
 # postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
 
-.PHONY: all setup build install check test regress accept demo bench clean
+.PHONY: all setup build install check test soak regress accept demo bench clean
 
 all: build
 
@@ -24,6 +24,10 @@ check: setup
 # Everything. The last line sums all suites.
 test: setup
 	@scripts/test.sh lint typecheck_rest pure clients server isolation docs regress majors harness
+
+# Random walks for an hour, or SHARDMASTER_WALK_SECONDS.
+soak: setup
+	@SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:walks
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

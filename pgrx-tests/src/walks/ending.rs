@@ -13,7 +13,7 @@ impl Walk {
         self.note("the end".into());
         self.end_splits()?;
         self.check()?;
-        self.compare(true)?;
+        self.compare()?;
         self.check_guards()?;
         for shard in 0..SHARDS {
             let found = leftovers::found(&self.stage, shard)?;

@@ -1,6 +1,7 @@
 //! One walk: steps, what is true after each, and an end.
 
 use super::acts::Spares;
+use super::book::Rows;
 use super::compare;
 use super::faults::{Fault, Lasting};
 use super::keys::{KeyIndex, Space};
@@ -123,7 +124,7 @@ impl Walk {
         self.check()?;
         self.resume_failed()?;
         if self.trail.len().is_multiple_of(COMPARE_EVERY) {
-            self.compare(false)?;
+            self.compare()?;
         }
         Ok(())
     }
@@ -305,23 +306,26 @@ impl Walk {
         })
     }
 
-    /// The books against what shards hold; at the end each key's rows are on one shard only.
-    pub(super) fn compare(&mut self, at_end: bool) -> Result<()> {
+    /// The books against what shards hold, with nobody writing.
+    pub(super) fn compare(&mut self) -> Result<()> {
         let desk = self.writers.desk.clone();
         let _quiet = desk.quiet();
         for _ in 0..50 {
             self.look()?;
+            // Read before the shards: a split that ends meanwhile has had its rows there.
+            let is_free: Vec<bool> =
+                (0..self.stage.keys.len()).map(|key| self.model.holder(key).is_none()).collect();
             let before = self.routed()?;
             let held = (0..SHARDS).map(|shard| compare::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
             let Ok(held) = held else { continue };
-            let all = self.look()?;
+            self.look()?;
             if before != self.routed()? {
                 continue;
             }
             for (key, route) in before.into_iter().enumerate() {
-                let Some((route, is_settled)) = route else { continue };
-                if is_settled {
-                    self.compare_key(key, route, &held, at_end, &all)?;
+                if let Some((route, true)) = route {
+                    self.compare_with_book(key, route, &held[route][&key])?;
+                    self.compare_elsewhere(key, route, &held, is_free[key])?;
                 }
             }
             return Ok(());
@@ -329,36 +333,39 @@ impl Walk {
         Ok(())
     }
 
-    fn compare_key(
+    /// Where a key is routed its rows are those that were acknowledged.
+    fn compare_with_book(&self, key: KeyIndex, route: usize, held: &[Rows; 2]) -> Result<()> {
+        let (name, model) = (&self.stage.keys[key].text, self.model.routes[key]);
+        if model != Some(route) {
+            return Err(format!("\"{name}\" is routed to {route}, not to {model:?}").into());
+        }
+        let mut books = self.writers.desk.books();
+        let Some(book) = books.get_mut(&key) else { return Ok(()) };
+        let [parents, children] = held;
+        for (table, rows) in self.stage.keys[key].space.tables().into_iter().zip(held) {
+            if let Some(difference) = book.clone().settle(rows) {
+                return Err(format!("{table} of \"{name}\" on its shard {route}: {difference}").into());
+            }
+        }
+        if parents != children {
+            return Err(format!("the tables of \"{name}\" differ on its shard {route}").into());
+        }
+        book.settle(parents);
+        Ok(())
+    }
+
+    /// While no split moves it, a key has rows on its shard alone.
+    fn compare_elsewhere(
         &self,
         key: KeyIndex,
         route: usize,
         held: &[compare::Held],
-        at_end: bool,
-        all: &[Seen],
+        is_free: bool,
     ) -> Result<()> {
-        let name = &self.stage.keys[key].text;
-        if self.model.routes[key] != Some(route) {
-            let model = self.model.routes[key];
-            return Err(format!("\"{name}\" is routed to {route}, not to {model:?}").into());
-        }
-        let [parents, children] = &held[route][&key];
-        if let Some(book) = self.writers.desk.books().get_mut(&key) {
-            for (table, rows) in self.stage.keys[key].space.tables().into_iter().zip([parents, children]) {
-                let twin = book.clone();
-                if let Some(difference) = twin.clone().settle(rows) {
-                    return Err(format!("{table} of \"{name}\" on its shard {route}: {difference}").into());
-                }
-            }
-            if parents != children {
-                return Err(format!("the tables of \"{name}\" differ on its shard {route}").into());
-            }
-            book.settle(parents);
-        }
         for (shard, held) in held.iter().enumerate().filter(|(shard, _)| *shard != route) {
-            let expected = at_end || self.model.holder(key).is_none();
-            let [parents, children] = &held[&key];
-            if expected && !(parents.is_empty() && children.is_empty()) && !self.may_keep(shard, key, all) {
+            let is_empty = held[&key].iter().all(Rows::is_empty);
+            if is_free && !is_empty && !self.may_keep(shard, key) {
+                let name = &self.stage.keys[key].text;
                 return Err(
                     format!("rows of \"{name}\" on shard {shard}, but it is routed to {route}").into()
                 );
@@ -368,7 +375,7 @@ impl Walk {
     }
 
     /// A target that was given up as lost keeps what was copied.
-    fn may_keep(&self, shard: usize, key: KeyIndex, _all: &[Seen]) -> bool {
+    fn may_keep(&self, shard: usize, key: KeyIndex) -> bool {
         self.model.splits.iter().any(|s| s.has_lost_target && s.target == shard && s.keys.contains(&key))
     }
 
