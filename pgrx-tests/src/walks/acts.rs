@@ -97,20 +97,20 @@ impl Walk {
             0 if !spares.attached.is_empty() => {
                 let mut after = spares.clone();
                 let number = after.attached.remove(0);
-                if self.random.percent(50) {
-                    after.detached.push(number);
-                    (format!("ALTER TABLE {table} DETACH PARTITION {table}_{number}"), after)
-                } else {
-                    (format!("DROP TABLE {table}_{number}"), after)
-                }
+                after.detached.push(number);
+                (format!("ALTER TABLE {table} DETACH PARTITION {table}_{number}"), after)
             }
             1 if !spares.detached.is_empty() => {
                 let mut after = spares.clone();
                 let number = after.detached.remove(0);
-                after.attached.push(number);
                 let from = 1_000_000 + 10 * number;
                 let bounds = format!("FOR VALUES FROM ({from}) TO ({})", from + 10);
-                (format!("ALTER TABLE {table} ATTACH PARTITION {table}_{number} {bounds}"), after)
+                if self.random.percent(30) {
+                    (format!("DROP TABLE {table}_{number}"), after)
+                } else {
+                    after.attached.push(number);
+                    (format!("ALTER TABLE {table} ATTACH PARTITION {table}_{number} {bounds}"), after)
+                }
             }
             _ => {
                 let mut after = spares.clone();
