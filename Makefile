@@ -25,9 +25,11 @@ check: setup
 test: setup
 	@scripts/test.sh lint typecheck_rest pure clients server isolation docs regress majors harness
 
-# Every cell of the disaster matrix: hours. SHARDMASTER_MOMENTS=cutover_,finish_ does a part.
+# What takes hours: every cell of the disaster matrix (SHARDMASTER_MOMENTS=cutover_,finish_ does a
+# part), and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
 soak: setup
-	@SHARDMASTER_SOAK=1 SHARDMASTER_TEST_TIMEOUT=43200 scripts/test.sh harness:disasters
+	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
+	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:disasters harness:walks
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

@@ -24,6 +24,7 @@ pub mod server;
 pub mod split;
 pub mod standby;
 pub mod wait;
+pub mod walks;
 pub mod workload;
 pub mod zoo;
 

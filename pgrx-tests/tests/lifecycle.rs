@@ -1,8 +1,9 @@
 //! Splits under load: everything a writer can do, on servers and inside the master.
 
-use shardmaster_tests::cluster::Cluster;
-use shardmaster_tests::scene::load;
+use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::scene::{self, load};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Options, Sharding, Workload};
 use std::time::Duration;
 
@@ -116,4 +117,25 @@ fn two_splits_side_by_side() {
     workload.stop().unwrap();
     let verdict = workload.verdict(&cluster).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
+}
+
+/// The first two splits of a shard: the one that comes second has waited for the other, which
+/// has created what it would create.
+#[test]
+fn two_splits_come_to_a_shard_that_has_seen_none() {
+    let cluster = scene::cluster(&[]);
+    let mut other = cluster.servers[1].connect(DATABASE, MOVER).unwrap();
+    let bootstrap = include_str!("../../sql/agent/bootstrap.sql");
+    // The other split, in the middle of its installation.
+    other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(7305809155271984201)").unwrap();
+    let split = scene::plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    let mut look = cluster.servers[1].superuser(DATABASE).unwrap();
+    let waits = "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    wait::until_true(&mut look, "the installation to wait", LIMIT, waits).unwrap();
+    other.batch_execute(bootstrap).unwrap();
+    other.batch_execute("COMMIT").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    scene::to_pending_from_dual_write(&split);
+    scene::cut_over_and_compare(&cluster, &split);
 }

@@ -1,7 +1,7 @@
 //! Workers: wherever one waits, a cancel, a termination, a shutdown or DROP DATABASE
 //! ends it at once; another one goes on. Without preload the calls start them.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::scene::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
@@ -252,4 +252,33 @@ fn the_status_is_true_right_after_create_extension() {
         let at_once = Duration::from_secs(1);
         wait::until_true(&mut cluster.superuser().unwrap(), "both to know", at_once, &none).unwrap();
     }
+}
+
+/// Its worker dies behind the fence, and another split waits for a place: clients are not kept
+/// out until that one is done.
+#[test]
+fn a_cutover_keeps_its_place_when_its_worker_dies() {
+    let cluster = cluster(&["shardmaster.max_split_workers = 1"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let other = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    other.call("start_dual_write").unwrap();
+    wait::until("the other split to say what it waits for", LIMIT, || {
+        let waits: Option<String> = other.metric("waiting_for")?;
+        Ok(waits.is_some_and(|text| text.starts_with("a worker: 1 other splits")).then_some(()))
+    })
+    .unwrap();
+    cluster.fault("cutover_fenced=exit").unwrap();
+    split.call("cutover").unwrap();
+    let fired = "SELECT count(*) = 1 FROM shardmaster.fault_fired";
+    wait::until_true(&mut cluster.superuser().unwrap(), "the worker to die", LIMIT, fired).unwrap();
+    let taken = wait::until("a shard to take the key", Duration::from_secs(15), || {
+        let insert = "INSERT INTO items VALUES ('moves', 9000, 'new', 9000)";
+        let takes = |server: usize| {
+            let mut client = cluster.servers[server].connect(DATABASE, CLIENT).unwrap();
+            client.batch_execute(insert).is_ok()
+        };
+        Ok((takes(0) || takes(1)).then_some(()))
+    });
+    taken.map_err(|e| e.context(&split.describe())).unwrap();
 }

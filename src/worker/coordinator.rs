@@ -109,12 +109,16 @@ impl Coordinator {
         let strangers = work.locked.difference(&running).next().is_some();
         running.extend(&work.locked);
         let mut sleep = if strangers { LOOK_AT_STRANGERS } else { LOOK_AGAIN };
-        for &plan::Open { id, .. } in &work.splits {
+        for &plan::Open { id, keeps_out, .. } in &work.splits {
             if running.contains(&id) {
                 continue;
             }
             if let Some(left) = self.memory.get(&id).and_then(|memory| memory.pause.left()) {
                 sleep = sleep.min(left);
+                // Nobody else takes its place meanwhile: its clients wait for its worker.
+                if keeps_out {
+                    running.insert(id);
+                }
             } else if running.len() < guc::max_split_workers() {
                 if !self.start(id, work.role) {
                     sleep = sleep.min(RETRY_SLOTS);

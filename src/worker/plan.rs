@@ -52,6 +52,8 @@ pub struct Open {
     pub id: i64,
     /// Changes whenever the split has got on or is asked for something else.
     pub progress: String,
+    /// It is in its cutover: clients are kept out until a worker has brought it to an end.
+    pub keeps_out: bool,
 }
 
 /// Whether the catalog exists in this database, and keeps it existing until the end of
@@ -89,17 +91,20 @@ pub fn until_created(look_again: Duration) -> Duration {
     if txn::transaction(is_created) { NEWS_ARRIVE } else { look_again }
 }
 
-/// The splits that have work, the oldest first. Needs `catalog_exists`.
+/// The splits that have work, those for which clients wait first, then the oldest. Needs
+/// `catalog_exists`.
 pub fn with_work() -> Vec<Open> {
     sql::read(
         &format!(
             "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
-                    p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests)
-               FROM shardmaster.split_plan p WHERE ({HAS_WORK}) OR ({}) ORDER BY NOT ({HAS_WORK}), p.id",
+                    p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests),
+                    p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out
+               FROM shardmaster.split_plan p WHERE ({HAS_WORK}) OR ({})
+              ORDER BY keeps_out DESC, NOT ({HAS_WORK}), p.id",
             is_due()
         ),
         &[],
-        |row| Open { id: row.value(1), progress: row.value(2) },
+        |row| Open { id: row.value(1), progress: row.value(2), keeps_out: row.value(3) },
     )
 }
 

@@ -1,0 +1,84 @@
+//! The end of a walk: documented calls alone bring each split to an end, and nothing is left.
+
+use super::leftovers;
+use super::model::{Phase, Seen};
+use super::stage::SHARDS;
+use super::walk::Walk;
+use crate::Result;
+
+impl Walk {
+    /// Everything comes to an end by documented calls alone, and nothing is left.
+    pub fn end(&mut self) -> Result<()> {
+        self.mend_all()?;
+        self.note("the end".into());
+        self.end_splits()?;
+        self.check()?;
+        self.compare()?;
+        self.check_guards()?;
+        for shard in 0..SHARDS {
+            let found = leftovers::found(&self.stage, shard)?;
+            let left = leftovers::of_splits(&found);
+            if !left.is_empty() {
+                return Err(format!("left on shard {shard}: {left:?}").into());
+            }
+        }
+        let redirecting: Vec<i64> = self.model.redirects().into_iter().map(|(id, _)| id).collect();
+        for id in redirecting {
+            self.ask_master(|master| master.execute("SELECT shard_guard_drop($1)", &[&id]))?;
+            self.model.guard_dropped(id);
+        }
+        for shard in 0..SHARDS {
+            let found = leftovers::found(&self.stage, shard)?;
+            if !found.is_empty() {
+                return Err(format!("left on shard {shard} without a redirect: {found:?}").into());
+            }
+        }
+        self.check()
+    }
+
+    fn check_guards(&mut self) -> Result<()> {
+        let query = "SELECT DISTINCT split_id, shard_key FROM shard_guards() WHERE state <> 'ending'";
+        let rows = self.ask_master(|master| master.query(query, &[]))?;
+        let listed =
+            rows.iter().filter_map(|row| Some((row.get(0), self.stage.shard_named(row.get(1))?))).collect();
+        let expected = self.model.redirects();
+        if expected == listed {
+            return Ok(());
+        }
+        Err(format!("shard_guards() lists {listed:?}, expected {expected:?}").into())
+    }
+
+    /// What an operator does who wants it all over: each split forward or back. Those that
+    /// are followed keep their workers, so nobody waits for one before all are asked.
+    fn end_splits(&mut self) -> Result<()> {
+        let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        open.sort_by_key(|split| std::cmp::Reverse(split.phase));
+        for split in &open {
+            let id = split.id;
+            self.operate(&format!("SELECT shard_split_resume({id})"))?;
+            if split.phase != Phase::Completed && (split.is_rolling_back() || self.random.percent(50)) {
+                // Just decided: then it goes forward.
+                self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;
+            }
+        }
+        for Seen { id, .. } in &open {
+            let now = self.look()?.into_iter().find(|split| split.id == *id);
+            if now.is_none_or(|split| split.is_rolling_back() || split.is_finished) {
+                continue;
+            }
+            let run = format!("CALL shard_split_run({id})");
+            // One that was given up is asked for again.
+            if !self.operate_unless(&run, "55P03")? {
+                self.operate(&run)?;
+            }
+            self.operate(&format!("SELECT shard_split_finish({id})"))?;
+        }
+        for Seen { id, .. } in &open {
+            let now = self.look()?.into_iter().find(|split| split.id == *id);
+            let end =
+                if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
+            self.operate(&format!("SELECT shard_split_wait({id}, '{end}', '25 s')"))?;
+        }
+        self.look().map(drop)
+    }
+}

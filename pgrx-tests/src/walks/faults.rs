@@ -1,0 +1,138 @@
+//! What comes over servers, links and workers.
+
+use super::stage::{SERVERS, Stage};
+use super::weather::{Place, Weather};
+use crate::Result;
+use crate::random::Random;
+use crate::server::Stop;
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// shardmaster.fault, at the next worker that comes there.
+    At(String),
+    /// Each worker's session on the master ends.
+    Terminate,
+    Restart(Place),
+    /// Stopped in whatever it does; goes on after a while.
+    Hang(Place),
+    Cut(usize),
+    Silent(usize),
+}
+
+impl Fault {
+    pub fn choose(random: &mut Random, points: &[String]) -> Fault {
+        let shard = random.below(SERVERS);
+        match random.below(12) {
+            0..5 => {
+                let action = *random.one_of(&["error", "error", "exit", "exit", "kill"]);
+                Fault::At(format!("{}={action}", random.one_of(points)))
+            }
+            5..7 => Fault::Terminate,
+            7 if random.percent(40) => Fault::Restart(Place::Master),
+            7 => Fault::Restart(Place::Server(shard)),
+            8 => Fault::Hang(Place::Server(shard)),
+            9 => Fault::Hang(Place::Master),
+            10 => Fault::Cut(shard),
+            _ => Fault::Silent(shard),
+        }
+    }
+}
+
+/// What lasts until its time is over.
+#[derive(Debug)]
+pub struct Lasting {
+    fault: Fault,
+    until: Instant,
+}
+
+impl Stage {
+    /// Does it; what lasts is returned.
+    pub fn harm(&mut self, fault: &Fault, weather: &Weather, random: &mut Random) -> Result<Option<Lasting>> {
+        let time = Duration::from_millis(200 + random.below(4000) as u64);
+        match fault {
+            Fault::At(point) => {
+                weather.begins(Place::Worker);
+                if point.ends_with("=kill") {
+                    weather.begins(Place::Master);
+                }
+                // The same one twice would not fire.
+                self.cluster.superuser()?.batch_execute("DELETE FROM shardmaster.fault_fired")?;
+                self.cluster.fault("")?;
+                self.cluster.fault(point)?;
+            }
+            Fault::Terminate => {
+                weather.begins(Place::Worker);
+                let query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                              WHERE backend_type LIKE 'shardmaster split %'";
+                self.cluster.superuser()?.batch_execute(query)?;
+                weather.ends(Place::Worker);
+                return Ok(None);
+            }
+            Fault::Restart(place) => {
+                weather.begins(*place);
+                let server = match place {
+                    Place::Server(shard) => &mut self.cluster.servers[*shard],
+                    _ => &mut self.cluster.master,
+                };
+                server.restart(Stop::Immediate)?;
+                weather.ends(*place);
+                return Ok(None);
+            }
+            Fault::Hang(place) => {
+                weather.begins(*place);
+                match place {
+                    Place::Server(shard) => self.cluster.servers[*shard].hang()?,
+                    _ => self.cluster.master.hang()?,
+                }
+                // Nobody can look at a cluster that does not answer: it goes on at once.
+                std::thread::sleep(time.min(Duration::from_millis(2500)));
+                return self.mend(&Lasting { fault: fault.clone(), until: Instant::now() }, weather);
+            }
+            Fault::Cut(shard) => {
+                weather.begins(Place::Link(*shard));
+                self.relays[*shard].cut();
+            }
+            Fault::Silent(shard) => {
+                weather.begins(Place::Link(*shard));
+                self.relays[*shard].silence();
+            }
+        }
+        Ok(Some(Lasting { fault: fault.clone(), until: Instant::now() + time }))
+    }
+
+    fn mend(&mut self, lasting: &Lasting, weather: &Weather) -> Result<Option<Lasting>> {
+        match &lasting.fault {
+            Fault::At(_) => {
+                self.cluster.fault("")?;
+                weather.ends(Place::Worker);
+                weather.ends(Place::Master);
+            }
+            Fault::Hang(place) => {
+                match place {
+                    Place::Server(shard) => self.cluster.servers[*shard].wake()?,
+                    _ => self.cluster.master.wake()?,
+                }
+                weather.ends(*place);
+            }
+            Fault::Cut(shard) | Fault::Silent(shard) => {
+                self.relays[*shard].mend();
+                weather.ends(Place::Link(*shard));
+            }
+            Fault::Terminate | Fault::Restart(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Ends what has lasted long enough; with `all` whatever there is.
+    pub fn clear_up(&mut self, lasting: &mut Vec<Lasting>, weather: &Weather, all: bool) -> Result<()> {
+        let now = Instant::now();
+        let (over, going_on) = lasting.drain(..).partition(|one| all || one.until <= now);
+        *lasting = going_on;
+        let over: Vec<Lasting> = over;
+        for one in over {
+            self.mend(&one, weather)?;
+        }
+        Ok(())
+    }
+}

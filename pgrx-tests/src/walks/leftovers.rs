@@ -1,0 +1,34 @@
+//! What is left on a shard when every split is over: redirects that shard_guards() lists,
+//! and after shard_guard_drop nothing.
+
+use super::stage::Stage;
+use crate::Result;
+
+/// Everything of the agent on a shard, in words.
+pub fn found(stage: &Stage, shard: usize) -> Result<Vec<String>> {
+    let mut owner = stage.cluster.owner_of(&stage.cluster.shards[shard])?;
+    let query = "SELECT 'trigger ' || tgname || ' on ' || tgrelid::regclass FROM pg_trigger
+                  WHERE NOT tgisinternal AND tgname ~ 'shardmaster'
+                 UNION ALL
+                 SELECT 'relation ' || relname FROM pg_class WHERE relnamespace = to_regnamespace('shardmaster_agent')
+                    AND relkind IN ('r', 'S', 'p', 'v')
+                 UNION ALL
+                 SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = to_regnamespace('shardmaster_agent')
+                 ORDER BY 1";
+    Ok(owner.query(query, &[])?.iter().map(|row| row.get(0)).collect())
+}
+
+/// What an unfinished split has left there: its own objects, which a redirect is not.
+pub fn of_splits(found: &[String]) -> Vec<&String> {
+    let of_redirect = |line: &&String| {
+        let kept = ["redirect", "left_", "may_have_left_", "redirected_", "master", "side", "generation"];
+        let shared = ["session", "progress", "consumed", "lease", "overflow", "is_mover", "shard_for"];
+        let name = line.split_whitespace().nth(1).unwrap_or_default();
+        kept.iter().chain(&shared).any(|known| name.contains(known)) || is_hash_helper(name)
+    };
+    found.iter().filter(|line| !of_redirect(line)).collect()
+}
+
+fn is_hash_helper(name: &str) -> bool {
+    ["multiply", "highest", "rotate", "round", "modulo", "bucket_of", "number_at"].contains(&name)
+}

@@ -1,0 +1,78 @@
+//! A target that its operator gives up: the split goes back without it. When it is there
+//! again after all, he cleans it up.
+
+use super::keys::KeyIndex;
+use super::model::{Phase, Seen};
+use super::walk::Walk;
+use super::weather::Place;
+use crate::Result;
+use std::time::Duration;
+
+impl Walk {
+    pub(super) fn lose_target(&mut self) -> Result<String> {
+        let moving = |split: &Seen| {
+            split.phase > Phase::Planning && split.phase < Phase::Completed && !split.is_rolling_back()
+        };
+        let open: Vec<i64> =
+            self.look()?.iter().filter(|split| moving(split)).map(|split| split.id).collect();
+        if open.is_empty() {
+            return Ok("no target to lose".into());
+        }
+        let id = *self.random.one_of(&open);
+        let Some(target) = self.model.split(id).map(|split| split.target) else {
+            return Err("the model does not know the split".into());
+        };
+        let server = self.stage.server_of(target);
+        self.weather.begins(Place::Link(server));
+        self.stage.relays[server].silence();
+        std::thread::sleep(Duration::from_millis(self.random.below(500) as u64));
+        let rollback = format!("SELECT shard_split_rollback({id}, target_lost => true)");
+        let went_back = self.operate_unless(&rollback, "55000")?;
+        if went_back {
+            self.model.set_target_lost(id, true);
+            self.operate(&format!("SELECT shard_split_resume({id})"))?;
+            self.operate(&format!("SELECT shard_split_wait({id}, 'rolled_back', '40 s')"))?;
+            self.check()?;
+        }
+        self.stage.relays[server].mend();
+        self.weather.ends(Place::Link(server));
+        if went_back {
+            self.clean_target(id, target)?;
+        }
+        Ok(format!("split {id} goes back without its target: {went_back}"))
+    }
+
+    /// Its objects go by a call; the rows that were copied are the operator's.
+    fn clean_target(&mut self, id: i64, target: usize) -> Result<()> {
+        let keys: Vec<KeyIndex> =
+            self.model.split(id).map(|split| split.keys.iter().copied().collect()).unwrap_or_default();
+        let query = format!("SELECT object, action FROM shard_cleanup('{}')", self.stage.shard_name(target));
+        let rows = self.ask_master(|master| master.query(&query, &[]))?;
+        let removed: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let expected = format!("target side of split {id}");
+        if removed.iter().any(|(object, action)| *object != expected || action != "removed") {
+            return Err(format!("{query}: {removed:?}").into());
+        }
+        // A redirect would keep the operator from his rows, too.
+        self.drop_guards_of(target, &keys)?;
+        let mut owner = self.stage.cluster.owner_of(&self.stage.cluster.shards[target])?;
+        for key in &keys {
+            let key = &self.stage.keys[*key];
+            let (table, column) = (key.space.tables()[0], key.space.column());
+            owner.batch_execute(&format!("DELETE FROM {table} WHERE {column} = '{}'", key.text))?;
+            let child = key.space.tables()[1];
+            owner.batch_execute(&format!("DELETE FROM {child} WHERE {column} = '{}'", key.text))?;
+        }
+        self.model.set_target_lost(id, false);
+        Ok(())
+    }
+
+    fn drop_guards_of(&mut self, shard: usize, keys: &[KeyIndex]) -> Result<()> {
+        for id in self.model.redirects_of(shard, keys) {
+            self.refresh_routes();
+            self.operate(&format!("SELECT shard_guard_drop({id})"))?;
+            self.model.guard_dropped(id);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! What must be true of routes, splits and shards: known from the calls that were accepted
+//! and from the phases that splits have reached, not from the routing tables.
+
+use super::keys::{KeyIndex, Space};
+use std::collections::BTreeSet;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Planning,
+    DualWrite,
+    Backfill,
+    Tailing,
+    CutoverPending,
+    Completed,
+    RolledBack,
+}
+
+impl Phase {
+    pub const ALL: [(&'static str, Phase); 7] = [
+        ("planning", Phase::Planning),
+        ("dual_write", Phase::DualWrite),
+        ("backfill", Phase::Backfill),
+        ("tailing", Phase::Tailing),
+        ("cutover_pending", Phase::CutoverPending),
+        ("completed", Phase::Completed),
+        ("rolled_back", Phase::RolledBack),
+    ];
+
+    pub fn named(name: &str) -> Option<Phase> {
+        Phase::ALL.iter().find(|(known, _)| *known == name).map(|(_, phase)| *phase)
+    }
+}
+
+/// A split as the master shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub id: i64,
+    pub phase: Phase,
+    /// What was asked for, by the name of the phase; also `finished`.
+    pub goal: String,
+    pub is_moved: bool,
+    pub is_failed: bool,
+    pub is_finished: bool,
+    pub error: Option<(String, String)>,
+}
+
+impl Seen {
+    pub fn is_rolling_back(&self) -> bool {
+        self.goal == "rolled_back"
+    }
+
+    /// Nothing of it is anywhere but perhaps a redirect.
+    pub fn is_over(&self) -> bool {
+        self.is_finished || (self.phase == Phase::RolledBack && self.is_rolling_back())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Split {
+    pub seen: Seen,
+    pub space: Space,
+    pub source: usize,
+    pub target: usize,
+    pub keys: BTreeSet<KeyIndex>,
+    /// What its source refuses since its cutover.
+    redirect: BTreeSet<KeyIndex>,
+    /// Was given up without its target, which may still hold anything of it.
+    pub has_lost_target: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Active,
+    Draining,
+    Disabled,
+}
+
+/// What a shard must say to a write of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// It is routed there.
+    Served,
+    Refused,
+    /// Nothing of a split is there that could refuse it.
+    Free,
+    /// Something is just being installed or taken away.
+    Either,
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub splits: Vec<Split>,
+    /// Where each key is routed.
+    pub routes: Vec<Option<usize>>,
+    pub statuses: Vec<Status>,
+}
+
+impl Model {
+    pub fn new(routes: Vec<Option<usize>>, shards: usize) -> Model {
+        Model { splits: Vec::new(), routes, statuses: vec![Status::Active; shards] }
+    }
+
+    pub fn planned(
+        &mut self,
+        seen: Seen,
+        space: Space,
+        (source, target): (usize, usize),
+        keys: BTreeSet<KeyIndex>,
+    ) {
+        let redirect = BTreeSet::new();
+        self.splits.push(Split { seen, space, source, target, keys, redirect, has_lost_target: false });
+    }
+
+    pub fn split(&self, id: i64) -> Option<&Split> {
+        self.splits.iter().find(|split| split.seen.id == id)
+    }
+
+    /// Takes what the master shows; a cutover that has decided since moves routes.
+    pub fn observe(&mut self, all: &[Seen]) {
+        for seen in all {
+            let Some(at) = self.splits.iter().position(|split| split.seen.id == seen.id) else { continue };
+            let before = std::mem::replace(&mut self.splits[at].seen, seen.clone());
+            if seen.phase == Phase::Completed && before.phase != Phase::Completed {
+                self.decided(at);
+            }
+        }
+    }
+
+    fn decided(&mut self, at: usize) {
+        let (keys, target) = (self.splits[at].keys.clone(), self.splits[at].target);
+        self.splits[at].redirect.clone_from(&keys);
+        for key in &keys {
+            self.routes[*key] = Some(target);
+        }
+        self.come_to(target, &keys);
+    }
+
+    /// Keys are let in where they had left.
+    fn come_to(&mut self, shard: usize, keys: &BTreeSet<KeyIndex>) {
+        for split in self.splits.iter_mut().filter(|split| split.source == shard) {
+            split.redirect.retain(|key| !keys.contains(key));
+        }
+    }
+
+    /// A key was assigned by hand, or to nobody any more.
+    pub fn assigned(&mut self, key: KeyIndex, shard: Option<usize>) {
+        self.routes[key] = shard;
+        if let Some(shard) = shard {
+            self.come_to(shard, &BTreeSet::from([key]));
+        }
+    }
+
+    pub fn guard_dropped(&mut self, id: i64) {
+        for split in self.splits.iter_mut().filter(|split| split.seen.id == id) {
+            split.redirect.clear();
+        }
+    }
+
+    pub fn set_target_lost(&mut self, id: i64, is_lost: bool) {
+        for split in self.splits.iter_mut().filter(|split| split.seen.id == id) {
+            split.has_lost_target = is_lost;
+        }
+    }
+
+    /// Finished splits by which a shard redirects one of the keys.
+    pub fn redirects_of(&self, shard: usize, keys: &[KeyIndex]) -> Vec<i64> {
+        let redirecting = self.splits.iter().filter(|split| {
+            split.source == shard
+                && split.seen.is_finished
+                && keys.iter().any(|key| split.redirect.contains(key))
+        });
+        redirecting.map(|split| split.seen.id).collect()
+    }
+
+    /// Splits that redirect something, with the shard that does.
+    pub fn redirects(&self) -> BTreeSet<(i64, usize)> {
+        let redirecting = self.splits.iter().filter(|s| s.seen.is_finished && !s.redirect.is_empty());
+        redirecting.map(|split| (split.seen.id, split.source)).collect()
+    }
+
+    pub fn expect(&self, shard: usize, key: KeyIndex) -> Expect {
+        match self.routes[key] {
+            Some(route) if route == shard => return Expect::Served,
+            Some(_) => {}
+            None => return Expect::Either,
+        }
+        let of_key = self.splits.iter().filter(|split| split.keys.contains(&key));
+        let said: Vec<Expect> = of_key.map(|split| split.expect(shard, key)).collect();
+        for strongest in [Expect::Refused, Expect::Either] {
+            if said.contains(&strongest) {
+                return strongest;
+            }
+        }
+        Expect::Free
+    }
+
+    /// Why a plan must be refused: each is a reason of its own.
+    pub fn plan_refusals(
+        &self,
+        (source, target): (usize, usize),
+        keys: &BTreeSet<KeyIndex>,
+    ) -> Vec<&'static str> {
+        let mut codes = Vec::new();
+        if source == target {
+            codes.push("22023");
+        }
+        if self.statuses[source] == Status::Disabled || self.statuses[target] != Status::Active {
+            codes.push("55000");
+        }
+        if keys.iter().any(|key| self.holder(*key).is_some()) {
+            codes.push("55006");
+        }
+        if keys.is_empty() || keys.iter().any(|key| self.routes[*key] != Some(source)) {
+            // Of a range it is an entry that is routed elsewhere.
+            codes.extend(["22023", "55000"]);
+        }
+        codes
+    }
+
+    /// The unfinished split that moves a key.
+    pub fn holder(&self, key: KeyIndex) -> Option<&Split> {
+        self.splits.iter().find(|split| !split.seen.is_over() && split.keys.contains(&key))
+    }
+}
+
+impl Split {
+    fn expect(&self, shard: usize, key: KeyIndex) -> Expect {
+        let seen = &self.seen;
+        if shard == self.source {
+            let has_left = match (seen.phase == Phase::Completed, seen.is_finished) {
+                (true, false) => true,
+                (_, finished) => finished && self.redirect.contains(&key),
+            };
+            return if has_left { Expect::Refused } else { Expect::Free };
+        }
+        if shard != self.target {
+            return Expect::Free;
+        }
+        match seen.phase {
+            _ if self.has_lost_target => Expect::Either,
+            Phase::DualWrite | Phase::Backfill | Phase::Tailing | Phase::CutoverPending
+                if !seen.is_rolling_back() =>
+            {
+                Expect::Refused
+            }
+            Phase::Planning if seen.goal == "planning" => Expect::Free,
+            _ if seen.is_over() => Expect::Free,
+            _ => Expect::Either,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(id: i64, phase: Phase, goal: &str) -> Seen {
+        let (is_moved, is_failed, is_finished) = (false, false, goal == "finished");
+        Seen { id, phase, goal: goal.into(), is_moved, is_failed, is_finished, error: None }
+    }
+
+    /// One key, which a split moves from the first shard to the second.
+    fn model() -> Model {
+        let mut model = Model::new(vec![Some(0)], 3);
+        model.planned(seen(1, Phase::Planning, "planning"), Space::Directory, (0, 1), BTreeSet::from([0]));
+        model
+    }
+
+    fn expected(model: &Model) -> Vec<Expect> {
+        (0..3).map(|shard| model.expect(shard, 0)).collect()
+    }
+
+    #[test]
+    fn a_key_is_served_on_one_side_and_refused_on_the_other() {
+        use Expect::{Free, Refused, Served};
+        let mut model = model();
+        assert_eq!(expected(&model), [Served, Free, Free]);
+        model.observe(&[seen(1, Phase::Tailing, "backfill")]);
+        assert_eq!(expected(&model), [Served, Refused, Free]);
+        model.observe(&[seen(1, Phase::Completed, "completed")]);
+        assert_eq!(expected(&model), [Refused, Served, Free]);
+        model.observe(&[seen(1, Phase::Completed, "finished")]);
+        assert_eq!(expected(&model), [Refused, Served, Free]);
+        model.guard_dropped(1);
+        assert_eq!(expected(&model), [Free, Served, Free]);
+    }
+
+    #[test]
+    fn a_rollback_leaves_nothing() {
+        let mut model = model();
+        model.observe(&[seen(1, Phase::Tailing, "rolled_back")]);
+        assert_eq!(model.expect(1, 0), Expect::Either);
+        model.observe(&[seen(1, Phase::RolledBack, "rolled_back")]);
+        assert_eq!(model.expect(1, 0), Expect::Free);
+        assert!(model.holder(0).is_none());
+    }
+
+    #[test]
+    fn a_key_that_comes_back_is_let_in() {
+        let mut model = model();
+        model.observe(&[seen(1, Phase::Completed, "finished")]);
+        model.planned(seen(2, Phase::Planning, "planning"), Space::Directory, (1, 0), BTreeSet::from([0]));
+        model.observe(&[seen(2, Phase::Backfill, "backfill")]);
+        assert_eq!(expected(&model), [Expect::Refused, Expect::Served, Expect::Free]);
+        model.observe(&[seen(2, Phase::Completed, "finished")]);
+        assert_eq!(expected(&model), [Expect::Served, Expect::Refused, Expect::Free]);
+        assert_eq!(model.redirects(), BTreeSet::from([(2, 1)]));
+    }
+}

@@ -1,0 +1,444 @@
+//! One walk: steps, what is true after each, and an end.
+
+use super::acts::Spares;
+use super::book::Rows;
+use super::compare;
+use super::faults::{Fault, Lasting};
+use super::keys::{KeyIndex, Space};
+use super::model::{Expect, Model, Phase, Seen};
+use super::probe::{Prober, Said};
+use super::stage::{SHARDS, Stage};
+use super::weather::{Place, Weather};
+use super::writers::Writers;
+use crate::random::Random;
+use crate::{Error, Result, wait};
+use postgres::Client;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Between deep comparisons.
+const COMPARE_EVERY: usize = 12;
+
+pub struct Walk {
+    pub stage: Stage,
+    pub model: Model,
+    pub random: Random,
+    pub trail: Vec<String>,
+    pub(super) weather: Arc<Weather>,
+    pub(super) writers: Writers,
+    prober: Prober,
+    master: Option<Client>,
+    lasting: Vec<Lasting>,
+    points: Vec<String>,
+    has_faults: bool,
+    /// Until when a split may fail because of what an owner has done to a table.
+    excused: Instant,
+    excused_all: Instant,
+    pub(super) spares: Vec<Spares>,
+    /// Names that the last shard has had.
+    pub(super) names: usize,
+    began: Instant,
+}
+
+impl Walk {
+    pub fn new(seed: u64, has_faults: bool) -> Result<Walk> {
+        let stage = Stage::new()?;
+        let weather = Arc::new(Weather::default());
+        let writers = Writers::start(&stage, weather.clone(), seed);
+        let mut walk = Walk {
+            model: Model::new(vec![None; stage.keys.len()], SHARDS),
+            stage,
+            random: Random::new(seed),
+            trail: Vec::new(),
+            weather,
+            writers,
+            prober: Prober::new(),
+            master: None,
+            lasting: Vec::new(),
+            points: Vec::new(),
+            has_faults,
+            excused: Instant::now(),
+            excused_all: Instant::now(),
+            spares: vec![Spares::default(); SHARDS],
+            names: 0,
+            began: Instant::now(),
+        };
+        walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
+        let points = "SELECT point FROM shard_split_points() WHERE point !~ '^overflow_'";
+        walk.points = walk.master()?.query(points, &[])?.iter().map(|row| row.get(0)).collect();
+        Ok(walk)
+    }
+
+    /// The operator's session; another one where the last is gone.
+    pub(super) fn master(&mut self) -> Result<&mut Client> {
+        if self.master.as_ref().is_none_or(Client::is_closed) {
+            let cluster = &self.stage.cluster;
+            let client = wait::until("the master", LIMIT, || Ok(cluster.superuser().ok()))?;
+            self.master = Some(client);
+            let settings = "SET statement_timeout = '60s'";
+            if let Some(master) = &mut self.master {
+                master.batch_execute(settings)?;
+            }
+        }
+        self.master.as_mut().ok_or_else(|| Error::from("the session was just opened"))
+    }
+
+    /// What `ask` gives, asked again where the session breaks.
+    pub(super) fn ask_master<T>(
+        &mut self,
+        ask: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match ask(self.master()?) {
+                Ok(value) => return Ok(value),
+                Err(error) => {
+                    let error = Error::from(error);
+                    let is_lost =
+                        error.sqlstate().is_none_or(|s| s.starts_with("57P") || s.starts_with("08"));
+                    if !is_lost || Instant::now() > deadline {
+                        return Err(error);
+                    }
+                    self.master = None;
+                }
+            }
+        }
+    }
+
+    /// Makes a step; afterwards everything must be true.
+    pub fn step(&mut self) -> Result<()> {
+        self.stage.clear_up(&mut self.lasting, &self.weather, false)?;
+        if self.has_faults && self.random.percent(2) {
+            let text = self.restore_master()?;
+            self.note(text);
+        } else if self.has_faults && self.random.percent(20) {
+            let fault = Fault::choose(&mut self.random, &self.points);
+            self.note(format!("{fault:?}"));
+            let lasting = self.stage.harm(&fault, &self.weather, &mut self.random)?;
+            self.lasting.extend(lasting);
+        } else {
+            let text = self.call()?;
+            self.note(text);
+        }
+        self.check()?;
+        self.resume_failed()?;
+        if self.trail.len().is_multiple_of(COMPARE_EVERY) {
+            self.compare()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn note(&mut self, text: String) {
+        let line = format!("{:4} {:7.2} s  {text}", self.trail.len() + 1, self.began.elapsed().as_secs_f64());
+        self.trail.push(line);
+    }
+
+    /// Splits as they are now; the model follows.
+    pub(super) fn look(&mut self) -> Result<Vec<Seen>> {
+        let seen = self.ask_master(seen)?;
+        self.model.observe(&seen);
+        let code = |split: &Seen| split.error.clone().map_or(String::new(), |(code, _)| code);
+        let unexpected = seen.iter().find(|split| split.is_failed && !self.is_excused(&code(split)));
+        match unexpected.and_then(|split| split.error.as_ref().map(|error| (split.id, error))) {
+            Some((id, (code, message))) => Err(format!("split {id} has failed: {message} ({code})").into()),
+            None => Ok(seen),
+        }
+    }
+
+    /// What an owner does now or has just done may make splits fail.
+    pub(super) fn excuse_failures(&mut self) {
+        self.excused = Instant::now() + Duration::from_secs(20);
+    }
+
+    /// While shards refuse a new master, splits fail with whatever they say.
+    pub(super) fn excuse_all_failures(&mut self) {
+        self.excused_all = Instant::now() + Duration::from_secs(10);
+    }
+
+    pub(super) fn is_excused(&self, code: &str) -> bool {
+        let now = Instant::now();
+        now < self.excused_all || now < self.excused && ["55000", "42P01", "42703"].contains(&code)
+    }
+
+    /// Nothing of what was done to servers and links lasts any longer.
+    pub(super) fn mend_all(&mut self) -> Result<()> {
+        self.stage.clear_up(&mut self.lasting, &self.weather, true)
+    }
+
+    /// What failed because of a name that is back is resumed by its operator.
+    fn resume_failed(&mut self) -> Result<()> {
+        let failed: Vec<Seen> = self.look()?.into_iter().filter(|split| split.is_failed).collect();
+        for Seen { id, error, .. } in failed {
+            self.operate(&format!("SELECT shard_split_resume({id})"))?;
+            self.note(format!("it had failed: {error:?}"));
+        }
+        Ok(())
+    }
+
+    /// For each key where the master routes it: write shard, and whether it is being moved.
+    pub(super) fn routed(&mut self) -> Result<Vec<Option<(usize, bool)>>> {
+        let mut entries = Vec::new();
+        for space in Space::ALL {
+            let query =
+                "SELECT key, bucket, lower, upper, write_shard, status = 'active' FROM shard_entries($1)";
+            entries.push(self.ask_master(|master| master.query(query, &[&space.name()]))?);
+        }
+        let stage = &self.stage;
+        let route = |key: &super::keys::Key| {
+            let space = Space::ALL.iter().position(|space| *space == key.space)?;
+            let row = entries[space].iter().find(|row| match key.space {
+                Space::Directory => row.get::<_, &str>(0) == key.text,
+                Space::Hash => row.get::<_, i32>(1) == key.bucket().map_or(-1, |bucket| bucket as i32),
+                Space::Range => {
+                    let (lower, upper): (Option<&str>, Option<&str>) = (row.get(2), row.get(3));
+                    lower.is_none_or(|lower| lower <= key.text.as_str())
+                        && upper.is_none_or(|upper| key.text.as_str() < upper)
+                }
+            })?;
+            Some((stage.shard_named(row.get(4))?, row.get(5)))
+        };
+        Ok(stage.keys.iter().map(route).collect())
+    }
+
+    pub(super) fn check(&mut self) -> Result<()> {
+        if let Some(problem) = self.writers.desk.problem() {
+            return Err(problem.into());
+        }
+        let mut keys: Vec<KeyIndex> = (0..self.stage.keys.len()).collect();
+        for _ in 0..50 {
+            keys = self.check_keys(keys)?;
+            if keys.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each shard must say of each of the keys.
+    fn expected(&mut self, keys: &[KeyIndex]) -> Result<Vec<[Expect; SHARDS]>> {
+        self.look()?;
+        let model = &self.model;
+        Ok(keys.iter().map(|key| std::array::from_fn(|shard| model.expect(shard, *key))).collect())
+    }
+
+    /// Writable where it is routed, and there alone. Returns those of which something else
+    /// was true afterwards than before: of what is between nothing is known.
+    fn check_keys(&mut self, keys: Vec<KeyIndex>) -> Result<Vec<KeyIndex>> {
+        let before = self.expected(&keys)?;
+        let mut said: Vec<[Said; SHARDS]> = Vec::new();
+        for key in &keys {
+            said.push(std::array::from_fn(|shard| self.prober.ask(&self.stage, shard, *key)));
+        }
+        let after = self.expected(&keys)?;
+        let mut again = Vec::new();
+        for (at, (key, said)) in keys.into_iter().zip(said).enumerate() {
+            if before[at] != after[at] {
+                again.push(key);
+                continue;
+            }
+            for (shard, said) in said.into_iter().enumerate() {
+                self.check_said((shard, key), before[at][shard], said)?;
+            }
+        }
+        Ok(again)
+    }
+
+    fn check_said(&mut self, (shard, key): (usize, KeyIndex), expect: Expect, said: Said) -> Result<()> {
+        let what = || format!("\"{}\" on shard {shard}", self.stage.keys[key].text);
+        match (expect, said) {
+            (_, Said::Other(text)) => Err(format!("{}: {text}", what()).into()),
+            (Expect::Served, Said::Retry(_) | Said::Unreachable(_)) => self.await_served(shard, key),
+            (Expect::Refused, Said::Writable) => {
+                let route = self.model.routes[key];
+                Err(format!("{} is writable, but routed to {route:?}", what()).into())
+            }
+            (Expect::Free, Said::Retry(text)) => self.await_free(shard, key, &text),
+            (_, Said::Writable | Said::Retry(_) | Said::Unreachable(_)) => Ok(()),
+        }
+    }
+
+    fn places_of(&self, shard: usize) -> Vec<Place> {
+        let server = self.stage.server_of(shard);
+        vec![Place::Master, Place::Worker, Place::Server(server), Place::Link(server)]
+    }
+
+    /// What excuses a key's own shard when it refuses the key.
+    fn excuses(&self, shard: usize, key: KeyIndex) -> Vec<Place> {
+        let mut places = self.places_of(shard);
+        // Behind the decision the target must be told before it opens.
+        let decided = self.model.holder(key).filter(|split| split.seen.phase == Phase::Completed);
+        if let Some(split) = decided {
+            places.extend(self.places_of(split.source).into_iter().chain(self.places_of(split.target)));
+        }
+        places
+    }
+
+    fn await_served(&mut self, shard: usize, key: KeyIndex) -> Result<()> {
+        let places = self.excuses(shard, key);
+        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let is_routed = || {
+            // A cutover may decide meanwhile: then this is another shard's.
+            let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
+            let mut now = model.clone();
+            now.observe(&seen(&mut master).map_err(Error::from)?);
+            Ok(now.routes[key] == Some(shard))
+        };
+        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_routed);
+        outcome.map_err(|e| e.context(&format!("\"{}\" on its shard {shard}", stage.keys[key].text)))
+    }
+
+    /// A shard to which a key has never belonged, or does not any more, does not refuse it,
+    /// at the latest when workers have cleaned up.
+    fn await_free(&mut self, shard: usize, key: KeyIndex, text: &str) -> Result<()> {
+        let places = self.places_of(shard);
+        let (stage, weather, model) = (&self.stage, &self.weather, &self.model);
+        let is_free = || {
+            let mut master = wait::until("the master", LIMIT, || Ok(stage.cluster.superuser().ok()))?;
+            let mut now = model.clone();
+            now.observe(&seen(&mut master).map_err(Error::from)?);
+            Ok(now.expect(shard, key) == Expect::Free)
+        };
+        let outcome = self.prober.await_writable(stage, weather, (shard, key), &places, is_free);
+        outcome.map_err(|e| {
+            let name = &stage.keys[key].text;
+            e.context(&format!("\"{name}\" on shard {shard}, where nothing should refuse it ({text})"))
+        })
+    }
+
+    /// The books against what shards hold, with nobody writing.
+    pub(super) fn compare(&mut self) -> Result<()> {
+        let desk = self.writers.desk.clone();
+        let _quiet = desk.quiet();
+        for _ in 0..50 {
+            self.look()?;
+            // Read before the shards: a split that ends meanwhile has had its rows there.
+            let is_free: Vec<bool> =
+                (0..self.stage.keys.len()).map(|key| self.model.holder(key).is_none()).collect();
+            let before = self.routed()?;
+            let held = (0..SHARDS).map(|shard| compare::held(&self.stage, shard)).collect::<Result<Vec<_>>>();
+            let Ok(held) = held else { continue };
+            self.look()?;
+            if before != self.routed()? {
+                continue;
+            }
+            for (key, route) in before.into_iter().enumerate() {
+                if let Some((route, true)) = route {
+                    self.compare_with_book(key, route, &held[route][&key])?;
+                    self.compare_elsewhere(key, route, &held, is_free[key])?;
+                }
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Where a key is routed its rows are those that were acknowledged.
+    fn compare_with_book(&self, key: KeyIndex, route: usize, held: &[Rows; 2]) -> Result<()> {
+        let (name, model) = (&self.stage.keys[key].text, self.model.routes[key]);
+        if model != Some(route) {
+            return Err(format!("\"{name}\" is routed to {route}, not to {model:?}").into());
+        }
+        let mut books = self.writers.desk.books();
+        let Some(book) = books.get_mut(&key) else { return Ok(()) };
+        let [parents, children] = held;
+        for (table, rows) in self.stage.keys[key].space.tables().into_iter().zip(held) {
+            if let Some(difference) = book.clone().settle(rows) {
+                return Err(format!("{table} of \"{name}\" on its shard {route}: {difference}").into());
+            }
+        }
+        if parents != children {
+            return Err(format!("the tables of \"{name}\" differ on its shard {route}").into());
+        }
+        book.settle(parents);
+        Ok(())
+    }
+
+    /// While no split moves it, a key has rows on its shard alone.
+    fn compare_elsewhere(
+        &self,
+        key: KeyIndex,
+        route: usize,
+        held: &[compare::Held],
+        is_free: bool,
+    ) -> Result<()> {
+        for (shard, held) in held.iter().enumerate().filter(|(shard, _)| *shard != route) {
+            let is_empty = held[&key].iter().all(Rows::is_empty);
+            if is_free && !is_empty && !self.may_keep(shard, key) {
+                let name = &self.stage.keys[key].text;
+                return Err(
+                    format!("rows of \"{name}\" on shard {shard}, but it is routed to {route}").into()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A target that was given up as lost keeps what was copied.
+    fn may_keep(&self, shard: usize, key: KeyIndex) -> bool {
+        self.model.splits.iter().any(|s| s.has_lost_target && s.target == shard && s.keys.contains(&key))
+    }
+
+    pub(super) fn operate(&mut self, call: &str) -> Result<()> {
+        self.note(call.to_owned());
+        self.ask_master(|master| master.batch_execute(call)).map_err(|e| e.context(call))
+    }
+
+    /// False: it was refused with this code.
+    pub(super) fn operate_unless(&mut self, call: &str, code: &str) -> Result<bool> {
+        match self.operate(call) {
+            Err(error) if error.sqlstate() == Some(code) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    /// What the walk has seen, in a line.
+    pub fn summary(&self) -> String {
+        let desk = &self.writers.desk;
+        let written = desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
+        let refusals = super::writers::lock(&desk.refusals).clone();
+        let splits = &self.model.splits;
+        let finished = splits.iter().filter(|split| split.seen.is_finished).count();
+        let (steps, planned, took) = (self.trail.len(), splits.len(), self.began.elapsed());
+        format!(
+            "{steps} steps in {took:.1?}, {planned} splits, {finished} finished, {written} writes, refused {refusals:?}"
+        )
+    }
+
+    /// Where everything is, for whoever reads of a failure.
+    pub fn describe(&mut self) -> String {
+        let query = "SELECT format('split %s: %s %s -> %s, phase %s, goal %s, step %s, %s, paused %s, waiting for %s, error %s %s, keys %s',
+                            p.id, p.keyspace, p.source_shard, p.target_shard, p.phase, p.goal, p.cutover_step, p.activity, p.paused,
+                            m.waiting_for, p.error_code, p.error_message, p.tenants)
+                            || coalesce((SELECT string_agg(format(E'\\n    %s %s -> %s %s', at::time, from_phase, to_phase, detail), '' ORDER BY at)
+                                           FROM (SELECT * FROM shard_split_events(p.id) ORDER BY at DESC LIMIT 12) e), '')
+                       FROM shardmaster.split_plan p JOIN shard_split_metrics() m ON m.split_id = p.id
+                      ORDER BY (p.finished_at IS NULL), p.id DESC LIMIT 12";
+        let splits: Vec<String> = match self.ask_master(|master| master.query(query, &[])) {
+            Ok(rows) => rows.iter().map(|row| row.get(0)).collect(),
+            Err(error) => vec![format!("no splits: {error}")],
+        };
+        format!("{}\n{}", self.trail.join("\n"), splits.join("\n"))
+    }
+}
+
+/// Splits as the master shows them.
+pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgres::Error> {
+    let query =
+        "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
+                        error_code, error_message FROM shardmaster.split_plan ORDER BY id";
+    let rows = master.query(query, &[])?;
+    let split = |row: &postgres::Row| {
+        let error = row.get::<_, Option<String>>(6).zip(row.get::<_, Option<String>>(7));
+        Some(Seen {
+            id: row.get(0),
+            phase: Phase::named(row.get(1))?,
+            goal: row.get(2),
+            is_moved: row.get(3),
+            is_failed: row.get(4),
+            is_finished: row.get(5),
+            error,
+        })
+    };
+    Ok(rows.iter().filter_map(split).collect())
+}

@@ -1,0 +1,40 @@
+//! Random walks over an operator's calls, with clients that write beside them.
+
+use shardmaster_tests::random::seed;
+use shardmaster_tests::walks::walk::Walk;
+use std::time::{Duration, Instant};
+
+/// Steps of one walk.
+const STEPS: usize = 120;
+
+/// How long each test goes on beginning walks.
+fn time() -> Duration {
+    let given = std::env::var("SHARDMASTER_WALK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(50))
+}
+
+fn walks(seed: u64, has_faults: bool) {
+    let began = Instant::now();
+    let mut number = 0;
+    while number == 0 || began.elapsed() < time() {
+        // The first walk has the seed that was given.
+        let seed = seed.wrapping_add(number);
+        let mut walk = Walk::new(seed, has_faults).unwrap();
+        let outcome = (0..STEPS).try_for_each(|_| walk.step()).and_then(|()| walk.end());
+        if let Err(error) = outcome {
+            panic!("SHARDMASTER_SEED={seed}: {error}\n{}", walk.describe());
+        }
+        println!("walk {number}, seed {seed}: {}", walk.summary());
+        number += 1;
+    }
+}
+
+#[test]
+fn calls_in_any_order() {
+    walks(seed(), false);
+}
+
+#[test]
+fn calls_in_any_order_with_faults() {
+    walks(seed(), true);
+}
