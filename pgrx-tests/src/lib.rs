@@ -20,6 +20,7 @@ pub mod process;
 pub mod random;
 pub mod relay;
 pub mod scene;
+pub mod security;
 pub mod server;
 pub mod split;
 pub mod standby;

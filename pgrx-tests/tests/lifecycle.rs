@@ -127,13 +127,12 @@ fn two_splits_come_to_a_shard_that_has_seen_none() {
     let mut other = cluster.servers[1].connect(DATABASE, MOVER).unwrap();
     let bootstrap = include_str!("../../sql/agent/bootstrap.sql");
     // The other split, in the middle of its installation.
-    other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(7305809155271984201)").unwrap();
+    other.batch_execute(&format!("BEGIN; {bootstrap}")).unwrap();
     let split = scene::plan(&cluster);
     split.call("start_dual_write").unwrap();
     let mut look = cluster.servers[1].superuser(DATABASE).unwrap();
-    let waits = "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    let waits = "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted";
     wait::until_true(&mut look, "the installation to wait", LIMIT, waits).unwrap();
-    other.batch_execute(bootstrap).unwrap();
     other.batch_execute("COMMIT").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
     scene::to_pending_from_dual_write(&split);

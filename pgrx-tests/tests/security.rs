@@ -1,8 +1,9 @@
 //! What others try to get through a split: nobody gains a right, a row or a wait.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::scene::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::security::unqualified;
 use shardmaster_tests::split::Split;
 
 /// A role without any right in the database but those given.
@@ -230,7 +231,7 @@ fn a_shards_answers_and_errors_are_bounded() {
     split.wait("dual_write", LIMIT).unwrap();
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("CREATE TABLE identity AS TABLE shardmaster_agent.master").unwrap();
-    target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 600000000)").unwrap();
+    target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 300000000)").unwrap();
     let found = problems(&split);
     assert!(found.iter().any(|problem| problem.contains("an answer of more than 256 MB")), "{found:?}");
     target
@@ -250,4 +251,135 @@ fn a_shards_answers_and_errors_are_bounded() {
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
+}
+
+/// What a client may put before the server's own names: in its temporary schema, which is
+/// looked into first for types and tables, and in a schema of its search_path.
+const HOSTILE: &str = r#"
+    CREATE TABLE public.trace (caller text);
+    GRANT INSERT, SELECT ON public.trace TO PUBLIC;
+    CREATE FUNCTION public.evil() RETURNS boolean LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO public.trace VALUES (current_user); RETURN true; END $$;
+    CREATE SCHEMA hostile;
+    GRANT USAGE ON SCHEMA hostile TO PUBLIC;
+    DO $do$
+    DECLARE
+        p record;
+        body text := '$$ BEGIN PERFORM public.evil(); RETURN NULL; END $$';
+    BEGIN
+        -- Functions with the names of those that the agent's call, and operators.
+        FOR p IN SELECT f.oid, f.proname, pg_get_function_identity_arguments(f.oid) AS arguments,
+                        format_type(f.prorettype, NULL) AS result
+                   FROM pg_proc f
+                  WHERE f.pronamespace = 'pg_catalog'::regnamespace AND f.prokind = 'f' AND NOT f.proretset
+                    AND EXISTS (SELECT FROM pg_proc a WHERE a.pronamespace = 'shardmaster_agent'::regnamespace
+                                   AND strpos(a.prosrc, f.proname || '(') > 0)
+        LOOP
+            BEGIN
+                EXECUTE format('CREATE FUNCTION hostile.%I(%s) RETURNS %s LANGUAGE plpgsql AS %s',
+                               p.proname, p.arguments, p.result, body);
+            EXCEPTION WHEN OTHERS THEN NULL;
+            END;
+        END LOOP;
+        FOR p IN SELECT o.oid, o.oprname, format_type(o.oprleft, NULL) AS l, format_type(o.oprright, NULL) AS r,
+                        format_type(o.oprresult, NULL) AS result
+                   FROM pg_operator o
+                  WHERE o.oprnamespace = 'pg_catalog'::regnamespace AND o.oprkind = 'b'
+                    AND o.oprleft IN ('text'::regtype, 'int8'::regtype, 'int4'::regtype, '"char"'::regtype,
+                                      'bool'::regtype, 'timestamptz'::regtype)
+        LOOP
+            BEGIN
+                EXECUTE format('CREATE FUNCTION hostile.op_%s(%s, %s) RETURNS %s LANGUAGE plpgsql AS %s',
+                               p.oid, p.l, p.r, p.result, body);
+                EXECUTE format('CREATE OPERATOR hostile.%s (FUNCTION = hostile.op_%s, LEFTARG = %s, RIGHTARG = %s)',
+                               p.oprname, p.oid, p.l, p.r);
+            EXCEPTION WHEN OTHERS THEN NULL;
+            END;
+        END LOOP;
+        FOR p IN SELECT typname FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype = 'b'
+                    AND typcategory IN ('S', 'N', 'B', 'D', 'U') AND typname !~ '^pg_'
+        LOOP
+            EXECUTE format('CREATE DOMAIN hostile.%I AS pg_catalog.%I CHECK (public.evil())', p.typname, p.typname);
+        END LOOP;
+    END $do$"#;
+
+/// The same types, before all others.
+const IN_TEMPORARY_SCHEMA: &str = r"
+    DO $do$
+    DECLARE
+        p record;
+    BEGIN
+        FOR p IN SELECT typname FROM pg_catalog.pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype = 'b'
+                    AND typcategory IN ('S', 'N', 'B', 'D', 'U') AND typname !~ '^pg_'
+        LOOP
+            EXECUTE pg_catalog.format('CREATE DOMAIN pg_temp.%I AS pg_catalog.%I CHECK (public.evil())',
+                                      p.typname, p.typname);
+        END LOOP;
+    END $do$;
+    SET shardmaster_agent.mover = 'x'";
+
+/// Writes of a client that has shadowed what it can, on both sides; what they are told does
+/// not matter.
+fn write_with_hostile_names(cluster: &Cluster) {
+    for server in &cluster.servers {
+        let mut client = server.connect(DATABASE, CLIENT).unwrap();
+        client.batch_execute(IN_TEMPORARY_SCHEMA).unwrap();
+        for path in ["hostile, pg_catalog, public", "pg_temp, hostile, pg_catalog, public"] {
+            client.batch_execute(&format!("SET search_path = {path}")).unwrap();
+            for level in ["READ COMMITTED", "REPEATABLE READ"] {
+                for statement in [
+                    "INSERT INTO public.items VALUES ('moves', 9000, 'x', 9000)",
+                    "INSERT INTO public.items VALUES ('stays', 9001, 'x', 9001)",
+                    "UPDATE public.items SET val = 'y'",
+                    "UPDATE public.items SET tenant = 'stays'",
+                    "UPDATE public.items SET tenant = 'moves'",
+                    "DELETE FROM public.items WHERE id OPERATOR(pg_catalog.<) 10",
+                    "TRUNCATE public.items",
+                ] {
+                    let _ = client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}; {statement}"));
+                    let end = if statement.starts_with("TRUNCATE") { "ROLLBACK" } else { "COMMIT" };
+                    client.batch_execute(end).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Functions that have the mover's rights and the writer's search_path name nothing that the
+/// writer could give another meaning: read in their texts, and tried.
+#[test]
+fn no_name_of_a_writer_runs_with_the_movers_rights() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let look = || {
+        let mut functions = 0;
+        for server in &cluster.servers {
+            let query = "SELECT oid::regprocedure::text, prosrc FROM pg_proc
+                          WHERE pronamespace = to_regnamespace('shardmaster_agent') AND prosecdef
+                            AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)";
+            for row in server.superuser(DATABASE).unwrap().query(query, &[]).unwrap() {
+                let (function, text): (String, String) = (row.get(0), row.get(1));
+                assert_eq!(unqualified(&text), Vec::<String>::new(), "{function}: {text}");
+                functions += 1;
+            }
+        }
+        assert!(functions > 1);
+    };
+    for server in &cluster.servers {
+        server.superuser(DATABASE).unwrap().batch_execute(HOSTILE).unwrap();
+    }
+    look();
+    write_with_hostile_names(&cluster);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    look();
+    write_with_hostile_names(&cluster);
+    split.finish_accepting(LIMIT).unwrap();
+    look();
+    write_with_hostile_names(&cluster);
+    for side in [0, 1] {
+        let callers = callers(&cluster, side);
+        assert!(callers.iter().all(|caller| caller == CLIENT), "{callers:?}");
+    }
 }

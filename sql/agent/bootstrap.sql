@@ -1,17 +1,17 @@
 -- What every shard holds while splits touch it. Safe to repeat.
 CREATE SCHEMA IF NOT EXISTS shardmaster_agent;
-REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;
-COMMENT ON SCHEMA shardmaster_agent IS 'objects of shardmaster; removed when the last split has left this database';
-
 CREATE TABLE IF NOT EXISTS shardmaster_agent.master (
     only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     identity      text NOT NULL,
     agent_version int NOT NULL
 );
-COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data of this database';
 -- From here on one after the other: no two splits create, replace or drop the rest at the
 -- same time. Nobody else can hold this lock, as he could one of the advisory locks.
 LOCK TABLE shardmaster_agent.master IN SHARE ROW EXCLUSIVE MODE;
+
+REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;
+COMMENT ON SCHEMA shardmaster_agent IS 'objects of shardmaster; removed when the last split has left this database';
+COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data of this database';
 
 -- Changed by nothing but the transitions of the protocol: every capturing
 -- transaction above READ COMMITTED locks its row.
