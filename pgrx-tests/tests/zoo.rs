@@ -103,6 +103,9 @@ fn only_functions_of_the_row_are_computed() {
             "SET ROLE {OWNER}; ALTER TABLE items ADD tags text[];
          CREATE FUNCTION of_row(items) RETURNS text LANGUAGE sql STABLE AS 'SELECT $1.val';
          CREATE FUNCTION unmarked(text) RETURNS text LANGUAGE sql AS 'SELECT $1';
+         CREATE FUNCTION unbound(text) RETURNS text LANGUAGE plpgsql STABLE AS 'BEGIN RETURN $1; END';
+         CREATE FUNCTION bound(text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = public AS 'BEGIN RETURN unbound($1); END';
+         CREATE FUNCTION lost(text) RETURNS text LANGUAGE sql STABLE AS 'SELECT unbound($1)';
          CREATE OPERATOR public.!! (RIGHTARG = text, FUNCTION = unmarked)"
         ))
         .unwrap();
@@ -140,6 +143,8 @@ fn only_functions_of_the_row_are_computed() {
         ("clock_timestamp()::text", "the volatile function clock_timestamp()"),
         ("upper(public.unmarked(val))", "the volatile function public.unmarked(text)"),
         ("OPERATOR(public.!!) val", "the volatile function public.unmarked(text)"),
+        ("public.unbound(val)", "public.unbound(text) has no SET search_path"),
+        ("public.lost(val)", "function unbound(text) does not exist"),
     ];
     for (expression, text) in refused {
         let found = check(expression);
@@ -151,6 +156,7 @@ fn only_functions_of_the_row_are_computed() {
         "'(SELECT random())'",
         "NULL",
         "public.of_row(t)",
+        "public.bound(val)",
         "to_jsonb(t) ->> 'id'",
         "CASE WHEN id IN (1, 2) THEN upper(val) ELSE array_to_string(tags, ',') END",
         "coalesce(val, current_date::text)",

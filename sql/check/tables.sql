@@ -65,15 +65,6 @@ SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS
    AND t.tgenabled IN ('A', 'R')
    AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
 UNION ALL
--- Rows get what their partition generates.
-SELECT 'generated columns', false, format('%s: column %I is generated in another way than in %s', t.oid::regclass, a.attname, t.name),
-       'Give all partitions the expression of the table.'
-  FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attgenerated <> '' AND NOT a.attisdropped
-  JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-  JOIN pg_attribute ra ON ra.attrelid = t.root AND ra.attname = a.attname
-  JOIN pg_attrdef rd ON rd.adrelid = ra.attrelid AND rd.adnum = ra.attnum
- WHERE t.oid <> t.root AND pg_get_expr(d.adbin, d.adrelid) <> pg_get_expr(rd.adbin, rd.adrelid)
-UNION ALL
 -- Finish deletes in a replica's session. What keeps a row there keeps it from its end.
 SELECT 'triggers of the source', t.tgtype & 3 <> 3,
        format('%s: trigger %I is enabled ALWAYS or REPLICA, and fires for the rows that finish deletes', l.oid::regclass, t.tgname),

@@ -76,18 +76,28 @@ fn of_table(connection: &mut Connection, oid: Option<&str>) -> Result<Vec<(Strin
         .collect())
 }
 
-/// A sequence of the target that cannot be set to where the source's is, and why.
-pub fn find_short(
+/// A sequence of the target that cannot be set to where the source's is: why, and what to do.
+pub fn find_unfit(
     source: &mut Connection,
     target: &mut Connection,
     tables: (Option<&str>, Option<&str>),
 ) -> Result<Option<(String, String)>> {
     for (from, to) in pairs_of(source, target, tables)? {
+        let owner = target.query(
+            "SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = $1::regclass AND NOT pg_has_role(c.relowner, 'USAGE')",
+            &[Some(&to)],
+        )?;
+        if let Some(owner) = owner.scalar() {
+            let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
+            return Ok(Some((format!("sequence {to} belongs to {owner}"), hint)));
+        }
         let Some(value) = last_value(source, &from)? else { continue };
-        let state = state(target, &to)?;
-        if state.is_some_and(|state| !state.reaches(value)) {
+        if state(target, &to)?.is_some_and(|state| !state.reaches(value)) {
             let text = format!("sequence {to} ends before {value}, where that of the source is");
-            return Ok(Some((to, text)));
+            let hint = format!(
+                "ALTER SEQUENCE {to} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
+            );
+            return Ok(Some((text, hint)));
         }
     }
     Ok(None)

@@ -8,6 +8,7 @@ use crate::split::error::Result;
 use crate::split::shape::Observation;
 
 const MADE_OF: &str = include_str!("../../../sql/check/expression.sql");
+const FUNCTIONS: &str = include_str!("../../../sql/check/expression_functions.sql");
 
 /// That the source can compute what is mapped.
 pub fn check(
@@ -21,7 +22,7 @@ pub fn check(
             let (Some(expression), Some(_)) = (&map.expression, &shape.oid) else { continue };
             let detail = format!("{}: column \"{}\": {expression}", shape.name, map.column);
             let problem = match problem(connection, &shape.name, expression) {
-                Ok(made_of) => made_of.map(|what| format!("{what} is no function of the row")),
+                Ok(problem) => problem,
                 Err(error) if error.sqlstate.is_some() => Some(error.message),
                 Err(error) => return Err(error.into()),
             };
@@ -30,14 +31,14 @@ pub fn check(
                 problem.is_none(),
                 problem.map_or(detail.clone(), |problem| format!("{detail}: {problem}")),
                 "Say it again with shard_split_map(), as one SQL expression over one row of the source, \
-                 of functions that are IMMUTABLE or STABLE.",
+                 of functions that are IMMUTABLE or STABLE and, where they are not plain SQL, have SET search_path.",
             ));
         }
     }
     Ok(())
 }
 
-/// What the expression is made of and must not be.
+/// What is wrong with an expression that the server can compute.
 fn problem(
     connection: &mut Connection,
     table: &str,
@@ -64,5 +65,32 @@ fn made_of(
         "CREATE TEMPORARY VIEW shardmaster_expression AS SELECT ({expression}) AS computed FROM {table} t"
     );
     connection.query(&view, &[])?;
-    Ok(connection.run(MADE_OF)?.scalar().map(str::to_owned))
+    if let Some(what) = connection.run(MADE_OF)?.scalar() {
+        return Ok(Some(format!("{what} is no function of the row")));
+    }
+    unbound(connection)
+}
+
+/// A function that finds what it names by the search_path: the mover's is another one than
+/// that of whoever has written it.
+fn unbound(connection: &mut Connection) -> std::result::Result<Option<String>, RemoteError> {
+    for row in connection.run(FUNCTIONS)?.rows {
+        let [Some(function), to_try] = row.as_slice() else { continue };
+        let Some(number) = to_try else {
+            return Ok(Some(format!(
+                "{function} has no SET search_path, and finds what it names by its caller's"
+            )));
+        };
+        match connection.query("SELECT fmgr_sql_validator($1)", &[Some(number)]) {
+            Ok(_) => {}
+            Err(error) if error.sqlstate.is_some() => {
+                let message = error.message;
+                return Ok(Some(format!(
+                    "{function} has no SET search_path, and does not work under the mover's: {message}"
+                )));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }

@@ -130,16 +130,13 @@ fn sequences(
     for (from, to) in on_source.tables.iter().zip(&on_target.tables) {
         let tables = (from.oid.as_deref(), to.oid.as_deref());
         let (Some(_), Some(_)) = tables else { continue };
-        match super::sequences::find_short(source, target, tables) {
+        match super::sequences::find_unfit(source, target, tables) {
             Ok(None) => {}
-            Ok(Some((sequence, text))) => {
-                let hint = format!(
-                    "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
-                );
+            Ok(Some((text, hint))) => {
                 findings.push(Finding::new(name, false, format!("{}: {text}", to.name), &hint));
             }
             Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
-                let hint = "Grant the sequence's owner to the mover: ALTER SEQUENCE is for owners.";
+                let hint = "Grant the sequence's owner to the mover.";
                 findings.push(Finding::new(name, false, format!("{}: {}", to.name, error.message), hint));
             }
             Err(error) => return Err(error),
