@@ -137,7 +137,8 @@ fn observe(operator: &Operator<'_>) {
     let limit = match operator.disaster {
         Disaster::Slow(_) => return,
         _ if is_over => Duration::from_secs(3),
-        _ => TIMEOUT + GRACE,
+        // Longer, so that whoever keeps somebody waiting for all of it is noticed.
+        _ => TIMEOUT + GRACE + GRACE,
     };
     // Nothing is waited for: clients go on, and measure.
     let _ = wait::until("clients to have measured", limit, || Ok(None::<()>));
