@@ -53,7 +53,7 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
-    let (seen, held) = (std::mem::take(&mut operator.seen), operator.held);
+    let (mut seen, held) = (std::mem::take(&mut operator.seen), operator.held);
     let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
@@ -69,6 +69,10 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
         losses: &losses,
         held,
     };
+    if let Disaster::Full(place) = disaster {
+        let log = std::fs::read_to_string(site.server(place).log_path())?;
+        seen.insert(format!("{} times no room", log.matches("No space left on device").count()));
+    }
     let longest = verdict.longest_wait().map_err(tell)?;
     Ok(Shown { ended, helped, longest, seen })
 }
