@@ -146,7 +146,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
 }
 
 /// An answer that counts as the last sign of life.
-const LATELY: Duration = Duration::from_millis(200);
+const LATELY: Duration = Duration::from_millis(20);
 
 /// The target, which nobody can do without after the decision, has answered just now, and the
 /// source, in the session that has fenced it, too: it was not restarted from an older disk

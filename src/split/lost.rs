@@ -7,8 +7,9 @@ use super::error::Result;
 use super::finish;
 use super::install;
 use super::phase::CutoverStep;
+use super::record;
 use super::redirect;
-use super::session::{self, Side};
+use super::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
 use crate::worker::txn::transaction;
 
@@ -17,10 +18,14 @@ use crate::worker::txn::transaction;
 pub fn finish_without_source(plan: &Plan, generation: i64, identity: &str, version: i64) -> Result<()> {
     let mut target = session::open_mover(plan, Side::Target, "finish")?;
     session::check_identity(&mut target, identity)?;
-    session::take_over(&mut target, plan, Side::Target, generation)?;
-    session::register(&mut target, plan, Side::Target)?;
-    cutover::open_side(&mut target, plan, generation, version)?;
-    install::drop_side(&mut target, plan.id, Side::Target)?;
+    // A finish that was under way when the source went may have left the target behind it.
+    let is_purged = transaction(|| record::finish_request(plan.id)).is_purged;
+    if !is_purged || session::installed(&mut target, plan, Side::Target)? == Installed::Ours {
+        session::take_over(&mut target, plan, Side::Target, generation)?;
+        session::register(&mut target, plan, Side::Target)?;
+        cutover::open_side(&mut target, plan, generation, version)?;
+        install::drop_side(&mut target, plan.id, Side::Target)?;
+    }
     redirect::forget_released(&mut target, plan)?;
     transaction(|| {
         cutover::set_step(plan.id, CutoverStep::Moved);

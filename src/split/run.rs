@@ -301,6 +301,11 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
+        // Behind the decision nothing is given up: the next turn completes it.
+        if work == Work::Cutover && self.is_decided() {
+            self.retry(&error.into_failure());
+            return;
+        }
         if work == Work::Cutover
             && let Some(failure) = cutover::abandoned(&error)
         {
@@ -317,6 +322,10 @@ impl Worker {
             return;
         }
         self.retry(&error.into_failure());
+    }
+
+    fn is_decided(&self) -> bool {
+        transaction(|| split::state(self.id)).is_ok_and(|state| state.phase == Phase::Completed)
     }
 
     /// A cutover that is given up: it is not asked for any more, and set back at once. What

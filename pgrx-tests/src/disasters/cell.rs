@@ -53,7 +53,7 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let outcome = play(&mut operator, &writers);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
-    let (seen, held) = (std::mem::take(&mut operator.seen), operator.held);
+    let (mut seen, held) = (std::mem::take(&mut operator.seen), operator.held);
     let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
@@ -69,12 +69,18 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
         losses: &losses,
         held,
     };
+    if let Disaster::Full(place) = disaster {
+        let log = std::fs::read_to_string(site.server(place).log_path())?;
+        seen.insert(format!("{} times no room", log.matches("No space left on device").count()));
+    }
     let longest = verdict.longest_wait().map_err(tell)?;
     Ok(Shown { ended, helped, longest, seen })
 }
 
 fn require_expected(disaster: Disaster, moment: &Moment, helped: &[(Help, String)]) -> Result<()> {
-    let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).collect();
+    // While it is restored, a server may be seen without its database.
+    let is_restoring = |help: &Help| matches!(disaster, Disaster::Dump(_)) && *help == Help::Resume;
+    let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).filter(|help| !is_restoring(help)).collect();
     match ends::expected(disaster, moment.stage) {
         Some(end) if end.is(&needed) => Ok(()),
         end => Err(format!("needed {needed:?}, where {end:?} was expected").into()),
@@ -137,7 +143,8 @@ fn observe(operator: &Operator<'_>) {
     let limit = match operator.disaster {
         Disaster::Slow(_) => return,
         _ if is_over => Duration::from_secs(3),
-        _ => TIMEOUT + GRACE,
+        // Longer, so that whoever keeps somebody waiting for all of it is noticed.
+        _ => TIMEOUT + GRACE + GRACE,
     };
     // Nothing is waited for: clients go on, and measure.
     let _ = wait::until("clients to have measured", limit, || Ok(None::<()>));

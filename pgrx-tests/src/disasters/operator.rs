@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(3);
 /// What helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
-    /// shard_split_resume, once there is room.
+    /// shard_split_resume, once there is room, or the server is complete.
     Resume,
     /// shard_adopt for each shard, and resume.
     Adopt,
@@ -49,6 +49,7 @@ const NAMED: &[(&str, Help)] = &[
     ("accept_missing => true", Help::BringOver),
     ("roll the split back and start it again", Help::Again),
     ("Check free disk space", Help::Resume),
+    ("Check that the server runs", Help::Resume),
 ];
 
 /// How it ended.
@@ -101,6 +102,9 @@ impl Operator<'_> {
                 self.seen.extend(
                     [&look.error, &look.waiting].into_iter().filter(|text| !text.is_empty()).cloned(),
                 );
+                if look.phase == "completed" && look.error.starts_with("cutover given up") {
+                    return Err(format!("said of a cutover that has decided: {}", look.error).into());
+                }
                 if look.finished {
                     return Ok(Ended::Finished);
                 }

@@ -93,6 +93,8 @@ pub fn new_master(site: &mut Site) -> Result<()> {
     }
     // Copies that were on their way, or had not left yet.
     let other = if owner == 0 { &mut target } else { &mut source };
-    other.execute("DELETE FROM items WHERE tenant = $1", &[&TENANTS[MOVING]])?;
+    for table in ["notes", "items"] {
+        other.execute(&format!("DELETE FROM {table} WHERE tenant = $1"), &[&TENANTS[MOVING]])?;
+    }
     Ok(())
 }

@@ -70,8 +70,10 @@ impl Verdict<'_> {
         let addresses = &self.site.addresses;
         let is_away =
             |gap: &&Wait| [0, MASTER].iter().any(|server| addresses.was_away(*server, gap.from, gap.to));
-        let long =
-            self.records[MOVING].gaps.iter().filter(|gap| gap.length() > TIMEOUT + GRACE && !is_away(gap));
+        let long = self.records[MOVING]
+            .gaps
+            .iter()
+            .filter(|gap| gap.length() > TIMEOUT + GRACE + self.held && !is_away(gap));
         long.map(|gap| {
             format!("a client of the moving tenant was not served for {:?}: {}", gap.length(), gap.what)
         })

@@ -9,6 +9,7 @@ use crate::split::Split;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
+const HELD_UP: Duration = Duration::from_millis(30);
 
 /// Up to the moment; on the way the server that is struck gets something to forget.
 pub fn to_moment(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
@@ -58,7 +59,10 @@ fn held(operator: &Operator<'_>, point: &str) -> Result<()> {
 fn hold_at(operator: &mut Operator<'_>, point: &str, call: &str) -> Result<()> {
     operator.site.cluster.hold(point)?;
     operator.call(call)?;
-    held(operator, point)
+    held(operator, point)?;
+    // A worker that was held up so long does not take its last answers for new.
+    std::thread::sleep(HELD_UP);
+    Ok(())
 }
 
 fn cut_over(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
