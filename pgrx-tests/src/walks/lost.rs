@@ -23,6 +23,8 @@ impl Walk {
             return Err("the model does not know the split".into());
         };
         let server = self.stage.server_of(target);
+        // The source must be there: without either nobody can say what is true.
+        self.mend_all()?;
         self.weather.begins(Place::Link(server));
         self.stage.relays[server].silence();
         std::thread::sleep(Duration::from_millis(self.random.below(500) as u64));
