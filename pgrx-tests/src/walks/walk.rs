@@ -38,6 +38,8 @@ pub struct Walk {
     pub(super) spares: Vec<Spares>,
     /// Names that the last shard has had.
     pub(super) names: usize,
+    /// The master is another one than at first.
+    pub(super) is_restored: bool,
     began: Instant,
 }
 
@@ -62,6 +64,7 @@ impl Walk {
             excused_all: Instant::now(),
             spares: vec![Spares::default(); SHARDS],
             names: 0,
+            is_restored: false,
             began: Instant::now(),
         };
         walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
