@@ -10,11 +10,14 @@ use std::time::Duration;
 
 impl Walk {
     pub(super) fn disturb_cutover(&mut self) -> Result<String> {
-        let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        let is_ready = |split: &&Seen| split.phase == Phase::CutoverPending && !split.is_rolling_back();
-        let ready: Vec<i64> = open.iter().filter(is_ready).map(|split| split.id).collect();
+        let mut ready = self.ready()?;
         if ready.is_empty() {
-            return self.run_to(&["cutover_pending"]);
+            let text = self.run_to(&["cutover_pending"])?;
+            self.note(text);
+            ready = self.ready()?;
+        }
+        if ready.is_empty() {
+            return Ok("no cutover to disturb".into());
         }
         let id = *self.random.one_of(&ready);
         let fault = self.fault_of(id);
@@ -23,7 +26,7 @@ impl Walk {
             self.add(&fault)?;
         }
         self.operate_unless(&format!("SELECT shard_split_cutover({id})"), "55000")?;
-        let next = *self.random.one_of(&["", "", "", "shard_split_pause", "shard_split_rollback"]);
+        let next = *self.random.one_of(&["", "", "shard_split_pause", "shard_split_rollback"]);
         std::thread::sleep(Duration::from_millis(self.random.below(120) as u64));
         if !comes_first {
             self.add(&fault)?;
@@ -34,6 +37,12 @@ impl Walk {
         }
         std::thread::sleep(Duration::from_millis(300));
         Ok(format!("cutover of split {id} with {fault:?} {next}"))
+    }
+
+    /// Splits that could be cut over.
+    fn ready(&mut self) -> Result<Vec<i64>> {
+        let is_ready = |split: &&Seen| split.phase == Phase::CutoverPending && !split.is_rolling_back();
+        Ok(self.look()?.iter().filter(is_ready).map(|split| split.id).collect())
     }
 
     fn add(&mut self, fault: &Fault) -> Result<()> {

@@ -115,7 +115,7 @@ impl Walk {
         if self.has_faults && self.random.percent(2) {
             let text = self.restore_master()?;
             self.note(text);
-        } else if self.has_faults && self.random.percent(12) {
+        } else if self.has_faults && self.random.percent(16) {
             let text = self.disturb_cutover()?;
             self.note(text);
         } else if self.has_faults && self.random.percent(15) {
