@@ -97,10 +97,6 @@ pub fn plan(cluster: &Cluster) -> Split<'_> {
 
 pub fn to_pending(split: &Split<'_>) {
     split.call("start_dual_write").unwrap();
-    to_pending_from_dual_write(split);
-}
-
-pub fn to_pending_from_dual_write(split: &Split<'_>) {
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
 }

@@ -143,6 +143,9 @@ fn a_target_that_is_gone_in_the_cutover_keeps_no_writer_out() {
     master.execute("SELECT * FROM shard_cleanup('shard_b')", &[]).unwrap();
     let mut target = stage.cluster.servers[1].superuser(DATABASE).unwrap();
     assert_eq!(target.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+    // And it is no longer told that something is there.
+    let told = "SELECT count(*) FROM shard_guards()";
+    assert_eq!(master.query_one(told, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
 /// The decision is made, and the source does not come back: the target opens without it.

@@ -1,6 +1,6 @@
 //! Splits under load: everything a writer can do, on servers and inside the master.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::scene::{self, load};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -120,21 +120,28 @@ fn two_splits_side_by_side() {
 }
 
 /// The first two splits of a shard: the one that comes second has waited for the other, which
-/// has created what it would create.
+/// has created what it would create. A session that hashes buckets has looked at its database
+/// before, so that it does not happen to listen while it waits.
 #[test]
 fn two_splits_come_to_a_shard_that_has_seen_none() {
     let cluster = scene::cluster(&[]);
+    for shard in &cluster.shards {
+        let table = format!("SET ROLE {OWNER}; CREATE TABLE event (id bigint PRIMARY KEY)");
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let keyspace = "SELECT shard_keyspace_add('events', 'hash', 4, 'bigint', '{shard_a}');
+                    SELECT shard_table_add('event', 'id', 'events')";
+    cluster.superuser().unwrap().batch_execute(keyspace).unwrap();
     let mut other = cluster.servers[1].connect(DATABASE, MOVER).unwrap();
     let bootstrap = include_str!("../../sql/agent/bootstrap.sql");
     // The other split, in the middle of its installation.
     other.batch_execute(&format!("BEGIN; {bootstrap}")).unwrap();
-    let split = scene::plan(&cluster);
+    let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{0}', keyspace => 'events')";
+    let split = Split::plan_by(&cluster, plan).unwrap();
     split.call("start_dual_write").unwrap();
     let mut look = cluster.servers[1].superuser(DATABASE).unwrap();
     let waits = "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted";
     wait::until_true(&mut look, "the installation to wait", LIMIT, waits).unwrap();
     other.batch_execute("COMMIT").unwrap();
     split.wait("dual_write", LIMIT).unwrap();
-    scene::to_pending_from_dual_write(&split);
-    scene::cut_over_and_compare(&cluster, &split);
 }

@@ -45,12 +45,27 @@ fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
 pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "cleanup")?;
-    remove_orphans(&mut connection).map_err(SplitError::into_failure)
+    let (removed, kept) = remove_orphans(&mut connection).map_err(SplitError::into_failure)?;
+    close_ledger(shard_key, &kept);
+    Ok(removed)
 }
 
-fn remove_orphans(connection: &mut Connection) -> Result<Removed> {
+/// Of splits that are over nothing is on the shard now but what was kept: it is removed, or
+/// the shard that had it did not come back.
+fn close_ledger(shard_key: &str, kept: &[i64]) {
+    sql::write(
+        "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
+           FROM shardmaster.split_plan p
+          WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
+            AND (p.phase = 'rolled_back' AND p.goal = 'rolled_back' OR p.finished_at IS NOT NULL)",
+        &[shard_key.into(), kept.to_vec().into()],
+    );
+}
+
+/// What was found, and the splits of which something stays.
+fn remove_orphans(connection: &mut Connection) -> Result<(Removed, Vec<i64>)> {
     session::check_identity(connection, &split::identity())?;
-    let mut removed = Vec::new();
+    let (mut removed, mut kept) = (Vec::new(), Vec::new());
     for found in sides(connection)? {
         if is_accounted_for(&found) {
             continue;
@@ -58,6 +73,7 @@ fn remove_orphans(connection: &mut Connection) -> Result<Removed> {
         let object = format!("{} side of split {}", found.side.as_str(), found.id);
         if let Some(why) = keeps_clients_off(connection, &found)? {
             removed.push((object, why));
+            kept.push(found.id);
             continue;
         }
         install::drop_side(connection, found.id, found.side)?;
@@ -66,7 +82,7 @@ fn remove_orphans(connection: &mut Connection) -> Result<Removed> {
     for redirect in redirect::all(connection)? {
         remove_from_redirect(connection, &redirect, &mut removed)?;
     }
-    Ok(removed)
+    Ok((removed, kept))
 }
 
 /// The same for what splits have entered in a redirect.

@@ -241,12 +241,16 @@ impl Walk {
 
     /// The procedure that makes all calls up to a phase, by an operator with little patience.
     fn run(&mut self) -> Result<String> {
+        self.run_to(&["cutover_pending", "completed", "completed", "finished"])
+    }
+
+    pub(super) fn run_to(&mut self, phases: &[&str]) -> Result<String> {
         let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
         if open.is_empty() {
             return self.plan();
         }
         let id = self.random.one_of(&open).id;
-        let phase = *self.random.one_of(&["cutover_pending", "completed", "completed", "finished"]);
+        let phase = *self.random.one_of(phases);
         let query = format!("CALL shard_split_run({id}, '{phase}')");
         self.master()?.batch_execute("SET statement_timeout = '4s'").map_err(Error::from)?;
         let told = self.master()?.batch_execute(&query).map_err(Refusal::of);

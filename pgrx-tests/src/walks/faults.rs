@@ -52,7 +52,6 @@ impl Stage {
         let time = Duration::from_millis(200 + random.below(4000) as u64);
         match fault {
             Fault::At(point) => {
-                weather.begins(Place::Worker);
                 if point.ends_with("=kill") {
                     weather.begins(Place::Master);
                 }
@@ -62,11 +61,9 @@ impl Stage {
                 self.cluster.fault(point)?;
             }
             Fault::Terminate => {
-                weather.begins(Place::Worker);
                 let query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                               WHERE backend_type LIKE 'shardmaster split %'";
                 self.cluster.superuser()?.batch_execute(query)?;
-                weather.ends(Place::Worker);
                 return Ok(None);
             }
             Fault::Restart(place) => {
@@ -105,7 +102,6 @@ impl Stage {
         match &lasting.fault {
             Fault::At(_) => {
                 self.cluster.fault("")?;
-                weather.ends(Place::Worker);
                 weather.ends(Place::Master);
             }
             Fault::Hang(place) => {

@@ -5,6 +5,7 @@ pub mod acts;
 pub mod book;
 pub mod calls;
 pub mod compare;
+pub mod disturb;
 pub mod ending;
 pub mod faults;
 pub mod keys;

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 /// Between two tries of a key that is refused.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Until workers and clients have found a server that was away.
-const AFTER_TROUBLE: Duration = Duration::from_secs(10);
 
 /// What a shard says to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,11 +89,10 @@ impl Prober {
             if !goes_on()? {
                 return Ok(());
             }
-            // Trouble before the first look may have left what is found now.
-            let before = began.checked_sub(AFTER_TROUBLE).unwrap_or(began);
-            let trouble = weather.last_trouble(places, before);
-            let bound = if trouble.is_some() { AFTER_TROUBLE + BOUND } else { BOUND };
-            if trouble.unwrap_or(began).max(began).elapsed() > bound {
+            if weather.lasts(places) && began.elapsed() > BOUND {
+                return Ok(());
+            }
+            if weather.is_too_long(places, began) {
                 return Err(format!("refused for {:?}: {said:?}", began.elapsed()).into());
             }
             std::thread::sleep(PAUSE);

@@ -42,6 +42,7 @@ impl Walk {
         }
         self.weather.ends(Place::Master);
         self.excuse_all_failures();
+        self.is_restored = true;
         Ok("another master, restored from a dump, has taken over".into())
     }
 }

@@ -7,7 +7,7 @@ use super::faults::{Fault, Lasting};
 use super::keys::{KeyIndex, Space};
 use super::model::{Expect, Model, Phase, Seen};
 use super::probe::{Prober, Said};
-use super::stage::{SHARDS, Stage};
+use super::stage::{BOUND, SHARDS, Stage};
 use super::weather::{Place, Weather};
 use super::writers::Writers;
 use crate::random::Random;
@@ -29,8 +29,8 @@ pub struct Walk {
     pub(super) writers: Writers,
     prober: Prober,
     master: Option<Client>,
-    lasting: Vec<Lasting>,
-    points: Vec<String>,
+    pub(super) lasting: Vec<Lasting>,
+    pub(super) points: Vec<String>,
     has_faults: bool,
     /// Until when a split may fail because of what an owner has done to a table.
     excused: Instant,
@@ -38,6 +38,8 @@ pub struct Walk {
     pub(super) spares: Vec<Spares>,
     /// Names that the last shard has had.
     pub(super) names: usize,
+    /// The master is another one than at first.
+    pub(super) is_restored: bool,
     began: Instant,
 }
 
@@ -62,6 +64,7 @@ impl Walk {
             excused_all: Instant::now(),
             spares: vec![Spares::default(); SHARDS],
             names: 0,
+            is_restored: false,
             began: Instant::now(),
         };
         walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
@@ -112,7 +115,10 @@ impl Walk {
         if self.has_faults && self.random.percent(2) {
             let text = self.restore_master()?;
             self.note(text);
-        } else if self.has_faults && self.random.percent(20) {
+        } else if self.has_faults && self.random.percent(16) {
+            let text = self.disturb_cutover()?;
+            self.note(text);
+        } else if self.has_faults && self.random.percent(15) {
             let fault = Fault::choose(&mut self.random, &self.points);
             self.note(format!("{fault:?}"));
             let lasting = self.stage.harm(&fault, &self.weather, &mut self.random)?;
@@ -230,6 +236,7 @@ impl Walk {
         for key in &keys {
             said.push(std::array::from_fn(|shard| self.prober.ask(&self.stage, shard, *key)));
         }
+        let routed = self.routed()?;
         let after = self.expected(&keys)?;
         let mut again = Vec::new();
         for (at, (key, said)) in keys.into_iter().zip(said).enumerate() {
@@ -237,11 +244,42 @@ impl Walk {
                 again.push(key);
                 continue;
             }
+            self.check_route(key, routed[key])?;
             for (shard, said) in said.into_iter().enumerate() {
                 self.check_said((shard, key), before[at][shard], said)?;
             }
         }
         Ok(again)
+    }
+
+    /// The master routes a key where its splits and assignments have brought it. While one
+    /// cuts over, whoever asks for a write waits, but not for long.
+    fn check_route(&mut self, key: KeyIndex, routed: Option<(usize, bool)>) -> Result<()> {
+        let model = self.model.routes[key];
+        let name = self.stage.keys[key].text.clone();
+        let began = Instant::now();
+        let mut routed = routed;
+        loop {
+            match routed {
+                Some((_, false)) => {}
+                settled if settled.map(|(shard, _)| shard) == self.model.routes[key] => return Ok(()),
+                // A split has just decided.
+                _ if self.look()?.is_empty() || self.model.routes[key] != model => return Ok(()),
+                settled => {
+                    return Err(format!("\"{name}\" is routed to {settled:?}, not to {model:?}").into());
+                }
+            }
+            let places: Vec<Place> = (0..SHARDS).flat_map(|shard| self.places_of(shard)).collect();
+            if self.weather.lasts(&places) && began.elapsed() > BOUND {
+                return Ok(());
+            }
+            if self.weather.is_too_long(&places, began) {
+                return Err(format!("no route for a write of \"{name}\" for {:?}", began.elapsed()).into());
+            }
+            std::thread::sleep(Duration::from_millis(20)); // between two looks
+            self.look()?;
+            routed = self.routed()?[key];
+        }
     }
 
     fn check_said(&mut self, (shard, key): (usize, KeyIndex), expect: Expect, said: Said) -> Result<()> {
@@ -260,7 +298,7 @@ impl Walk {
 
     fn places_of(&self, shard: usize) -> Vec<Place> {
         let server = self.stage.server_of(shard);
-        vec![Place::Master, Place::Worker, Place::Server(server), Place::Link(server)]
+        vec![Place::Master, Place::Server(server), Place::Link(server)]
     }
 
     /// What excuses a key's own shard when it refuses the key.

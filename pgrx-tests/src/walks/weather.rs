@@ -1,10 +1,14 @@
 //! What the walk has done to servers and links, and when: a refusal counts as too long only
 //! where nothing of the kind explains it.
 
+use super::stage::BOUND;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What can come to harm.
+/// Until workers and clients have found a server that was away.
+const AFTER_TROUBLE: Duration = Duration::from_secs(10);
+
+/// What can come to harm. A worker that dies is no excuse: another one comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Master,
@@ -12,8 +16,6 @@ pub enum Place {
     Server(usize),
     /// The link from the master to a shard.
     Link(usize),
-    /// Somebody's worker: it takes a moment to be started again.
-    Worker,
 }
 
 #[derive(Debug)]
@@ -50,9 +52,18 @@ impl Weather {
         ended.map(|storm| storm.until.unwrap_or_else(Instant::now)).filter(|end| *end >= since).max()
     }
 
-    /// Whether all of the places have been well for so long.
-    pub fn calm_for(&self, places: &[Place], time: Duration) -> bool {
-        let since = Instant::now().checked_sub(time);
-        since.is_none_or(|since| self.last_trouble(places, since).is_none())
+    /// Whether somebody who has waited since `began` has waited too long: what trouble leaves
+    /// behind is given a while, and nothing is too long while it lasts.
+    pub fn is_too_long(&self, places: &[Place], began: Instant) -> bool {
+        let before = began.checked_sub(AFTER_TROUBLE).unwrap_or(began);
+        match self.last_trouble(places, before) {
+            None => began.elapsed() > BOUND,
+            Some(trouble) => trouble.max(began).elapsed() > AFTER_TROUBLE + BOUND,
+        }
+    }
+
+    /// Whether one of the places is in trouble now.
+    pub fn lasts(&self, places: &[Place]) -> bool {
+        self.storms().iter().any(|storm| storm.until.is_none() && places.contains(&storm.place))
     }
 }

@@ -3,7 +3,7 @@
 
 use super::book::{Book, Change};
 use super::keys::Space;
-use super::stage::{BOUND, SERVERS, Stage};
+use super::stage::{SERVERS, Stage};
 use super::weather::{Place, Weather};
 use crate::random::Random;
 use crate::workload::route::Router;
@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 const PACE: Duration = Duration::from_millis(4);
 /// Ids of rows.
 const IDS: usize = 40;
-/// After a server has come back, workers take this long to find it.
-const AFTER_TROUBLE: Duration = Duration::from_secs(10);
 
 type Books = Mutex<BTreeMap<usize, Book>>;
 
@@ -212,11 +210,8 @@ impl Writer {
         }
         let _ = self.router.refresh(tenant);
         let of_servers = (0..SERVERS).flat_map(|server| [Place::Server(server), Place::Link(server)]);
-        let places: Vec<Place> = of_servers.chain([Place::Master, Place::Worker]).collect();
-        let reference = self.desk.weather.last_trouble(&places, since);
-        let bound = if reference.is_some() { AFTER_TROUBLE + BOUND } else { BOUND };
-        let waited = reference.unwrap_or(since).elapsed();
-        if waited > bound {
+        let places: Vec<Place> = of_servers.chain([Place::Master]).collect();
+        if self.desk.weather.is_too_long(&places, since) {
             return Err(error.clone().context(&format!("refused for {:?}", since.elapsed())));
         }
         Ok(())
