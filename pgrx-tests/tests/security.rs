@@ -2,7 +2,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::scene::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::scene::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::security::unqualified;
 use shardmaster_tests::split::Split;
 
@@ -382,4 +382,48 @@ fn no_name_of_a_writer_runs_with_the_movers_rights() {
         let callers = callers(&cluster, side);
         assert!(callers.iter().all(|caller| caller == CLIENT), "{callers:?}");
     }
+}
+
+/// Triggers with the names that the split's own will have, made by the tables' owner before
+/// it: they are not taken for installed.
+#[test]
+fn triggers_with_our_names_keep_nothing_from_being_captured() {
+    let cluster = cluster(&[]);
+    for (server, side) in cluster.servers.iter().zip(["s", "t"]) {
+        let mut owner = server.superuser(DATABASE).unwrap();
+        owner
+            .batch_execute("CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+            .unwrap();
+        for (letter, event, each) in [
+            ("i", "INSERT", "ROW"),
+            ("u", "UPDATE", "ROW"),
+            ("d", "DELETE", "ROW"),
+            ("t", "TRUNCATE", "STATEMENT"),
+        ] {
+            let name = format!("00_shardmaster_1_{side}_{letter}");
+            owner
+                .batch_execute(&format!(
+                    "CREATE TRIGGER \"{name}\" AFTER {event} ON items FOR EACH {each} EXECUTE FUNCTION public.nothing();
+                     ALTER TABLE items ENABLE ALWAYS TRIGGER \"{name}\""
+                ))
+                .unwrap();
+        }
+    }
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    if split.wait("dual_write", LIMIT).is_err() {
+        // Refused by name is as good.
+        assert!(problems(&split).iter().any(|problem| problem.contains("00_shardmaster_1_")));
+        return;
+    }
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    client(&cluster)
+        .batch_execute(
+            "INSERT INTO items VALUES ('moves', 5001, 'new', 5001);
+             UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id = 2;
+             DELETE FROM items WHERE tenant = 'moves' AND id = 4",
+        )
+        .unwrap();
+    cut_over_and_compare(&cluster, &split);
 }
