@@ -97,8 +97,8 @@ start_harness_test() {
 # Those that take long come first: then none of them is left alone at the end.
 harness_order() {
     local name
-    for name in faults majors rollback scopes; do grep "^$name " "$RUN/programs" || true; done
-    grep -vE '^(faults|majors|rollback|scopes) ' "$RUN/programs"
+    for name in faults disasters majors rollback scopes; do grep "^$name " "$RUN/programs" || true; done
+    grep -vE '^(faults|disasters|majors|rollback|scopes) ' "$RUN/programs"
 }
 
 suite_harness() {

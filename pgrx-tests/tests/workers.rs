@@ -282,3 +282,27 @@ fn a_cutover_keeps_its_place_when_its_worker_dies() {
     });
     taken.map_err(|e| e.context(&split.describe())).unwrap();
 }
+
+/// The worker of a cutover dies, and the operator has paused the split meanwhile: what was set
+/// back does not begin again before he says so.
+#[test]
+fn a_paused_split_begins_no_cutover() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.hold("cutover_disabled").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_disabled", LIMIT).unwrap();
+    split.call("pause").unwrap();
+    let pid = worker(&cluster).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+    let rests = wait::until("the split to rest", LIMIT, || {
+        Ok((split.metric::<String>("activity")? == "paused").then_some(()))
+    });
+    rests.map_err(|e| e.context(&split.describe())).unwrap();
+    client(&cluster).batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id = 2").unwrap();
+    cluster.fault("").unwrap();
+    split.call("resume").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+}

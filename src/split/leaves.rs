@@ -290,6 +290,12 @@ pub fn own(target: &mut Connection, plan: &Plan) -> Result<Option<(Vec<String>, 
     let (mut own, mut changed) = (Vec::new(), Vec::new());
     for (shape, table) in now.tables.iter().zip(&progress.tables) {
         let known = table.target_leaves.as_deref().unwrap_or_default();
+        let is_there = |known: &TargetLeaf| shape.leaves().iter().any(|leaf| leaf.oid == known.oid);
+        // All of them are others, in a server restored from a dump say: copies may be there.
+        if !known.is_empty() && !known.iter().any(is_there) {
+            changed.extend(shape.leaves().iter().map(|leaf| leaf.name.clone()));
+            continue;
+        }
         for leaf in shape.leaves() {
             let Some(before) = known.iter().find(|known| known.oid == leaf.oid) else { continue };
             let same = is_upgraded || since(Some(&before.triggers), leaf) == Since::Same;

@@ -79,8 +79,11 @@ impl Worker {
         if self.is_in_doubt(state) && self.set_back(state)? == SetBack::Done {
             return Ok(Duration::ZERO);
         }
-        let rests =
-            matches!(work, Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install);
+        // A cutover that is under way goes to its end; what was set back begins no other one.
+        let rests = matches!(
+            work,
+            Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install | Work::Cutover
+        );
         if state.paused && rests {
             return self.rest();
         }

@@ -1,16 +1,19 @@
 //! A master that is gone for good, and another one restored from its dump, which is a moment
 //! older: it takes the shards over.
 
+use super::model::{Phase, Seen};
 use super::stage::SHARDS;
 use super::walk::Walk;
 use super::weather::Place;
 use crate::cluster::DATABASE;
 use crate::{Result, env};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What workers get done between the dump and the end of the old master.
 const SINCE_THE_DUMP: usize = 600;
+/// Until cutovers that the old master was asked for are decided or given up.
+const SETTLED: Duration = Duration::from_secs(40);
 
 impl Walk {
     pub(super) fn restore_master(&mut self) -> Result<String> {
@@ -42,7 +45,26 @@ impl Walk {
         }
         self.weather.ends(Place::Master);
         self.excuse_all_failures();
+        self.take_up_splits()?;
         self.is_restored = true;
         Ok("another master, restored from a dump, has taken over".into())
+    }
+
+    /// Shards may know decisions that the new master does not: it takes them over when splits
+    /// are resumed, and until then nobody can say where a key is writable.
+    fn take_up_splits(&mut self) -> Result<()> {
+        let open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
+        for Seen { id, .. } in open {
+            self.operate(&format!("SELECT shard_split_resume({id})"))?;
+        }
+        let deadline = Instant::now() + SETTLED;
+        let is_deciding = |split: &Seen| split.phase == Phase::CutoverPending && split.goal == "completed";
+        while self.look()?.iter().any(is_deciding) {
+            if Instant::now() > deadline {
+                return Err("a cutover does not come to its end on the restored master".into());
+            }
+            std::thread::sleep(Duration::from_millis(50)); // between two looks
+        }
+        Ok(())
     }
 }
