@@ -55,7 +55,7 @@ struct Session {
 
 enum Stage {
     Open {
-        connection: Connection,
+        connection: Box<Connection>,
         waits_for: Ready,
         /// Of the question that runs; None: still connecting.
         answer: Option<Answer>,
@@ -68,7 +68,9 @@ impl Session {
         let params: Vec<(&str, &str)> =
             ask.params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let stage = match Connection::start(&ask.shard, &params, within) {
-            Ok(connection) => Stage::Open { connection, waits_for: Ready::ReadOrWrite, answer: None },
+            Ok(connection) => {
+                Stage::Open { connection: Box::new(connection), waits_for: Ready::ReadOrWrite, answer: None }
+            }
             Err(error) => Stage::Ended(Some(error)),
         };
         Session { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage }
