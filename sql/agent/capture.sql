@@ -1,7 +1,7 @@
 -- Called for every changed row of the scope, by every writer, in the trigger's WHEN clause:
 -- that refers to columns by their numbers, so that renaming one breaks no writer, and a
 -- trigger that never fires queues no event. Runs with the mover's rights and without a SET
--- clause, which would cost each writer a tenth of its transaction. So that no search_path
+-- clause, which would cost each writer 5 % of its time. So that no search_path
 -- changes what it does, all names in it are qualified: functions, types, and operators,
 -- those that IN, IS DISTINCT FROM and CASE would look for too.
 --
