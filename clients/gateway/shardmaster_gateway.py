@@ -7,7 +7,8 @@
 
 Each --file names a file and the arguments of shard_gateway_config() that it holds. At the
 start, at each NOTIFY of new routing or topology, and every --look-every seconds (a
-notification may have been missed) the files are made anew. When one is different it takes
+notification may have been missed) the files are made anew; after a look, whatever is
+notified waits for --pause seconds. When one is different it takes
 the place of the old one in one step; then --check has to succeed, else the old files come
 back; then --reload tells the gateway. It goes on until it is stopped, whatever happens to
 the master. Needs psycopg2 (python3-psycopg2).
@@ -44,6 +45,7 @@ def arguments():
     parser.add_argument("--check", type=shlex.split, metavar="COMMAND")
     parser.add_argument("--reload", type=shlex.split, metavar="COMMAND", required=True)
     parser.add_argument("--look-every", type=float, default=60, metavar="SECONDS")
+    parser.add_argument("--pause", type=float, default=1, metavar="SECONDS")
     return parser.parse_args()
 
 
@@ -130,6 +132,13 @@ def wait(connection, longest):
             return
 
 
+def rest(connection, looked_at, pause):
+    """Everybody may notify as often as he likes: what has come until now is one look."""
+    time.sleep(max(0, looked_at + pause - time.monotonic()))
+    connection.poll()
+    connection.notifies.clear()
+
+
 def follow(options, state):
     connection = psycopg2.connect(
         options.master,
@@ -144,10 +153,12 @@ def follow(options, state):
         cursor = connection.cursor()
         cursor.execute("SET statement_timeout = '60s'; LISTEN shardmaster")
         while True:
+            looked_at = time.monotonic()
             # Files may be newer than what the gateway has read: once at the start.
             state["reload_due"] = update(cursor, options, state["reload_due"])
             state["pause"] = 1
             wait(connection, options.look_every)
+            rest(connection, looked_at, options.pause)
     finally:
         connection.close()
 

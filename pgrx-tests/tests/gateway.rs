@@ -377,6 +377,38 @@ fn the_script_puts_back_what_does_not_pass_the_check() {
     assert!(script.is_running().unwrap());
 }
 
+/// Everybody may notify: what has come while the script rests is one look.
+#[test]
+fn a_flood_of_notifications_is_a_few_looks() {
+    let (cluster, _nginx) = stage(&CASES[..1]);
+    let mut master = cluster.superuser().unwrap();
+    create_gateway_role(&mut master);
+    cluster.set("track_functions", "all").unwrap();
+    let directory = Directory::new("flood").unwrap();
+    let (file, log) = (directory.join("file"), directory.join("log"));
+    let script = keep(&cluster, &log, |command| {
+        command.arg("--file").arg(&file).args(["lua", "default"]).args(["--reload", "true"]);
+    });
+    wait::until("the first look", LIMIT, || Ok(script.said().contains("reloaded").then_some(()))).unwrap();
+    let began = std::time::Instant::now();
+    for _ in 0..600 {
+        master.batch_execute("NOTIFY shardmaster, '{\"event\":\"routing\"}'").unwrap();
+    }
+    let seconds = i64::try_from(began.elapsed().as_secs()).unwrap();
+    master.batch_execute("SELECT shard_assign('latecomer', 'shard_a')").unwrap();
+    wait::until("the look behind it", LIMIT, || {
+        Ok(fs::read_to_string(&file)?.contains("latecomer").then_some(()))
+    })
+    .unwrap();
+    let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = 'shard_gateway_config'";
+    // Sessions tell of their calls a moment later.
+    let calls: i64 = wait::until("the number of calls", LIMIT, || {
+        Ok(Some(master.query_one(calls, &[])?.get(0)).filter(|calls| *calls > 1))
+    })
+    .unwrap();
+    assert!(calls < seconds + 6, "{calls} looks in {seconds} s");
+}
+
 /// One PgBouncer with the section that the master writes.
 fn pgbouncer(cluster: &Cluster) -> (Directory, Process) {
     let directory = Directory::new("pgbouncer").unwrap();
