@@ -25,7 +25,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
          WHERE a.datname = current_database() AND o.id <> p.id) w (count, splits, rest)
-     WHERE p.id = $1 AND w.count >= s.most AND p.activity <> 'failed'
+     WHERE p.id = $1 AND p.activity <> 'failed'
+       AND w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int
        AND (p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
             OR p.phase = 'planning' AND p.goal <> 'planning'
             OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')

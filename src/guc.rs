@@ -341,7 +341,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.max_split_workers",
-        c"Splits that work at the same time.",
+        c"Splits that work at the same time; one more that is to be rolled back or finished.",
         c"Others wait for their turn. Bounded by max_worker_processes.",
         &MAX_SPLIT_WORKERS,
         1,

@@ -265,7 +265,7 @@ fn a_cutover_keeps_its_place_when_its_worker_dies() {
     other.call("start_dual_write").unwrap();
     wait::until("the other split to say what it waits for", LIMIT, || {
         let waits: Option<String> = other.metric("waiting_for")?;
-        Ok(waits.is_some_and(|text| text.starts_with("a worker: 1 other splits")).then_some(()))
+        Ok(waits.is_some_and(|text| text.starts_with("a worker: all 1 ")).then_some(()))
     })
     .unwrap();
     cluster.fault("cutover_fenced=exit").unwrap();
@@ -281,6 +281,31 @@ fn a_cutover_keeps_its_place_when_its_worker_dies() {
         Ok((takes(0) || takes(1)).then_some(()))
     });
     taken.map_err(|e| e.context(&split.describe())).unwrap();
+}
+
+/// Splits that rest keep their workers for as long as their operator likes: what is to be
+/// undone or finished has one place more.
+#[test]
+fn a_split_that_ends_waits_for_no_split_that_rests() {
+    let cluster = cluster(&["shardmaster.max_split_workers = 2"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let other = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    other.call("start_dual_write").unwrap();
+    other.wait("dual_write", LIMIT).unwrap();
+    // The other one loses its worker, and its place.
+    cluster.set("shardmaster.max_split_workers", "1").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1::text";
+    master.execute(end, &[&other.id.to_string()]).unwrap();
+    wait::until("the other split to wait for a worker", LIMIT, || {
+        let waits: Option<String> = other.metric("waiting_for")?;
+        Ok(waits.is_some_and(|text| text.starts_with("a worker: all 1 ")).then_some(()))
+    })
+    .unwrap();
+    other.call("rollback").unwrap();
+    other.wait("rolled_back", LIMIT).unwrap();
+    assert_eq!(split.phase().unwrap(), "cutover_pending");
 }
 
 /// The worker of a cutover dies, and the operator has paused the split meanwhile: what was set

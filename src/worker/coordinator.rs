@@ -109,7 +109,7 @@ impl Coordinator {
         let strangers = work.locked.difference(&running).next().is_some();
         running.extend(&work.locked);
         let mut sleep = if strangers { LOOK_AT_STRANGERS } else { LOOK_AGAIN };
-        for &plan::Open { id, keeps_out, .. } in &work.splits {
+        for &plan::Open { id, keeps_out, ends, .. } in &work.splits {
             if running.contains(&id) {
                 continue;
             }
@@ -119,7 +119,7 @@ impl Coordinator {
                 if keeps_out {
                     running.insert(id);
                 }
-            } else if running.len() < guc::max_split_workers() {
+            } else if running.len() < guc::max_split_workers() + usize::from(ends) {
                 if !self.start(id, work.role) {
                     sleep = sleep.min(RETRY_SLOTS);
                     break;

@@ -54,6 +54,9 @@ pub struct Open {
     pub progress: String,
     /// It is in its cutover: clients are kept out until a worker has brought it to an end.
     pub keeps_out: bool,
+    /// It was asked to be undone, or finished: there is one place more for such a split, since
+    /// those that rest keep theirs for as long as their operator likes.
+    pub ends: bool,
 }
 
 /// Whether the catalog exists in this database, and keeps it existing until the end of
@@ -98,13 +101,14 @@ pub fn with_work() -> Vec<Open> {
         &format!(
             "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
                     p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests),
-                    p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out
+                    p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out,
+                    p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed'
                FROM shardmaster.split_plan p WHERE ({HAS_WORK}) OR ({})
               ORDER BY keeps_out DESC, NOT ({HAS_WORK}), p.id",
             is_due()
         ),
         &[],
-        |row| Open { id: row.value(1), progress: row.value(2), keeps_out: row.value(3) },
+        |row| Open { id: row.value(1), progress: row.value(2), keeps_out: row.value(3), ends: row.value(4) },
     )
 }
 
