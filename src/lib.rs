@@ -26,6 +26,7 @@ mod worker;
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
+extension_sql_file!("../sql/access.sql", name = "access");
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 
 /// A table of contents: what the library sets up when a server loads it.

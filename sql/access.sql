@@ -1,0 +1,87 @@
+-- Who may call what. A level holds those before it that it names: an operator may do what
+-- clients and monitors may, an admin what operators may.
+
+-- One row for each routine that somebody may call by its name; what is in no row is called
+-- by the extension alone.
+CREATE FUNCTION shardmaster.routine_levels() RETURNS TABLE (level text, routine name)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.level, unnest(l.routines::name[])
+      FROM (VALUES
+        -- Routes, slots, identifiers: what an application calls.
+        ('client', '{shard_for, shard_of, shard_route, shard_route_at, shard_route_range, shard_entries,
+                     shard_routing_version, shard_tables, shard_services, shard_gateway_config,
+                     shard_reserve_slot, shard_confirm_slot, shard_cancel_slot, shard_renew_slot, shard_free_slot,
+                     shard_snowflake_id, shard_snowflake_parts}'),
+        -- Looks, and changes nothing.
+        ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards,
+                      shard_split_metrics, shard_split_tables, shard_split_events, shard_split_points,
+                      shard_split_figures, shard_split_line, shard_split_wait, shard_routing_history}'),
+        -- Splits and assignments.
+        ('operator', '{shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check,
+                       shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
+                       shard_split_cutover, shard_split_rollback, shard_split_finish, shard_split_pause,
+                       shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
+                       shard_guard_drop, shard_assign, shard_assign_many, shard_assign_bucket, shard_assign_range,
+                       shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
+                       shard_place_tenant, shard_set_quota, shard_expire_leases}'),
+        -- Topology, keyspaces, and what a lost master has left.
+        ('admin', '{shard_add, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
+                    shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,
+                    shard_adopt, shard_cleanup}')
+      ) l (level, routines)
+$$;
+COMMENT ON FUNCTION shardmaster.routine_levels() IS 'which level of shard_grant() brings which routine; a higher one brings those of the lower ones, too';
+
+-- The routines of a level and of those that it holds; none: there is no such level.
+CREATE FUNCTION shardmaster.routines_of_level(level text) RETURNS SETOF regprocedure
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.oid::regprocedure
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+                      AND d.classid = 'pg_proc'::regclass
+      JOIN pg_proc p ON p.oid = d.objid
+      JOIN shardmaster.routine_levels() r ON r.routine = p.proname
+     WHERE e.extname = 'shardmaster' AND p.pronamespace <> 'shardmaster'::regnamespace
+       AND r.level = ANY (CASE routines_of_level.level
+                              WHEN 'client' THEN '{client}'::text[]
+                              WHEN 'monitor' THEN '{monitor}'
+                              WHEN 'operator' THEN '{client,monitor,operator}'
+                              WHEN 'admin' THEN '{client,monitor,operator,admin}' END)
+     ORDER BY p.proname, p.oid
+$$;
+COMMENT ON FUNCTION shardmaster.routines_of_level(text) IS 'the routines that shard_grant() of a level grants';
+
+-- Runs a GRANT or a REVOKE for each routine of a level, as whoever calls it: the rights are
+-- the extension's owner's to give.
+CREATE FUNCTION shardmaster.change_level(role name, level text, statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    routine regprocedure;
+BEGIN
+    IF role IS NULL OR level IS NULL THEN
+        RAISE EXCEPTION 'argument "%" must not be NULL', CASE WHEN role IS NULL THEN 'role' ELSE 'level' END
+            USING ERRCODE = '22004';
+    END IF;
+    IF level NOT IN ('client', 'monitor', 'operator', 'admin') THEN
+        RAISE EXCEPTION 'invalid value for "level": unrecognized level "%"', level
+            USING ERRCODE = '22023', HINT = 'Levels are client, monitor, operator and admin.';
+    END IF;
+    FOR routine IN SELECT shardmaster.routines_of_level(level) LOOP
+        EXECUTE format(statement, routine, role);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION shardmaster.change_level(name, text, text) IS 'runs a statement for each routine of a level';
+
+CREATE FUNCTION @extschema@.shard_grant(role name, level text) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.change_level(role, level, 'GRANT EXECUTE ON ROUTINE %s TO %I')
+$$;
+COMMENT ON FUNCTION @extschema@.shard_grant(name, text) IS
+    'lets a role call what a level holds: client (routes, slots, identifiers), monitor (looks), operator (both, splits, assignments), admin (all of these, topology, keyspaces). For the owner of the extension. 22023: no such level; 42704: no such role';
+
+CREATE FUNCTION @extschema@.shard_revoke(role name, level text) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.change_level(role, level, 'REVOKE EXECUTE ON ROUTINE %s FROM %I')
+$$;
+COMMENT ON FUNCTION @extschema@.shard_revoke(name, text) IS
+    'takes away what shard_grant() of the level has given, that of the levels it holds included. Errors as of shard_grant';
