@@ -63,6 +63,8 @@ pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
     let state = split::lock(id)?;
     match (state.phase, state.goal) {
         (Phase::Planning, Goal::Planning) | (Phase::RolledBack, Goal::RolledBack) => {}
+        // The start has failed, by what was said here perhaps: the next one looks again.
+        (Phase::Planning, _) if state.failed => {}
         _ => {
             let hint = format!("Roll it back with shard_split_rollback({id}) first.");
             return Err(wrong_phase(id, &state, "shard_split_map", hint));
