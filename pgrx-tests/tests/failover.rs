@@ -129,6 +129,9 @@ fn a_decision_that_the_master_lost_is_adopted() {
     client.batch_execute("UPDATE items SET val = 'on the target' WHERE tenant = 'moves' AND id = 7").unwrap();
     let mut master = cluster.superuser().unwrap();
     let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
+    // A run of the master never loses what it has decided: it was another one.
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    source.batch_execute("UPDATE shardmaster_agent.consumed SET deciding = 'another run'").unwrap();
     master
         .batch_execute(&format!(
             "BEGIN;
