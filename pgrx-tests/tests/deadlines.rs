@@ -482,3 +482,30 @@ fn cleanup_leaves_a_split_alone_that_runs_again() {
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
 }
+
+/// A decision waits for nobody on the master past its deadline: neither for the plan's row nor
+/// for what assignments and placement lock.
+#[test]
+fn an_open_transaction_on_the_master_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    let pause = format!("SELECT shard_split_pause({})", split.id);
+    for held in [
+        pause.as_str(),
+        "SELECT shard_assign('newcomer', 'shard_a')",
+        "LOCK TABLE shardmaster.split_plan IN SHARE ROW EXCLUSIVE MODE",
+    ] {
+        let mut other = stage.cluster.superuser().unwrap();
+        interrupt(&split, &stage.cluster, "cutover_sequences", || {
+            other.batch_execute(&format!("BEGIN; {held}")).unwrap();
+        });
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        other.batch_execute("ROLLBACK").unwrap();
+        given_up(&split);
+        assert!(is_routed_back(&stage.cluster), "{held}");
+        assert_eq!(split.phase().unwrap(), "cutover_pending", "{held}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}

@@ -20,8 +20,8 @@ unsafe extern "C" {
 pub struct Received(u64);
 
 impl Received {
-    /// Counts what the socket holds, before it is read; true: it is too much. What libpq
-    /// leaves for later is counted again, a few times over at the most.
+    /// Counts what the socket holds, before it is read; true: it is too much. Not exact: what
+    /// libpq leaves for later is counted again, what arrives while it reads is not counted.
     pub fn is_too_much(&mut self, socket: c_int) -> bool {
         let mut waiting: c_int = 0;
         // SAFETY: a system call that writes one number.

@@ -20,7 +20,7 @@ use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::worker::txn::{transaction, try_transaction};
+use crate::worker::txn::{transaction, try_transaction, unless_locked};
 use crate::worker::wait;
 use crate::{guc, sql};
 use std::time::{Duration, Instant};
@@ -61,8 +61,20 @@ fn deadline_passed(error: SplitError) -> SplitError {
 /// Beyond the deadline, for a question that is under way.
 const TO_ASK: Duration = Duration::from_millis(500);
 
-/// Carries out steps 0 to 6.
+/// Carries out steps 0 to 6. One that is given up lets the source's writers in at once, in the
+/// session that has kept them out: what is then written down on the master may have to wait
+/// there.
 pub fn run(engine: &mut Engine) -> Result<()> {
+    let outcome = steps(engine);
+    if matches!(outcome, Err(SplitError::GaveUp(_))) {
+        engine.set_deadline(Some(Instant::now() + TO_ASK));
+        // If it does not succeed, recovery does it.
+        let _ = recovery::reopen_source(&mut engine.control, engine.plan.id, engine.generation);
+    }
+    outcome
+}
+
+fn steps(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     // Nobody waits for step 0; it has as long as the rest.
     be_ready(engine, Instant::now() + guc::cutover_timeout())?;
@@ -91,7 +103,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
     require_both(engine, heard)?;
-    let version = decide(&engine.plan, engine.generation, outcome.progress.last_event_id, None)?;
+    let version = decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
@@ -278,41 +290,74 @@ fn check_no_heir(engine: &mut Engine) -> Result<()> {
     ))
 }
 
+/// Step 5, which waits for nobody on the master past the deadline.
+fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<i64> {
+    let left = || deadline.saturating_duration_since(Instant::now()).as_millis();
+    let too_late = |reason: &str| Err(SplitError::GaveUp(gave_up(reason)));
+    let decided = unless_locked(|| {
+        sql::write(&format!("SET LOCAL lock_timeout = '{}ms'", left().max(1)), &[]);
+        let version = write_decision(plan, generation, last_event_id, None)?;
+        if left() == 0 { too_late("locks on the master") } else { Ok(version) }
+    });
+    decided.unwrap_or_else(|| {
+        let holders = transaction(master_holders);
+        too_late(&format!("a lock on the master, held perhaps by {holders}"))
+    })
+}
+
+/// Sessions with open transactions that have locked rows a decision changes.
+fn master_holders() -> String {
+    sql::read_one(
+        "SELECT string_agg(DISTINCT format('pid %s, open for %s s', a.pid,
+                                           round(extract(epoch FROM clock_timestamp() - a.xact_start))), '; ')
+           FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+           JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = 'shardmaster'::regnamespace
+          WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND l.mode <> 'AccessShareLock' AND l.granted AND a.pid <> pg_backend_pid()",
+        &[],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+    .unwrap_or_else(|| "somebody who is gone by now".to_owned())
+}
+
 /// Step 5: one transaction on the master decides. A version is given when the shards
 /// know of a decision that the master has lost: it is made again.
 pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
-    try_transaction(|| {
-        let state = split::lock(plan.id)?;
-        if state.generation != generation {
-            return Err(SplitError::Superseded);
-        }
-        if version.is_some() {
-            catch_up_phases(plan.id, state.phase)?;
-        } else if state.phase != Phase::CutoverPending {
-            return Err(SplitError::Superseded);
-        } else if !matches!(state.goal, Goal::Completed | Goal::Finished) {
-            // The operator's word counts up to this transaction.
-            return Err(SplitError::Retry("the cutover to be asked for again".into()));
-        }
-        let reason = format!("split {}", plan.id);
-        let target = &plan.target.shard_key;
-        let version = routing::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
-        sql::write("SET LOCAL synchronous_commit = on", &[]);
-        sql::write(
+    try_transaction(|| write_decision(plan, generation, last_event_id, version))
+}
+
+fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
+    let state = split::lock(plan.id)?;
+    if state.generation != generation {
+        return Err(SplitError::Superseded);
+    }
+    if version.is_some() {
+        catch_up_phases(plan.id, state.phase)?;
+    } else if state.phase != Phase::CutoverPending {
+        return Err(SplitError::Superseded);
+    } else if !matches!(state.goal, Goal::Completed | Goal::Finished) {
+        // The operator's word counts up to this transaction.
+        return Err(SplitError::Retry("the cutover to be asked for again".into()));
+    }
+    let reason = format!("split {}", plan.id);
+    let target = &plan.target.shard_key;
+    let version = routing::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
+    sql::write("SET LOCAL synchronous_commit = on", &[]);
+    sql::write(
             "UPDATE shardmaster.split_plan
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
                     last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
               WHERE id = $1",
             &[plan.id.into(), version.into(), last_event_id.into()],
         );
-        split::change_phase(
-            plan.id,
-            Phase::CutoverPending,
-            Phase::Completed,
-            &format!("routing version {version}"),
-        )?;
-        Ok(version)
-    })
+    split::change_phase(
+        plan.id,
+        Phase::CutoverPending,
+        Phase::Completed,
+        &format!("routing version {version}"),
+    )?;
+    Ok(version)
 }
 
 /// A master that was set back may have lost earlier phases too.

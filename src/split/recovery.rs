@@ -85,7 +85,7 @@ pub fn set_back(plan: &Plan, generation: i64, identity: &str, target_lost: bool)
 }
 
 /// The source takes writes again, and its note of a decision goes in the same commit.
-fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
+pub fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
     engine::begin_as(source, split, Side::Source, generation)?;
     fence::write_state(source, (split, Side::Source), &["fenced"], "capture", None)?;
     source.run(&format!(

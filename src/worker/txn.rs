@@ -2,7 +2,7 @@
 //! the network is waited for.
 
 use pgrx::bgworkers::BackgroundWorker;
-use pgrx::pg_sys;
+use pgrx::prelude::*;
 use std::panic::AssertUnwindSafe;
 
 /// Runs the body in a transaction of its own and commits. An error of the server
@@ -27,6 +27,29 @@ pub fn try_transaction<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<R, E
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         let result = body();
         if result.is_ok() {
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommitTransactionCommand();
+        } else {
+            pg_sys::AbortCurrentTransaction();
+        }
+        result
+    }
+}
+
+/// Like `try_transaction`; None: a lock was not to be had within the `lock_timeout` that the
+/// body has set, and nothing is done.
+pub fn unless_locked<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+    // SAFETY: as in `try_transaction`; the error that is caught here leaves a transaction
+    // that is aborted next.
+    unsafe {
+        pg_sys::SetCurrentStatementStartTimestamp();
+        pg_sys::StartTransactionCommand();
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        let mut body = Some(body);
+        let result = PgTryBuilder::new(AssertUnwindSafe(|| body.take().map(|body| body())))
+            .catch_when(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, |_| None)
+            .execute();
+        if matches!(result, Some(Ok(_))) {
             pg_sys::PopActiveSnapshot();
             pg_sys::CommitTransactionCommand();
         } else {
