@@ -1,4 +1,5 @@
 -- Who may call what, by level.
+\set SHOW_CONTEXT never
 CREATE EXTENSION shardmaster;
 CREATE ROLE a_client; CREATE ROLE a_monitor; CREATE ROLE an_operator; CREATE ROLE an_admin;
 SELECT shard_grant('a_client', 'client'), shard_grant('a_monitor', 'monitor'),

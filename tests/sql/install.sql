@@ -8,6 +8,7 @@ SELECT count(*) AS left_behind FROM pg_namespace WHERE nspname = 'shardmaster';
 SELECT name, unit FROM pg_settings
  WHERE name LIKE 'shardmaster.%' AND (short_desc = '' OR name ~ 'time' AND unit IS NULL);
 -- Keys are written in UTF-8: another encoding is refused before anything is there.
+\set SHOW_CONTEXT never
 SELECT current_database() AS database \gset
 CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0;
 \c latin
