@@ -56,8 +56,13 @@ COMMENT ON FUNCTION shardmaster.routines_of_level(text) IS 'the routines that sh
 CREATE FUNCTION shardmaster.change_level(role name, level text, statement text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    call    text := CASE WHEN statement LIKE 'GRANT%' THEN 'shard_grant()' ELSE 'shard_revoke()' END;
     routine regprocedure;
 BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'cannot execute % on a standby', call
+            USING ERRCODE = '25006', HINT = 'Run it on the primary.';
+    END IF;
     IF role IS NULL OR level IS NULL THEN
         RAISE EXCEPTION 'argument "%" must not be NULL', CASE WHEN role IS NULL THEN 'role' ELSE 'level' END
             USING ERRCODE = '22004';

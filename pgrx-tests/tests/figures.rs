@@ -368,3 +368,21 @@ fn rows_that_stay_are_told_of() {
     let left = source(&cluster).query_one(left, &[]).unwrap();
     assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1)), (20, 2000));
 }
+
+/// While a cutover is under way nobody is waited for.
+#[test]
+fn a_cutover_is_work() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.hold("cutover_fenced").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_fenced", LIMIT).unwrap();
+    assert_eq!(split.metric::<String>("activity").unwrap(), "working");
+    cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    wait::until("the split to rest", LIMIT, || {
+        Ok((split.metric::<String>("activity")? == "idle").then_some(()))
+    })
+    .unwrap();
+}

@@ -428,9 +428,14 @@ pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
     });
 }
 
+/// With what the operator sees: from the first step to the last the split does not wait for him.
 pub fn set_step(id: i64, step: CutoverStep) {
+    let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
     sql::write(
-        "UPDATE shardmaster.split_plan SET cutover_step = $2, updated_at = clock_timestamp() WHERE id = $1",
-        &[id.into(), step.as_str().into()],
+        "UPDATE shardmaster.split_plan
+            SET cutover_step = $2, updated_at = clock_timestamp(),
+                activity = CASE WHEN activity IN ('idle', 'working') THEN $3 ELSE activity END
+          WHERE id = $1",
+        &[id.into(), step.as_str().into(), (if rests { "idle" } else { "working" }).into()],
     );
 }
