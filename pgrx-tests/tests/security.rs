@@ -231,7 +231,7 @@ fn a_shards_answers_and_errors_are_bounded() {
     split.wait("dual_write", LIMIT).unwrap();
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("CREATE TABLE identity AS TABLE shardmaster_agent.master").unwrap();
-    target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 600000000)").unwrap();
+    target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 400000000)").unwrap();
     let found = problems(&split);
     assert!(found.iter().any(|problem| problem.contains("an answer of more than 256 MB")), "{found:?}");
     target

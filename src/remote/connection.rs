@@ -405,12 +405,12 @@ impl Connection {
             if let Err(error) = self.wait_ready(ready, timeout) {
                 return Err(self.give_up(error));
             }
-            let socket = self.socket();
-            if self.received.is_too_much(socket) {
-                return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
-            }
+            let began = Instant::now();
             if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
                 return Err(self.last_error());
+            }
+            if self.received.is_too_much(began) {
+                return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
             }
         }
     }

@@ -1,37 +1,56 @@
 //! A bound on what a shard's answer may take of this server's memory. Rows of tables come
-//! by COPY, in pieces; all that is asked for otherwise is small.
+//! by COPY, in pieces; all that is asked for otherwise is small. libpq keeps what has come of
+//! an answer and says nothing of its size, so the size of this process is asked for.
 
-use std::ffi::{c_int, c_ulong};
+use std::time::{Duration, Instant};
 
 /// Bytes of an answer.
 pub const MOST: u64 = 256 << 20;
 
-#[cfg(target_os = "linux")]
-const FIONREAD: c_ulong = 0x541b;
-#[cfg(not(target_os = "linux"))]
-const FIONREAD: c_ulong = 0x4004_667f;
-
-unsafe extern "C" {
-    fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
-}
+/// A read of the socket that takes longer than that has brought megabytes: all of a long
+/// answer may come in one.
+const LONG: Duration = Duration::from_millis(2);
+/// Reads between two looks, however short they are.
+const READS: u32 = 64;
 
 /// What has arrived of one answer.
-#[derive(Default)]
-pub struct Received(u64);
+pub struct Received {
+    reads: u32,
+    /// Bytes of this process before it.
+    before: Option<u64>,
+}
 
-impl Received {
-    /// Counts what the socket holds, before it is read; true: it is too much. Not exact: what
-    /// libpq leaves for later is counted again, what arrives while it reads is not counted.
-    pub fn is_too_much(&mut self, socket: c_int) -> bool {
-        let mut waiting: c_int = 0;
-        // SAFETY: a system call that writes one number.
-        if unsafe { ioctl(socket, FIONREAD, &raw mut waiting) } == 0 {
-            self.0 = self.0.saturating_add(u64::try_from(waiting).unwrap_or(0));
-        }
-        self.0 > MOST
-    }
-
-    pub fn reset(&mut self) {
-        self.0 = 0;
+impl Default for Received {
+    fn default() -> Received {
+        Received { reads: 0, before: resident() }
     }
 }
+
+impl Received {
+    /// Called after each read of the socket; true: the answer has become too much.
+    pub fn is_too_much(&mut self, began: Instant) -> bool {
+        self.reads += 1;
+        if began.elapsed() < LONG && !self.reads.is_multiple_of(READS) {
+            return false;
+        }
+        matches!((self.before, resident()), (Some(before), Some(now)) if now > before.saturating_add(MOST))
+    }
+
+    /// Before the next answer.
+    pub fn reset(&mut self) {
+        if self.reads >= READS {
+            self.before = resident();
+        }
+        self.reads = 0;
+    }
+}
+
+/// Bytes of memory that this process has; None: the system does not tell.
+fn resident() -> Option<u64> {
+    let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * PAGE)
+}
+
+/// Of the systems that have /proc; where pages are larger, the bound is as well.
+const PAGE: u64 = 4096;
