@@ -36,7 +36,8 @@ pub fn check_takes_keys(shard: &Shard) -> Result<(), RoutingError> {
     }
 }
 
-fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), RoutingError> {
+/// What a split moves stays as it is until that ends.
+pub fn check_not_in_split(keyspace: &str, keys: &[String]) -> Result<(), RoutingError> {
     match in_use::split_of_keys(keyspace, keys) {
         Some((split, key)) => Err(RoutingError::KeyInSplit { key, split }),
         None => Ok(()),

@@ -6,7 +6,7 @@ use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::{self, Change, RangeEntry};
 use crate::catalog::shard;
 use crate::error::Failure;
-use crate::routing::assign::check_takes_keys;
+use crate::routing::assign::{check_not_in_split, check_takes_keys};
 use crate::routing::interval::Interval;
 use crate::routing::ordered::Ordered;
 use crate::routing::{RoutingError, name_list};
@@ -31,9 +31,7 @@ impl Exchange {
         if self.old.is_empty() && self.new.is_empty() {
             return Ok(keyspace::version(&keyspace.name));
         }
-        if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &self.old) {
-            return Err(RoutingError::KeyInSplit { key, split }.into());
-        }
+        check_not_in_split(&keyspace.name, &self.old)?;
         let (names, shards): (Vec<String>, Vec<String>) = self.new.into_iter().unzip();
         routing::replace(keyspace, &self.old, (&names, &shards), change)
     }
@@ -53,6 +51,8 @@ pub fn assign(
     check_takes_keys(&shard)?;
     let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
     let there = routing::ranges(&keyspace.name, of, &wanted);
+    let names: Vec<String> = there.iter().map(|entry| entry.name.clone()).collect();
+    check_not_in_split(&keyspace.name, &names)?;
     let elsewhere: Vec<&RangeEntry> = there.iter().filter(|entry| entry.shard != shard_key).collect();
     if !force && !elsewhere.is_empty() {
         let names = elsewhere.iter().map(|entry| entry.name.as_str());

@@ -199,6 +199,19 @@ SELECT shard_drop('b');
 SELECT to_regnamespace('shardmaster_agent') IS NULL AS nothing_left;
 SELECT shard_guard_drop(2), shard_guard_drop(NULL);
 
+-- A range in a split is left alone, also by an assignment that would change nothing.
+SELECT shard_keyspace_add('ordered', 'range', key_type => 'bigint');
+CREATE TABLE a.ordered (id bigint PRIMARY KEY);
+CREATE TABLE b.ordered (id bigint PRIMARY KEY);
+SELECT shard_assign_range(NULL, NULL, 'a', 'ordered');
+SELECT shard_table_add('ordered', shard_by => 'id', keyspace => 'ordered');
+SELECT shard_split_plan_range('a', 'b', NULL, '10', keyspace => 'ordered');
+SELECT shard_assign_range('0', '5', 'a', 'ordered');
+SELECT shard_assign_range('5', '20', 'a', 'ordered', force => true);
+SELECT shard_assign_range('10', '20', 'a', 'ordered');
+SELECT shard_split_rollback(3);
+SELECT shard_split_wait(3, 'rolled_back');
+
 -- Nothing is unfinished: the extension may go.
 SELECT split_id, phase FROM shard_split_metrics() WHERE finished_at IS NULL;
 DROP EXTENSION shardmaster;
