@@ -9,13 +9,16 @@ mod catalog;
 mod error;
 mod gateway;
 mod guc;
+mod keys;
+#[cfg(test)]
+mod layers;
 mod majors;
 mod placement;
 mod remote;
 mod routing;
+mod server;
 mod snowflake;
 mod split;
-mod sql;
 // Tests inside a server. The test program of the pure ones links without one.
 #[cfg(all(feature = "pg_test", not(test)))]
 mod tests;
@@ -34,5 +37,10 @@ extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 pub extern "C-unwind" fn _PG_init() {
     error::without_backtraces();
     guc::register();
-    worker::register();
+    // Nothing below can be registered by a session that loads the library later.
+    if server::preload::at_start() {
+        placement::sweep_clock::register();
+        snowflake::register();
+        worker::register();
+    }
 }

@@ -2,8 +2,8 @@
 //! keys it is a Bloom filter with one hash; of buckets, each has a bit of its own.
 
 use crate::agent::scope;
-use crate::routing::ordered::Ordered;
-use crate::split::shape::Column;
+use crate::agent::shape::Column;
+use crate::keys::ordered::Ordered;
 use std::num::NonZeroU32;
 
 /// Bits for each key: one row of this many that stay is looked up all the same.

@@ -1,16 +1,21 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the
 //! names filled in.
 
+pub mod error;
 pub mod filter;
 pub mod redirect;
 pub mod scope;
+pub mod session;
+pub mod session_hash;
+pub mod shape;
 mod template;
+pub mod types;
 
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::Plan;
 use crate::guc;
-use crate::split::quote::{ident, literal};
-use crate::split::session::Side;
-use crate::split::shape::{Column, TableShape};
+use crate::remote::quote::{ident, literal};
 use filter::Filter;
 use template::fill;
 

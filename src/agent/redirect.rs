@@ -3,13 +3,14 @@
 //! depends neither on how many there were nor on what they took.
 
 use super::filter::Filter;
-use super::scope::{Scope, bucket_for_writers};
+use super::scope::bucket_for_writers;
 use super::template::fill;
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
-use crate::split::quote::{array_literal, ident, literal};
-use crate::split::shape::Column;
-use crate::split::types::Family;
+use crate::agent::shape::Column;
+use crate::agent::types::Family;
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use crate::remote::quote::{array_literal, ident, literal};
 use std::num::NonZeroU32;
 
 const LOOKUP: &str = include_str!("../../sql/agent/redirect_lookup.sql");

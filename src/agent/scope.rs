@@ -1,27 +1,12 @@
 //! What a split moves, as the shards see it: conditions on a table's shard-by column, and
 //! the table of the scope that triggers look into.
 
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
-use crate::split::quote::{array_literal, ident, literal};
-use crate::split::shape::Column;
+use crate::agent::shape::Column;
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use crate::remote::quote::{array_literal, ident, literal};
 use std::num::NonZeroU32;
-
-#[derive(Clone, Debug)]
-pub enum Scope {
-    /// In canonical form.
-    Keys(Vec<String>),
-    Buckets {
-        of: Ordered,
-        count: NonZeroU32,
-        buckets: Vec<String>,
-    },
-    /// In their order.
-    Ranges {
-        of: Ordered,
-        ranges: Vec<Interval>,
-    },
-}
 
 /// A value as the type that its keyspace hashes and orders.
 fn cast(value: &str, of: Ordered) -> String {

@@ -4,7 +4,8 @@ use super::on_primary;
 use crate::error::{Failure, required};
 use crate::placement::choose::Strategy;
 use crate::placement::slot::Request;
-use crate::placement::{PlacementError, quota, report, reserve, settle, sweep, tenants};
+use crate::placement::{PlacementError, quota, report, reserve, settle, sweep};
+use crate::routing::place;
 use pgrx::AnyNumeric;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -181,7 +182,7 @@ pub fn shard_place_tenant(
     on_primary("shard_place_tenant")?;
     let tenant = required(tenant, "tenant")?;
     let strategy = Strategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
-    Ok(tenants::place(tenant, strategy, &required(keyspace, "keyspace")?)?)
+    Ok(place::place(tenant, strategy, &required(keyspace, "keyspace")?)?)
 }
 
 extension_sql_file!(

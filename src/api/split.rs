@@ -2,9 +2,9 @@
 
 use super::on_primary;
 use crate::catalog::split::{self, Map, State};
+use crate::catalog::split_state::{Goal, Phase};
 use crate::error::{Failure, SqlState, required};
 use crate::split::figures::{self, Known};
-use crate::split::phase::{Goal, Phase};
 use crate::split::{lifecycle, plan, points};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;

@@ -1,8 +1,10 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
 use crate::guc;
-use crate::sql;
-use crate::worker::{lock, plan, preloaded, process::Kind, wake};
+use crate::server::preload::preloaded;
+use crate::server::process::Kind;
+use crate::server::{sql, wake};
+use crate::worker::{lock, plan};
 use pgrx::prelude::*;
 
 /// What the library's own version is; the extension's SQL may be of another one.

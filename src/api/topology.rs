@@ -5,7 +5,7 @@ use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
 use crate::routing::topology;
-use crate::sql;
+use crate::server::sql;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

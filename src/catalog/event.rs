@@ -1,7 +1,7 @@
 //! Events for programs that LISTEN: JSON on the channel `shardmaster`, sent when the
 //! transaction commits.
 
-use crate::sql;
+use crate::server::sql;
 use serde_json::{Value, json};
 
 pub fn notify(event: &Value) {

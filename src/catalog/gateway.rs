@@ -1,7 +1,7 @@
 //! What configurations of gateways are made of.
 
 use crate::catalog::shard::POSTGRES;
-use crate::sql;
+use crate::server::sql;
 
 /// A shard, as a gateway sees it.
 pub struct Place {

@@ -1,7 +1,7 @@
 //! What active splits hold: keys, shards, keyspaces. A plan is active until it is
 //! rolled back or finished.
 
-use crate::sql;
+use crate::server::sql;
 use std::collections::BTreeSet;
 
 /// A split that moves one of the keys, and which key: the first, where there are several.

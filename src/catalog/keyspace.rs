@@ -1,15 +1,18 @@
 //! Rows of `shardmaster.keyspace`. Whoever changes routing, plans a split or takes a
 //! shard away holds a keyspace's row lock: what is read under it holds until the commit.
 
-use crate::routing::RoutingError;
-use crate::routing::key_type::KeyType;
-use crate::routing::ordered::Ordered;
-use crate::sql::{self, Row};
+use crate::keys::key_type::KeyType;
+use crate::keys::ordered::Ordered;
+use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
 
 /// The keyspace that is there from the start.
 pub const DEFAULT: &str = "default";
+
+/// There is no keyspace of this name.
+#[derive(Debug)]
+pub struct UnknownKeyspace(pub String);
 
 /// How keys find their entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,10 +84,9 @@ fn from_row(row: &Row<'_>) -> Keyspace {
     Keyspace { name: row.value(1), strategy, key_type }
 }
 
-pub fn find(name: &str) -> Result<Keyspace, RoutingError> {
+pub fn find(name: &str) -> Result<Keyspace, UnknownKeyspace> {
     let query = format!("SELECT {COLUMNS} FROM shardmaster.keyspace WHERE name = $1");
-    sql::read_one(&query, &[name.into()], |row| from_row(&row))
-        .ok_or_else(|| RoutingError::UnknownKeyspace(name.into()))
+    sql::read_one(&query, &[name.into()], |row| from_row(&row)).ok_or_else(|| UnknownKeyspace(name.into()))
 }
 
 /// All of them, by their names.
@@ -96,14 +98,14 @@ pub fn all() -> Vec<Keyspace> {
 /// Takes the lock first, then reads. The row is also written, once in a transaction: a
 /// REPEATABLE READ transaction that comes later gets 40001 instead of acting on what it
 /// saw before.
-pub fn lock(name: &str) -> Result<Locked, RoutingError> {
+pub fn lock(name: &str) -> Result<Locked, UnknownKeyspace> {
     let query = format!(
         "SELECT {COLUMNS}, locked_by IS NOT DISTINCT FROM pg_catalog.pg_current_xact_id()
            FROM shardmaster.keyspace WHERE name = $1 FOR NO KEY UPDATE"
     );
     let rows = sql::write_returning(&query, &[name.into()], |row| (from_row(&row), row.value::<bool>(5)));
     let Some((keyspace, written)) = rows.into_iter().next() else {
-        return Err(RoutingError::UnknownKeyspace(name.into()));
+        return Err(UnknownKeyspace(name.into()));
     };
     if !written {
         sql::write(
@@ -116,7 +118,7 @@ pub fn lock(name: &str) -> Result<Locked, RoutingError> {
 
 /// Locks every keyspace, in the order of their names: for what no routing change and no
 /// new plan may cross.
-pub fn lock_all() -> Result<(), RoutingError> {
+pub fn lock_all() -> Result<(), UnknownKeyspace> {
     let names = sql::write_returning(
         "SELECT name FROM shardmaster.keyspace ORDER BY name FOR NO KEY UPDATE",
         &[],

@@ -1,6 +1,6 @@
 //! This database and this extension, as the server knows them.
 
-use crate::sql;
+use crate::server::sql;
 
 /// The name of this database.
 pub fn database() -> String {
@@ -26,5 +26,5 @@ pub fn caller_is_superuser() -> bool {
 fn in_transaction(query: &str) -> String {
     let read = || sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default();
     // SAFETY: a look at the state of the transaction.
-    if unsafe { pgrx::pg_sys::IsTransactionState() } { read() } else { crate::worker::txn::transaction(read) }
+    if unsafe { pgrx::pg_sys::IsTransactionState() } { read() } else { crate::server::txn::transaction(read) }
 }

@@ -11,4 +11,5 @@ pub mod routing;
 pub mod routing_history;
 pub mod shard;
 pub mod split;
+pub mod split_state;
 pub mod table_policy;

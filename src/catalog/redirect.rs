@@ -4,10 +4,9 @@
 use crate::catalog::keyspace::{self, Keyspace, Strategy};
 use crate::catalog::shard::{self, Place, Shard};
 use crate::guc;
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
-use crate::sql;
-use crate::worker::wake;
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::server::{sql, wake};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the moment on in which a split is finished.

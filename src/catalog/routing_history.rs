@@ -1,8 +1,8 @@
 //! Routing as it was: entries of closed versions stay.
 
 use crate::catalog::keyspace::{Keyspace, Strategy};
-use crate::routing::interval;
-use crate::sql;
+use crate::keys::interval;
+use crate::server::sql;
 use pgrx::prelude::*;
 
 /// Entries that a version routes otherwise than now, with the shard that it gives them;

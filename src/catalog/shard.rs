@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, SqlState};
 use crate::remote::conninfo::{Conninfo, ConninfoError};
-use crate::sql::{self, Row};
+use crate::server::sql::{self, Row};
 use thiserror::Error;
 
 /// The kind of shards that hold rows; every other kind has slots alone.

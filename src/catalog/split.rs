@@ -3,14 +3,14 @@
 use super::keyspace::{self, Keyspace, Strategy};
 use super::redirect;
 use super::shard::{self, Shard};
+use super::split_state::{CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
-use crate::agent::scope::Scope;
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::routing::interval::Interval;
-use crate::routing::key_type::KeyType;
-use crate::split::phase::{self, CutoverStep, End, Goal, Phase};
-use crate::sql::{self, Row};
+use crate::keys::interval::Interval;
+use crate::keys::key_type::KeyType;
+use crate::keys::scope::Scope;
+use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
 
 /// What a split moves and with what; does not change while it is active.
@@ -236,25 +236,6 @@ fn policies(id: i64) -> Vec<Policy> {
     );
     let with_maps = |policy: Policy| Policy { maps: maps(id, &policy.table_name), ..policy };
     policies.into_iter().map(with_maps).collect()
-}
-
-/// Changes the phase along one of the allowed transitions, and says so in the event
-/// table, on the channel and in the log. The caller holds the plan's lock.
-pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<(), Failure> {
-    let Some(rule) = phase::transition(from, to) else {
-        return Err(Failure::new(
-            SqlState::NOT_IN_STATE,
-            format!("split {id} cannot go from {} to {}", from.as_str(), to.as_str()),
-        ));
-    };
-    sql::write(
-        "UPDATE shardmaster.split_plan SET phase = $2, updated_at = clock_timestamp() WHERE id = $1",
-        &[id.into(), to.as_str().into()],
-    );
-    let detail = if detail.is_empty() { rule.when } else { detail };
-    event(id, Some(from), Some(to), detail);
-    notify(id, to.as_str(), "reached");
-    Ok(())
 }
 
 /// A line of a split's history.

@@ -2,7 +2,7 @@
 //! writes them, and their shard-by column by its plain name.
 
 use crate::catalog::keyspace::Locked;
-use crate::sql;
+use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;

@@ -1,9 +1,8 @@
 //! Which shard a reservation goes to.
 
-use super::PlacementError;
 use super::rendezvous::{self, Candidate};
-use super::room;
-use crate::sql::{self, Prepared};
+use super::{PlacementError, room};
+use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

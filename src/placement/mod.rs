@@ -17,6 +17,7 @@ pub mod settle;
 pub mod shard;
 pub mod slot;
 pub mod sweep;
+pub mod sweep_clock;
 pub mod tenants;
 
 pub use error::PlacementError;

@@ -1,13 +1,12 @@
 //! Quotas: how many slots of a kind a tenant may hold. Reservations of a tenant with a
 //! quota come one after the other, those of others never wait here.
 
-use super::PlacementError;
 use super::locks::{self, Mode};
-use super::settle;
+use super::{PlacementError, settle};
 use crate::catalog::keyspace;
 use crate::catalog::shard::POSTGRES;
 use crate::error::Failure;
-use crate::sql;
+use crate::server::sql;
 
 /// Counts one more slot, or says that there is none left. The caller holds the tenant's
 /// lock, shared, since before it knew that there is a quota; or, for a server, the lock

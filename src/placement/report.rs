@@ -1,6 +1,6 @@
 //! How full shards are, and what tenants use.
 
-use crate::sql;
+use crate::server::sql;
 use pgrx::AnyNumeric;
 use pgrx::datum::TimestampWithTimeZone;
 

@@ -1,13 +1,12 @@
 //! Reserving a slot.
 
-use super::PlacementError;
 use super::choose::{self, Strategy};
 use super::locks::{self, Mode};
 use super::slot::{self, Request};
-use super::{quota, room, settle};
+use super::{PlacementError, quota, room, settle};
 use crate::catalog::shard;
-use crate::sql::{self, Prepared};
-use crate::worker::{sweep_clock, wake};
+use crate::placement::sweep_clock;
+use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
@@ -122,7 +121,7 @@ pub fn reserve(request: &Request<'_>, strategy: Strategy) -> Result<Reservation,
     }
     let claimed = place(request, strategy)?;
     if let Some(at) = claimed.lease_expires_at {
-        wake::sweep_on_commit(at);
+        sweep_clock::sweep_on_commit(at);
     }
     Ok(Reservation {
         id: claimed.id,

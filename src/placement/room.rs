@@ -1,7 +1,7 @@
 //! How much room a shard has: a row for each shard, and changes beside it that nobody
 //! had to wait to make.
 
-use crate::sql::{self, Prepared};
+use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 use std::cell::Cell;
 

@@ -3,8 +3,8 @@
 //! would confirm a dead one.
 
 use super::PlacementError;
-use crate::sql::{self, Prepared};
-use crate::worker::wake;
+use super::sweep_clock;
+use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
@@ -210,7 +210,7 @@ pub fn renew(id: i64, lease_seconds: f64) -> Result<TimestampWithTimeZone, Place
     );
     let until = renewed.into_iter().next().ok_or(PlacementError::Unknown(id))?;
     // It may end sooner than before.
-    wake::sweep_on_commit(until);
+    sweep_clock::sweep_on_commit(until);
     Ok(until)
 }
 

@@ -1,11 +1,10 @@
 //! What placement keeps of a shard, as it comes, changes and goes. Callers hold the
 //! shard's lock alone.
 
-use super::PlacementError;
 use super::locks::{self, Mode};
-use super::{room, slot, tenants};
+use super::{PlacementError, room, slot, tenants};
 use crate::catalog::shard::{self, Shard, ShardStatus};
-use crate::sql;
+use crate::server::sql;
 
 /// Slots that are minted before the first reservation.
 const FIRST: i64 = 16;

@@ -3,7 +3,7 @@
 use super::choose::Choice;
 use super::locks::{self, Mode};
 use super::{room, scatter};
-use crate::sql::{self, Prepared};
+use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 

@@ -4,7 +4,7 @@
 use super::{room, settle};
 use crate::catalog::event;
 use crate::guc;
-use crate::sql;
+use crate::server::sql;
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,19 +1,14 @@
 //! Tenants take slots of servers with a capacity: who is routed there holds a confirmed
 //! one, and a split keeps those that its tenants will need on the target.
 
-use super::PlacementError;
-use super::choose::{self, Strategy};
-use super::{quota, room, settle, shard as slots, slot};
-use crate::catalog::keyspace;
-use crate::catalog::routing::{self, Change};
+use super::{PlacementError, quota, room, settle, shard as slots, slot};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::error::Failure;
-use crate::routing::assign::{canonical_keys, check_directory};
-use crate::sql;
+use crate::server::sql;
 use std::collections::BTreeMap;
 
 /// The logical key of a tenant's slot.
-fn logical_key(keyspace: &str, key: &str) -> String {
+pub fn logical_key(keyspace: &str, key: &str) -> String {
     format!("{keyspace}/{key}")
 }
 
@@ -207,41 +202,4 @@ pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
         take(shard, &keyspace, &keys, &Holder::Split(id), true)?;
     }
     Ok(())
-}
-
-/// Routes a new tenant to the shard that the strategy chooses; one that is routed
-/// already stays where it is. Returns the shard's key.
-pub fn place(tenant: String, strategy: Strategy, keyspace: &str) -> Result<String, Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
-    check_directory(&keyspace)?;
-    let keys = canonical_keys(&keyspace, vec![Some(tenant)])?;
-    if let Some(shard_key) = routing::current(&keyspace.name, &keys).remove(&keys[0]) {
-        return Ok(shard_key);
-    }
-    let logical_key = logical_key(&keyspace.name, &keys[0]);
-    let mut tried = Vec::new();
-    loop {
-        let Some(choice) = choose::next(POSTGRES, &logical_key, strategy, &tried) else {
-            if settle::expire(POSTGRES, 200) > 0 {
-                tried.clear();
-                continue;
-            }
-            return Err(choose::no_capacity(POSTGRES).into());
-        };
-        slots::lock(choice.shard_id);
-        // What was chosen may have been taken, or closed, before the lock was ours.
-        let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
-        match chosen {
-            Some(shard) if room::exact(shard.id) > 0 => {
-                let target = vec![shard.shard_key.clone()];
-                let change = Change { reason: Some("placed"), ..Change::default() };
-                routing::replace(&keyspace, &[], (&keys, &target), change)?;
-                return Ok(shard.shard_key);
-            }
-            _ => {
-                slots::unlock(choice.shard_id);
-                tried.push(choice.shard_id);
-            }
-        }
-    }
 }

@@ -6,7 +6,7 @@ use super::flood::{self, Received};
 use super::hosts::{Current, Hosts};
 use super::wait::{self, Ready};
 use crate::error::SqlState;
-use crate::worker::wait::{Said, report, said};
+use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;

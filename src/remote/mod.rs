@@ -8,6 +8,7 @@ pub mod copy;
 mod error;
 mod flood;
 mod hosts;
+pub mod quote;
 mod wait;
 
 pub use connection::Connection;

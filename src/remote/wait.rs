@@ -2,7 +2,7 @@
 //! postmaster end the wait at once.
 
 use crate::majors;
-use crate::worker::wait::reload;
+use crate::server::wait::reload;
 use pgrx::{check_for_interrupts, pg_sys};
 use std::time::{Duration, Instant};
 

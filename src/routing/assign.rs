@@ -5,6 +5,7 @@ use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
+use crate::routing::change::replace;
 use crate::routing::{RoutingError, name_list};
 use std::collections::HashSet;
 
@@ -94,7 +95,7 @@ pub fn route(
     }
     let targets = vec![shard_key.to_owned(); changed.len()];
     let change = Change { reason, ..Change::default() };
-    routing::replace(keyspace, &changed, (&changed, &targets), change)
+    replace(keyspace, &changed, (&changed, &targets), change)
 }
 
 /// Takes a key out of routing.
@@ -106,5 +107,5 @@ pub fn unassign(key: String, keyspace: &str) -> Result<i64, Failure> {
     if routing::current(&keyspace.name, &keys).is_empty() {
         return Err(RoutingError::UnknownKey { key: keys.concat(), keyspace: keyspace.name.clone() }.into());
     }
-    routing::replace(&keyspace, &keys, (&[], &[]), Change::default())
+    replace(&keyspace, &keys, (&[], &[]), Change::default())
 }

@@ -1,11 +1,12 @@
 //! Buckets of hash keyspaces: numbers from 0, each routed to a shard.
 
 use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
-use crate::catalog::routing::{self, Change};
+use crate::catalog::routing::Change;
 use crate::catalog::shard;
 use crate::error::Failure;
 use crate::routing::RoutingError;
 use crate::routing::assign::{self, check_takes_keys};
+use crate::routing::change::replace;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
@@ -45,7 +46,7 @@ pub fn assign_in_turn(keyspace: &Locked, shards: &[String]) -> Result<(), Failur
     let names: Vec<String> = (0..buckets).map(|bucket| bucket.to_string()).collect();
     let shards: Vec<String> = shards.iter().cycle().take(names.len()).cloned().collect();
     let change = Change { reason: Some("keyspace added"), ..Change::default() };
-    routing::replace(keyspace, &[], (&names, &shards), change).map(|_| ())
+    replace(keyspace, &[], (&names, &shards), change).map(|_| ())
 }
 
 /// Routes one bucket to the shard.

@@ -6,9 +6,9 @@
 
 use crate::catalog::keyspace::Strategy;
 use crate::guc;
-use crate::routing::interval;
+use crate::keys::interval;
 use crate::routing::lookup::{Found, Intent};
-use crate::sql;
+use crate::server::sql;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,9 @@
 //! What can be wrong with a routing call.
 
-use crate::catalog::keyspace::Keyspace;
+use crate::catalog::keyspace::{Keyspace, UnknownKeyspace};
 use crate::error::{Failure, SqlState};
+use crate::keys::interval::Empty;
+use crate::keys::key_type::Unsupported;
 use serde_json::json;
 use thiserror::Error;
 
@@ -78,6 +80,36 @@ impl RoutingError {
     /// The call is for keyspaces of another strategy.
     pub fn other_strategy(keyspace: &Keyspace) -> RoutingError {
         RoutingError::OtherStrategy { keyspace: keyspace.name.clone(), strategy: keyspace.strategy.name() }
+    }
+}
+
+impl From<UnknownKeyspace> for RoutingError {
+    fn from(UnknownKeyspace(name): UnknownKeyspace) -> RoutingError {
+        RoutingError::UnknownKeyspace(name)
+    }
+}
+
+impl From<UnknownKeyspace> for Failure {
+    fn from(unknown: UnknownKeyspace) -> Failure {
+        RoutingError::from(unknown).into()
+    }
+}
+
+impl From<Empty> for RoutingError {
+    fn from(Empty(range): Empty) -> RoutingError {
+        RoutingError::Invalid { argument: "upper", problem: format!("{range} holds no keys") }
+    }
+}
+
+impl From<Empty> for Failure {
+    fn from(empty: Empty) -> Failure {
+        RoutingError::from(empty).into()
+    }
+}
+
+impl From<Unsupported> for RoutingError {
+    fn from(Unsupported(name): Unsupported) -> RoutingError {
+        RoutingError::KeyType(name)
     }
 }
 

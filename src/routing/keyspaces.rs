@@ -4,9 +4,8 @@ use crate::catalog::keyspace::{self, Locked, Strategy};
 use crate::catalog::table_policy::{self, Column, TableName};
 use crate::catalog::{in_use, name, redirect, routing, shard};
 use crate::error::Failure;
-use crate::routing::RoutingError;
-use crate::routing::buckets;
-use crate::routing::key_type::KeyType;
+use crate::keys::key_type::KeyType;
+use crate::routing::{RoutingError, buckets};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -28,7 +27,7 @@ pub fn add(
     if let Some(problem) = name::problem(name) {
         return Err(RoutingError::Invalid { argument: "keyspace", problem }.into());
     }
-    let key_type = KeyType::from_oid(key_type)?;
+    let key_type = KeyType::from_oid(key_type).map_err(RoutingError::from)?;
     let plan = plan(strategy, key_type, rest)?;
     if keyspace::find(name).is_ok() || !keyspace::insert(name, key_type, plan.strategy) {
         return Err(RoutingError::KeyspaceExists(name.into()).into());

@@ -1,15 +1,15 @@
 //! Where to cut a range: in the middle of its keys, or of its rows.
 
-use crate::agent::scope::Scope;
+use crate::agent::session;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::{routing, shard, table_policy};
 use crate::error::{Failure, SqlState};
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
+use crate::remote::quote::{ident, literal};
 use crate::routing::{RoutingError, ranges};
-use crate::split::quote::{ident, literal};
-use crate::split::session;
 
 /// Rows of a table that are looked at, about; of larger ones a sample of blocks.
 const SAMPLE: f64 = 200_000.0;

@@ -3,14 +3,13 @@
 pub mod assign;
 pub mod buckets;
 pub mod cache;
+pub mod change;
 mod error;
-pub mod interval;
-pub mod key_type;
 pub mod keyspaces;
 pub mod lookup;
 pub mod midpoint;
-pub mod ordered;
 mod owner;
+pub mod place;
 pub mod ranges;
 pub mod rollback;
 pub mod route_range;

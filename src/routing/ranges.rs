@@ -1,14 +1,14 @@
 //! Ranges: assigning them, cutting them, joining them again. An entry's range never
 //! changes; others take its place, in one version.
 
-use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::{self, Change, RangeEntry};
-use crate::catalog::shard;
+use crate::catalog::{in_use, shard};
 use crate::error::Failure;
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
 use crate::routing::assign::{check_not_in_split, check_takes_keys};
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
+use crate::routing::change::replace;
 use crate::routing::{RoutingError, name_list};
 
 /// What the keyspace's ranges are ordered by.
@@ -33,7 +33,7 @@ impl Exchange {
         }
         check_not_in_split(&keyspace.name, &self.old)?;
         let (names, shards): (Vec<String>, Vec<String>) = self.new.into_iter().unzip();
-        routing::replace(keyspace, &self.old, (&names, &shards), change)
+        replace(keyspace, &self.old, (&names, &shards), change)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Back to an old policy, as a new version that is equal to it.
 
-use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::routing::{self, Change};
-use crate::catalog::routing_history;
+use crate::catalog::routing::Change;
 use crate::catalog::shard::{self, TopologyError};
+use crate::catalog::{in_use, routing_history};
 use crate::error::Failure;
 use crate::routing::assign::check_takes_keys;
+use crate::routing::change::replace;
 use crate::routing::{RoutingError, name_list};
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub fn rollback(version: i64, keyspace: &str) -> Result<i64, Failure> {
     }
     let reason = format!("rollback to version {version}");
     let change = Change { reason: Some(&reason), unassigns: true, ..Change::default() };
-    routing::replace(&keyspace, &keys, (&back, &shards), change)
+    replace(&keyspace, &keys, (&back, &shards), change)
 }
 
 fn check_shard_of_old_policy(shard_key: &str, version: i64) -> Result<(), Failure> {

@@ -4,11 +4,11 @@ use crate::catalog::keyspace;
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
-use crate::routing::RoutingError;
-use crate::routing::interval::{Bound, Interval, Span};
+use crate::guc;
+use crate::keys::interval::{Bound, Interval, Span};
 use crate::routing::lookup::{Intent, Patience, Route};
-use crate::routing::ranges;
-use crate::{guc, sql};
+use crate::routing::{RoutingError, ranges};
+use crate::server::sql;
 
 /// A part of the interval, and where it is to be found.
 pub struct Part {

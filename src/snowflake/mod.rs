@@ -7,7 +7,8 @@ mod machine;
 mod mark;
 
 use crate::error::{Failure, SqlState};
-use crate::worker::{preloaded, wait};
+use crate::server::preload::preloaded;
+use crate::server::wait;
 use pgrx::prelude::*;
 use pgrx::{PgAtomic, PgLwLock, pg_shmem_init};
 use shardmaster_client::snowflake::{Clock, Next, SystemClock, Tick};

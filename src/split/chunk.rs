@@ -1,12 +1,11 @@
 //! Chunks: ranges of blocks of one leaf. In one snapshot a row has one ctid, so it
 //! is on one side of the cursor, and a chunk costs its own blocks only.
 
-use super::collision;
 use super::engine::{Engine, unbounded};
-use super::error::Result;
 use super::progress::{Cursor, Progress};
-use super::scope_size;
 use super::window::copy_into;
+use super::{collision, scope_size};
+use crate::agent::error::Result;
 use crate::guc;
 use crate::remote::copy::{self, Copied};
 use std::time::{Duration, Instant};

@@ -4,16 +4,15 @@
 mod routes;
 
 use self::routes::Route;
-use super::error::{Result, SplitError};
 use super::install;
 use super::redirect::{self, Ending};
-use super::session::{self, Side};
+use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::{Entries, Redirect};
-use crate::catalog::redirect as stored;
-use crate::catalog::{shard, split};
+use crate::agent::session::{self, Side};
+use crate::catalog::{redirect as stored, shard, split};
 use crate::error::Failure;
 use crate::remote::Connection;
-use crate::sql;
+use crate::server::sql;
 
 /// What was found on a shard and what was done to it.
 type Removed = Vec<(String, String)>;

@@ -2,13 +2,13 @@
 //! decides whether the split waits for another one or needs an operator.
 
 use super::engine::{Engine, Table};
-use super::error::SplitError;
-use super::quote::{ident, literal};
-use super::session::{self, Side};
+use crate::agent::error::SplitError;
+use crate::agent::session::{self, Side};
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
-use crate::worker::txn::transaction;
+use crate::remote::quote::{ident, literal};
+use crate::server::txn::transaction;
 
 /// Turns a violation of a constraint on the target into what follows from it; other errors
 /// stay what they are.

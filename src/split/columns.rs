@@ -1,9 +1,9 @@
 //! Which columns of the source fill which of the target. The two tables may differ where
 //! no value is lost by it; for everything else the operator says how a column is computed.
 
-use super::quote::ident;
-use super::shape::{Column, TableShape};
+use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::Map;
+use crate::remote::quote::ident;
 
 /// A column of the target and what fills it, as SQL over a row of the source.
 #[derive(Debug, PartialEq, Eq)]

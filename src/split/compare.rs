@@ -1,10 +1,10 @@
 //! What has changed on the source since the last step, and what follows from it.
 
 use super::engine::{Engine, Table};
-use super::error::{Result, SplitError};
 use super::leaves::{self, Since};
 use super::progress::{Cursor, LeafProgress, Progress, TableProgress};
-use super::shape::{Leaf, Observation, TableShape};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::error::SqlState;
 use crate::guc;
 

@@ -8,8 +8,8 @@
 //! clients take for committed.
 
 use super::engine::Engine;
-use super::error::Result;
-use super::quote::literal;
+use crate::agent::error::Result;
+use crate::remote::quote::literal;
 
 /// The source's counters, in the step's snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,24 +5,21 @@
 //! No wait before the decision outlasts the deadline, whatever becomes of a server or of
 //! the way there: each session ends its waits at it, and the fence ends by itself.
 
-use super::compare;
 use super::engine::{self, Engine};
-use super::error::{Result, SplitError};
-use super::fence;
-use super::old_guards;
-use super::phase::{CutoverStep, Goal, Phase};
 use super::points::{self, reach};
-use super::sequences::Ahead;
-use super::session::Side;
+use super::sequences::{self, Ahead};
 use super::step::{self, Outcome, Reading};
-use super::{leaves, record, recovery, references, sequences, window};
-use crate::catalog::routing;
+use super::{compare, fence, leaves, old_guards, record, recovery, references, window};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::Connection;
-use crate::worker::txn::{transaction, try_transaction, unless_locked};
-use crate::worker::wait;
-use crate::{guc, sql};
+use crate::routing::change;
+use crate::server::txn::{transaction, try_transaction, unless_locked};
+use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
 
 /// Why a cutover was given up: everything is set back and the operator is told.
@@ -183,7 +180,7 @@ fn disable_routes(engine: &Engine) -> Result<()> {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
         set_step(engine.plan.id, CutoverStep::Disabled);
-        routing::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
+        change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
         Ok(())
     })
@@ -342,7 +339,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     }
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
-    let version = routing::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
+    let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
     sql::write("SET LOCAL synchronous_commit = on", &[]);
     sql::write(
             "UPDATE shardmaster.split_plan
@@ -351,7 +348,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
               WHERE id = $1",
             &[plan.id.into(), version.into(), last_event_id.into()],
         );
-    split::change_phase(
+    record::change_phase(
         plan.id,
         Phase::CutoverPending,
         Phase::Completed,
@@ -374,7 +371,7 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
     };
     let mut from = phase;
     for to in missing {
-        split::change_phase(id, from, *to, "the shards were further than this master")?;
+        record::change_phase(id, from, *to, "the shards were further than this master")?;
         from = *to;
     }
     Ok(())

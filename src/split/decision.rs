@@ -5,13 +5,13 @@
 //! `fenced`, and has noted which run of the master was about to decide.
 
 use super::engine::Engine;
-use super::error::{Result, SplitError};
 use super::fence;
-use super::session::Side;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
-use crate::sql;
-use crate::worker::txn::transaction;
+use crate::server::sql;
+use crate::server::txn::transaction;
 
 /// Versions that a master may have lost. A number further ahead is no version of this
 /// keyspace: taken over, it would use up those that are left.

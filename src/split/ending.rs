@@ -1,15 +1,15 @@
 //! How redirects end: by the operator's word, with age, or because what has left was
 //! assigned to its old shard again.
 
-use super::error::{Result, SplitError};
 use super::points::{self, reach};
 use super::redirect::{self, Ending};
-use super::session;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session;
 use crate::catalog::redirect::{self as stored, ToEnd};
 use crate::catalog::split::{self, Left};
 use crate::error::Failure;
-use crate::sql;
-use crate::worker::txn::{transaction, try_transaction};
+use crate::server::sql;
+use crate::server::txn::{transaction, try_transaction};
 
 /// In the session of the operator: of a finished split nothing is left afterwards.
 pub fn drop_all(id: i64) -> std::result::Result<(), Failure> {

@@ -2,15 +2,15 @@
 
 use super::columns::{self, Pair, Source};
 use super::counters::Counters;
-use super::error::{Result, SplitError};
-use super::quote::{ident, literal};
 use super::references::Watched;
-use super::session::{self, Side};
-use super::shape::{Column, Observation, TableShape};
 use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::agent::shape::{Column, Observation, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
+use crate::remote::quote::{ident, literal};
 use crate::remote::{Connection, RemoteError};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ impl Table {
     /// The columns of the target that it fills.
     pub fn target_columns(&self) -> String {
         let names: Vec<String> = self.pairs.iter().map(|pair| pair.target.clone()).collect();
-        super::quote::idents("", &names)
+        crate::remote::quote::idents("", &names)
     }
 
     /// How rows are written, in copy and tail alike: binary where every type has one
@@ -321,7 +321,7 @@ pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
 
 /// The text form of an array, for a parameter.
 pub fn text_array(items: &[String]) -> String {
-    let quoted = super::quote::array_literal(items);
+    let quoted = crate::remote::quote::array_literal(items);
     quoted[1..quoted.len() - 1].replace("''", "'")
 }
 

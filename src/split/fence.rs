@@ -7,12 +7,12 @@
 //! other sessions, and counts only if the fence was still there afterwards.
 
 use super::engine::{self, Engine};
-use super::error::{Result, SplitError};
-use super::quote::literal;
-use super::session::{self, Side};
 use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
 use crate::remote::Connection;
-use crate::worker::wait;
+use crate::remote::quote::literal;
+use crate::server::wait;
 use std::time::{Duration, Instant};
 
 /// A transaction that holds the capture lock.

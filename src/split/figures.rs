@@ -2,13 +2,12 @@
 //! worker last wrote down says nothing while it is paused, has failed or is away. Reads
 //! the catalog only, so that it works on a standby, too.
 
-use super::session;
-use crate::agent;
+use crate::agent::{self, session};
 use crate::catalog::shard;
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::ask::{self, Answer, Ask};
-use crate::sql;
+use crate::server::sql;
 use std::time::Duration;
 
 /// For connecting and answering together; all shards are asked beside each other.

@@ -5,24 +5,19 @@
 //! interrupted finish begins again where it was.
 
 use super::engine::Engine;
-use super::error::{Result, SplitError};
-use super::install;
-use super::leaves;
 use super::points::{self, reach};
 use super::proof::Prover;
-use super::purge;
-use super::quote::array_literal;
-use super::recovery;
-use super::redirect;
-use super::references;
-use super::session::{self, Installed, Side};
-use super::{cutover, phase, triggers, watch};
+use super::{cutover, install, leaves, purge, recovery, redirect, references, triggers, watch};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Installed, Side};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::CutoverStep;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::sql;
-use crate::worker::txn::transaction;
+use crate::remote::quote::array_literal;
+use crate::server::sql;
+use crate::server::txn::transaction;
 
 /// What the master knows of a finish that was asked for.
 pub struct Request {
@@ -116,7 +111,7 @@ fn require_still_moved(
 
 /// The source has rows again: both shards are told once more, then they are deleted anew.
 fn begin_again(id: i64, text: &str) {
-    cutover::set_step(id, phase::CutoverStep::Decided);
+    cutover::set_step(id, CutoverStep::Decided);
     sql::write("UPDATE shardmaster.split_plan SET purged_at = NULL WHERE id = $1", &[id.into()]);
     split::event(id, None, None, &format!("told again: {text}"));
 }
@@ -220,7 +215,7 @@ fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
         return Ok(());
     };
     transaction(|| {
-        cutover::set_step(engine.plan.id, phase::CutoverStep::Decided);
+        cutover::set_step(engine.plan.id, CutoverStep::Decided);
         split::event(engine.plan.id, None, None, &format!("told again: {text}"));
     });
     Err(SplitError::Retry(text))

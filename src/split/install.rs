@@ -4,23 +4,22 @@
 //! be repeated.
 
 use super::engine::{self, Table};
-use super::error::{Result, SplitError};
-use super::leaves;
 use super::points::{self, reach};
 use super::progress::{Progress, TableProgress};
-use super::quote::literal;
-use super::session::{self, Side};
-use super::shape::{Column, TableShape};
-use super::triggers;
-use crate::agent;
+use super::{leaves, triggers};
+use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::redirect::Entries;
-use crate::agent::scope::Scope;
+use crate::agent::session::{self, Side};
+use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::worker::txn::transaction;
-use crate::{guc, sql};
+use crate::remote::quote::literal;
+use crate::server::sql;
+use crate::server::txn::transaction;
+use crate::{agent, guc};
 
 /// Installs the guard on the target and capture on the source.
 pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
@@ -245,7 +244,7 @@ fn filter(connection: &mut Connection, keys: &[String], column: &Column) -> Resu
     let positions = connection.run(&format!(
         "SELECT {} FROM unnest({}::{}[]) key",
         filter.position("key"),
-        super::quote::array_literal(keys),
+        crate::remote::quote::array_literal(keys),
         column.base
     ))?;
     for row in positions.rows {

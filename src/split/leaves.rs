@@ -4,15 +4,15 @@
 //! that nothing was written to one that came meanwhile.
 
 use super::engine::{self, Engine};
-use super::error::{Result, SplitError};
 use super::progress::{self, Progress, TargetLeaf};
-use super::quote::ident;
-use super::session::Side;
-use super::shape::{Column, Leaf, Observation, TableShape};
 use super::triggers;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, Leaf, Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
+use crate::remote::quote::ident;
 
 /// A row of the scope where none must be.
 pub struct Stranger {

@@ -1,12 +1,11 @@
 //! What an operator asks of a split: each call records a goal, wakes the worker and
 //! returns. Made again, the same call resumes from the stored state.
 
-use super::phase::{CutoverStep, Goal, Phase};
 use super::{ending, plan, record};
 use crate::catalog::split::{self, Map, State};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::error::{Failure, SqlState};
-use crate::sql;
-use crate::worker::{wait, wake};
+use crate::server::{sql, wait, wake};
 use std::time::{Duration, Instant};
 
 /// Records a goal and forgets an earlier error.

@@ -2,16 +2,12 @@
 //! split ends without it. Nothing is deleted anywhere; what the source holds, should it come
 //! back, is shard_cleanup's, and its clients are not sent away before that.
 
-use super::cutover;
-use super::error::Result;
-use super::finish;
-use super::install;
-use super::phase::CutoverStep;
-use super::record;
-use super::redirect;
-use super::session::{self, Installed, Side};
+use super::{cutover, finish, install, record, redirect};
+use crate::agent::error::Result;
+use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
-use crate::worker::txn::transaction;
+use crate::catalog::split_state::CutoverStep;
+use crate::server::txn::transaction;
 
 /// The operator has said that the source is lost, and answers for what it has not given
 /// away. Each part can be repeated.

@@ -3,18 +3,19 @@
 //! keyspace in the database itself, not what the shard is called. What is released twice is
 //! gone already.
 
-use super::error::Result;
-use super::quote::{array_literal, literal};
 use super::redirect;
-use super::session::Side;
+use crate::agent::error::Result;
 use crate::agent::redirect::{Entries, Redirect};
-use crate::agent::scope::{Scope, range_rows};
+use crate::agent::scope::range_rows;
 use crate::agent::scope_table;
+use crate::agent::session::Side;
 use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
+use crate::remote::quote::{array_literal, literal};
 
 /// What may refuse the split's keys on the target.
 pub struct OldGuards {

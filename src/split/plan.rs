@@ -1,16 +1,15 @@
 //! Planning: everything that is wrong on paper, found before any server is asked.
 
-use super::phase::Phase;
-use crate::catalog::keyspace::{Locked, Strategy};
+use crate::catalog::keyspace::{self, Locked, Strategy};
 use crate::catalog::shard::{self, Shard, ShardStatus};
-use crate::catalog::split;
-use crate::catalog::{in_use, keyspace, routing};
+use crate::catalog::split_state::Phase;
+use crate::catalog::{in_use, routing, split};
 use crate::error::{Failure, SqlState};
+use crate::keys::interval::Interval;
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
-use crate::routing::interval::Interval;
 use crate::routing::{RoutingError, buckets, name_list, ranges};
-use crate::sql;
+use crate::server::sql;
 use thiserror::Error;
 
 #[derive(Debug, Error)]

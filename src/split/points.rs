@@ -1,17 +1,7 @@
-//! The named points of a split. `shardmaster.fault` holds, breaks, ends or kills a
-//! worker there; one list gives the points and the tests that must exist.
+//! The injection points of a split: one list gives the points and the tests that must
+//! exist.
 
-use crate::worker::txn::transaction;
-use crate::worker::wait;
-use crate::{guc, sql};
-use std::time::Duration;
-
-/// A step of the engine, on the near or the far side of a commit.
-pub struct Point {
-    pub name: &'static str,
-    pub phase: &'static str,
-    pub description: &'static str,
-}
+pub use crate::server::injection::{Point, reach};
 
 macro_rules! points {
     ($($id:ident = $name:literal, $phase:literal, $description:literal;)+) => {
@@ -68,51 +58,4 @@ points! {
     ROLLBACK_BATCH = "rollback_batch", "rolled_back", "a batch of rows is deleted from the target";
     ROLLBACK_ROWS = "rollback_rows", "rolled_back", "no row of the scope is left on the target";
     ROLLBACK_OBJECTS = "rollback_objects", "rolled_back", "nothing of the split is left on a shard, the phase is not changed yet";
-}
-
-/// The error of `'point=error'`: it passes by itself, so the worker tries again.
-#[derive(Debug, thiserror::Error)]
-#[error("fault injected at point \"{0}\"")]
-pub struct InjectedFault(pub &'static str);
-
-/// Free when the setting is empty. Never called inside a transaction of the master.
-pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
-    let Some(fault) = guc::fault() else { return Ok(()) };
-    let Some(("", action)) = fault.strip_prefix(point.name).and_then(|rest| rest.split_once('=')) else {
-        return Ok(());
-    };
-    match action {
-        "hold" => hold(point, &fault),
-        "error" if fires(&fault) => return Err(InjectedFault(point.name)),
-        "exit" if fires(&fault) => std::process::exit(1),
-        // SAFETY: kill of our own process.
-        "kill" if fires(&fault) => unsafe {
-            kill(std::process::id() as i32, 9);
-        },
-        _ => {}
-    }
-    Ok(())
-}
-
-unsafe extern "C" {
-    fn kill(pid: i32, signal: i32) -> i32;
-}
-
-/// Waits here until the setting changes.
-fn hold(point: &Point, fault: &str) {
-    let _said = wait::said();
-    wait::report(&format!("held at point \"{}\"", point.name));
-    while guc::fault().as_deref() == Some(fault) {
-        wait::sleep(Duration::from_secs(1));
-    }
-}
-
-/// True once for each value of the setting, across restarts of the server.
-fn fires(fault: &str) -> bool {
-    transaction(|| {
-        sql::write(
-            "INSERT INTO shardmaster.fault_fired (fault) VALUES ($1) ON CONFLICT DO NOTHING",
-            &[fault.into()],
-        )
-    }) == 1
 }

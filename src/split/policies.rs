@@ -2,8 +2,8 @@
 
 use super::check::Finding;
 use super::engine;
-use super::error::Result;
-use super::session::Side;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 

@@ -6,15 +6,14 @@
 //! shown to be on the target or taken away there by a client.
 
 use super::engine::{Engine, Table, unbounded};
-use super::error::{Result, SplitError};
 use super::progress::Progress;
-use super::quote::{array_literal, literal};
-use crate::agent;
+use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
-use crate::guc;
+use crate::remote::quote::{array_literal, literal};
 use crate::remote::{Connection, copy};
-use crate::worker::txn::transaction;
+use crate::server::txn::transaction;
+use crate::{agent, guc};
 
 /// The target, asked for the keys of one table.
 pub struct Prover<'a> {
@@ -39,7 +38,7 @@ impl<'a> Prover<'a> {
     /// in the source's open transaction; how many they are.
     pub fn prove(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<u64> {
         self.target.run("BEGIN")?;
-        let keys = super::quote::idents("t.", self.table.source.key());
+        let keys = crate::remote::quote::idents("t.", self.table.source.key());
         let window = self.table.window_table();
         let format = self.table.text_format();
         let copied = copy::pipe(

@@ -2,18 +2,17 @@
 //! its own. Both sides are guarded by then, so no row of the scope appears behind
 //! the batch that has passed.
 
-use super::engine;
-use super::error::{Result, SplitError};
 use super::points::{Point, reach};
 use super::proof::Prover;
 use super::references::{self, Bonds};
-use super::scope_size;
-use super::session::Side;
-use super::shape::{Leaf, TableShape};
+use super::{engine, scope_size};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
-use crate::worker::wait;
+use crate::server::wait;
 use std::time::Instant;
 
 /// Deletes every row of the scope on a side that holds nothing but copies, or those in some

@@ -1,14 +1,17 @@
 //! What a worker writes down on the master, each in a short transaction.
 
 use super::engine::Engine;
-use super::error::{Result, SplitError};
 use super::finish::Request;
-use super::phase::Phase;
+use super::phase::transition;
 use super::progress::{Progress, TableProgress};
 use super::step::Outcome;
+use crate::agent::error::{Result, SplitError};
+use crate::catalog::split_state::Phase;
 use crate::catalog::{event, split};
 use crate::error::Failure;
-use crate::{guc, sql};
+use crate::error::SqlState;
+use crate::guc;
+use crate::server::sql;
 
 /// The next generation is this worker's.
 pub fn take(id: i64) -> Result<i64> {
@@ -80,7 +83,7 @@ pub fn activity(id: i64, activity: &str, waiting_for: Option<&str>) {
 /// Both sides are installed.
 pub fn installed(id: i64) -> Result<()> {
     let state = split::lock(id)?;
-    split::change_phase(id, state.phase, Phase::DualWrite, "")?;
+    change_phase(id, state.phase, Phase::DualWrite, "")?;
     sql::write(
         "UPDATE shardmaster.split_plan p
             SET dual_write_started_at = clock_timestamp(), activity = 'idle', waiting_for = NULL, attempts = 0,
@@ -94,7 +97,7 @@ pub fn installed(id: i64) -> Result<()> {
 
 pub fn backfill_begun(id: i64) -> Result<()> {
     let state = split::lock(id)?;
-    split::change_phase(id, state.phase, Phase::Backfill, "")?;
+    change_phase(id, state.phase, Phase::Backfill, "")?;
     sql::write(
         "UPDATE shardmaster.split_plan
             SET backfill_status = 'running', backfill_started_at = clock_timestamp(), activity = 'working'
@@ -219,7 +222,7 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     if from == to {
         return Ok(());
     }
-    split::change_phase(id, from, to, "")?;
+    change_phase(id, from, to, "")?;
     let set = match to {
         Phase::Tailing => {
             "backfill_status = 'completed', backfill_completed_at = clock_timestamp(), tail_status = 'running'"
@@ -330,4 +333,24 @@ fn store_error(id: i64, failure: &Failure, set: &str) {
 pub fn waiting_for(id: i64) -> Option<String> {
     sql::read_one("SELECT shardmaster.split_waits_for($1)", &[id.into()], |row| row.get::<String>(1))
         .flatten()
+}
+
+/// Changes the phase along one of the allowed transitions, and says so in the event
+/// table, on the channel and in the log. The caller holds the plan's lock.
+pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()> {
+    let Some(rule) = transition(from, to) else {
+        return Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("split {id} cannot go from {} to {}", from.as_str(), to.as_str()),
+        )
+        .into());
+    };
+    sql::write(
+        "UPDATE shardmaster.split_plan SET phase = $2, updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into(), to.as_str().into()],
+    );
+    let detail = if detail.is_empty() { rule.when } else { detail };
+    split::event(id, Some(from), Some(to), detail);
+    split::notify(id, to.as_str(), "reached");
+    Ok(())
 }

@@ -1,28 +1,21 @@
 //! After a crash: what master, source and target say decides how it goes on. By
 //! then no session of an earlier worker is left, and the generation is ours.
 
-use super::counters;
-use super::cutover;
-use super::decision;
 use super::engine::{self, Engine};
-use super::error::{Result, SplitError};
-use super::fence;
-use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
 use super::progress::Progress;
-use super::quote::literal;
-use super::record;
-use super::redirect;
-use super::sequences;
-use super::session::{self, Installed, Side};
-use super::step;
-use crate::catalog::routing;
+use super::{counters, cutover, decision, fence, record, redirect, sequences, step};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
-use crate::worker::txn::{transaction, try_transaction};
-use crate::worker::wait;
+use crate::remote::quote::literal;
+use crate::routing::change;
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::wait;
 use std::time::Instant;
 
 /// Settles what an interrupted cutover left before its decision.
@@ -101,7 +94,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
         if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
             return Ok(());
         }
-        routing::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
+        change::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
         cutover::set_step(plan.id, CutoverStep::None);
         split::event(plan.id, None, None, "the cutover was set back: the source takes writes again");
         Ok(())

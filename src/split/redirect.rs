@@ -2,24 +2,22 @@
 //! key is refused by its split's own triggers until every table has those of the redirect,
 //! and triggers go only while nothing has left. Each part can be repeated.
 
-use super::engine;
-use super::error::{Result, SplitError};
-use super::install;
 use super::points::{self, reach};
-use super::quote::literal;
-use super::session::Side;
-use super::shape::{Column, TableShape};
-use super::triggers;
-use super::types::Family;
+use super::{engine, install, triggers};
+use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::redirect::{self as agent_redirect, Entries, Facts, Redirect};
-use crate::agent::scope::Scope;
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
+use crate::agent::types::Family;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
+use crate::keys::interval::Interval;
+use crate::keys::key_type::KeyType;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::routing::interval::Interval;
-use crate::routing::key_type::KeyType;
-use crate::routing::ordered::Ordered;
+use crate::remote::quote::literal;
 
 /// Whether the agent of this database knows redirects.
 fn is_known(connection: &mut Connection) -> Result<bool> {

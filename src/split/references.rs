@@ -4,14 +4,14 @@
 //! references, is checked here.
 
 use super::engine::{self, Engine, Table, unbounded};
-use super::error::{Result, SplitError};
 use super::progress::Progress;
-use super::quote::ident;
-use super::session::Side;
-use super::shape::Column;
 use super::window;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
+use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use serde::Deserialize;
 

@@ -1,21 +1,18 @@
 //! Rollback before the decision: capture goes first, then the scope's rows on the
 //! target, guarded until the last of them is gone, then the objects, the ledger last.
 
-use super::error::{Result, SplitError};
-use super::fence;
-use super::install;
-use super::leaves;
-use super::phase::Phase;
 use super::points::{self, reach};
-use super::purge;
-use super::recovery;
-use super::session::{self, Installed, Side};
+use super::record;
+use super::{fence, install, leaves, purge, recovery};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::Phase;
 use crate::error::SqlState;
 use crate::placement::tenants;
 use crate::remote::Connection;
-use crate::sql;
-use crate::worker::txn::{transaction, try_transaction};
+use crate::server::sql;
+use crate::server::txn::{transaction, try_transaction};
 
 /// Undoes a split that nothing interrupted in its cutover any more (recovery has
 /// settled that).
@@ -139,7 +136,7 @@ fn ledger_is_open(id: i64) -> bool {
 
 fn record(id: i64, target_lost: bool) -> Result<()> {
     let state = split::lock(id)?;
-    split::change_phase(id, state.phase, Phase::RolledBack, "")?;
+    record::change_phase(id, state.phase, Phase::RolledBack, "")?;
     sql::write(
         "UPDATE shardmaster.split_plan
             SET backfill_status = 'pending', tail_status = 'pending', activity = 'idle', waiting_for = NULL,

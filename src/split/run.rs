@@ -2,16 +2,17 @@
 //! down what came of it.
 
 use super::engine::Engine;
-use super::error::{Result, SplitError};
-use super::phase::{self, CutoverStep, Phase, Work};
+use super::phase::{self, Work};
 use super::points::{self, reach};
-use super::recovery::SetBack;
-use super::{check, cutover, ending, finish, install, lost, record, recovery, rollback, step, watch};
+use super::recovery::{self, SetBack};
+use super::{check, cutover, ending, finish, install, lost, record, rollback, step, watch};
+use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, Plan, State};
+use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
-use crate::worker::txn::{transaction, try_transaction};
-use crate::worker::wait;
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::wait;
 use std::time::{Duration, Instant};
 
 /// The longest pause between two attempts.

@@ -1,11 +1,11 @@
 //! Few rows of a big table: an index finds them faster than a walk over its blocks.
 
-use super::error::Result;
-use super::quote::literal;
-use crate::agent::scope::Scope;
+use crate::agent::error::Result;
+use crate::agent::shape::Column;
 use crate::guc;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::split::shape::Column;
+use crate::remote::quote::literal;
 
 /// Rows that are read in one go, about what a step of a second copies.
 const FEW_ROWS: f64 = 100_000.0;

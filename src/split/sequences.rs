@@ -3,10 +3,10 @@
 
 use super::cutover;
 use super::engine::{Engine, Table};
-use super::error::{Result, SplitError};
-use super::quote::literal;
+use crate::agent::error::{Result, SplitError};
 use crate::guc;
 use crate::remote::Connection;
+use crate::remote::quote::literal;
 
 /// Sequences that fill columns of a table: owned by them, or called in a default.
 const OF_TABLE: &str = "

@@ -7,22 +7,21 @@
 
 use super::compare::{self, Differences};
 use super::engine::{self, Engine};
-use super::error::{Result, SplitError};
-use super::phase::Goal;
 use super::points::{self, reach};
 use super::progress::{self, Progress, TableProgress};
-use super::quote::ident;
 use super::references::{self, Look};
-use super::session::Side;
-use super::shape::Observation;
 use super::window::{self, Entries};
 use super::{chunk, counters, install, leaves, triggers};
-use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
 use crate::catalog::split;
+use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
-use crate::guc;
-use crate::worker::txn::transaction;
-use crate::worker::wait;
+use crate::remote::quote::ident;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use crate::{agent, guc};
 use std::time::{Duration, Instant};
 
 /// What a step has done.

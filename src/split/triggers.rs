@@ -2,16 +2,16 @@
 //! however many partitions a table has.
 
 use super::engine::Table;
-use super::error::{Result, SplitError};
-use super::quote::ident;
-use super::session::Side;
-use super::shape::{Column, TableShape};
+use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::{Redirect, Write};
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::guc;
+use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
-use crate::worker::wait;
+use crate::server::wait;
 use std::time::{Duration, Instant};
 
 /// Creates what a table has not, few triggers in a transaction, because CREATE TRIGGER

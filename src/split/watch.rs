@@ -2,16 +2,15 @@
 //! standby that is promoted, or a backup that is restored, may have forgotten it; then a
 //! source takes writes of keys that have moved, or a target refuses its own clients.
 
-use super::cutover;
-use super::error::{Result, SplitError};
-use super::fence;
-use super::phase::CutoverStep;
-use super::session::{self, Installed, Side};
+use super::{cutover, fence};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::CutoverStep;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::sql;
-use crate::worker::txn::transaction;
+use crate::server::sql;
+use crate::server::txn::transaction;
 
 /// Looks at both shards. What is not as it should be is told to them again: the cutover
 /// counts as decided, not more, and the worker completes it once more. A shard that is out

@@ -3,12 +3,12 @@
 
 use super::collision;
 use super::engine::{Engine, Table, unbounded};
-use super::error::Result;
 use super::progress::{Cursor, Progress, TableProgress};
-use super::quote::literal;
-use crate::agent::scope::Scope;
+use crate::agent::error::Result;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
+use crate::remote::quote::literal;
 
 /// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
 /// and end, and the rows in between are deleted.

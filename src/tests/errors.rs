@@ -10,7 +10,7 @@ mod tests {
     fn a_key_between_two_shards_is_sm002_with_a_detail_for_programs() {
         shards("text");
         run("SELECT shard_assign('x', 'a')");
-        assert!(routing::set_moving(keyspace::DEFAULT, &["x".to_owned()], "b").is_ok());
+        assert!(change::set_moving(keyspace::DEFAULT, &["x".to_owned()], "b").is_ok());
         run("SET LOCAL shardmaster.route_wait_timeout = 0");
         let refusal = refused("SELECT shard_of('x')");
         assert_eq!(refusal.state, "SM002");
@@ -61,7 +61,7 @@ mod tests {
             "key \"%s%n %\" is not assigned in keyspace \"default\"",
         );
         run("SELECT shard_assign('%s%n', 'a')");
-        assert!(routing::set_moving(keyspace::DEFAULT, &["%s%n".to_owned()], "b").is_ok());
+        assert!(change::set_moving(keyspace::DEFAULT, &["%s%n".to_owned()], "b").is_ok());
         run("SET LOCAL shardmaster.route_wait_timeout = 0");
         expect("SELECT shard_of('%s%n')", "SM002", "key \"%s%n\" is between two shards");
     }

@@ -3,8 +3,8 @@
 #[pgrx::pg_schema]
 mod tests {
     use super::super::{expect, refusal, refused, run, shards, text};
-    use crate::routing::ordered::Ordered;
-    use crate::sql;
+    use crate::keys::ordered::Ordered;
+    use crate::server::sql;
     use pgrx::prelude::*;
 
     /// The form under which a key of this type is kept.

@@ -6,7 +6,7 @@ mod errors;
 mod keys;
 mod plans;
 
-use crate::sql;
+use crate::server::sql;
 use pgrx::prelude::*;
 
 /// What a statement was refused with; a missing detail or hint is empty.

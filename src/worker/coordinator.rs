@@ -2,9 +2,11 @@
 
 use super::keeper::{Child, Keeper};
 use super::pause::Pause;
-use super::process::{self, Kind};
-use super::{LIBRARY, accept_signals, lock, pin_settings, plan, split, sweeper, txn, wait};
+use super::{accept_signals, lock, pin_settings, plan, sweeper};
 use crate::guc;
+use crate::server::process::{self, Kind};
+use crate::server::spawn::{self, LIBRARY};
+use crate::server::{txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +68,7 @@ fn look() -> Option<Work> {
     plan::catalog_exists().then(|| Work {
         splits: plan::with_work(),
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
-        role: plan::worker_role(),
+        role: spawn::worker_role(),
     })
 }
 
@@ -162,13 +164,13 @@ impl Coordinator {
 
     /// False if the server has no slot for another worker.
     fn start(&mut self, id: i64, role: Option<pg_sys::Oid>) -> bool {
-        if let Some(child) = Child::start(split::describe(id, database(), role)) {
+        if let Some(child) = Child::start(spawn::split_worker(id, database(), role)) {
             self.children.insert(id, child);
             self.short_of_slots = false;
             return true;
         }
         if !self.short_of_slots {
-            super::warn_no_slot(&Kind::Split(id).name());
+            spawn::warn_no_slot(&Kind::Split(id).name());
         }
         self.short_of_slots = true;
         false

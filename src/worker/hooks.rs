@@ -2,11 +2,11 @@
 //! while a split is unfinished; DROP DATABASE, a rename and a copy of the database end the
 //! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
 
-use super::process::{self, Process};
-use super::{plan, wake};
+use super::plan;
 use crate::error::{Failure, SqlState};
 use crate::majors;
-use crate::sql;
+use crate::server::process::{self, Process};
+use crate::server::{sql, wake};
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
 use std::ffi::{CStr, c_char};
@@ -189,7 +189,7 @@ unsafe fn end_workers(name: *const c_char, lock: u32) {
         if workers.is_empty() || Instant::now() >= deadline {
             return;
         }
-        super::wait::sleep(Duration::from_millis(10));
+        crate::server::wait::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,7 +1,7 @@
 //! A worker that another one starts, keeps and starts again when it has ended.
 
 use super::pause::Pause;
-use super::warn_no_slot;
+use crate::server::spawn::warn_no_slot;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};

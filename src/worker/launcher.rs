@@ -5,9 +5,11 @@
 //! way of DROP DATABASE.
 
 use super::keeper::Keeper;
-use super::process::{self, Kind};
-use super::{LIBRARY, accept_signals, coordinator, txn, wait};
+use super::{accept_signals, coordinator};
 use crate::guc;
+use crate::server::process::{self, Kind};
+use crate::server::spawn::LIBRARY;
+use crate::server::{txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::ffi::CStr;

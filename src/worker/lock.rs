@@ -2,7 +2,7 @@
 //! look at the plan to its last. The server releases it when the process ends, however
 //! that happens.
 
-use crate::sql;
+use crate::server::sql;
 use pgrx::pg_sys;
 
 /// The fourth field of the lock's tag, `objsubid` in `pg_locks`. Applications' own

@@ -19,50 +19,17 @@ pub mod launcher;
 pub mod lock;
 mod pause;
 pub mod plan;
-pub mod process;
 pub mod split;
-pub mod sweep_clock;
 mod sweeper;
-pub mod txn;
-pub mod wait;
-pub mod wake;
 
 use crate::majors::pqsignal;
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The library's file name, from which the server loads a worker's entry point.
-const LIBRARY: &str = "shardmaster";
-
-static PRELOADED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the server loaded the library at its start. Every process inherits the
-/// answer from the postmaster.
-pub fn preloaded() -> bool {
-    PRELOADED.load(Ordering::Relaxed)
-}
-
-/// Whether the server runs for pg_upgrade. Nothing of ours may then: a transaction id
-/// that a worker draws is given out once more by the new cluster.
-pub fn in_binary_upgrade() -> bool {
-    // SAFETY: a plain flag, written once while the server starts.
-    unsafe { pg_sys::IsBinaryUpgrade }
-}
-
-/// Registers the launcher and the hooks; called from `_PG_init`. In a library that a
-/// session loads later there is nothing to register.
+/// Registers the launcher and the hooks; called from `_PG_init` at the server's start.
 pub fn register() {
-    // SAFETY: a plain flag of the server, written before _PG_init is called.
-    if in_binary_upgrade() || !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
-        return;
-    }
-    PRELOADED.store(true, Ordering::Relaxed);
     launcher::register();
     hooks::register();
-    sweep_clock::register();
-    crate::snowflake::register();
 }
 
 /// Installs the signal handlers of every worker and lets signals in.
@@ -109,16 +76,4 @@ fn pin_settings() {
             );
         }
     }
-}
-
-/// What is missing when the server refuses another background worker. A warning, also
-/// where an error may not be raised.
-fn warn_no_slot(worker: &str) {
-    ErrorReport::new(
-        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        format!("no free background worker slot for {worker}"),
-        "shardmaster",
-    )
-    .set_hint("Increase max_worker_processes and restart the server.")
-    .report(PgLogLevel::WARNING);
 }

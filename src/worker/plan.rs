@@ -1,8 +1,8 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
-use super::txn;
 use crate::catalog::redirect;
-use crate::{guc, sql};
+use crate::guc;
+use crate::server::{sql, txn};
 use pgrx::pg_sys;
 use std::time::Duration;
 
@@ -134,16 +134,5 @@ pub fn unfinished() -> Vec<Unfinished> {
         ),
         &[],
         |row| Unfinished { id: row.value(1), phase: row.value(2), activity: row.value(3), error: row.get(4) },
-    )
-}
-
-/// The role as which split workers connect: the extension's owner. None where that
-/// role may not log in: then it is the bootstrap superuser.
-pub fn worker_role() -> Option<pg_sys::Oid> {
-    sql::read_one(
-        "SELECT r.oid FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_roles r ON r.oid = e.extowner
-          WHERE e.extname = 'shardmaster' AND r.rolcanlogin",
-        &[],
-        |row| row.value(1),
     )
 }

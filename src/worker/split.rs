@@ -1,28 +1,14 @@
 //! The worker of one split: takes the split's lock, does its work, ends.
 
-use super::process::Kind;
-use super::{LIBRARY, accept_signals, lock, pin_settings, plan, txn, wait};
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
+use super::{accept_signals, lock, pin_settings, plan};
+use crate::server::{txn, wait};
+use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use std::time::Duration;
 
 /// Between two turns of one worker: keeps it from spinning if the work ends while the
 /// plan still asks for more.
 const BETWEEN_TURNS: Duration = Duration::from_millis(100);
-
-/// How a split's worker is started: never restarted by the postmaster, which would
-/// forget to look at the plan first.
-pub fn describe(split_id: i64, database: pg_sys::Oid, role: Option<pg_sys::Oid>) -> BackgroundWorkerBuilder {
-    let name = Kind::Split(split_id).name();
-    let role = role.unwrap_or(pg_sys::InvalidOid);
-    BackgroundWorkerBuilder::new(&name)
-        .set_type(&name)
-        .set_library(LIBRARY)
-        .set_function("shardmaster_split_main")
-        .enable_spi_access()
-        .set_argument(Some(pg_sys::Datum::from(split_id)))
-        .set_extra(&format!("{} {}", database.to_u32(), role.to_u32()))
-}
 
 /// Entry point of a split's worker; the argument is the split's id.
 ///
@@ -60,7 +46,7 @@ fn has_work(split_id: i64) -> bool {
     txn::transaction(|| plan::catalog_exists() && plan::has_work(split_id))
 }
 
-/// Database and role, as `describe` writes them.
+/// Database and role, as `spawn::split_worker` writes them.
 fn parse_extra(extra: &str) -> Option<(pg_sys::Oid, pg_sys::Oid)> {
     let (database, role) = extra.split_once(' ')?;
     let oid = |text: &str| text.parse().ok().map(pg_sys::Oid::from_u32);

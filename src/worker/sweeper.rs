@@ -1,10 +1,12 @@
 //! Expires leases and archives old reservations. A process of its own: an error in a
 //! sweep must not hold up splits, nor a long look at splits a lease.
 
-use super::process::Kind;
-use super::{LIBRARY, accept_signals, lock, pin_settings, plan, sweep_clock, txn, wait};
+use super::{accept_signals, lock, pin_settings, plan};
 use crate::guc;
-use crate::placement::sweep;
+use crate::placement::{sweep, sweep_clock};
+use crate::server::process::Kind;
+use crate::server::spawn::LIBRARY;
+use crate::server::{txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::time::{Duration, Instant};

@@ -3,13 +3,13 @@
 //! that the target generates: their functions give the values that the source's have given.
 
 use super::Finding;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::remote::Connection;
+use crate::remote::quote::ident;
 use crate::split::engine;
-use crate::split::error::Result;
-use crate::split::quote::ident;
-use crate::split::session::Side;
-use crate::split::shape::{Observation, TableShape};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CONSTRAINTS: &str = include_str!("../../../sql/check/constraints.sql");

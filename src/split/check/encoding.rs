@@ -1,8 +1,8 @@
 //! Encodings of the two databases: which texts arrive as what they were.
 
 use super::{Finding, Looked};
-use crate::agent::scope::Scope;
 use crate::catalog::split::Plan;
+use crate::keys::scope::Scope;
 
 /// Those of which every text has one form in UTF-8 that comes back as it was; all
 /// characters were tried. Of EUC_JP some have a twin, so that two keys became one.

@@ -2,10 +2,10 @@
 //! change and every comparison computes it again, and must come to the same.
 
 use super::Finding;
+use crate::agent::error::Result;
+use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
-use crate::split::error::Result;
-use crate::split::shape::Observation;
 
 const MADE_OF: &str = include_str!("../../../sql/check/expression.sql");
 const FUNCTIONS: &str = include_str!("../../../sql/check/expression_functions.sql");

@@ -4,12 +4,12 @@
 //! search_path: under the mover's it may fail, or mean something else.
 
 use super::Finding;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::split::engine;
-use crate::split::error::Result;
-use crate::split::session::Side;
-use crate::split::shape::Observation;
 
 const FUNCTIONS: &str = include_str!("../../../sql/check/functions.sql");
 

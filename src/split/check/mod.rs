@@ -10,13 +10,11 @@ mod partitions;
 mod same;
 mod scope;
 
-use super::engine;
-use super::error::{Result, SplitError};
-use super::policies;
-use super::references;
-use super::session::{self, Side};
-use super::shape::Observation;
+use super::{engine, policies, references};
 use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;

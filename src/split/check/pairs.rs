@@ -1,10 +1,10 @@
 //! Tables that take each other's rows: columns, types and keys of both sides.
 
 use super::{Finding, Looked, encoding};
+use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, Policy};
+use crate::remote::quote::{ident, literal};
 use crate::split::columns::{self, Source};
-use crate::split::quote::{ident, literal};
-use crate::split::shape::{Column, TableShape};
 
 /// PostgreSQL writes bytes above 127 of a "char" as \ooo from this version on.
 const CHAR_IN_OCTAL: i32 = 160_000;

@@ -3,13 +3,13 @@
 
 use super::Finding;
 use super::scope::look_through;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::remote::quote::ident;
 use crate::split::engine;
-use crate::split::error::Result;
-use crate::split::quote::ident;
-use crate::split::session::Side;
-use crate::split::shape::Observation;
 use std::collections::BTreeSet;
 
 const PARTITIONS: &str = include_str!("../../../sql/check/partitions.sql");

@@ -2,10 +2,10 @@
 //! would be copied onto themselves, and finish would delete the only ones.
 
 use super::Finding;
+use crate::agent::error::Result;
+use crate::agent::session;
+use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::catalog::split::Plan;
-use crate::split::error::Result;
-use crate::split::session;
-use crate::split::shape::{Leaf, Observation, TableShape};
 
 /// Where both shards are one database, no table or partition is on both sides.
 pub fn check(plan: &Plan, source: &Observation, target: &Observation) -> Result<Vec<Finding>> {

@@ -1,17 +1,17 @@
 //! The columns by which rows belong to keys: the list of what is known to be right.
 
 use super::{Finding, encoding};
-use crate::agent::scope::Scope;
+use crate::agent::error::Result;
+use crate::agent::session::{self, Installed, Side};
+use crate::agent::shape::{Column, Observation, TableShape};
+use crate::agent::types::Family;
 use crate::catalog::split::Plan;
+use crate::keys::key_type::KeyType;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
 use crate::remote::connection::Rows;
+use crate::remote::quote::{array_literal, ident};
 use crate::remote::{Connection, RemoteError};
-use crate::routing::key_type::KeyType;
-use crate::routing::ordered::Ordered;
-use crate::split::error::Result;
-use crate::split::quote::{array_literal, ident};
-use crate::split::session::{self, Installed, Side};
-use crate::split::shape::{Column, Observation, TableShape};
-use crate::split::types::Family;
 
 /// The shard-by columns, and rows of the scope where none must be.
 pub fn check(

@@ -1,17 +1,16 @@
 //! What this master routes to a shard of all that a split has taken away from it.
 
 use crate::agent;
+use crate::agent::error::Result;
 use crate::agent::redirect::Entries;
-use crate::agent::scope::Scope;
+use crate::agent::session::Side;
 use crate::catalog::keyspace::{self, Keyspace, Strategy};
-use crate::catalog::routing;
-use crate::catalog::shard;
+use crate::catalog::{routing, shard};
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::routing::interval::Interval;
-use crate::routing::ordered::Ordered;
-use crate::split::error::Result;
-use crate::split::session::Side;
-use crate::sql;
+use crate::server::sql;
 
 /// An entry of routing that leads to the shard.
 pub struct Route {

@@ -2,16 +2,16 @@
 //! rows that the target must have. It looks at the moving keys alone.
 
 use super::{Bond, Reference, columns_by, found, in_scope, load, load_all, moves, staying_row};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
+use crate::remote::quote::ident;
 use crate::split::check::Finding;
 use crate::split::engine::{self, Table};
-use crate::split::error::{Result, SplitError};
-use crate::split::quote::ident;
-use crate::split::session::{self, Side};
-use crate::split::shape::Column;
 
 const ACROSS: &str = "source: foreign keys across keys";
 const MISSING: &str = "target: referenced rows";

@@ -1,8 +1,8 @@
 //! Why a step of a split did not end well, and what follows from it.
 
-use super::points::InjectedFault;
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
+use crate::server::injection::InjectedFault;
 use thiserror::Error;
 
 #[derive(Debug, Error)]

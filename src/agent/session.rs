@@ -1,15 +1,14 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
-use super::error::{Result, SplitError};
-use super::{quote, session_hash};
-use crate::agent;
-use crate::agent::scope::Scope;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::{self, session_hash};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::{Connection, RemoteError};
-use crate::worker::wait;
+use crate::keys::scope::Scope;
+use crate::remote::{Connection, RemoteError, quote};
+use crate::server::wait;
 use pgrx::pg_sys;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};

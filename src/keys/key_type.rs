@@ -1,11 +1,14 @@
 //! Types of keys, and the one text form of a value that routing stores and compares.
 
-use crate::routing::RoutingError;
-use crate::routing::ordered::Ordered;
+use crate::keys::ordered::Ordered;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
+
+/// A type whose values cannot be keys, by its name.
+#[derive(Debug)]
+pub struct Unsupported(pub String);
 
 /// The types whose values have one text form that no setting changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +57,7 @@ impl KeyType {
     }
 
     /// A domain counts as its base type, an enum as text.
-    pub fn from_oid(oid: pg_sys::Oid) -> Result<KeyType, RoutingError> {
+    pub fn from_oid(oid: pg_sys::Oid) -> Result<KeyType, Unsupported> {
         // SAFETY: look-ups in the system cache; an unknown type is an error of the server.
         let (base, is_enum) = unsafe {
             let base = pg_sys::getBaseType(oid);
@@ -70,7 +73,7 @@ impl KeyType {
             pg_sys::BPCHAROID => Ok(KeyType::Char),
             pg_sys::UUIDOID => Ok(KeyType::Uuid),
             _ if is_enum => Ok(KeyType::Text),
-            _ => Err(RoutingError::KeyType(type_name(oid))),
+            _ => Err(Unsupported(type_name(oid))),
         }
     }
 

@@ -1,13 +1,16 @@
 //! Half-open intervals of keys: what an entry of a range keyspace covers.
 
-use crate::routing::RoutingError;
-use crate::routing::key_type::KeyType;
-use crate::routing::ordered::Ordered;
+use crate::keys::key_type::KeyType;
+use crate::keys::ordered::Ordered;
 use serde_json::Value;
 use std::cmp::Ordering;
 
 /// A bound in canonical form; None: open.
 pub type Bound = Option<String>;
+
+/// Bounds with no key between them, as users write them.
+#[derive(Debug)]
+pub struct Empty(pub String);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
@@ -49,7 +52,7 @@ impl Interval {
         key_type: KeyType,
         lower: Option<&str>,
         upper: Option<&str>,
-    ) -> Result<Interval, RoutingError> {
+    ) -> Result<Interval, Empty> {
         let canonical = |bound: &str| key_type.canonical(bound).into_owned();
         // No text sorts before the empty one: as a lower bound it is none.
         let lower = lower.map(canonical).filter(|bound| !bound.is_empty());
@@ -59,8 +62,7 @@ impl Interval {
             None => true,
         };
         if empty {
-            let problem = format!("{} holds no keys", interval.shown());
-            return Err(RoutingError::Invalid { argument: "upper", problem });
+            return Err(Empty(interval.shown()));
         }
         Ok(interval)
     }

@@ -1,8 +1,9 @@
 //! How a session's request reaches the workers: at its commit, by their latches.
 
-use super::process::{self, Kind, Process};
-use super::{plan, preloaded, split, sweep_clock};
+use super::preload::{in_binary_upgrade, preloaded};
+use super::spawn;
 use crate::guc;
+use crate::server::process::{self, Kind, Process};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -32,15 +33,15 @@ thread_local! {
 /// told what is missing.
 pub fn split_on_commit(split_id: i64) {
     // The coordinator finds the request once the server runs for its clients again.
-    if super::in_binary_upgrade() || with_requests(|r| r.splits.contains(&split_id)) {
+    if in_binary_upgrade() || with_requests(|r| r.splits.contains(&split_id)) {
         return;
     }
     let missing = coordination_missing();
     if let Some(report) = missing {
-        let role = plan::worker_role();
+        let role = spawn::worker_role();
         // SAFETY: a plain variable, set when this session connected.
         let database = unsafe { pg_sys::MyDatabaseId };
-        let start = (&split::describe(split_id, database, role)).into();
+        let start = (&spawn::split_worker(split_id, database, role)).into();
         report.report(PgLogLevel::WARNING);
         with_requests(|r| r.starts.push((split_id, start)));
     }
@@ -58,12 +59,9 @@ pub fn creation_on_commit() {
     });
 }
 
-/// Wakes the sweeper once the current transaction has committed, if it would sleep past
-/// the end of a lease.
-pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
-    if sweep_clock::bring_forward(lease_ends) {
-        with_requests(|r| r.sweeper = true);
-    }
+/// Wakes the sweeper once the current transaction has committed.
+pub fn sweeper_on_commit() {
+    with_requests(|r| r.sweeper = true);
 }
 
 /// Wakes the launcher once the current transaction has committed.
@@ -155,7 +153,7 @@ impl Requests {
             let started =
                 unsafe { pg_sys::RegisterDynamicBackgroundWorker(&mut start, std::ptr::null_mut()) };
             if !started {
-                super::warn_no_slot(&Kind::Split(split_id).name());
+                spawn::warn_no_slot(&Kind::Split(split_id).name());
             }
         }
     }

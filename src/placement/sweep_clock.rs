@@ -1,8 +1,9 @@
 //! When the coordinator looks at leases next, in shared memory: a reservation wakes it
 //! only if its lease ends before that.
 
-use super::{preloaded, wake};
 use crate::guc;
+use crate::server::preload::preloaded;
+use crate::server::wake;
 use pgrx::prelude::*;
 use pgrx::{PgAtomic, pg_shmem_init};
 use std::cell::OnceCell;
@@ -46,8 +47,16 @@ pub fn left() -> Duration {
     Duration::from_micros(u64::try_from(left).unwrap_or(0))
 }
 
+/// Wakes the sweeper once the current transaction has committed, if it would sleep past
+/// the end of a lease.
+pub fn sweep_on_commit(lease_ends: TimestampWithTimeZone) {
+    if bring_forward(lease_ends) {
+        wake::sweeper_on_commit();
+    }
+}
+
 /// Brings the next look forward; true: it would have come later.
-pub fn bring_forward(to: TimestampWithTimeZone) -> bool {
+fn bring_forward(to: TimestampWithTimeZone) -> bool {
     let to = pg_sys::TimestampTz::from(to);
     preloaded() && NEXT.get().fetch_min(to, Ordering::Relaxed) > to
 }

@@ -1,0 +1,78 @@
+//! Where a split is and what is asked of it, as the columns of `shardmaster.split_plan`
+//! have it. What follows from it is not known here.
+
+use crate::error::{Failure, SqlState};
+
+/// Defines an enum whose variants are stored as text.
+macro_rules! stored_enum {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($variant),+ }
+
+        impl $name {
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            /// From the catalog, whose CHECK constraints admit nothing else.
+            pub fn parse(text: &str) -> Result<Self, Failure> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(Failure::new(
+                        SqlState::INVALID_VALUE,
+                        format!("\"{text}\" is not a {}", stringify!($name).to_lowercase()),
+                    )),
+                }
+            }
+        }
+    };
+}
+
+stored_enum!(
+    /// What is.
+    Phase {
+        Planning = "planning",
+        DualWrite = "dual_write",
+        Backfill = "backfill",
+        Tailing = "tailing",
+        CutoverPending = "cutover_pending",
+        Completed = "completed",
+        RolledBack = "rolled_back",
+    }
+);
+
+stored_enum!(
+    /// What was asked for.
+    Goal {
+        Planning = "planning",
+        DualWrite = "dual_write",
+        Backfill = "backfill",
+        Completed = "completed",
+        Finished = "finished",
+        RolledBack = "rolled_back",
+    }
+);
+
+stored_enum!(
+    /// How far a cutover has come; only `decided` and later are beyond return.
+    CutoverStep {
+        None = "none",
+        Disabled = "disabled",
+        Decided = "decided",
+        Opened = "opened",
+        Moved = "moved",
+    }
+);
+
+/// How far a completed split is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Not finished; its shards were asked lately.
+    Open,
+    /// Not finished, and its shards are to be asked again.
+    Due,
+    Finished,
+    /// Finished, and something of its redirect is to end.
+    RedirectDue,
+}

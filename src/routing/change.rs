@@ -1,0 +1,166 @@
+//! Routing changes, each under its keyspace's lock: a new version, or in place while a
+//! cutover is on its way.
+
+use super::{RoutingError, name_list};
+use crate::catalog::keyspace::{self, Locked, Strategy};
+use crate::catalog::routing::{self, Change};
+use crate::catalog::{event, redirect};
+use crate::error::Failure;
+use crate::placement::tenants;
+
+/// One new version: closes the entries of `old` keys and opens those of the `new` ones,
+/// given as keys and, in the same order, shards. Slots of shards with a capacity change
+/// hands with them. Returns the version.
+pub fn replace(
+    keyspace: &Locked,
+    old: &[String],
+    new: (&[String], &[String]),
+    change: Change<'_>,
+) -> Result<i64, Failure> {
+    if keyspace.strategy == Strategy::Directory {
+        tenants::routed(&keyspace.name, old, new, change.split_id)?;
+    }
+    let next = keyspace::version(&keyspace.name) + 1;
+    let version = change.version.map_or(next, |at_least| next.max(at_least));
+    routing::insert_version(keyspace, old, new, version, &change);
+    // A split lets its keys in itself.
+    if change.split_id.is_none() {
+        redirect::assigned(keyspace, new.0, new.1);
+    }
+    event::routing_changed(&keyspace.name, version);
+    Ok(version)
+}
+
+/// Cutover: writes of the keys are held back and will go to the target; reads go on at
+/// the source. In place, no version; calling it again changes nothing.
+pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), RoutingError> {
+    let keyspace = keyspace::lock(keyspace)?;
+    check_assigned(&keyspace, keys)?;
+    routing::set_moving(&keyspace, keys, target);
+    Ok(())
+}
+
+/// The cutover is given up: writes go to the source again. In place, no version.
+pub fn set_back(keyspace: &str, keys: &[String], source: &str) -> Result<(), RoutingError> {
+    let keyspace = keyspace::lock(keyspace)?;
+    routing::set_back(&keyspace, keys, source);
+    Ok(())
+}
+
+/// The cutover's decision: the keys are read from and written to the target. Returns the
+/// new version, at least the given one.
+pub fn move_keys(
+    keyspace: &str,
+    keys: &[String],
+    target: &str,
+    split_id: i64,
+    reason: &str,
+    version: Option<i64>,
+) -> Result<i64, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    check_assigned(&keyspace, keys)?;
+    let targets = vec![target.to_owned(); keys.len()];
+    let change = Change { reason: Some(reason), split_id: Some(split_id), version, unassigns: false };
+    replace(&keyspace, keys, (keys, &targets), change)
+}
+
+fn check_assigned(keyspace: &Locked, keys: &[String]) -> Result<(), RoutingError> {
+    let current = routing::current(&keyspace.name, keys);
+    let missing: Vec<&str> =
+        keys.iter().map(String::as_str).filter(|key| !current.contains_key(*key)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let keys = name_list(missing);
+    Err(RoutingError::UnknownKeys { keys, keyspace: keyspace.name.clone() })
+}
+
+#[cfg(all(feature = "pg_test", not(test)))]
+#[pgrx::pg_schema]
+mod tests {
+    use super::*;
+    use crate::catalog::keyspace;
+    use crate::catalog::routing_history::{history, shard_at};
+    use crate::catalog::shard::{self, NewShard};
+    use crate::routing::{assign, rollback, topology};
+    use pgrx::prelude::*;
+
+    fn keys(keys: &[&str]) -> Vec<String> {
+        keys.iter().map(|key| (*key).to_owned()).collect()
+    }
+
+    /// Shards a and b, keys x and y on a; returns the version.
+    fn cluster() -> i64 {
+        for name in ["a", "b"] {
+            let new = NewShard {
+                shard_key: name.into(),
+                kind: shard::POSTGRES.into(),
+                capacity: None,
+                namespace: name.into(),
+                conninfo: None,
+                client_conninfo: None,
+            };
+            assert!(topology::add(new).is_ok());
+        }
+        let both = vec![Some("x".into()), Some("y".into())];
+        assign::assign(both, "a", keyspace::DEFAULT, false, None).unwrap_or(-1)
+    }
+
+    fn entry(key: &str) -> (String, String, String, i64) {
+        let entries = routing::entries(keyspace::DEFAULT);
+        let found = entries.into_iter().find(|e| e.key.as_deref() == Some(key));
+        found.map(|e| (e.read_shard, e.write_shard, e.status, e.version)).unwrap_or_default()
+    }
+
+    fn at(key: &str, version: i64) -> Option<String> {
+        keyspace::find(keyspace::DEFAULT).ok().and_then(|keyspace| shard_at(&keyspace, key, version))
+    }
+
+    fn expect(key: &str, read: &str, write: &str, status: &str, version: i64) {
+        assert_eq!(entry(key), (read.into(), write.into(), status.into(), version));
+    }
+
+    #[pg_test]
+    fn cutover_in_place_makes_no_version() {
+        let version = cluster();
+        for _ in 0..2 {
+            assert!(set_moving(keyspace::DEFAULT, &keys(&["x"]), "b").is_ok());
+            expect("x", "a", "b", "disabled", version);
+            expect("y", "a", "a", "active", version);
+        }
+        for _ in 0..2 {
+            assert!(set_back(keyspace::DEFAULT, &keys(&["x"]), "a").is_ok());
+            expect("x", "a", "a", "active", version);
+        }
+        assert_eq!(keyspace::version(keyspace::DEFAULT), version);
+        assert!(set_moving(keyspace::DEFAULT, &keys(&["x", "unknown"]), "b").is_err());
+    }
+
+    #[pg_test]
+    fn decision_is_one_version_from_the_shard_that_was_read() {
+        let before = cluster();
+        let moving = keys(&["x"]);
+        assert!(set_moving(keyspace::DEFAULT, &moving, "b").is_ok());
+        let moved = move_keys(keyspace::DEFAULT, &moving, "b", 7, "split 7", None).unwrap_or(-1);
+        assert_eq!(moved, before + 1);
+        expect("x", "b", "b", "active", moved);
+        expect("y", "a", "a", "active", before);
+        assert_eq!(at("x", before).as_deref(), Some("a"));
+        let last = history(keyspace::DEFAULT).pop();
+        let last = last.map(|h| (h.key, h.from_shard, h.to_shard, h.split_id));
+        assert_eq!(last, Some((Some("x".into()), Some("a".into()), Some("b".into()), Some(7))));
+        assert!(rollback::rollback(before, keyspace::DEFAULT).is_err());
+        assert!(rollback::rollback(0, keyspace::DEFAULT).is_err());
+    }
+
+    #[pg_test]
+    fn version_that_a_shard_knows_is_adopted() {
+        let before = cluster();
+        let moving = keys(&["x"]);
+        let adopted = move_keys(keyspace::DEFAULT, &moving, "b", 7, "split 7", Some(before + 10));
+        assert_eq!(adopted.unwrap_or(-1), before + 10);
+        let older = move_keys(keyspace::DEFAULT, &moving, "a", 8, "split 8", Some(1));
+        assert_eq!(older.unwrap_or(-1), before + 11);
+        assert_eq!(at("x", before + 5).as_deref(), Some("a"));
+    }
+}

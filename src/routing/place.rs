@@ -1,0 +1,48 @@
+//! A new tenant gets its shard by placement's rules.
+
+use super::assign::{canonical_keys, check_directory};
+use super::change::replace;
+use crate::catalog::keyspace;
+use crate::catalog::routing::{self, Change};
+use crate::catalog::shard::{self, POSTGRES};
+use crate::error::Failure;
+use crate::placement::choose::{self, Strategy};
+use crate::placement::tenants::logical_key;
+use crate::placement::{room, settle, shard as slots};
+
+/// Routes a new tenant to the shard that the strategy chooses; one that is routed
+/// already stays where it is. Returns the shard's key.
+pub fn place(tenant: String, strategy: Strategy, keyspace: &str) -> Result<String, Failure> {
+    let keyspace = keyspace::lock(keyspace)?;
+    check_directory(&keyspace)?;
+    let keys = canonical_keys(&keyspace, vec![Some(tenant)])?;
+    if let Some(shard_key) = routing::current(&keyspace.name, &keys).remove(&keys[0]) {
+        return Ok(shard_key);
+    }
+    let logical_key = logical_key(&keyspace.name, &keys[0]);
+    let mut tried = Vec::new();
+    loop {
+        let Some(choice) = choose::next(POSTGRES, &logical_key, strategy, &tried) else {
+            if settle::expire(POSTGRES, 200) > 0 {
+                tried.clear();
+                continue;
+            }
+            return Err(choose::no_capacity(POSTGRES).into());
+        };
+        slots::lock(choice.shard_id);
+        // What was chosen may have been taken, or closed, before the lock was ours.
+        let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
+        match chosen {
+            Some(shard) if room::exact(shard.id) > 0 => {
+                let target = vec![shard.shard_key.clone()];
+                let change = Change { reason: Some("placed"), ..Change::default() };
+                replace(&keyspace, &[], (&keys, &target), change)?;
+                return Ok(shard.shard_key);
+            }
+            _ => {
+                slots::unlock(choice.shard_id);
+                tried.push(choice.shard_id);
+            }
+        }
+    }
+}

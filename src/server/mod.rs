@@ -1,0 +1,11 @@
+//! What every room stands on: the server's own services, in the words of this library.
+//! Knows no table of the catalog and no network.
+
+pub mod injection;
+pub mod preload;
+pub mod process;
+pub mod spawn;
+pub mod sql;
+pub mod txn;
+pub mod wait;
+pub mod wake;
