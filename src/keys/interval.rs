@@ -48,11 +48,7 @@ pub fn position(keyspace: &str, of: Ordered, key: Option<&str>) -> Vec<u8> {
 
 impl Interval {
     /// From bounds as a caller gives them.
-    pub fn new(
-        key_type: KeyType,
-        lower: Option<&str>,
-        upper: Option<&str>,
-    ) -> Result<Interval, Empty> {
+    pub fn new(key_type: KeyType, lower: Option<&str>, upper: Option<&str>) -> Result<Interval, Empty> {
         let canonical = |bound: &str| key_type.canonical(bound).into_owned();
         // No text sorts before the empty one: as a lower bound it is none.
         let lower = lower.map(canonical).filter(|bound| !bound.is_empty());

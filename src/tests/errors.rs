@@ -3,7 +3,8 @@
 #[pgrx::pg_schema]
 mod tests {
     use super::super::{expect, refused, run, shards, text};
-    use crate::catalog::{keyspace, routing};
+    use crate::catalog::keyspace;
+    use crate::routing::change;
     use pgrx::prelude::*;
 
     #[pg_test]
