@@ -54,6 +54,6 @@ pub const JUDGED: &str = "
 
 /// The settings that the engine's sessions pin.
 pub fn pinned() -> Vec<&'static str> {
-    let source = include_str!("../../../src/split/session.rs");
+    let source = include_str!("../../../src/agent/session.rs");
     source.split("SET ").skip(1).filter_map(|rest| rest.split(" = ").next()).collect()
 }
