@@ -59,6 +59,8 @@ COMMENT ON FUNCTION @extschema@.shard_split_wait(bigint, text, interval) IS
     'waits until a split has reached a phase, also ''finished''; returns the phase; raises the split''s error, or 57014 at the timeout';
 COMMENT ON FUNCTION @extschema@.shard_split_points() IS
     'the named points of a split, in order; see the setting shardmaster.fault';
+COMMENT ON FUNCTION @extschema@.shard_split_lifecycle() IS
+    'the life of a split: each allowed change of phase with what brings it about (call is NULL), then what each call does in each phase: to_phase is what is asked for from then on, NULL: that stays, or the call is refused, as condition says';
 COMMENT ON FUNCTION @extschema@.shard_split_next_call(bigint, text, boolean) IS
     'internal: what shard_split_run calls next; '''' to wait, NULL at the end';
 COMMENT ON FUNCTION @extschema@.shard_split_progress(bigint, bigint) IS

@@ -1,9 +1,8 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
 use super::on_primary;
-use crate::catalog::split::{self, Map, State};
-use crate::catalog::split_state::{Goal, Phase};
-use crate::error::{Failure, SqlState, required};
+use crate::catalog::split::Map;
+use crate::error::required;
 use crate::split::figures::{self, Known};
 use crate::split::{lifecycle, plan, points};
 use pgrx::datum::Interval;
@@ -172,6 +171,21 @@ pub fn shard_split_points()
     )
 }
 
+/// The life of a split: each allowed change of phase, then what each call does in each phase.
+#[pg_extern(immutable, parallel_safe)]
+#[allow(clippy::type_complexity)]
+fn shard_split_lifecycle() -> TableIterator<
+    'static,
+    (
+        name!(from_phase, String),
+        name!(to_phase, Option<String>),
+        name!(call, Option<String>),
+        name!(condition, Option<String>),
+    ),
+> {
+    TableIterator::new(lifecycle::described())
+}
+
 /// How far targets are behind their sources: what shard_split_metrics asks of the shards.
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
@@ -216,8 +230,7 @@ fn shard_split_next_call(
     let id = required(split_id, "split_id")?;
     let until = required(until, "until")?;
     let resumes = required(resumes, "resumes")?;
-    let state = split::state(id)?;
-    Ok(next_call(id, &state, &until, resumes)?.map(str::to_owned))
+    Ok(lifecycle::next_call(id, &until, resumes)?.map(str::to_owned))
 }
 
 /// Waits until a split's state changes, or for some milliseconds.
@@ -227,42 +240,6 @@ fn shard_split_progress(split_id: Option<i64>, milliseconds: Option<i64>) -> Res
     let id = required(split_id, "split_id")?;
     let milliseconds = required(milliseconds, "milliseconds")?;
     Ok(lifecycle::wait_for_change(id, u64::try_from(milliseconds).unwrap_or(0))?)
-}
-
-fn next_call(id: i64, state: &State, until: &str, resumes: bool) -> Result<Option<&'static str>, Failure> {
-    const ORDER: [&str; 6] =
-        ["dual_write", "backfill", "tailing", "cutover_pending", "completed", "finished"];
-    let Some(wanted) = ORDER.iter().position(|p| *p == until) else {
-        return Err(Failure::new(
-            SqlState::INVALID_VALUE,
-            format!("\"{until}\" is no phase to run a split to"),
-        )
-        .hint(format!("One of: {}.", ORDER.join(", "))));
-    };
-    if lifecycle::has_reached(state, until) {
-        return Ok(None);
-    }
-    if state.failed && resumes {
-        return Ok(Some("shard_split_resume"));
-    }
-    lifecycle::raise_failure(id, state)?;
-    let gave_up =
-        state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending;
-    if gave_up && !resumes {
-        // The caller is told, and may call again.
-        return Err(lifecycle::stored_error(id, state));
-    }
-    Ok(match (state.phase, state.goal) {
-        (Phase::RolledBack, Goal::RolledBack) | (Phase::Planning, Goal::Planning) => {
-            Some("shard_split_start_dual_write")
-        }
-        (Phase::Planning | Phase::RolledBack | Phase::DualWrite, Goal::DualWrite) if wanted > 0 => {
-            Some("shard_split_run_backfill")
-        }
-        (Phase::CutoverPending, Goal::Backfill) if wanted > 3 => Some("shard_split_cutover"),
-        (Phase::Completed, Goal::Completed) if wanted > 4 => Some("shard_split_finish"),
-        _ => Some(""),
-    })
 }
 
 extension_sql_file!(
@@ -283,6 +260,7 @@ extension_sql_file!(
         shard_split_resume,
         shard_split_wait,
         shard_split_points,
+        shard_split_lifecycle,
         shard_split_next_call,
         shard_split_progress
     ]

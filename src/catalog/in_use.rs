@@ -1,6 +1,7 @@
 //! What active splits hold: keys, shards, keyspaces. A plan is active until it is
 //! rolled back or finished.
 
+use super::split_state::IS_ACTIVE;
 use crate::server::sql;
 use std::collections::BTreeSet;
 
@@ -29,9 +30,10 @@ pub fn entries_of_splits(keyspace: &str) -> BTreeSet<String> {
 /// A split that has the shard as source or target.
 pub fn split_of_shard(shard_key: &str) -> Option<i64> {
     sql::read_one(
-        "SELECT id FROM shardmaster.split_plan
-          WHERE (source_shard = $1 OR target_shard = $1) AND phase <> 'rolled_back' AND finished_at IS NULL
-          ORDER BY id LIMIT 1",
+        &format!(
+            "SELECT id FROM shardmaster.split_plan
+              WHERE (source_shard = $1 OR target_shard = $1) AND {IS_ACTIVE} ORDER BY id LIMIT 1"
+        ),
         &[shard_key.into()],
         |row| row.value(1),
     )
@@ -40,8 +42,9 @@ pub fn split_of_shard(shard_key: &str) -> Option<i64> {
 /// A split of the keyspace.
 pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
     sql::read_one(
-        "SELECT id FROM shardmaster.split_plan
-          WHERE keyspace = $1 AND phase <> 'rolled_back' AND finished_at IS NULL ORDER BY id LIMIT 1",
+        &format!(
+            "SELECT id FROM shardmaster.split_plan WHERE keyspace = $1 AND {IS_ACTIVE} ORDER BY id LIMIT 1"
+        ),
         &[keyspace.into()],
         |row| row.value(1),
     )

@@ -1,6 +1,7 @@
 //! Rows of `shardmaster.redirect`: the entries of finished splits that their source still
 //! refuses. Which redirect an entry is in, the place says where the source is, not its name.
 
+use super::split_state::IS_ACTIVE;
 use crate::catalog::keyspace::{self, Keyspace, Strategy};
 use crate::catalog::shard::{self, Place, Shard};
 use crate::guc;
@@ -249,8 +250,10 @@ pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
 /// Whether this master knows why a split, by its token, refuses keys on a shard.
 pub fn is_known(token: &str) -> bool {
     sql::read_one(
-        "SELECT 1 FROM shardmaster.split_plan
-          WHERE token = $1 AND (redirect_since IS NOT NULL OR finished_at IS NULL AND phase <> 'rolled_back')",
+        &format!(
+            "SELECT 1 FROM shardmaster.split_plan
+              WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE})"
+        ),
         &[token.into()],
         |_| (),
     )

@@ -11,6 +11,10 @@ macro_rules! stored_enum {
         pub enum $name { $($variant),+ }
 
         impl $name {
+            // Not every enum's is asked for outside of tests.
+            #[allow(dead_code)]
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
@@ -76,3 +80,14 @@ pub enum End {
     /// Finished, and something of its redirect is to end.
     RedirectDue,
 }
+
+/// A plan that holds its keys and its shards, as SQL over a row of `split_plan`.
+pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
+
+/// A plan whose keys may still come to its target, as SQL over a row of `split_plan`.
+pub const IS_UNDECIDED: &str = "phase NOT IN ('completed', 'rolled_back')";
+
+/// A plan of which objects may be left on a shard, beyond the redirect that stays on purpose;
+/// as SQL over a row of `split_plan`.
+pub const IS_UNFINISHED: &str = "finished_at IS NULL
+   AND NOT (phase IN ('planning', 'rolled_back') AND goal IN ('planning', phase))";

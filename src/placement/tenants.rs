@@ -3,6 +3,7 @@
 
 use super::{PlacementError, quota, room, settle, shard as slots, slot};
 use crate::catalog::shard::{self, POSTGRES, Shard};
+use crate::catalog::split_state::IS_UNDECIDED;
 use crate::error::Failure;
 use crate::server::sql;
 use std::collections::BTreeMap;
@@ -190,11 +191,13 @@ pub fn take_for_all(shard: &Shard) -> Result<(), PlacementError> {
         take(shard, &keyspace, &keys, &Holder::Tenant, true)?;
     }
     let splits = sql::read(
-        "SELECT id, keyspace, tenants FROM shardmaster.split_plan p
-          WHERE target_shard = $1 AND phase NOT IN ('completed', 'rolled_back')
-            AND keyspace IN (SELECT name FROM shardmaster.keyspace WHERE strategy = 'directory')
-            AND NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
-                             WHERE r.split_id = p.id AND r.status = 'pending')",
+        &format!(
+            "SELECT id, keyspace, tenants FROM shardmaster.split_plan p
+              WHERE target_shard = $1 AND {IS_UNDECIDED}
+                AND keyspace IN (SELECT name FROM shardmaster.keyspace WHERE strategy = 'directory')
+                AND NOT EXISTS (SELECT 1 FROM shardmaster.shard_reservation r
+                                 WHERE r.split_id = p.id AND r.status = 'pending')"
+        ),
         &[shard.shard_key.as_str().into()],
         |row| (row.value::<i64>(1), row.value::<String>(2), row.value::<Vec<String>>(3)),
     );

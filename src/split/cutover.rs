@@ -6,6 +6,7 @@
 //! the way there: each session ends its waits at it, and the fence ends by itself.
 
 use super::engine::{self, Engine};
+use super::lifecycle::phases;
 use super::points::{self, reach};
 use super::sequences::{self, Ahead};
 use super::step::{self, Outcome, Reading};
@@ -359,18 +360,11 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 
 /// A master that was set back may have lost earlier phases too.
 fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
-    let missing: &[Phase] = match phase {
-        Phase::CutoverPending => &[],
-        Phase::Tailing => &[Phase::CutoverPending],
-        Phase::Backfill => &[Phase::Tailing, Phase::CutoverPending],
-        Phase::DualWrite => &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending],
-        Phase::Planning | Phase::RolledBack => {
-            &[Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending]
-        }
-        Phase::Completed => return Err(SplitError::Superseded),
-    };
+    if phase == Phase::Completed {
+        return Err(SplitError::Superseded);
+    }
     let mut from = phase;
-    for to in missing {
+    for to in phases::between(phase, Phase::Completed) {
         record::change_phase(id, from, *to, "the shards were further than this master")?;
         from = *to;
     }

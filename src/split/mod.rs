@@ -20,7 +20,6 @@ pub mod leaves;
 pub mod lifecycle;
 mod lost;
 mod old_guards;
-pub mod phase;
 pub mod plan;
 pub mod points;
 mod policies;

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::finish::Request;
-use super::phase::transition;
+use super::lifecycle::phases::transition;
 use super::progress::{Progress, TableProgress};
 use super::step::Outcome;
 use crate::agent::error::{Result, SplitError};

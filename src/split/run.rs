@@ -2,7 +2,7 @@
 //! down what came of it.
 
 use super::engine::Engine;
-use super::phase::{self, Work};
+use super::lifecycle::work::{self, Work};
 use super::points::{self, reach};
 use super::recovery::{self, SetBack};
 use super::{check, cutover, ending, finish, install, lost, record, rollback, step, watch};
@@ -34,7 +34,7 @@ pub fn run(split_id: i64) {
         Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: Instant::now() };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
-        let work = phase::next_work(state.phase, state.goal, state.cutover_step, state.end);
+        let work = work::next(&state);
         if state.failed || work == Work::Nothing {
             return;
         }
@@ -66,7 +66,7 @@ pub fn run(split_id: i64) {
 /// Whether something else is to be done by now. What is asked for after this look
 /// sets the latch, and the sleep that follows it ends at once.
 fn asked_for_else(split_id: i64, work: Work) -> bool {
-    let next = |s: State| phase::next_work(s.phase, s.goal, s.cutover_step, s.end);
+    let next = |state: State| work::next(&state);
     match (work, transaction(|| split::state(split_id)).map(next)) {
         // That the copy starts again nobody has asked for.
         (Work::Tail, Ok(Work::Copy)) => false,

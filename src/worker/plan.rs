@@ -1,43 +1,13 @@
 //! What the workers read of the plans: which splits have work, which are unfinished.
 
-use crate::catalog::redirect;
-use crate::guc;
+use crate::catalog::split_state::IS_UNFINISHED;
 use crate::server::{sql, txn};
+use crate::split::lifecycle::work;
 use pgrx::pg_sys;
 use std::time::Duration;
 
 /// Between two looks for a catalog that has just been created.
 const NEWS_ARRIVE: Duration = Duration::from_millis(10);
-
-/// A split has work for a worker: its goal is not reached, or its phase is one in which
-/// changes must be followed, or a cutover that is decided is not carried out to its
-/// end. A failed split waits for its operator. A paused one keeps its worker, which
-/// knows best what may rest.
-const HAS_WORK: &str = "p.activity <> 'failed' AND (
-       p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
-    OR p.phase = 'planning' AND p.goal <> 'planning'
-    OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')
-    OR p.phase = 'completed' AND p.cutover_step <> 'moved'
-    OR p.goal = 'finished' AND p.finished_at IS NULL)";
-
-/// A completed split's shards are to be asked whether they still know it, or something of a
-/// finished one's redirect is to end. Behind the others: who moves rows goes first.
-fn is_due() -> String {
-    let watch = guc::watch_interval().map_or("false".to_owned(), |interval| {
-        format!(
-            "p.activity <> 'failed' AND p.phase = 'completed' AND p.cutover_step = 'moved'
-             AND p.finished_at IS NULL AND p.goal <> 'finished'
-             AND coalesce(p.watched_at, p.cutover_at) <= pg_catalog.clock_timestamp() - interval '{} ms'",
-            interval.as_millis()
-        )
-    });
-    format!("{watch} OR p.activity <> 'failed' AND {}", redirect::is_due())
-}
-
-/// A split is unfinished: objects of it may be left on a shard, beyond the guard that
-/// stays on purpose.
-const UNFINISHED: &str = "p.finished_at IS NULL
-   AND NOT (p.phase IN ('planning', 'rolled_back') AND p.goal IN ('planning', p.phase))";
 
 /// An unfinished split, for messages.
 pub struct Unfinished {
@@ -102,10 +72,12 @@ pub fn with_work() -> Vec<Open> {
             "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
                     p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests),
                     p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out,
-                    p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed'
-               FROM shardmaster.split_plan p WHERE ({HAS_WORK}) OR ({})
-              ORDER BY keeps_out DESC, NOT ({HAS_WORK}), p.id",
-            is_due()
+                    {}
+               FROM shardmaster.split_plan p WHERE {}
+              ORDER BY keeps_out DESC, {}, p.id",
+            work::ends(),
+            work::has_work(),
+            work::is_housekeeping()
         ),
         &[],
         |row| Open { id: row.value(1), progress: row.value(2), keeps_out: row.value(3), ends: row.value(4) },
@@ -115,10 +87,7 @@ pub fn with_work() -> Vec<Open> {
 /// Whether one split has work. Needs `catalog_exists`.
 pub fn has_work(split_id: i64) -> bool {
     sql::read_one(
-        &format!(
-            "SELECT true FROM shardmaster.split_plan p WHERE p.id = $1 AND (({HAS_WORK}) OR ({}))",
-            is_due()
-        ),
+        &format!("SELECT true FROM shardmaster.split_plan p WHERE p.id = $1 AND {}", work::has_work()),
         &[split_id.into()],
         |_| (),
     )
@@ -130,7 +99,7 @@ pub fn unfinished() -> Vec<Unfinished> {
     sql::read(
         &format!(
             "SELECT p.id, p.phase, p.activity, p.error_message
-               FROM shardmaster.split_plan p WHERE {UNFINISHED} ORDER BY p.id"
+               FROM shardmaster.split_plan p WHERE {IS_UNFINISHED} ORDER BY p.id"
         ),
         &[],
         |row| Unfinished { id: row.value(1), phase: row.value(2), activity: row.value(3), error: row.get(4) },

@@ -1,0 +1,193 @@
+//! What an operator asks of a split: each call records a goal, wakes the worker and
+//! returns. Made again, the same call resumes from the stored state. What is possible when,
+//! and what follows from it, is data: `phases`, `requests`, `work`.
+
+pub mod phases;
+pub mod requests;
+mod wait;
+pub mod work;
+
+use super::{ending, plan};
+use crate::catalog::split::{self, Map, State};
+use crate::catalog::split_state::{Goal, Phase};
+use crate::error::{Failure, SqlState};
+use crate::server::{sql, wake};
+use phases::TRANSITIONS;
+use requests::{Answer, Call, REQUESTS};
+
+pub use wait::{next_call, wait, wait_for_change};
+
+/// Records a goal and forgets an earlier error.
+fn set_goal(id: i64, goal: Goal) {
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET goal = $2, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
+                attempts = 0,
+                activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END,
+                backfill_status = CASE backfill_status WHEN 'failed' THEN 'running' ELSE backfill_status END,
+                tail_status = CASE tail_status WHEN 'failed' THEN 'running' ELSE tail_status END,
+                started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
+          WHERE id = $1",
+        &[id.into(), goal.as_str().into()],
+    );
+    split::event(id, None, None, &format!("asked for {}", goal.as_str()));
+    wake::split_on_commit(id);
+}
+
+/// Takes the plan's lock and asks the table of requests; what is refused there is an error.
+fn ask(id: i64, call: Call) -> Result<(State, Answer), Failure> {
+    let state = split::lock(id)?;
+    let Some(answer) = requests::answer(call, &state) else {
+        return Err(refusal(id, &state, call));
+    };
+    match answer {
+        Answer::Refuse(hint) => Err(refusal(id, &state, call).hint(hint.replace("{id}", &id.to_string()))),
+        Answer::RollsBack => Err(rolling_back(id)),
+        Answer::Goal(_) | Answer::AtLeast(_) | Answer::Accept | Answer::Nothing => Ok((state, answer)),
+    }
+}
+
+fn refusal(id: i64, state: &State, call: Call) -> Failure {
+    Failure::new(
+        SqlState::NOT_IN_STATE,
+        format!("{} is not possible: split {id} is in phase {}", call.name(), state.phase.as_str()),
+    )
+}
+
+fn rolling_back(id: i64) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("split {id} is being rolled back"))
+        .hint(format!("SELECT shard_split_wait({id}, 'rolled_back') waits for its end."))
+}
+
+/// What the table says is recorded.
+fn record(id: i64, state: &State, answer: Answer) {
+    match answer {
+        Answer::Goal(goal) => set_goal(id, goal),
+        Answer::AtLeast(_) if state.goal == Goal::Backfill => set_goal(id, Goal::Backfill),
+        Answer::AtLeast(goal) => set_goal(id, goal),
+        Answer::Accept | Answer::Nothing | Answer::Refuse(_) | Answer::RollsBack => {}
+    }
+}
+
+pub fn start_dual_write(id: i64) -> Result<(), Failure> {
+    let (state, answer) = ask(id, Call::StartDualWrite)?;
+    if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
+        plan::revive(id)?;
+    }
+    record(id, &state, answer);
+    Ok(())
+}
+
+/// How a column comes over; before the split has begun.
+pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
+    ask(id, Call::Map)?;
+    if split::set_map(id, table, map) {
+        return Ok(());
+    }
+    let message = format!("table \"{table}\" is not one of split {id}");
+    Err(Failure::new(SqlState::UNDEFINED_OBJECT, message)
+        .hint(format!("SELECT table_name FROM shard_split_tables({id}) lists its tables.")))
+}
+
+pub fn run_backfill(id: i64) -> Result<(), Failure> {
+    let (state, answer) = ask(id, Call::RunBackfill)?;
+    record(id, &state, answer);
+    Ok(())
+}
+
+pub fn replay_tail(id: i64) -> Result<(), Failure> {
+    let (state, answer) = ask(id, Call::ReplayTail)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan SET tail_requests = tail_requests + 1 WHERE id = $1",
+        &[id.into()],
+    );
+    record(id, &state, answer);
+    wake::split_on_commit(id);
+    Ok(())
+}
+
+pub fn cutover(id: i64) -> Result<(), Failure> {
+    let (state, answer) = ask(id, Call::Cutover)?;
+    record(id, &state, answer);
+    Ok(())
+}
+
+pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
+    let (state, answer) = ask(id, Call::Rollback)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan SET target_lost = $2 WHERE id = $1",
+        &[id.into(), target_lost.into()],
+    );
+    record(id, &state, answer);
+    Ok(())
+}
+
+pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Failure> {
+    let (state, answer) = ask(id, Call::Finish)?;
+    if answer != Answer::Nothing {
+        sql::write(
+            "UPDATE shardmaster.split_plan SET accept_missing = $2, source_lost = $3 WHERE id = $1",
+            &[id.into(), accept_missing.into(), source_lost.into()],
+        );
+    }
+    record(id, &state, answer);
+    Ok(())
+}
+
+/// Removes the last that a finished split has left: its part of the redirect on its source.
+/// In the caller's session, which is told of what is in the way.
+pub fn drop_guard(id: i64) -> Result<(), Failure> {
+    ask(id, Call::GuardDrop)?;
+    ending::drop_all(id)
+}
+
+pub fn pause(id: i64) -> Result<(), Failure> {
+    ask(id, Call::Pause)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan SET paused = true, updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into()],
+    );
+    split::event(id, None, None, "paused");
+    wake::split_on_commit(id);
+    Ok(())
+}
+
+/// Ends a pause; a split that failed is resumed with the goal that it had.
+pub fn resume(id: i64) -> Result<(), Failure> {
+    let (state, _) = ask(id, Call::Resume)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET paused = false, activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END,
+                waiting_for = NULL
+          WHERE id = $1",
+        &[id.into()],
+    );
+    if state.failed {
+        set_goal(id, state.goal);
+    } else {
+        split::event(id, None, None, "resumed");
+        wake::split_on_commit(id);
+    }
+    Ok(())
+}
+
+/// A row of shard_split_lifecycle: from which phase, to which, by which call, when.
+type Described = (String, Option<String>, Option<String>, Option<String>);
+
+/// The life of a split for people, from the rows that decide it.
+pub fn described() -> Vec<Described> {
+    let changes = TRANSITIONS.iter().map(|change| {
+        let (from, to) = (change.from.as_str().to_owned(), change.to.as_str().to_owned());
+        (from, Some(to), None, Some(change.when.to_owned()))
+    });
+    let requests = REQUESTS.iter().flat_map(|row| {
+        row.phases.iter().map(|phase| {
+            let texts = [row.when.text().to_owned(), row.answer.text()];
+            let said: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+            let condition = (!said.is_empty()).then(|| said.join(": "));
+            let goal = row.answer.goal().map(|goal| goal.as_str().to_owned());
+            (phase.as_str().to_owned(), goal, Some(row.call.name().to_owned()), condition)
+        })
+    });
+    changes.chain(requests).collect()
+}

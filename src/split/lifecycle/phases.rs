@@ -1,0 +1,101 @@
+//! The phases of a split: their order, and which change into which.
+
+use crate::catalog::split_state::Phase;
+
+/// An allowed change of phase.
+pub struct Transition {
+    pub from: Phase,
+    pub to: Phase,
+    /// What brings it about, for people.
+    pub when: &'static str,
+}
+
+const fn change(from: Phase, to: Phase, when: &'static str) -> Transition {
+    Transition { from, to, when }
+}
+
+/// Every allowed change of phase.
+pub const TRANSITIONS: &[Transition] = &[
+    change(Phase::Planning, Phase::DualWrite, "the check has passed and capture is installed"),
+    change(Phase::RolledBack, Phase::DualWrite, "the plan runs again: checked and installed anew"),
+    change(Phase::DualWrite, Phase::Backfill, "the copy was asked for"),
+    change(Phase::Backfill, Phase::Tailing, "every table is copied"),
+    change(Phase::Tailing, Phase::CutoverPending, "the lag is below shardmaster.max_lag"),
+    change(Phase::Tailing, Phase::Backfill, "the copy had to start again"),
+    change(Phase::CutoverPending, Phase::Backfill, "the copy had to start again"),
+    change(Phase::CutoverPending, Phase::Completed, "the cutover has decided"),
+    change(Phase::Planning, Phase::RolledBack, "rolled back"),
+    change(Phase::DualWrite, Phase::RolledBack, "rolled back"),
+    change(Phase::Backfill, Phase::RolledBack, "rolled back"),
+    change(Phase::Tailing, Phase::RolledBack, "rolled back"),
+    change(Phase::CutoverPending, Phase::RolledBack, "rolled back"),
+];
+
+/// The rule that allows the change, if there is one.
+pub fn transition(from: Phase, to: Phase) -> Option<&'static Transition> {
+    TRANSITIONS.iter().find(|t| t.from == from && t.to == to)
+}
+
+/// The phases of a split that goes on, in their order.
+pub const WAY: [Phase; 6] = [
+    Phase::Planning,
+    Phase::DualWrite,
+    Phase::Backfill,
+    Phase::Tailing,
+    Phase::CutoverPending,
+    Phase::Completed,
+];
+
+/// Where a phase is on the way; None: the split was rolled back.
+pub fn position(phase: Phase) -> Option<usize> {
+    WAY.iter().position(|one| *one == phase)
+}
+
+/// The phases that come before `end`, after `phase`; a plan that was rolled back begins
+/// anew.
+pub fn between(phase: Phase, end: Phase) -> &'static [Phase] {
+    let first = position(phase).map_or(1, |at| at + 1);
+    let last = position(end).unwrap_or(WAY.len());
+    WAY.get(first..last).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_can_be_reached() {
+        let mut reached = vec![Phase::Planning];
+        loop {
+            let next = TRANSITIONS
+                .iter()
+                .find(|change| reached.contains(&change.from) && !reached.contains(&change.to));
+            let Some(next) = next else { break };
+            reached.push(next.to);
+        }
+        assert!(Phase::ALL.iter().all(|phase| reached.contains(phase)), "{reached:?}");
+    }
+
+    #[test]
+    fn every_phase_but_the_last_can_be_left() {
+        for phase in Phase::ALL.iter().filter(|phase| **phase != Phase::Completed) {
+            assert!(TRANSITIONS.iter().any(|change| change.from == *phase), "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn no_change_is_there_twice() {
+        for (n, change) in TRANSITIONS.iter().enumerate() {
+            let others = &TRANSITIONS[n + 1..];
+            assert!(!others.iter().any(|other| (other.from, other.to) == (change.from, change.to)));
+        }
+    }
+
+    #[test]
+    fn each_step_of_the_way_is_allowed() {
+        for pair in WAY.windows(2) {
+            assert!(transition(pair[0], pair[1]).is_some(), "{pair:?}");
+        }
+        assert!(transition(Phase::RolledBack, WAY[1]).is_some());
+    }
+}

@@ -1,0 +1,297 @@
+//! What an operator may ask for in which phase: rows that decide. The first row that fits
+//! a call gives its answer.
+
+use super::phases;
+use crate::catalog::split::State;
+use crate::catalog::split_state::{Goal, Phase};
+
+/// A call of an operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    Map,
+    StartDualWrite,
+    RunBackfill,
+    ReplayTail,
+    Cutover,
+    Rollback,
+    Finish,
+    GuardDrop,
+    Pause,
+    Resume,
+}
+
+impl Call {
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Map => "shard_split_map",
+            Call::StartDualWrite => "shard_split_start_dual_write",
+            Call::RunBackfill => "shard_split_run_backfill",
+            Call::ReplayTail => "shard_split_replay_tail",
+            Call::Cutover => "shard_split_cutover",
+            Call::Rollback => "shard_split_rollback",
+            Call::Finish => "shard_split_finish",
+            Call::GuardDrop => "shard_guard_drop",
+            Call::Pause => "shard_split_pause",
+            Call::Resume => "shard_split_resume",
+        }
+    }
+}
+
+/// What must hold of the split, beside its phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    Always,
+    /// Nothing was asked for that is not done.
+    AtRest,
+    RollingBack,
+    Failed,
+    Finished,
+}
+
+impl When {
+    fn holds(self, state: &State) -> bool {
+        match self {
+            When::Always => true,
+            When::AtRest => is_at_rest(state.phase, state.goal),
+            When::RollingBack => state.goal == Goal::RolledBack,
+            When::Failed => state.failed,
+            When::Finished => state.finished,
+        }
+    }
+
+    pub fn text(self) -> &'static str {
+        match self {
+            When::Always => "",
+            When::AtRest => "nothing is asked for",
+            When::RollingBack => "it is being rolled back",
+            When::Failed => "it has failed",
+            When::Finished => "it is finished",
+        }
+    }
+}
+
+fn is_at_rest(phase: Phase, goal: Goal) -> bool {
+    matches!((phase, goal), (Phase::Planning, Goal::Planning) | (Phase::RolledBack, Goal::RolledBack))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// This is asked for from now on.
+    Goal(Goal),
+    /// This, unless more was asked for already.
+    AtLeast(Goal),
+    /// Done, and what is asked for stays.
+    Accept,
+    /// There is nothing to do.
+    Nothing,
+    /// Refused, with what to do instead; `{id}` is the split.
+    Refuse(&'static str),
+    /// Refused until the rollback has ended.
+    RollsBack,
+}
+
+pub struct Request {
+    pub call: Call,
+    pub phases: &'static [Phase],
+    pub when: When,
+    pub answer: Answer,
+}
+
+const fn row(call: Call, phases: &'static [Phase], when: When, answer: Answer) -> Request {
+    Request { call, phases, when, answer }
+}
+
+const ANY: &[Phase] = Phase::ALL;
+const BEFORE: &[Phase] = &[Phase::Planning, Phase::RolledBack];
+const INSTALLED: &[Phase] =
+    &[Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed];
+const FOLLOWS: &[Phase] = &[Phase::Tailing, Phase::CutoverPending];
+
+use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
+use When::{Always, AtRest, Failed, Finished, RollingBack};
+
+#[rustfmt::skip]
+pub const REQUESTS: &[Request] = &[
+    row(Call::Map, BEFORE, AtRest, Accept),
+    // The start has failed, by what was said here perhaps: the next one looks again.
+    row(Call::Map, &[Phase::Planning], Failed, Accept),
+    row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
+
+    row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
+    row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
+    row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
+    row(Call::StartDualWrite, &[Phase::DualWrite], Failed, AtLeast(Goal::DualWrite)),
+    row(Call::StartDualWrite, INSTALLED, Always, Refuse("Capture is installed; go on with shard_split_run_backfill({id}).")),
+
+    row(Call::RunBackfill, BEFORE, AtRest, Refuse("Call shard_split_start_dual_write({id}) first.")),
+    row(Call::RunBackfill, ANY, RollingBack, RollsBack),
+    row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
+    row(Call::RunBackfill, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
+    row(Call::RunBackfill, FOLLOWS, Always, Refuse("The copy is complete; go on with shard_split_cutover() once the split is in phase cutover_pending.")),
+    row(Call::RunBackfill, ANY, Always, Answer::Goal(Goal::Backfill)),
+
+    row(Call::ReplayTail, FOLLOWS, RollingBack, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
+    row(Call::ReplayTail, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
+    row(Call::ReplayTail, FOLLOWS, Always, Accept),
+    row(Call::ReplayTail, ANY, Always, Refuse("Changes are replayed in the phases tailing and cutover_pending.")),
+
+    row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::Cutover, ANY, RollingBack, RollsBack),
+    row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
+    row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
+    row(Call::Cutover, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
+
+    row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
+    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided; plan a split in the other direction.")),
+    row(Call::Rollback, ANY, Always, Answer::Goal(Goal::RolledBack)),
+
+    row(Call::Finish, &[Phase::Completed], Finished, Nothing),
+    row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
+    row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished.")),
+
+    row(Call::GuardDrop, &[Phase::Completed], Finished, Accept),
+    row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
+
+    row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
+    row(Call::Pause, ANY, Always, Accept),
+
+    row(Call::Resume, ANY, Always, Accept),
+];
+
+/// The answer to a call. None is a gap in the table, which a test looks for.
+pub fn answer(call: Call, state: &State) -> Option<Answer> {
+    let fits =
+        |row: &&Request| row.call == call && row.phases.contains(&state.phase) && row.when.holds(state);
+    REQUESTS.iter().find(fits).map(|row| row.answer)
+}
+
+impl Answer {
+    /// What is asked for from then on; None: it stays, or the call is refused.
+    pub fn goal(self) -> Option<Goal> {
+        match self {
+            Answer::Goal(goal) | Answer::AtLeast(goal) => Some(goal),
+            Answer::Accept | Answer::Nothing | Answer::Refuse(_) | Answer::RollsBack => None,
+        }
+    }
+
+    /// For people, what `goal` does not say.
+    pub fn text(self) -> String {
+        match self {
+            Answer::Goal(_) => String::new(),
+            Answer::AtLeast(_) => "unless more was asked for".into(),
+            Answer::Accept => "accepted, what is asked for stays".into(),
+            Answer::Nothing => "accepted, there is nothing to do".into(),
+            Answer::Refuse(hint) => format!("refused: {hint}"),
+            Answer::RollsBack => "refused: the rollback has to end first".into(),
+        }
+    }
+}
+
+/// What is to be called next on the way to somewhere: where the split is, and beyond which
+/// phase it is to come.
+struct Next {
+    phases: &'static [Phase],
+    goal: Goal,
+    /// None: whatever is wanted.
+    beyond: Option<Phase>,
+    call: Call,
+}
+
+#[rustfmt::skip]
+const NEXT: &[Next] = &[
+    Next { phases: &[Phase::RolledBack], goal: Goal::RolledBack, beyond: None, call: Call::StartDualWrite },
+    Next { phases: &[Phase::Planning], goal: Goal::Planning, beyond: None, call: Call::StartDualWrite },
+    Next { phases: &[Phase::Planning, Phase::RolledBack, Phase::DualWrite], goal: Goal::DualWrite, beyond: Some(Phase::DualWrite), call: Call::RunBackfill },
+    Next { phases: &[Phase::CutoverPending], goal: Goal::Backfill, beyond: Some(Phase::CutoverPending), call: Call::Cutover },
+    Next { phases: &[Phase::Completed], goal: Goal::Completed, beyond: Some(Phase::Completed), call: Call::Finish },
+];
+
+/// The next call on the way to a position on `phases::WAY`, whose end is `finished`; None:
+/// the worker is at it.
+pub fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
+    let is_beyond = |row: &Next| row.beyond.and_then(phases::position).is_none_or(|at| wanted > at);
+    let fits = |row: &&Next| row.phases.contains(&phase) && row.goal == goal && is_beyond(row);
+    NEXT.iter().find(fits).map(|row| row.call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::split_state::{CutoverStep, End};
+
+    const CALLS: [Call; 10] = [
+        Call::Map,
+        Call::StartDualWrite,
+        Call::RunBackfill,
+        Call::ReplayTail,
+        Call::Cutover,
+        Call::Rollback,
+        Call::Finish,
+        Call::GuardDrop,
+        Call::Pause,
+        Call::Resume,
+    ];
+
+    fn state(phase: Phase, goal: Goal, failed: bool, finished: bool) -> State {
+        State {
+            phase,
+            goal,
+            cutover_step: CutoverStep::None,
+            paused: false,
+            target_lost: false,
+            source_lost: false,
+            failed,
+            finished,
+            end: End::Open,
+            generation: 1,
+            version_cutover: None,
+            error: None,
+        }
+    }
+
+    fn states() -> impl Iterator<Item = State> {
+        let flags = [(false, false), (true, false), (false, true), (true, true)];
+        Phase::ALL.iter().flat_map(move |phase| {
+            Goal::ALL
+                .iter()
+                .flat_map(move |goal| flags.map(|(failed, finished)| state(*phase, *goal, failed, finished)))
+        })
+    }
+
+    #[test]
+    fn every_call_has_an_answer_in_every_phase() {
+        for state in states() {
+            for call in CALLS {
+                assert!(answer(call, &state).is_some(), "{call:?} {:?} {:?}", state.phase, state.goal);
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_is_the_first_for_some_split() {
+        for (n, row) in REQUESTS.iter().enumerate() {
+            let is_first = |state: State| {
+                let fits = |row: &Request| {
+                    row.call == REQUESTS[n].call
+                        && row.phases.contains(&state.phase)
+                        && row.when.holds(&state)
+                };
+                REQUESTS.iter().position(fits) == Some(n)
+            };
+            assert!(states().any(is_first), "row {n}: {:?} {:?} {:?}", row.call, row.phases, row.when);
+        }
+    }
+
+    /// Whatever was asked for, a split that is not decided can be undone, and one that is can
+    /// be finished.
+    #[test]
+    fn there_is_always_a_way_out() {
+        for state in states() {
+            let way = if state.phase == Phase::Completed { Call::Finish } else { Call::Rollback };
+            let answer = answer(way, &state);
+            let is_out =
+                matches!(answer, Some(Answer::Goal(Goal::RolledBack | Goal::Finished) | Answer::Nothing));
+            assert!(is_out, "{:?} {:?}: {answer:?}", state.phase, state.goal);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Waiting for a split, and what to ask it for next on the way somewhere.
+
+use super::phases::{WAY, position};
+use super::requests::{self, Call};
+use crate::catalog::split::{self, State};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
+use crate::error::{Failure, SqlState};
+use crate::server::{sql, wait as latch};
+use crate::split::record;
+use std::time::{Duration, Instant};
+
+/// Behind the last phase: nothing of the split is left to do.
+const FINISHED: &str = "finished";
+
+/// The stored error, as the calls that wait raise it.
+fn stored_error(id: i64, state: &State) -> Failure {
+    let mut failure =
+        state.error.clone().unwrap_or_else(|| Failure::new(SqlState::INTERNAL, format!("split {id} failed")));
+    failure.message = format!("split {id}: {}", failure.message);
+    failure
+}
+
+/// Raises the error of a split that has failed.
+fn raise_failure(id: i64, state: &State) -> Result<(), Failure> {
+    if state.failed { Err(stored_error(id, state)) } else { Ok(()) }
+}
+
+/// What a split can be run to: the phases after planning, in their order, and its end.
+fn ways() -> Vec<&'static str> {
+    WAY.iter().map(|phase| phase.as_str()).chain([FINISHED]).collect()
+}
+
+/// Where a target is on the way.
+fn position_of(target: &str) -> Option<usize> {
+    ways().iter().position(|one| *one == target)
+}
+
+/// Whether a split is where it is waited for, or further.
+fn has_reached(state: &State, wanted: &str) -> bool {
+    match (wanted, state.phase) {
+        (FINISHED, _) => state.finished,
+        ("rolled_back", Phase::RolledBack) => state.goal == Goal::RolledBack,
+        ("rolled_back", _) | (_, Phase::RolledBack) => false,
+        // The last steps of a cutover belong to it: clients may write by then.
+        ("completed", Phase::Completed) => state.cutover_step == CutoverStep::Moved,
+        _ => position_of(wanted).is_some_and(|wanted| position(state.phase) >= Some(wanted)),
+    }
+}
+
+/// A cutover that was asked for and given up.
+fn gave_up(state: &State) -> bool {
+    state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending
+}
+
+/// What is to be asked for next on the way to `until`; None: it is there. `""`: the worker is
+/// at it. Raises the split's error when it has failed, unless this is the call that resumes it.
+pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static str>, Failure> {
+    let state = split::state(id)?;
+    let Some(wanted) = position_of(until).filter(|at| *at > 0) else {
+        return Err(Failure::new(
+            SqlState::INVALID_VALUE,
+            format!("\"{until}\" is no phase to run a split to"),
+        )
+        .hint(format!("One of: {}.", ways()[1..].join(", "))));
+    };
+    if has_reached(&state, until) {
+        return Ok(None);
+    }
+    if state.failed && resumes {
+        return Ok(Some(Call::Resume.name()));
+    }
+    raise_failure(id, &state)?;
+    if gave_up(&state) && !resumes {
+        // The caller is told, and may call again.
+        return Err(stored_error(id, &state));
+    }
+    Ok(Some(requests::next(state.phase, state.goal, wanted).map_or("", Call::name)))
+}
+
+/// Waits until a split has reached a phase.
+pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
+    let known: Vec<&str> = ways().into_iter().chain(["rolled_back", "reversed"]).collect();
+    if !known.contains(&wanted) {
+        return Err(Failure::new(SqlState::INVALID_VALUE, format!("\"{wanted}\" is no phase of a split"))
+            .hint(format!("One of: {}.", known.join(", "))));
+    }
+    refuse_own_request(id)?;
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds.max(0.0));
+    loop {
+        let state = split::state(id)?;
+        if has_reached(&state, wanted) {
+            return Ok(if state.finished { "finished".into() } else { state.phase.as_str().into() });
+        }
+        raise_failure(id, &state)?;
+        if matches!(wanted, "completed" | FINISHED) && gave_up(&state) {
+            return Err(stored_error(id, &state));
+        }
+        if Instant::now() >= deadline {
+            return Err(timed_out(id, wanted, &state));
+        }
+        if sql::keeps_its_snapshot() {
+            return Err(Failure::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "a transaction above READ COMMITTED cannot see a split go on",
+            )
+            .hint("Wait in a transaction of isolation level READ COMMITTED."));
+        }
+        latch::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns when the state has changed, or after some milliseconds.
+pub fn wait_for_change(id: i64, milliseconds: u64) -> Result<(), Failure> {
+    let look = || split::state(id).map(|s| (s.phase, s.goal, s.cutover_step, s.failed, s.finished));
+    let (before, deadline) = (look()?, Instant::now() + Duration::from_millis(milliseconds));
+    while look()? == before && Instant::now() < deadline {
+        latch::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn timed_out(id: i64, wanted: &str, state: &State) -> Failure {
+    let live = record::waiting_for(id).map(|w| format!(", waiting for {w}")).unwrap_or_default();
+    Failure::new(
+        SqlState::TIMEOUT,
+        format!("split {id} has not reached {wanted} in time: it is in phase {}{live}", state.phase.as_str()),
+    )
+    .hint(format!("SELECT * FROM shard_split_metrics({id}) says what it does."))
+}
+
+/// A request that this very transaction has made is seen by nobody before its end.
+fn refuse_own_request(id: i64) -> Result<(), Failure> {
+    let own = sql::read_one(
+        "SELECT xmin = (pg_current_xact_id_if_assigned()::text::numeric % 4294967296)::text::xid
+           FROM shardmaster.split_plan WHERE id = $1",
+        &[id.into()],
+        |row| row.get::<bool>(1).unwrap_or(false),
+    );
+    if own == Some(true) {
+        return Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("the request to split {id} is not committed yet, so that nobody works on it"),
+        )
+        .hint("Commit first, then wait; or use CALL shard_split_run()."));
+    }
+    Ok(())
+}

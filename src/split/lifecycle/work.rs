@@ -1,0 +1,223 @@
+//! What a worker does next for a plan: rows that decide, for the worker that has read the
+//! plan and, as SQL, for the coordinator that looks for plans with work.
+
+use crate::catalog::redirect;
+use crate::catalog::split::State;
+use crate::catalog::split_state::{CutoverStep, End, Goal, Phase};
+use crate::guc;
+
+/// What a worker does next for a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Nothing was asked for that is not done: the worker ends.
+    Nothing,
+    /// Install capture and guard.
+    Install,
+    /// Capture is installed; keep its lease until the copy is asked for.
+    Hold,
+    /// Go from dual_write to backfill.
+    BeginBackfill,
+    /// Apply a window and copy a chunk.
+    Copy,
+    /// Apply windows.
+    Tail,
+    /// Fence, decide, open.
+    Cutover,
+    /// The cutover has decided: finish its last steps.
+    CompleteCutover,
+    /// Ask both shards of a completed split whether they still know it.
+    Watch,
+    /// Remove the moved rows from the source.
+    Finish,
+    /// End what the redirect of a finished split is to refuse no longer.
+    EndRedirect,
+    /// Remove everything from both sides.
+    RollBack,
+}
+
+impl Work {
+    /// It waits until those who move rows have their workers.
+    fn is_housekeeping(self) -> bool {
+        matches!(self, Work::Watch | Work::EndRedirect)
+    }
+}
+
+/// What must hold of a split, beside its phase and goal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum If {
+    Always,
+    /// Its cutover is decided and not carried out to its end.
+    NotMoved,
+    Finished,
+    /// Something of a finished split's redirect is to end.
+    RedirectDue,
+    /// The shards of a completed split are to be asked again.
+    WatchDue,
+}
+
+impl If {
+    fn holds(self, step: CutoverStep, end: End) -> bool {
+        match self {
+            If::Always => true,
+            If::NotMoved => step != CutoverStep::Moved,
+            If::Finished => end == End::Finished,
+            If::RedirectDue => end == End::RedirectDue,
+            If::WatchDue => end == End::Due,
+        }
+    }
+
+    fn sql(self) -> String {
+        match self {
+            If::Always => "true".into(),
+            If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
+            If::Finished => "p.finished_at IS NOT NULL".into(),
+            If::RedirectDue => redirect::is_due(),
+            If::WatchDue => guc::watch_interval().map_or("false".to_owned(), |interval| {
+                format!(
+                    "p.finished_at IS NULL AND coalesce(p.watched_at, p.cutover_at)
+                                               <= pg_catalog.clock_timestamp() - interval '{} ms'",
+                    interval.as_millis()
+                )
+            }),
+        }
+    }
+}
+
+struct Row {
+    phases: &'static [Phase],
+    goals: &'static [Goal],
+    condition: If,
+    work: Work,
+}
+
+const fn row(phases: &'static [Phase], goals: &'static [Goal], condition: If, work: Work) -> Row {
+    Row { phases, goals, condition, work }
+}
+
+const ANY: &[Goal] = Goal::ALL;
+
+/// The first row that fits decides.
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    row(&[Phase::Completed], ANY, If::RedirectDue, Work::EndRedirect),
+    row(&[Phase::Completed], ANY, If::Finished, Work::Nothing),
+    row(&[Phase::Completed], ANY, If::NotMoved, Work::CompleteCutover),
+    row(&[Phase::Completed], &[Goal::Finished], If::Always, Work::Finish),
+    row(&[Phase::Completed], ANY, If::WatchDue, Work::Watch),
+    row(&[Phase::Completed], ANY, If::Always, Work::Nothing),
+    row(&[Phase::RolledBack], &[Goal::RolledBack, Goal::Planning], If::Always, Work::Nothing),
+    row(Phase::ALL, &[Goal::RolledBack], If::Always, Work::RollBack),
+    row(&[Phase::Planning], &[Goal::Planning], If::Always, Work::Nothing),
+    row(&[Phase::Planning, Phase::RolledBack], ANY, If::Always, Work::Install),
+    row(&[Phase::DualWrite], &[Goal::DualWrite, Goal::Planning], If::Always, Work::Hold),
+    row(&[Phase::DualWrite], ANY, If::Always, Work::BeginBackfill),
+    row(&[Phase::Backfill], ANY, If::Always, Work::Copy),
+    row(&[Phase::CutoverPending], &[Goal::Completed, Goal::Finished], If::Always, Work::Cutover),
+    row(&[Phase::Tailing, Phase::CutoverPending], ANY, If::Always, Work::Tail),
+];
+
+fn find(phase: Phase, goal: Goal, step: CutoverStep, end: End) -> Option<Work> {
+    let fits = |row: &&Row| {
+        row.phases.contains(&phase) && row.goals.contains(&goal) && row.condition.holds(step, end)
+    };
+    ROWS.iter().find(fits).map(|row| row.work)
+}
+
+/// What is next for a plan. A gap in the rows would be none, and a test looks for it.
+pub fn next(state: &State) -> Work {
+    find(state.phase, state.goal, state.cutover_step, state.end).unwrap_or(Work::Nothing)
+}
+
+fn any_of<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    texts.map(|text| format!("'{text}'")).collect::<Vec<_>>().join(", ")
+}
+
+/// Which work a plan `p` has, as one SQL expression over the rows: what `of` says of each.
+fn case(of: impl Fn(Work) -> bool) -> String {
+    let arms: Vec<String> = ROWS
+        .iter()
+        .map(|row| {
+            let phases = any_of(row.phases.iter().map(|phase| phase.as_str()));
+            let goals = any_of(row.goals.iter().map(|goal| goal.as_str()));
+            format!(
+                "WHEN p.phase IN ({phases}) AND p.goal IN ({goals}) AND ({}) THEN {}",
+                row.condition.sql(),
+                of(row.work)
+            )
+        })
+        .collect();
+    format!("CASE {} ELSE false END", arms.join(" "))
+}
+
+/// Whether a worker is to be there for a plan `p`. A failed split waits for its operator. A
+/// paused one keeps its worker, which knows best what may rest.
+pub fn has_work() -> String {
+    format!("p.activity <> 'failed' AND {}", case(|work| work != Work::Nothing))
+}
+
+/// Whether its work can wait until others have their worker.
+pub fn is_housekeeping() -> String {
+    case(Work::is_housekeeping)
+}
+
+/// Whether it undoes or ends a split.
+pub fn ends() -> String {
+    case(|work| matches!(work, Work::RollBack | Work::Finish | Work::CompleteCutover))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEPS: &[CutoverStep] = CutoverStep::ALL;
+    const ENDS: [End; 4] = [End::Open, End::Due, End::Finished, End::RedirectDue];
+
+    #[test]
+    fn every_plan_has_work_or_a_row_that_says_why_not() {
+        for &phase in Phase::ALL {
+            for &goal in Goal::ALL {
+                for (step, end) in STEPS.iter().flat_map(|step| ENDS.map(|end| (*step, end))) {
+                    assert!(find(phase, goal, step, end).is_some(), "{phase:?} {goal:?} {step:?} {end:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_is_the_first_for_some_plan() {
+        for (n, row) in ROWS.iter().enumerate() {
+            let is_first = |phase: &Phase, goal: &Goal, step: CutoverStep, end: End| {
+                let fits = |row: &Row| {
+                    row.phases.contains(phase) && row.goals.contains(goal) && row.condition.holds(step, end)
+                };
+                ROWS.iter().position(fits) == Some(n)
+            };
+            let reached = row.phases.iter().any(|phase| {
+                row.goals.iter().any(|goal| {
+                    STEPS.iter().any(|step| ENDS.iter().any(|end| is_first(phase, goal, *step, *end)))
+                })
+            });
+            assert!(reached, "row {n}: {:?}", row.work);
+        }
+    }
+
+    #[test]
+    fn every_kind_of_work_is_somebodys() {
+        let all = [
+            Work::Install,
+            Work::Hold,
+            Work::BeginBackfill,
+            Work::Copy,
+            Work::Tail,
+            Work::Cutover,
+            Work::CompleteCutover,
+            Work::Watch,
+            Work::Finish,
+            Work::EndRedirect,
+            Work::RollBack,
+        ];
+        for work in all {
+            assert!(ROWS.iter().any(|row| row.work == work), "{work:?}");
+        }
+    }
+}
