@@ -18,7 +18,7 @@ COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.side (
     split_id    bigint NOT NULL,
     side        text NOT NULL CHECK (side IN ('source', 'target')),
-    state       text NOT NULL CHECK (state IN ('capture', 'fenced', 'moved', 'closed', 'open')),
+    state       text NOT NULL CHECK (state IN ('capture', 'fenced', 'moved', 'closed', 'open', 'left')),
     version     bigint,
     token       text NOT NULL,
     shard       text NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.side (
     PRIMARY KEY (split_id, side)
 );
 CREATE INDEX IF NOT EXISTS side_token ON shardmaster_agent.side (token);
-COMMENT ON TABLE shardmaster_agent.side IS 'state of each side of a split: capture, fenced, moved; closed, open';
+COMMENT ON TABLE shardmaster_agent.side IS 'state of each side of a split: capture, fenced, moved; closed, open, left';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.generation (
     split_id      bigint NOT NULL,

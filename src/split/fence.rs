@@ -218,3 +218,8 @@ pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<(Str
     let version = row.get(1).cloned().flatten().and_then(|v| v.parse().ok());
     Ok((state, version))
 }
+
+/// Whether finish has left a target: its rows have gone from the source, its guard has gone.
+pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
+    Ok(state(target, split, Side::Target)?.0 == "left")
+}

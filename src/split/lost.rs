@@ -4,6 +4,7 @@
 
 use super::cutover;
 use super::error::Result;
+use super::fence;
 use super::finish;
 use super::install;
 use super::phase::CutoverStep;
@@ -23,7 +24,9 @@ pub fn finish_without_source(plan: &Plan, generation: i64, identity: &str, versi
     if !is_purged || session::installed(&mut target, plan, Side::Target)? == Installed::Ours {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;
-        cutover::open_side(&mut target, plan, generation, version)?;
+        if !fence::is_left(&mut target, plan.id)? {
+            cutover::open_side(&mut target, plan, generation, version)?;
+        }
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
     redirect::forget_released(&mut target, plan)?;

@@ -7,6 +7,7 @@ use super::decision;
 use super::engine::{self, Engine};
 use super::error::{Result, SplitError};
 use super::fence;
+use super::finish;
 use super::phase::{CutoverStep, Phase};
 use super::points::{self, reach};
 use super::progress::Progress;
@@ -16,6 +17,7 @@ use super::redirect;
 use super::sequences;
 use super::session::{self, Installed, Side};
 use super::step;
+use super::watch;
 use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -121,15 +123,27 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
 /// after the last row has left the source, so this master, restored from a time before, has
 /// lost the decision and the finish. False: it is not so.
 pub fn adopt_finished(plan: &Plan, generation: i64, identity: &str) -> Result<bool> {
-    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
-    session::check_identity(&mut source, identity)?;
-    let Some(version) = redirect::known_version(&mut source, plan)? else {
-        return Ok(false);
-    };
+    let Some(version) = redirected_version(plan, identity)? else { return Ok(false) };
     decision::require_possible(plan, version)?;
     cutover::decide(plan, generation, 0, Some(version))?;
     transaction(|| record::finish_was_lost(plan.id));
     Ok(true)
+}
+
+/// The same for a master that knows the decision, with this version.
+pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
+    let is_ended = redirected_version(plan, identity)? == Some(version);
+    if is_ended {
+        transaction(|| record::finish_was_lost(plan.id));
+    }
+    Ok(is_ended)
+}
+
+/// The version with which the source's redirect knows the split's keys.
+fn redirected_version(plan: &Plan, identity: &str) -> Result<Option<i64>> {
+    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
+    session::check_identity(&mut source, identity)?;
+    redirect::known_version(&mut source, plan)
 }
 
 /// What the target's rows stand for.
@@ -144,6 +158,9 @@ pub fn stored_progress(engine: &mut Engine) -> Result<Progress> {
 /// fenced before the target opens, whatever has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     let id = engine.plan.id;
+    if fence::is_left(&mut engine.target, id)? {
+        return take_up_finish(engine, version);
+    }
     let is_open = fence::state(&mut engine.target, id, Side::Target)?.0 == "open";
     if fence::state(&mut engine.control, id, Side::Source)?.0 == "capture" {
         fence_again(engine)?;
@@ -163,6 +180,17 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     cutover::move_source(engine, version)?;
     reach(points::CUTOVER_MOVED)?;
     cutover::record_moved(engine, None);
+    Ok(())
+}
+
+/// A finish has left the target already: this master was restored to a time before, and takes
+/// it up where it was.
+fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
+    let Engine { control, plan, .. } = engine;
+    if let Some(text) = watch::difference(control, plan, Side::Source, ("moved", version))? {
+        return Err(finish::source_forgot(plan, &text));
+    }
+    transaction(|| record::finish_was_lost(plan.id));
     Ok(())
 }
 

@@ -178,6 +178,16 @@ impl Worker {
                 {
                     return Err(SplitError::Retry("the plan to be read again".into()));
                 }
+                Err(SplitError::NotInstalled(_))
+                    if state.phase == Phase::Completed
+                        && recovery::adopt_finish(
+                            &plan,
+                            state.version_cutover.unwrap_or_default(),
+                            &identity,
+                        )? =>
+                {
+                    return Err(SplitError::Retry("the plan to be read again".into()));
+                }
                 // A shard that failed over to a time before the installation: nothing is copied yet.
                 Err(SplitError::NotInstalled(failure)) if state.phase == Phase::DualWrite => {
                     check::require(&plan, &identity)?;

@@ -5,10 +5,11 @@
 use super::cutover;
 use super::error::{Result, SplitError};
 use super::fence;
+use super::recovery;
 use super::phase::CutoverStep;
 use super::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::sql;
 use crate::worker::txn::transaction;
@@ -24,6 +25,10 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
             Ok(None) => {}
             Ok(Some(text)) => forgotten.push(text),
             Err(error) if error.may_pass() => unreachable = Some(error.to_string()),
+            // Or else it was the master that was set back, to a time before the finish.
+            Err(SplitError::NotInstalled(_)) if recovery::adopt_finish(plan, version, identity)? => {
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
     }
@@ -68,14 +73,16 @@ fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
         Side::Source => "it takes writes of keys that have moved; nothing is deleted from it",
         Side::Target => "its rows are not those that were moved there; nothing is deleted from the source",
     };
-    SplitError::failed(
+    let failure = Failure::new(
         SqlState::NOT_IN_STATE,
         format!(
             "{} shard \"{shard}\" does not know split {id} any more, whose cutover has decided: {consequence}",
             side.as_str()
         ),
+    );
+    SplitError::NotInstalled(failure.hint(
         "It was restored to a time before the split, or cleaned up. Keep clients off it, restore it to a time after the cutover, and resume the split.",
-    )
+    ))
 }
 
 fn watched(id: i64, waiting_for: Option<&str>) {
