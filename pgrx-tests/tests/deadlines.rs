@@ -242,6 +242,70 @@ fn one_connection_lost_without_a_word_keeps_no_writer_out() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
+/// The worker ends, without a word to anybody.
+fn terminate(cluster: &Cluster) {
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    cluster.superuser().unwrap().batch_execute(end).unwrap();
+}
+
+/// The time that a server was away, say.
+fn age_request(cluster: &Cluster) {
+    let age = "UPDATE shardmaster.split_plan SET cutover_asked_at = cutover_asked_at - interval '3 hours'";
+    cluster.superuser().unwrap().batch_execute(age).unwrap();
+}
+
+/// Nobody expects at night what he has asked for in the afternoon.
+#[test]
+fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
+    let mut stage = Stage::new(&[]);
+    to_pending(&plan(&stage.cluster));
+    for (point, restarts) in
+        [("cutover_begin", false), ("cutover_disabled", false), ("cutover_fenced", false), ("cutover_applied", true)]
+    {
+        stage.cluster.hold(point).unwrap();
+        Split::of(&stage.cluster, 1).call("cutover").unwrap();
+        Split::of(&stage.cluster, 1).wait_held(point, LIMIT).unwrap();
+        age_request(&stage.cluster);
+        match restarts {
+            false => terminate(&stage.cluster),
+            true => stage.cluster.master.restart(Stop::Immediate).unwrap(),
+        }
+        let split = Split::of(&stage.cluster, 1);
+        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
+        let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+        assert!(error.contains("it was interrupted, and asked for longer ago"), "{point}: {error}");
+        stage.cluster.fault("").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+        assert!(is_routed_back(&stage.cluster), "{point}");
+        assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
+    }
+    cut_over_and_compare(&stage.cluster, &Split::of(&stage.cluster, 1));
+}
+
+/// One whose worker has just ended goes on; so does one that a pause has held back for long.
+#[test]
+fn a_cutover_that_was_interrupted_just_now_goes_on() {
+    let stage = Stage::new(&["shardmaster.cutover_timeout = '60s'"]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    interrupt(&split, &stage.cluster, "cutover_begin", || {
+        split.call("pause").unwrap();
+        age_request(&stage.cluster);
+        terminate(&stage.cluster);
+    });
+    wait::until("the split to rest", LIMIT, || {
+        let activity: String = split.metric("activity")?;
+        Ok((activity == "paused").then_some(()))
+    })
+    .unwrap();
+    stage.cluster.hold("cutover_fenced").unwrap();
+    split.call("resume").unwrap();
+    split.wait_held("cutover_fenced", LIMIT).unwrap();
+    terminate(&stage.cluster);
+    stage.cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+}
+
 #[test]
 fn a_pause_holds_nobody_back_when_a_cutover_is_given_up() {
     let stage = Stage::new(&[]);

@@ -32,15 +32,25 @@ pub fn gave_up(reason: &str) -> Failure {
     )
 }
 
-/// Why a cutover that ended with an error is not tried again by itself; None: it is.
-/// Whoever asked for it does not expect it hours later, when a link is back.
-pub fn abandoned(error: &SplitError) -> Option<Failure> {
+/// Why a worker does not begin a cutover that another one has left.
+pub fn interrupted() -> Failure {
+    Failure::new(
+        SqlState::parse("55P03"),
+        "cutover given up: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
+    )
+    .hint("Call shard_split_cutover again; until then the split goes on following its source.")
+}
+
+/// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it
+/// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
+pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
     match error {
         SplitError::GaveUp(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
             Some(failure.clone())
         }
         SplitError::Remote(error) if error.may_pass() => Some(gave_up(&error.to_string())),
         SplitError::Remote(error) => Some(error.clone().into()),
+        SplitError::Retry(_) | SplitError::Injected(_) if is_overdue => Some(gave_up(&error.to_string())),
         SplitError::Retry(_)
         | SplitError::Injected(_)
         | SplitError::Superseded

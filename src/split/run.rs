@@ -25,12 +25,20 @@ struct Worker {
     /// None: not yet by this worker, and how long ago by another nobody knows.
     lease_renewed: Option<Instant>,
     recorded: Instant,
+    began: Instant,
 }
 
 /// Works until nothing is left to do, or until an operator is needed.
 pub fn run(split_id: i64) {
-    let mut worker =
-        Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: Instant::now() };
+    let now = Instant::now();
+    let mut worker = Worker {
+        id: split_id,
+        engine: None,
+        attempts: 0,
+        lease_renewed: None,
+        recorded: now,
+        began: now,
+    };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
         let work = phase::next_work(state.phase, state.goal, state.cutover_step, state.end);
@@ -101,7 +109,13 @@ impl Worker {
             Work::Copy => self.copy(state),
             Work::Tail => self.tail(state),
             Work::Cutover => {
-                cutover::run(self.attached(state)?)?;
+                // What has been decided, or may have been, is settled by then.
+                let is_heard_late = self.is_heard_late(state);
+                let engine = self.attached(state)?;
+                if is_heard_late {
+                    return Err(SplitError::GaveUp(cutover::interrupted()));
+                }
+                cutover::run(engine)?;
                 Ok(Duration::ZERO)
             }
             Work::CompleteCutover => {
@@ -304,16 +318,17 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
-        // Behind the decision nothing is given up: the next turn completes it.
-        if work == Work::Cutover && self.is_decided() {
-            self.retry(&error.into_failure());
-            return;
-        }
-        if work == Work::Cutover
-            && let Some(failure) = cutover::abandoned(&error)
-        {
-            self.abandon(&failure);
-            return;
+        if work == Work::Cutover {
+            let Ok(now) = transaction(|| split::state(self.id)) else { return };
+            // Behind the decision nothing is given up: the next turn completes it.
+            if now.phase == Phase::Completed {
+                self.retry(&error.into_failure());
+                return;
+            }
+            if let Some(failure) = cutover::abandoned(&error, is_overdue(&now)) {
+                self.abandon(&failure);
+                return;
+            }
         }
         // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
         let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
@@ -327,8 +342,10 @@ impl Worker {
         self.retry(&error.into_failure());
     }
 
-    fn is_decided(&self) -> bool {
-        transaction(|| split::state(self.id)).is_ok_and(|state| state.phase == Phase::Completed)
+    /// A cutover was asked for before this worker began, and longer ago than one may take: its
+    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
+    fn is_heard_late(&self, state: &State) -> bool {
+        is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
     }
 
     /// A cutover that is given up: it is not asked for any more, and set back at once. What
@@ -352,6 +369,11 @@ impl Worker {
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
     }
+}
+
+/// The cutover was asked for longer ago than it may take.
+fn is_overdue(state: &State) -> bool {
+    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
 }
 
 /// How long a copy rests after a step, whatever phase it is done in.
