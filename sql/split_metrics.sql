@@ -43,7 +43,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
                 WHEN NOT d.does THEN a.query END
       FROM shardmaster.split_plan p
-      LEFT JOIN pg_stat_activity a ON a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id
+      -- One that waits for the plan's row is not written down there yet.
+      LEFT JOIN LATERAL (
+        SELECT w.pid, w.query FROM pg_stat_activity w
+         WHERE w.backend_type = 'shardmaster split ' || p.id AND w.datname = current_database()
+           AND (w.pid = p.worker_pid OR w.query <> '')
+         ORDER BY w.pid = p.worker_pid DESC NULLS LAST, w.backend_start LIMIT 1) a ON true
      CROSS JOIN LATERAL (
         SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
                    'cutting over', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')

@@ -573,3 +573,76 @@ fn an_open_transaction_on_the_master_keeps_no_writer_out() {
     }
     cut_over_and_compare(&stage.cluster, &split);
 }
+
+/// A worker that takes a cutover over needs the plan's row, which somebody else has; writers
+/// of the source do not wait for him.
+#[test]
+fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for (point, ends) in [
+        ("cutover_fenced", "worker"),
+        ("cutover_sequences", "worker"),
+        ("cutover_applied", "target"),
+        ("cutover_applied", "source"),
+    ] {
+        let mut other = stage.cluster.superuser().unwrap();
+        interrupt(&split, &stage.cluster, point, || {
+            age_request(&stage.cluster);
+            other.batch_execute(&format!("BEGIN; SELECT shard_split_pause({})", split.id)).unwrap();
+            match ends {
+                "target" => stage.target.cut(),
+                "source" => stage.source.cut(),
+                _ => terminate(&stage.cluster),
+            }
+            stage.source.mend();
+        });
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        let waits = || {
+            let text: Option<String> = split.metric("waiting_for")?;
+            Ok(text.is_some_and(|text| text.starts_with("a lock on the master: pid")).then_some(()))
+        };
+        wait::until("the worker to say what it waits for", LIMIT, waits).unwrap();
+        stage.target.mend();
+        other.batch_execute("ROLLBACK").unwrap();
+        given_up(&split);
+        split.wait_settled(LIMIT).unwrap();
+        assert!(is_routed_back(&stage.cluster), "{point} {ends}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// The source is open again, and the master has not heard of it.
+#[test]
+fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    for action in ["error", "exit", "hold", "kill"] {
+        let mut other = stage.cluster.superuser().unwrap();
+        stage.cluster.hold("cutover_sequences").unwrap();
+        split.call("cutover").unwrap();
+        split.wait_held("cutover_sequences", LIMIT).unwrap();
+        other.batch_execute(&format!("BEGIN; SELECT shard_split_pause({})", split.id)).unwrap();
+        stage.cluster.fault(&format!("cutover_reopened={action}")).unwrap();
+        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
+        if action == "hold" {
+            split.wait_held("cutover_reopened", LIMIT).unwrap();
+            terminate(&stage.cluster);
+            stage.cluster.fault("").unwrap();
+        }
+        // Killed, it takes the sessions of its server along.
+        let _ = other.batch_execute("ROLLBACK");
+        wait::until("the cutover to be given up", LIMIT, || {
+            // Of a master that was struck there is no answer for a while.
+            let error: Option<String> = split.metric("error_message").unwrap_or_default();
+            Ok(error.is_some_and(|error| error.starts_with("cutover given up")).then_some(()))
+        })
+        .unwrap();
+        split.wait_settled(LIMIT).unwrap();
+        assert!(is_routed_back(&stage.cluster), "{action}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}

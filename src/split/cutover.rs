@@ -75,16 +75,28 @@ const TO_ASK: Duration = Duration::from_millis(500);
 /// session that has kept them out: what is then written down on the master may have to wait
 /// there.
 pub fn run(engine: &mut Engine) -> Result<()> {
-    let outcome = steps(engine);
-    if matches!(outcome, Err(SplitError::GaveUp(_))) {
+    let mut source = Source::Open;
+    let outcome = steps(engine, &mut source);
+    if outcome.is_err() && source == Source::Fenced {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
         // If it does not succeed, recovery does it.
         let _ = recovery::reopen_source(&mut engine.control, engine.plan.id, engine.generation);
+        reach(points::CUTOVER_REOPENED)?;
     }
     outcome
 }
 
-fn steps(engine: &mut Engine) -> Result<()> {
+/// What this cutover has made of its source.
+#[derive(PartialEq, Eq)]
+enum Source {
+    Open,
+    /// Or about to be.
+    Fenced,
+    /// Decided: it is not opened any more.
+    Left,
+}
+
+fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     // Nobody waits for step 0; it has as long as the rest.
     be_ready(engine, Instant::now() + guc::cutover_timeout())?;
@@ -102,6 +114,7 @@ fn steps(engine: &mut Engine) -> Result<()> {
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
         .map_err(deadline_passed)?;
     reach(points::CUTOVER_LOCKED)?;
+    *source = Source::Fenced;
     close_fence(engine, &mut fence, deadline)?;
     reach(points::CUTOVER_FENCED)?;
     let outcome = apply_last_window(engine, deadline)?;
@@ -114,6 +127,7 @@ fn steps(engine: &mut Engine) -> Result<()> {
     }
     require_both(engine, heard)?;
     let version = decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+    *source = Source::Left;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
@@ -316,7 +330,7 @@ fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64
 }
 
 /// Sessions with open transactions that have locked rows a decision changes.
-fn master_holders() -> String {
+pub fn master_holders() -> String {
     sql::read_one(
         "SELECT string_agg(DISTINCT format('pid %s, open for %s s', a.pid,
                                            round(extract(epoch FROM clock_timestamp() - a.xact_start))), '; ')
@@ -357,7 +371,8 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     sql::write(
             "UPDATE shardmaster.split_plan
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
-                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
+                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0,
+                    waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL
               WHERE id = $1",
             &[plan.id.into(), version.into(), last_event_id.into()],
         );

@@ -58,3 +58,14 @@ pub fn unless_locked<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result
         result
     }
 }
+
+/// How long `soon` waits for a lock.
+const SOON: &str = "SET LOCAL lock_timeout = '200ms'";
+
+/// Like `try_transaction`; None: somebody holds a lock that the body needs, and nothing is done.
+pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+    unless_locked(|| {
+        crate::sql::write(SOON, &[]);
+        body()
+    })
+}

@@ -36,4 +36,5 @@ pub const CHOSEN: &[(Disaster, &str)] = &[
     (Cut(Link::Source),      "finish_redirected"),
     (Hung(Place::Source),    "finish_untriggered"),
     (Hung(Place::Target),    "rollback_objects"),
+    (Standby(Place::Master), "cutover_reopened"),
 ];
