@@ -2,94 +2,20 @@
 //! healthy source are served, or told to retry, within the deadline of a cutover; what an
 //! operator asks for is done, or he is told what it waits for.
 
-use postgres::Client;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::scene::{
-    LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+    LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
-
-/// Of the cutovers here, in which nothing is slow unless it is made so.
-const TIMEOUT: Duration = Duration::from_secs(3);
-/// What is promised beyond it.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// A cluster whose shards are reached through relays.
-struct Stage {
-    cluster: Cluster,
-    source: Relay,
-    target: Relay,
-}
-
-impl Stage {
-    fn new(config: &[&str]) -> Stage {
-        let timeout = format!("shardmaster.cutover_timeout = '{}ms'", TIMEOUT.as_millis());
-        let lines: Vec<&str> = [timeout.as_str()].into_iter().chain(config.iter().copied()).collect();
-        let cluster = cluster(&lines);
-        let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
-        let (source, target) = (relay(0), relay(1));
-        let mut master = cluster.superuser().unwrap();
-        for (key, relay) in [("shard_a", &source), ("shard_b", &target)] {
-            master
-                .execute(
-                    "UPDATE shardmaster.shard SET conninfo = $2 WHERE shard_key = $1",
-                    &[&key, &relay.conninfo(DATABASE, MOVER)],
-                )
-                .unwrap();
-        }
-        Stage { cluster, source, target }
-    }
-}
-
-/// A writer of the moving tenant gets an answer within the deadline: it has written, or is
-/// told to retry, until it has. Statements that wait at the fence are not cut short.
-fn writes_within(writer: &mut Client, limit: Duration) -> Duration {
-    let began = Instant::now();
-    wait::until("a write to be served", limit, || {
-        match writer.batch_execute("UPDATE items SET val = 'served' WHERE tenant = 'moves' AND id = 2") {
-            Ok(()) => Ok(Some(())),
-            Err(e) if matches!(state_of(&e), "SM002" | "40001") => Ok(None),
-            Err(e) => Err(e.into()),
-        }
-    })
-    .unwrap();
-    began.elapsed()
-}
-
-/// The route of the moving tenant leads to the source again.
-fn is_routed_back(cluster: &Cluster) -> bool {
-    let route = "SELECT write_shard || ' ' || status FROM shard_entries() WHERE key = 'moves'";
-    let found: String = cluster.superuser().unwrap().query_one(route, &[]).unwrap().get(0);
-    found == "shard_a active"
-}
-
-fn given_up(split: &Split<'_>) {
-    let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
-    assert!(error.to_string().contains("cutover given up"), "{error}");
-    wait::until("the cutover to be set back", GRACE, || {
-        let step = "SELECT cutover_step FROM shardmaster.split_plan";
-        let step: String = split.superuser()?.query_one(step, &[])?.get(0);
-        Ok((step == "none").then_some(()))
-    })
-    .unwrap();
-}
 
 /// At each of these the source is fenced, or about to be, and the target is still needed
 /// for the decision.
 const POINTS: [&str; 4] = ["cutover_disabled", "cutover_locked", "cutover_fenced", "cutover_applied"];
-
-/// Holds a cutover at a point, does something to the cluster, and lets it go on.
-fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl FnOnce()) {
-    cluster.hold(point).unwrap();
-    split.call("cutover").unwrap();
-    split.wait_held(point, LIMIT).unwrap();
-    harm();
-    cluster.fault("").unwrap();
-}
 
 #[test]
 fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
@@ -240,70 +166,6 @@ fn one_connection_lost_without_a_word_keeps_no_writer_out() {
     stage.target.mend();
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
-}
-
-/// The worker ends, without a word to anybody.
-fn terminate(cluster: &Cluster) {
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
-    cluster.superuser().unwrap().batch_execute(end).unwrap();
-}
-
-/// The time that a server was away, say.
-fn age_request(cluster: &Cluster) {
-    let age = "UPDATE shardmaster.split_plan SET cutover_asked_at = cutover_asked_at - interval '3 hours'";
-    cluster.superuser().unwrap().batch_execute(age).unwrap();
-}
-
-/// Nobody expects at night what he has asked for in the afternoon.
-#[test]
-fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
-    let mut stage = Stage::new(&[]);
-    to_pending(&plan(&stage.cluster));
-    for (point, restarts) in
-        [("cutover_begin", false), ("cutover_disabled", false), ("cutover_fenced", false), ("cutover_applied", true)]
-    {
-        stage.cluster.hold(point).unwrap();
-        Split::of(&stage.cluster, 1).call("cutover").unwrap();
-        Split::of(&stage.cluster, 1).wait_held(point, LIMIT).unwrap();
-        age_request(&stage.cluster);
-        match restarts {
-            false => terminate(&stage.cluster),
-            true => stage.cluster.master.restart(Stop::Immediate).unwrap(),
-        }
-        let split = Split::of(&stage.cluster, 1);
-        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
-        let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-        assert!(error.contains("it was interrupted, and asked for longer ago"), "{point}: {error}");
-        stage.cluster.fault("").unwrap();
-        split.wait_settled(LIMIT).unwrap();
-        assert!(is_routed_back(&stage.cluster), "{point}");
-        assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
-    }
-    cut_over_and_compare(&stage.cluster, &Split::of(&stage.cluster, 1));
-}
-
-/// One whose worker has just ended goes on; so does one that a pause has held back for long.
-#[test]
-fn a_cutover_that_was_interrupted_just_now_goes_on() {
-    let stage = Stage::new(&["shardmaster.cutover_timeout = '60s'"]);
-    let split = plan(&stage.cluster);
-    to_pending(&split);
-    interrupt(&split, &stage.cluster, "cutover_begin", || {
-        split.call("pause").unwrap();
-        age_request(&stage.cluster);
-        terminate(&stage.cluster);
-    });
-    wait::until("the split to rest", LIMIT, || {
-        let activity: String = split.metric("activity")?;
-        Ok((activity == "paused").then_some(()))
-    })
-    .unwrap();
-    stage.cluster.hold("cutover_fenced").unwrap();
-    split.call("resume").unwrap();
-    split.wait_held("cutover_fenced", LIMIT).unwrap();
-    terminate(&stage.cluster);
-    stage.cluster.fault("").unwrap();
-    split.wait("completed", LIMIT).unwrap();
 }
 
 #[test]
@@ -544,105 +406,5 @@ fn cleanup_leaves_a_split_alone_that_runs_again() {
     stage.cluster.fault("").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    cut_over_and_compare(&stage.cluster, &split);
-}
-
-/// A decision waits for nobody on the master past its deadline: neither for the plan's row nor
-/// for what assignments and placement lock.
-#[test]
-fn an_open_transaction_on_the_master_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
-    let split = plan(&stage.cluster);
-    to_pending(&split);
-    let mut writer = client(&stage.cluster);
-    let pause = format!("SELECT shard_split_pause({})", split.id);
-    for held in [
-        pause.as_str(),
-        "SELECT shard_assign('newcomer', 'shard_a')",
-        "LOCK TABLE shardmaster.split_plan IN SHARE ROW EXCLUSIVE MODE",
-    ] {
-        let mut other = stage.cluster.superuser().unwrap();
-        interrupt(&split, &stage.cluster, "cutover_sequences", || {
-            other.batch_execute(&format!("BEGIN; {held}")).unwrap();
-        });
-        writes_within(&mut writer, TIMEOUT + GRACE);
-        other.batch_execute("ROLLBACK").unwrap();
-        given_up(&split);
-        assert!(is_routed_back(&stage.cluster), "{held}");
-        assert_eq!(split.phase().unwrap(), "cutover_pending", "{held}");
-    }
-    cut_over_and_compare(&stage.cluster, &split);
-}
-
-/// A worker that takes a cutover over needs the plan's row, which somebody else has; writers
-/// of the source do not wait for him.
-#[test]
-fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended() {
-    let stage = Stage::new(&[]);
-    let split = plan(&stage.cluster);
-    to_pending(&split);
-    let mut writer = client(&stage.cluster);
-    for (point, ends) in [
-        ("cutover_fenced", "worker"),
-        ("cutover_sequences", "worker"),
-        ("cutover_applied", "target"),
-        ("cutover_applied", "source"),
-    ] {
-        let mut other = stage.cluster.superuser().unwrap();
-        interrupt(&split, &stage.cluster, point, || {
-            age_request(&stage.cluster);
-            other.batch_execute(&format!("BEGIN; SELECT shard_split_pause({})", split.id)).unwrap();
-            match ends {
-                "target" => stage.target.cut(),
-                "source" => stage.source.cut(),
-                _ => terminate(&stage.cluster),
-            }
-            stage.source.mend();
-        });
-        writes_within(&mut writer, TIMEOUT + GRACE);
-        let waits = || {
-            let text: Option<String> = split.metric("waiting_for")?;
-            Ok(text.is_some_and(|text| text.starts_with("a lock on the master: pid")).then_some(()))
-        };
-        wait::until("the worker to say what it waits for", LIMIT, waits).unwrap();
-        stage.target.mend();
-        other.batch_execute("ROLLBACK").unwrap();
-        given_up(&split);
-        split.wait_settled(LIMIT).unwrap();
-        assert!(is_routed_back(&stage.cluster), "{point} {ends}");
-    }
-    cut_over_and_compare(&stage.cluster, &split);
-}
-
-/// The source is open again, and the master has not heard of it.
-#[test]
-fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
-    let stage = Stage::new(&[]);
-    let split = plan(&stage.cluster);
-    to_pending(&split);
-    for action in ["error", "exit", "hold", "kill"] {
-        let mut other = stage.cluster.superuser().unwrap();
-        stage.cluster.hold("cutover_sequences").unwrap();
-        split.call("cutover").unwrap();
-        split.wait_held("cutover_sequences", LIMIT).unwrap();
-        other.batch_execute(&format!("BEGIN; SELECT shard_split_pause({})", split.id)).unwrap();
-        stage.cluster.fault(&format!("cutover_reopened={action}")).unwrap();
-        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
-        if action == "hold" {
-            split.wait_held("cutover_reopened", LIMIT).unwrap();
-            terminate(&stage.cluster);
-            stage.cluster.fault("").unwrap();
-        }
-        // Killed, it takes the sessions of its server along.
-        let _ = other.batch_execute("ROLLBACK");
-        wait::until("the cutover to be given up", LIMIT, || {
-            // Of a master that was struck there is no answer for a while.
-            let error: Option<String> = split.metric("error_message").unwrap_or_default();
-            Ok(error.is_some_and(|error| error.starts_with("cutover given up")).then_some(()))
-        })
-        .unwrap();
-        split.wait_settled(LIMIT).unwrap();
-        assert!(is_routed_back(&stage.cluster), "{action}");
-    }
     cut_over_and_compare(&stage.cluster, &split);
 }

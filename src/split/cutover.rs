@@ -20,7 +20,8 @@ use crate::catalog::routing;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::worker::txn::{transaction, try_transaction, unless_locked};
+use crate::worker::standby::{self, Standby};
+use crate::worker::txn::{transaction, try_transaction};
 use crate::worker::wait;
 use crate::{guc, sql};
 use std::time::{Duration, Instant};
@@ -86,6 +87,8 @@ pub fn run(engine: &mut Engine) -> Result<()> {
     outcome
 }
 
+const ALONE: &str = "the synchronous standby of the master has not said in time that it has the decision; were it promoted without, it would take it from the shards";
+
 /// What this cutover has made of its source.
 #[derive(PartialEq, Eq)]
 enum Source {
@@ -108,7 +111,7 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     // Who holds the cutover up is still to be asked at the deadline.
     fence.set_deadline(Some(deadline + TO_ASK));
     engine.set_deadline(Some(deadline + TO_ASK));
-    disable_routes(engine)?;
+    disable_routes(engine, deadline)?;
     let began = Instant::now();
     reach(points::CUTOVER_DISABLED)?;
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
@@ -126,7 +129,8 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
     require_both(engine, heard)?;
-    let version = decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+    let (version, standby) =
+        decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
     *source = Source::Left;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
@@ -139,7 +143,13 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     reach(points::CUTOVER_MOVED)?;
     drop(fence);
     record_moved(engine, Some(began.elapsed()));
-    transaction(|| record::last_event(engine.plan.id, &outcome.progress));
+    transaction(|| {
+        standby::commit_alone();
+        record::last_event(engine.plan.id, &outcome.progress);
+        if standby == Standby::Unknown {
+            split::event(engine.plan.id, None, None, ALONE);
+        }
+    });
     Ok(())
 }
 
@@ -196,9 +206,10 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
     Ok(())
 }
 
-/// 1. Routes for writing wait; reads go to the source. In place, no version.
-fn disable_routes(engine: &Engine) -> Result<()> {
-    try_transaction(|| {
+/// 1. Routes for writing wait; reads go to the source. In place, no version. Where the master's
+///    synchronous standby is away, it shows here, before anybody is kept out.
+fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
+    let ((), standby) = on_master(deadline, || {
         let state = split::lock(engine.plan.id)?;
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
@@ -210,6 +221,18 @@ fn disable_routes(engine: &Engine) -> Result<()> {
         routing::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
         Ok(())
+    })?;
+    match standby {
+        Standby::HasIt => Ok(()),
+        Standby::Unknown => Err(SplitError::GaveUp(gave_up("the synchronous standby of the master"))),
+    }
+}
+
+/// A transaction on the master, which waits for nobody past the deadline.
+fn on_master<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, Standby)> {
+    standby::by(deadline, body).unwrap_or_else(|| {
+        let holders = transaction(master_holders);
+        Err(SplitError::GaveUp(gave_up(&format!("a lock on the master, held perhaps by {holders}"))))
     })
 }
 
@@ -314,18 +337,15 @@ fn check_no_heir(engine: &mut Engine) -> Result<()> {
     ))
 }
 
-/// Step 5, which waits for nobody on the master past the deadline.
-fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<i64> {
-    let left = || deadline.saturating_duration_since(Instant::now()).as_millis();
-    let too_late = |reason: &str| Err(SplitError::GaveUp(gave_up(reason)));
-    let decided = unless_locked(|| {
-        sql::write(&format!("SET LOCAL lock_timeout = '{}ms'", left().max(1)), &[]);
+/// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
+/// synchronous standby stands already: it goes on without.
+fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
+    on_master(deadline, || {
         let version = write_decision(plan, generation, last_event_id, None)?;
-        if left() == 0 { too_late("locks on the master") } else { Ok(version) }
-    });
-    decided.unwrap_or_else(|| {
-        let holders = transaction(master_holders);
-        too_late(&format!("a lock on the master, held perhaps by {holders}"))
+        match Instant::now() < deadline {
+            true => Ok(version),
+            false => Err(SplitError::GaveUp(gave_up("locks on the master"))),
+        }
     })
 }
 
@@ -348,7 +368,12 @@ pub fn master_holders() -> String {
 /// Step 5: one transaction on the master decides. A version is given when the shards
 /// know of a decision that the master has lost: it is made again.
 pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
-    try_transaction(|| write_decision(plan, generation, last_event_id, version))
+    try_transaction(|| {
+        let version = write_decision(plan, generation, last_event_id, version)?;
+        // The shards know it.
+        standby::commit_alone();
+        Ok(version)
+    })
 }
 
 fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
@@ -367,7 +392,6 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = routing::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
-    sql::write("SET LOCAL synchronous_commit = on", &[]);
     sql::write(
             "UPDATE shardmaster.split_plan
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
@@ -410,7 +434,10 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 ///     as they were. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
-    transaction(|| set_step(engine.plan.id, CutoverStep::Opened));
+    transaction(|| {
+        standby::commit_alone();
+        set_step(engine.plan.id, CutoverStep::Opened);
+    });
     Ok(())
 }
 
@@ -444,6 +471,7 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
 pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
     let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
     transaction(|| {
+        standby::commit_alone();
         old_guards::forget(&engine.plan);
         set_step(engine.plan.id, CutoverStep::Moved);
         sql::write(

@@ -21,6 +21,7 @@ use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
+use crate::worker::standby;
 use crate::worker::txn::{transaction, try_transaction};
 use crate::worker::wait;
 use std::time::Instant;
@@ -131,6 +132,8 @@ pub fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Re
 /// The routes lead to the source again, if a cutover had disabled them.
 pub fn reopen_routes(plan: &Plan) -> Result<()> {
     try_transaction(|| {
+        // A master that has forgotten it sets back once more.
+        standby::commit_alone();
         let state = split::lock(plan.id)?;
         if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
             return Ok(());
@@ -145,6 +148,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     let last_event_id = stored_progress(engine)?.last_event_id;
     transaction(|| {
+        standby::commit_alone();
         split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
     });
     cutover::decide(&engine.plan, engine.generation, last_event_id, Some(version))?;

@@ -31,14 +31,8 @@ struct Worker {
 /// Works until nothing is left to do, or until an operator is needed.
 pub fn run(split_id: i64) {
     let now = Instant::now();
-    let mut worker = Worker {
-        id: split_id,
-        engine: None,
-        attempts: 0,
-        lease_renewed: None,
-        recorded: now,
-        began: now,
-    };
+    let mut worker =
+        Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: now, began: now };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
         let work = phase::next_work(state.phase, state.goal, state.cutover_step, state.end);
@@ -357,9 +351,12 @@ impl Worker {
             Ok(())
         });
         let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
-        let back = now.and_then(|state| {
-            if self.is_in_doubt(&state) { self.set_back(&state).map(|_| ()) } else { Ok(()) }
-        });
+        let back =
+            now.and_then(
+                |state| {
+                    if self.is_in_doubt(&state) { self.set_back(&state).map(|_| ()) } else { Ok(()) }
+                },
+            );
         if let Err(error) = back {
             self.engine = None;
             self.retry(&error.into_failure());
