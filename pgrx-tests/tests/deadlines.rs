@@ -408,3 +408,21 @@ fn cleanup_leaves_a_split_alone_that_runs_again() {
     split.wait("cutover_pending", LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
 }
+
+/// A worker that a machine has held up past its deadline blames no shard that is well.
+#[test]
+fn a_worker_that_comes_too_late_says_so() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    interrupt(&split, &stage.cluster, "cutover_locked", || {
+        let began = Instant::now();
+        let late = || Ok((began.elapsed() > TIMEOUT + GRACE / 2).then_some(()));
+        wait::until("the deadline to pass", LIMIT, late).unwrap();
+    });
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("cutover given up"), "{error}");
+    assert!(error.contains("the deadline had passed"), "{error}");
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}
