@@ -195,6 +195,7 @@ CREATE TABLE shardmaster.split_plan (
     dual_write_started_at    timestamptz,
     backfill_started_at      timestamptz,
     backfill_completed_at    timestamptz,
+    cutover_asked_at         timestamptz,
     cutover_at               timestamptz,
     watched_at               timestamptz,
     purged_at                timestamptz,
@@ -209,6 +210,7 @@ CREATE TABLE shardmaster.split_plan (
 COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
+COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover: an old request is none any more for a worker that has not heard it';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';

@@ -23,6 +23,7 @@ pub mod scene;
 pub mod security;
 pub mod server;
 pub mod split;
+pub mod stage;
 pub mod standby;
 pub mod wait;
 pub mod walks;

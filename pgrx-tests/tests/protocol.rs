@@ -235,6 +235,8 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     let arrived = || Ok(rows(&cluster, 1).get(&2).is_some_and(|v| v.starts_with("unqueued")).then_some(()));
     wait::until("the new copy", LIMIT, arrived).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
+    let told = split.events().unwrap();
+    assert!(told.contains("had stopped, its lease had ended"), "{told}");
     cut_over_and_compare(&cluster, &split);
 }
 

@@ -12,6 +12,7 @@ use crate::routing::key_type::KeyType;
 use crate::split::phase::{self, CutoverStep, End, Goal, Phase};
 use crate::sql::{self, Row};
 use pgrx::prelude::*;
+use std::time::Duration;
 
 /// What a split moves and with what; does not change while it is active.
 #[derive(Clone, Debug)]
@@ -70,6 +71,8 @@ pub struct State {
     pub end: End,
     pub generation: i64,
     pub version_cutover: Option<i64>,
+    /// How long ago the cutover was asked for.
+    pub cutover_age: Option<Duration>,
     pub error: Option<Failure>,
 }
 
@@ -82,7 +85,8 @@ fn state_query(lock: &str) -> String {
     format!(
         "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
                 generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
-                extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost
+                extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
+                extract(epoch FROM clock_timestamp() - cutover_asked_at)::float8
            FROM shardmaster.split_plan p WHERE id = $1 {lock}",
         redirect::is_due()
     )
@@ -115,6 +119,8 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         },
         generation: row.value(7),
         version_cutover: row.get(8),
+        // Negative, where the clock was set back: it is a young one.
+        cutover_age: row.get::<f64>(17).map(|age| Duration::from_secs_f64(age.max(0.0))),
         error,
     })
 }

@@ -23,6 +23,7 @@ use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
+use crate::worker::standby;
 use crate::worker::txn::{transaction, try_transaction};
 use crate::worker::wait;
 use std::time::Instant;
@@ -64,25 +65,59 @@ pub enum SetBack {
 /// before its decision.
 /// An operator who says that the target is lost takes that upon himself.
 pub fn set_back(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<SetBack> {
+    let Some(mut source) = source_of(plan, identity)? else {
+        return reopen_routes(plan).map(|()| SetBack::Done);
+    };
+    session::take_over(&mut source, plan, Side::Source, generation)?;
+    session::register(&mut source, plan, Side::Source)?;
+    if open_source(&mut source, plan, generation, target_lost)? == SetBack::Done {
+        reopen_routes(plan)?;
+        return Ok(SetBack::Done);
+    }
+    Ok(SetBack::AskTarget)
+}
+
+/// The same on the source alone, for a worker that cannot take the plan over since somebody's
+/// transaction holds its row on the master: `seen` is the generation that stands there.
+///
+/// Two workers of one master are kept apart by their lock, so there is none now that could
+/// decide. What an earlier one has left on the source are its sessions: they are ended first,
+/// so that nothing of it comes late. The generation stays: the next one is only given out
+/// with the row.
+pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool) -> Result<()> {
+    let Some(mut source) = source_of(plan, identity)? else { return Ok(()) };
+    session::end_previous(&mut source, plan, Side::Source)?;
+    match session::known_generation(&mut source, plan, Side::Source)? {
+        Some(known) if known <= seen => {
+            open_source(&mut source, plan, known, target_lost)?;
+        }
+        // This master was restored: it has to catch up first.
+        Some(_) | None => {}
+    }
+    Ok(())
+}
+
+/// A session on the source. None: restored to a time before the split, it has no fence.
+fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
     let mut source = session::open_mover(plan, Side::Source, "recovery")?;
     session::check_identity(&mut source, identity)?;
     match session::installed(&mut source, plan, Side::Source)? {
-        Installed::Ours => {}
-        // Restored to a time before the split: it has no fence.
-        Installed::No => return reopen_routes(plan).map(|()| SetBack::Done),
-        Installed::Foreign => return Err(session::foreign(source.shard(), plan).into()),
+        Installed::Ours => Ok(Some(source)),
+        Installed::No => Ok(None),
+        Installed::Foreign => Err(session::foreign(source.shard(), plan).into()),
     }
-    session::take_over(&mut source, plan, Side::Source, generation)?;
-    session::register(&mut source, plan, Side::Source)?;
-    let (state, _) = fence::state(&mut source, plan.id, Side::Source)?;
+}
+
+/// Opens it where no decision can exist.
+fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_lost: bool) -> Result<SetBack> {
+    let (state, _) = fence::state(source, plan.id, Side::Source)?;
     let deciding = source
         .run(&format!("SELECT deciding FROM shardmaster_agent.consumed WHERE split_id = {}", plan.id))?;
     let may_be_forgotten = deciding.scalar().is_some_and(|run| run != transaction(cutover::instance));
     if state == "moved" || may_be_forgotten && !target_lost {
         return Ok(SetBack::AskTarget);
     }
-    reopen_source(&mut source, plan.id, generation)?;
-    reopen_routes(plan)?;
+    reopen_source(source, plan.id, generation)?;
     Ok(SetBack::Done)
 }
 
@@ -99,6 +134,8 @@ pub fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Re
 /// The routes lead to the source again, if a cutover had disabled them.
 pub fn reopen_routes(plan: &Plan) -> Result<()> {
     try_transaction(|| {
+        // A master that has forgotten it sets back once more.
+        standby::commit_alone();
         let state = split::lock(plan.id)?;
         if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
             return Ok(());
@@ -113,6 +150,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     let last_event_id = stored_progress(engine)?.last_event_id;
     transaction(|| {
+        standby::commit_alone();
         split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
     });
     cutover::decide(&engine.plan, engine.generation, last_event_id, Some(version))?;

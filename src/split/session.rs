@@ -244,6 +244,41 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         Installed::Foreign => return Err(foreign(connection.shard(), plan).into()),
         Installed::No => return Err(not_installed(connection.shard(), plan.id)),
     }
+    end_previous(connection, plan, side)?;
+    let id = plan.id.to_string();
+    let key = [Some(id.as_str()), Some(side.as_str())];
+    let raised = connection
+        .query(
+            "UPDATE shardmaster_agent.generation SET generation = $3
+              WHERE split_id = $1 AND side = $2 AND generation < $3",
+            &[key[0], key[1], Some(&generation.to_string())],
+        )
+        .map_err(|error| match error.is_lock_timeout() {
+            true => SplitError::Retry(format!(
+                "a transaction of the previous worker on shard \"{}\"",
+                error.shard
+            )),
+            false => error.into(),
+        })?;
+    if raised.affected != 1 {
+        let known = known_generation(connection, plan, side)?.unwrap_or(generation);
+        return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
+    }
+    connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
+    Ok(())
+}
+
+/// The newest generation that a shard knows of a side.
+pub fn known_generation(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<i64>> {
+    let known = connection.query(
+        "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
+        &[Some(&plan.id.to_string()), Some(side.as_str())],
+    )?;
+    Ok(known.scalar().and_then(|g| g.parse().ok()))
+}
+
+/// Ends the sessions of the worker before and waits until they are gone.
+pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
     let id = plan.id.to_string();
     let key = [Some(id.as_str()), Some(side.as_str())];
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -266,28 +301,6 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         wait::sleep(Duration::from_millis(20));
     }
     drop(said);
-    let raised = connection
-        .query(
-            "UPDATE shardmaster_agent.generation SET generation = $3
-              WHERE split_id = $1 AND side = $2 AND generation < $3",
-            &[key[0], key[1], Some(&generation.to_string())],
-        )
-        .map_err(|error| match error.is_lock_timeout() {
-            true => SplitError::Retry(format!(
-                "a transaction of the previous worker on shard \"{}\"",
-                error.shard
-            )),
-            false => error.into(),
-        })?;
-    if raised.affected != 1 {
-        let known = connection.query(
-            "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
-            &key,
-        )?;
-        let known = known.scalar().and_then(|g| g.parse().ok()).unwrap_or(generation);
-        return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
-    }
-    connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
     Ok(())
 }
 

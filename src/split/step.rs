@@ -204,6 +204,7 @@ pub fn apply(
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
+        tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had ended".into(),
@@ -328,6 +329,18 @@ pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
         install::renew_lease(id),
         counters::announce(id, step)
     ))
+}
+
+/// Why capture has stopped, for the split's history.
+fn tell_stopped(engine: &mut Engine) -> Result<()> {
+    let why = match super::record::queue_bytes(engine)? >= crate::guc::queue_max_bytes() {
+        true => "its queue was full (shardmaster.queue_max_size)",
+        false => "its lease had ended (shardmaster.capture_lease)",
+    };
+    let shard = &engine.plan.source.shard_key;
+    let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
+    transaction(|| split::event(engine.plan.id, None, None, &text));
+    Ok(())
 }
 
 /// The queue did not take everything: the target starts from nothing. It remembers

@@ -21,6 +21,7 @@ mod pause;
 pub mod plan;
 pub mod process;
 pub mod split;
+pub mod standby;
 pub mod sweep_clock;
 mod sweeper;
 pub mod txn;

@@ -39,4 +39,5 @@ pub const CHOSEN: &[(Disaster, &str)] = &[
     (Disk(Place::Master),    "finish_unguarded"),
     (Dump(Place::Master),    "finish_left"),
     (Disk(Place::Target),    "rollback_objects"),
+    (Standby(Place::Master), "cutover_reopened"),
 ];

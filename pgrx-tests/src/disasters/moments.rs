@@ -61,6 +61,7 @@ pub const MOMENTS: &[Moment] = &[
     at("cutover_fenced", Stage::Fenced),
     at("cutover_applied", Stage::Fenced),
     at("cutover_sequences", Stage::Fenced),
+    at("cutover_reopened", Stage::Closing),
     at("cutover_decided", Stage::Decided),
     at("recovery_fenced", Stage::Decided),
     at("recovery_caught_up", Stage::Decided),
