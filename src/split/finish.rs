@@ -8,6 +8,7 @@ use super::engine::Engine;
 use super::error::{Result, SplitError};
 use super::install;
 use super::leaves;
+use super::owners;
 use super::points::{self, reach};
 use super::proof::Prover;
 use super::purge;
@@ -182,6 +183,8 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     }
     let mut engine = Engine::attach(plan, generation, identity)?;
     require_told(&mut engine, request.version)?;
+    owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
+    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(&mut engine)?;
     if !request.accepts {
         require_nothing_stray(&mut engine)?;
