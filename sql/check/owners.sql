@@ -66,11 +66,11 @@ WITH RECURSIVE trusted AS (
     SELECT c.what, d.refclassid AS classid, d.refobjid AS objid
       FROM caller c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid
      WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
-), reached (start, classid, objid) AS (
+), reached (start_class, start_id, classid, objid) AS (
     -- Each only once, however many partitions call it.
-    SELECT DISTINCT (classid, objid), classid, objid FROM direct
+    SELECT DISTINCT classid, objid, classid, objid FROM direct
     UNION
-    SELECT r.start, next.classid, next.objid
+    SELECT r.start_class, r.start_id, next.classid, next.objid
       FROM reached r
      CROSS JOIN LATERAL (
         SELECT d.refclassid, d.refobjid FROM pg_depend d
@@ -109,7 +109,7 @@ WITH RECURSIVE trusted AS (
 ), run (owner, code, what) AS (
     SELECT p.proowner, format('function %s', p.oid::regprocedure), d.what
       FROM reached r JOIN pg_proc p ON p.oid = r.objid
-      JOIN direct d ON (d.classid, d.objid) = r.start
+      JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
      WHERE r.classid = 'pg_proc'::regclass AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION
     SELECT e.author, format('function %s, with arguments that role %I has written', p.oid::regprocedure, e.author::regrole::name), e.what
