@@ -367,7 +367,7 @@ fn a_computed_column_runs_no_code_of_an_owner() {
     let split = plan(&cluster);
     let mut master = cluster.superuser().unwrap();
     for expression in [
-        "CASE WHEN steady('x') THEN t.code END",
+        "CASE WHEN public.steady('x') THEN t.code END",
         "length(table_to_xml('pg_class', true, true, '')::text)",
         "CASE WHEN pg_input_is_valid('x', 'int') THEN 1 END",
     ] {
