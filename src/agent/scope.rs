@@ -9,7 +9,7 @@ use crate::split::types::Family;
 use std::num::NonZeroU32;
 
 /// Keys up to which comparing with each costs less than finding one of them by its text.
-const LISTED_KEYS: usize = 8;
+const LISTED_KEYS: usize = 32;
 
 #[derive(Clone, Debug)]
 pub enum Scope {
