@@ -67,7 +67,8 @@ fn superuser(cluster: &Cluster, shard: &str) -> Client {
 
 /// Name, detail and hint of what is in the way on both sides.
 fn found(split: &Split<'_>) -> Vec<(String, String)> {
-    let query = "SELECT check_name || ': ' || detail, coalesce(hint, '') FROM shard_split_check($1) WHERE NOT ok";
+    let query =
+        "SELECT check_name || ': ' || detail, coalesce(hint, '') FROM shard_split_check($1) WHERE NOT ok";
     let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
@@ -111,11 +112,17 @@ fn smallest(major: u32) {
         lacks(&split, "right to own: app.forced", "GRANT bob TO carrier");
         run(&cluster, &format!("GRANT bob TO carrier{how}"));
         assert_eq!(found(&split), Vec::new());
-        run(&cluster, "ALTER TABLE app.forced FORCE ROW LEVEL SECURITY");
+        run(
+            &cluster,
+            "ALTER TABLE app.forced ENABLE ROW LEVEL SECURITY; ALTER TABLE app.forced FORCE ROW LEVEL SECURITY",
+        );
         lacks(&split, "row-level security: app.forced", "BYPASSRLS");
         run(&cluster, "ALTER ROLE carrier BYPASSRLS");
     }
-    run(&cluster, "ALTER TABLE app.forced FORCE ROW LEVEL SECURITY");
+    run(
+        &cluster,
+        "ALTER TABLE app.forced ENABLE ROW LEVEL SECURITY; ALTER TABLE app.forced FORCE ROW LEVEL SECURITY",
+    );
     assert_eq!(found(&split), Vec::new());
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
@@ -134,7 +141,8 @@ fn smallest(major: u32) {
     split.finish(LIMIT).unwrap();
     split.drop_guard().unwrap();
     for table in ["app.orders", "app.hidden", "app.forced"] {
-        let query = format!("SELECT count(*), count(*) FILTER (WHERE v = 'w') FROM {table} WHERE tenant = 'moves'");
+        let query =
+            format!("SELECT count(*), count(*) FILTER (WHERE v = 'w') FROM {table} WHERE tenant = 'moves'");
         let count = |shard: &str| {
             let row = superuser(&cluster, shard).query_one(&query, &[]).unwrap();
             (row.get::<_, i64>(0), row.get::<_, i64>(1))

@@ -221,9 +221,8 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
             let found = found(&split);
             let name = format!("{side}: code of owners: ");
             let hint = format!("shard_trust_owner('{}', 'mallory')", server.name());
-            let names_it = |text: &String| {
-                text.starts_with(&name) && text.contains(trap.says) && text.contains(&hint)
-            };
+            let names_it =
+                |text: &String| text.starts_with(&name) && text.contains(trap.says) && text.contains(&hint);
             assert!(found.iter().any(names_it), "{} on the {side}: {found:?}", trap.what);
             assert!(!is_mover(&cluster), "{} on the {side}", trap.what);
             if matches!(trap.what, "a domain's CHECK" | "an index over an expression" | "an event trigger") {
@@ -239,7 +238,9 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
     for side in ["source", "target"] {
         let mut owner = session(&cluster, server_of(&cluster, side).name());
         owner
-            .batch_execute("ALTER TABLE items RENAME TO kept; CREATE VIEW items AS SELECT *, evil(val) FROM kept")
+            .batch_execute(
+                "ALTER TABLE items RENAME TO kept; CREATE VIEW items AS SELECT *, evil(val) FROM kept",
+            )
             .unwrap();
         assert!(found(&split).iter().any(|text| text.contains("table exists")));
         assert!(!is_mover(&cluster), "a view on the {side}");
@@ -282,8 +283,10 @@ fn code_of_an_owner_who_is_trusted_runs() {
         server
             .superuser(DATABASE)
             .unwrap()
-            .batch_execute("CREATE FUNCTION fine(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN true; END $$;
-                            ALTER FUNCTION fine SET search_path = public")
+            .batch_execute(
+                "CREATE FUNCTION fine(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN true; END $$;
+                            ALTER FUNCTION fine SET search_path = public",
+            )
             .unwrap();
         session(&cluster, server.name())
             .batch_execute("ALTER TABLE items ADD CHECK (evil(val)), ADD CHECK (fine(val))")
@@ -291,7 +294,11 @@ fn code_of_an_owner_who_is_trusted_runs() {
     }
     let mut master = cluster.superuser().unwrap();
     assert_eq!(found(&split).len(), 2);
-    master.batch_execute("SELECT shard_trust_owner('shard_b', 'mallory'), shard_trust_owner('shard_b', 'mallory')").unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_trust_owner('shard_b', 'mallory'), shard_trust_owner('shard_b', 'mallory')",
+        )
+        .unwrap();
     let left = found(&split);
     assert!(left.len() == 1 && left[0].starts_with("source:"), "{left:?}");
     master.batch_execute("SELECT shard_trust_owner('shard_a', 'mallory')").unwrap();
@@ -323,7 +330,11 @@ fn code_that_comes_later_stops_the_split_as_well() {
     let split = plan(&cluster);
     to_pending(&split);
     for (side, trap, undo) in [
-        ("target", "ALTER TABLE items ADD CONSTRAINT c CHECK (evil(val)) NOT VALID", "ALTER TABLE items DROP CONSTRAINT c"),
+        (
+            "target",
+            "ALTER TABLE items ADD CONSTRAINT c CHECK (evil(val)) NOT VALID",
+            "ALTER TABLE items DROP CONSTRAINT c",
+        ),
         ("source", "CREATE INDEX i ON items ((steady('x')))", "DROP INDEX i"),
         ("source", "CREATE STATISTICS s ON (steady('x')), val FROM items", "DROP STATISTICS s"),
     ] {
@@ -332,7 +343,9 @@ fn code_that_comes_later_stops_the_split_as_well() {
         cluster.hold("step_begin").unwrap();
         split.wait_held("step_begin", LIMIT).unwrap();
         owner.batch_execute(trap).unwrap();
-        client(&cluster).batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves' AND id = 2").unwrap();
+        client(&cluster)
+            .batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves' AND id = 2")
+            .unwrap();
         cluster.fault("").unwrap();
         let error = split.wait("completed", LIMIT).unwrap_err().to_string();
         assert!(error.contains("the mover would run code of others") && error.contains("HINT"), "{error}");

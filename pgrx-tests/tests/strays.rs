@@ -151,7 +151,10 @@ fn the_target_takes_rows_of_the_moving_keys_alone() {
             server
                 .superuser(DATABASE)
                 .unwrap()
-                .batch_execute(&format!("SET ROLE {OWNER}; {}; GRANT ALL ON {} TO {CLIENT}", case.table, case.keyspace))
+                .batch_execute(&format!(
+                    "SET ROLE {OWNER}; {}; GRANT ALL ON {} TO {CLIENT}",
+                    case.table, case.keyspace
+                ))
                 .unwrap();
         }
         case.insert(&mut source(&cluster), 1, 50);

@@ -133,7 +133,9 @@ impl Scope {
                     literal(&object.to_string())
                 )
             }
-            Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => self.contains(&value, &column.base),
+            Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => {
+                self.contains(&value, &column.base)
+            }
         }
     }
 

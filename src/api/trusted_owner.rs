@@ -37,7 +37,9 @@ fn of_rows(shard_key: Option<String>, role: Option<String>) -> Result<(Shard, St
             .hint("Only shards of kind \"postgres\" have roles."));
     }
     if role.is_empty() {
-        return Err(invalid("role", "it is empty".into()).hint("Give the name of a role on the shard's server."));
+        return Err(
+            invalid("role", "it is empty".into()).hint("Give the name of a role on the shard's server.")
+        );
     }
     Ok((shard, role))
 }

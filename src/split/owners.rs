@@ -15,8 +15,7 @@ use crate::remote::Connection;
 
 const OWNERS: &str = include_str!("../../sql/check/owners.sql");
 /// Volatile functions of the server, or of extensions, that whoever owns a table may use.
-const HARMLESS: &str =
-    r"^(random(_normal)?|clock_timestamp|timeofday|nextval|gen_random_uuid|uuidv[47]|uuid_generate_v\w+|gen_random_bytes|gen_salt)$";
+const HARMLESS: &str = r"^(random(_normal)?|clock_timestamp|timeofday|nextval|gen_random_uuid|uuidv[47]|uuid_generate_v\w+|gen_random_bytes|gen_salt)$";
 /// Those that are not volatile, and run what a text or a number names.
 pub const RUNS_A_TEXT: &str =
     r"^(table|schema|database)_to_xml|^(domain|array|record|range|multirange)_in$|^pg_input_";
@@ -126,10 +125,17 @@ pub fn require_none(connection: &mut Connection, plan: &Plan, side: Side) -> Res
     Err(SplitError::Failed(
         Failure::new(
             SqlState::NOT_IN_STATE,
-            format!("on shard \"{}\" the mover would run code of others: {}", connection.shard(), first.text()),
+            format!(
+                "on shard \"{}\" the mover would run code of others: {}",
+                connection.shard(),
+                first.text()
+            ),
         )
         .detail(all.join("; "))
-        .hint(format!("{} Then resume the split with the call that it stopped in.", hint(plan, side, &first.owner))),
+        .hint(format!(
+            "{} Then resume the split with the call that it stopped in.",
+            hint(plan, side, &first.owner)
+        )),
     ))
 }
 

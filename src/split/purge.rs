@@ -57,7 +57,14 @@ pub struct Walk {
 
 impl Walk {
     pub fn new(plan: &Plan, side: Side, generation: i64, after_batch: &'static Point) -> Walk {
-        Walk { plan: plan.clone(), side, generation, after_batch, bonds: None, looked_through: RefCell::default() }
+        Walk {
+            plan: plan.clone(),
+            side,
+            generation,
+            after_batch,
+            bonds: None,
+            looked_through: RefCell::default(),
+        }
     }
 
     /// The same where rows that stay may reference those that go.

@@ -139,7 +139,8 @@ impl TableShape {
     /// Whether a query over it reads tables of this server and nothing else: neither a view
     /// nor what lies elsewhere. One that is missing is read by none.
     pub fn is_ordinary(&self) -> bool {
-        matches!(self.kind.as_deref(), None | Some("r" | "p")) && self.leaves().iter().all(|leaf| leaf.kind == "r")
+        matches!(self.kind.as_deref(), None | Some("r" | "p"))
+            && self.leaves().iter().all(|leaf| leaf.kind == "r")
     }
 
     pub fn is_partitioned(&self) -> bool {

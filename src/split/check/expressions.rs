@@ -56,11 +56,7 @@ fn problem(
     if let Some(code) = code_of_others(connection, table, expression, trusted)? {
         return Ok(Some(code));
     }
-    // One that closes a parenthesis which it has not opened cannot be read here, where none
-    // is open. WHERE takes neither sets nor aggregates nor window functions. As a query with
-    // parameters, of which the server takes one at a time.
-    let alone = format!("SELECT FROM {table} t WHERE CASE WHEN true THEN {expression}\n END IS NULL LIMIT 0");
-    connection.query(&alone, &[])?;
+    connection.query(&format!("{} LIMIT 0", alone(table, expression)), &[])?;
     connection.query(&format!("SELECT ({expression}) FROM {table} t LIMIT 0"), &[])?;
     connection.run("BEGIN")?;
     let made_of = made_of(connection, table, expression);
@@ -76,7 +72,7 @@ fn code_of_others(
     trusted: &[String],
 ) -> Result<Option<String>> {
     connection.run("BEGIN")?;
-    connection.query(&view_of(table, expression), &[])?;
+    connection.query(&format!("CREATE TEMPORARY VIEW {VIEW} AS {}", alone(table, expression)), &[])?;
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
     let schema = schema.scalar().unwrap_or_default().to_owned();
     let found = owners::find_in(connection, vec![schema], vec![VIEW.to_owned()], trusted)?;
@@ -92,8 +88,12 @@ fn code_of_others(
     Ok(of_owner.or_else(|| named.scalar().map(|name| format!("{name} runs what a text says"))))
 }
 
-fn view_of(table: &str, expression: &str) -> String {
-    format!("CREATE TEMPORARY VIEW {VIEW} AS SELECT ({expression}) AS computed FROM {table} t")
+/// A query in which the expression stands by itself: one that closes a parenthesis which it
+/// has not opened cannot be read here, where none is open. WHERE takes neither sets nor
+/// aggregates nor window functions. For queries with parameters, of which the server takes
+/// one at a time.
+fn alone(table: &str, expression: &str) -> String {
+    format!("SELECT FROM {table} t WHERE CASE WHEN true THEN {expression}\n END IS NULL")
 }
 
 fn made_of(
@@ -101,7 +101,8 @@ fn made_of(
     table: &str,
     expression: &str,
 ) -> std::result::Result<Option<String>, RemoteError> {
-    connection.query(&view_of(table, expression), &[])?;
+    let view = format!("CREATE TEMPORARY VIEW {VIEW} AS SELECT ({expression}) AS computed FROM {table} t");
+    connection.query(&view, &[])?;
     if let Some(what) = connection.run(MADE_OF)?.scalar() {
         return Ok(Some(format!("{what} is no function of the row")));
     }
