@@ -301,6 +301,16 @@ CREATE TABLE shardmaster.split_ledger (
 );
 COMMENT ON TABLE shardmaster.split_ledger IS 'sides of splits whose objects may exist on a shard';
 
+-- What shard_trust_owner() says.
+CREATE TABLE shardmaster.trusted_owner (
+    shard_key text NOT NULL REFERENCES shardmaster.shard (shard_key) ON DELETE CASCADE,
+    role      text NOT NULL CHECK (role <> ''),
+    since     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    said_by   text NOT NULL DEFAULT session_user,
+    PRIMARY KEY (shard_key, role)
+);
+COMMENT ON TABLE shardmaster.trusted_owner IS 'roles of shards whose code the mover may run with its own rights';
+
 -- The developer's fault points fire once, also across a restart of the server.
 CREATE TABLE shardmaster.fault_fired (
     fault    text PRIMARY KEY,
@@ -343,3 +353,4 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_ledger', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.trusted_owner', '');

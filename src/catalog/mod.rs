@@ -12,3 +12,4 @@ pub mod routing_history;
 pub mod shard;
 pub mod split;
 pub mod table_policy;
+pub mod trusted_owner;

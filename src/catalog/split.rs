@@ -4,6 +4,7 @@ use super::keyspace::{self, Keyspace, Strategy};
 use super::redirect;
 use super::shard::{self, Shard};
 use super::table_policy::{self, OtherTable};
+use super::trusted_owner;
 use crate::agent::scope::Scope;
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub tables: Vec<Policy>,
     /// Tables of other keyspaces where its shards are.
     pub other_tables: Vec<OtherTable>,
+    /// Roles of the source and of the target whose code the mover may run.
+    pub trusted: [Vec<String>; 2],
 }
 
 /// A table policy as it was at planning.
@@ -169,6 +172,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         token,
         tables: policies(id),
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
+        trusted: [&source, &target].map(|shard| trusted_owner::of(shard)),
         keyspace,
     })
 }

@@ -9,6 +9,7 @@ use super::error::{Result, SplitError};
 use super::fence;
 use super::install;
 use super::leaves;
+use super::owners;
 use super::points::{self, reach};
 use super::proof::Prover;
 use super::purge;
@@ -215,6 +216,8 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     }
     let mut engine = Engine::attach(plan, generation, identity)?;
     require_told(&mut engine, request.version)?;
+    owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
+    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(&mut engine)?;
     if !request.accepts {
         require_nothing_stray(&mut engine)?;

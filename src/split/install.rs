@@ -6,6 +6,7 @@
 use super::engine::{self, Table};
 use super::error::{Result, SplitError};
 use super::leaves;
+use super::owners;
 use super::points::{self, reach};
 use super::progress::{Progress, TableProgress};
 use super::quote::literal;
@@ -29,6 +30,8 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     let mut target = session::open_mover(plan, Side::Target, "install")?;
     session::check_identity(&mut source, identity)?;
     session::check_identity(&mut target, identity)?;
+    owners::require_none(&mut source, plan, Side::Source)?;
+    owners::require_none(&mut target, plan, Side::Target)?;
     let tables = engine::describe(plan, &mut source, &mut target)?;
     transaction(|| write_ledger(plan));
     reach(points::INSTALL_LEDGER)?;

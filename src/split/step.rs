@@ -111,6 +111,7 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     let now = engine::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     counters::read(engine)?;
     Ok(now)
@@ -123,6 +124,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     let rows = engine.target.run(&format!(
         "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
         engine.plan.id
