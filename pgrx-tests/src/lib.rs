@@ -13,6 +13,7 @@ pub mod disasters;
 pub mod ending;
 pub mod env;
 pub mod error;
+pub mod hostile;
 pub mod matrix;
 pub mod nginx;
 pub mod placement;
