@@ -8,7 +8,7 @@ use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::{Connection, RemoteError};
+use crate::remote::{Connection, RemoteError, conninfo};
 use crate::worker::wait;
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -65,6 +65,8 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
         ("tcp_user_timeout", "14000"),
     ];
     let local = LocalEndpoint::current();
+    // A name with an equals sign in it would be taken for a connection string.
+    let local_database = format!("dbname={}", conninfo::quote(&local.database));
     match &shard.conninfo {
         // libpq expands a connection string given as dbname where it stands, so
         // what stands before it are defaults and what follows is pinned.
@@ -72,7 +74,7 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
         None => params.extend([
             ("host", local.socket_dir.as_str()),
             ("port", local.port.as_str()),
-            ("dbname", local.database.as_str()),
+            ("dbname", local_database.as_str()),
             ("user", local.user.as_str()),
         ]),
     }

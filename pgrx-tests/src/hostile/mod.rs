@@ -3,4 +3,7 @@
 
 pub mod call;
 pub mod routines;
+pub mod sql;
+pub mod stage;
+pub mod texts;
 pub mod values;
