@@ -40,7 +40,8 @@ fn who_may_connect_touches_nothing_of_the_agents() {
             for role in ["stranger", CLIENT] {
                 let mut session = server.connect(DATABASE, role).unwrap();
                 for statement in &statements {
-                    let error = session.batch_execute(statement).expect_err(statement);
+                    let error = session.batch_execute(&format!("BEGIN; {statement}")).expect_err(statement);
+                    session.batch_execute("ROLLBACK").unwrap();
                     assert_eq!(state_of(&error), "42501", "{phase}: {role}: {statement}: {error}");
                     touched += 1;
                 }
@@ -156,7 +157,7 @@ fn a_shard_remembers_its_master_until_nothing_of_it_is_left() {
     let second = "00000000-0000-0000-0000-000000000002";
     let error = be(second).unwrap_err();
     assert_eq!(state_of(&error), "55000", "{error}");
-    assert!(error.to_string().contains("belongs to another master"), "{error}");
+    assert!(error.as_db_error().unwrap().message().contains("belongs to another master"));
     be(&first).unwrap();
     split.drop_guard().unwrap();
     let left = "SELECT to_regnamespace('shardmaster_agent') IS NOT NULL";
@@ -214,10 +215,10 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
     let split: Split<'_> = plan(&cluster);
     to_pending(&split);
     let mut writer = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
-    writer.batch_execute("BEGIN; UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 2").unwrap();
+    writer.batch_execute("SET application_name = 'a writer'; BEGIN; UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 2").unwrap();
     split.call("cutover").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-    assert!(error.contains(CLIENT), "{error}");
+    assert!(error.contains(&format!(" ({CLIENT}, a writer), open for ")), "{error}");
     // Whoever waited for it has gone on.
     let mut other = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     other.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves' AND id = 4").unwrap();
