@@ -174,6 +174,7 @@ CREATE TABLE shardmaster.split_plan (
     error_hint               text,
     generation               bigint NOT NULL DEFAULT 0,
     token                    text NOT NULL,
+    secret                   text,
     worker_pid               int,
     started_at               timestamptz,
     attempts                 int NOT NULL DEFAULT 0,
@@ -219,7 +220,8 @@ COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing o
 COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
 COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal), what is (phase), and the counters';
-COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which the capture triggers know the mover; secret';
+COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which shards know the split: the hash of its secret';
+COMMENT ON COLUMN shardmaster.split_plan.secret IS 'by which the capture triggers know the mover; no shard stores it';
 
 -- An active split's keys. The database itself keeps two active splits from
 -- moving the same key.

@@ -13,6 +13,7 @@ pub mod disasters;
 pub mod ending;
 pub mod env;
 pub mod error;
+pub mod hostile;
 pub mod mallory;
 pub mod matrix;
 pub mod nginx;

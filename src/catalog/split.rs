@@ -30,7 +30,10 @@ pub struct Plan {
     pub scope: Scope,
     /// Of the keyspace; None: nobody has said it.
     pub key_type: Option<KeyType>,
+    /// By which shards know it.
     pub token: String,
+    /// By which its sessions are known, of which shards have the hash alone.
+    pub secret: String,
     pub tables: Vec<Policy>,
     /// Tables of other keyspaces where its shards are.
     pub other_tables: Vec<OtherTable>,
@@ -145,7 +148,7 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 /// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
-        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all'
+        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
         |row| {
@@ -156,10 +159,11 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
                 row.value::<Vec<String>>(4),
                 row.value::<String>(5),
                 row.value::<bool>(6),
+                row.get::<String>(7).unwrap_or_default(),
             )
         },
     );
-    let (keyspace, source, target, entries, token, moves_all) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token, moves_all, secret) = head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     Ok(Plan {
         id,
@@ -170,6 +174,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         entries,
         moves_all,
         token,
+        secret,
         tables: policies(id),
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
         trusted: [&source, &target].map(|shard| trusted_owner::of(shard)),

@@ -352,7 +352,8 @@ fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64
 /// Sessions with open transactions that have locked rows a decision changes.
 pub fn master_holders() -> String {
     sql::read_one(
-        "SELECT string_agg(DISTINCT format('pid %s, open for %s s', a.pid,
+        "SELECT string_agg(DISTINCT format('pid %s (%s), open for %s s', a.pid,
+                                           concat_ws(', ', a.usename, nullif(a.application_name, '')),
                                            round(extract(epoch FROM clock_timestamp() - a.xact_start))), '; ')
            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
            JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = 'shardmaster'::regnamespace

@@ -311,8 +311,8 @@ pub fn gave_up(id: i64, failure: &Failure) {
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
 
-/// A shard's DETAIL shows rows as they are; the mover's secret, which is in some of the
-/// agent's own, is left out.
+/// A shard's DETAIL shows rows as they are; what a split is known by there, which is in some
+/// of the agent's own, is left out.
 fn store_error(id: i64, failure: &Failure, set: &str) {
     sql::write(
         &format!(

@@ -5,8 +5,8 @@
 use super::cutover;
 use super::error::{Result, SplitError};
 use super::fence;
-use super::recovery;
 use super::phase::CutoverStep;
+use super::recovery;
 use super::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
