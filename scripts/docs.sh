@@ -58,9 +58,29 @@ check_settings() {
     return "$missing"
 }
 
+# Every promise of docs/security.md names a test that exists: [`program::function`] of
+# pgrx-tests/tests, or [`a/file`].
+check_promises() {
+    local promise program function named=0 missing=0
+    while read -r promise; do
+        named=$((named + 1))
+        case $promise in
+            *::*)
+                program=pgrx-tests/tests/${promise%%::*}.rs function=${promise##*::}
+                if grep -A1 -xF '#[test]' "$program" 2>/dev/null | grep -qxF "fn $function() {"; then continue; fi
+                ;;
+            *) if [ -f "$promise" ]; then continue; fi ;;
+        esac
+        echo "docs/security.md names a test that does not exist: $promise"
+        missing=$((missing + 1))
+    done < <(grep -o '\[`[^`]*`\]' docs/security.md | tr -d '[]`' | sort -u)
+    [ "$missing" -eq 0 ] && [ "$named" -gt 20 ]
+}
+
 run_docs() {
     local document name block status ok=0 bad=0
     echo "== docs"
+    if check_promises; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
     for document in "${DOCUMENTS[@]}"; do
         name=doc-$(basename "$document" .md | tr 'A-Z' 'a-z')
         mkdir -p "$RUN/$name.blocks"

@@ -69,7 +69,7 @@ harness_programs() {
 # servers_for NAME: other versions of PostgreSQL that a test program needs.
 servers_for() {
     case $1 in
-        majors) copy_majors ;;
+        majors | mover) copy_majors ;;
         upgrade) build_majors ;;
     esac
 }

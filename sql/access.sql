@@ -13,7 +13,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                      shard_reserve_slot, shard_confirm_slot, shard_cancel_slot, shard_renew_slot, shard_free_slot,
                      shard_snowflake_id, shard_snowflake_parts}'),
         -- Looks, and changes nothing.
-        ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards,
+        ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners,
                       shard_split_metrics, shard_split_tables, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_figures, shard_split_line, shard_split_wait, shard_routing_history}'),
         -- Splits and assignments.
@@ -27,7 +27,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,
-                    shard_adopt, shard_cleanup}')
+                    shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)
 $$;
 COMMENT ON FUNCTION shardmaster.routine_levels() IS 'which level of shard_grant() brings which routine; a higher one brings those of the lower ones, too';

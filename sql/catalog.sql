@@ -174,6 +174,7 @@ CREATE TABLE shardmaster.split_plan (
     error_hint               text,
     generation               bigint NOT NULL DEFAULT 0,
     token                    text NOT NULL,
+    secret                   text,
     worker_pid               int,
     started_at               timestamptz,
     attempts                 int NOT NULL DEFAULT 0,
@@ -195,6 +196,7 @@ CREATE TABLE shardmaster.split_plan (
     dual_write_started_at    timestamptz,
     backfill_started_at      timestamptz,
     backfill_completed_at    timestamptz,
+    cutover_asked_at         timestamptz,
     cutover_at               timestamptz,
     watched_at               timestamptz,
     purged_at                timestamptz,
@@ -209,6 +211,7 @@ CREATE TABLE shardmaster.split_plan (
 COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
+COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover: an old request is none any more for a worker that has not heard it';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
@@ -217,7 +220,8 @@ COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing o
 COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
 COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal), what is (phase), and the counters';
-COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which the capture triggers know the mover; secret';
+COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which shards know the split: the hash of its secret';
+COMMENT ON COLUMN shardmaster.split_plan.secret IS 'by which the capture triggers know the mover; no shard stores it';
 
 -- An active split's keys. The database itself keeps two active splits from
 -- moving the same key.
@@ -299,6 +303,16 @@ CREATE TABLE shardmaster.split_ledger (
 );
 COMMENT ON TABLE shardmaster.split_ledger IS 'sides of splits whose objects may exist on a shard';
 
+-- What shard_trust_owner() says.
+CREATE TABLE shardmaster.trusted_owner (
+    shard_key text NOT NULL REFERENCES shardmaster.shard (shard_key) ON DELETE CASCADE,
+    role      text NOT NULL CHECK (role <> ''),
+    since     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    said_by   text NOT NULL DEFAULT session_user,
+    PRIMARY KEY (shard_key, role)
+);
+COMMENT ON TABLE shardmaster.trusted_owner IS 'roles of shards whose code the mover may run with its own rights';
+
 -- The developer's fault points fire once, also across a restart of the server.
 CREATE TABLE shardmaster.fault_fired (
     fault    text PRIMARY KEY,
@@ -341,3 +355,4 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_ledger', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.trusted_owner', '');

@@ -41,9 +41,17 @@ CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for)
                 WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
+                -- It follows its source meanwhile.
+                WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
+                     AND NOT p.paused THEN 'waiting for shard_split_cutover'
                 WHEN NOT d.does THEN a.query END
       FROM shardmaster.split_plan p
-      LEFT JOIN pg_stat_activity a ON a.pid = p.worker_pid AND a.backend_type = 'shardmaster split ' || p.id
+      -- One that waits for the plan's row is not written down there yet.
+      LEFT JOIN LATERAL (
+        SELECT w.pid, w.query FROM pg_stat_activity w
+         WHERE w.backend_type = 'shardmaster split ' || p.id AND w.datname = current_database()
+           AND (w.pid = p.worker_pid OR w.query <> '')
+         ORDER BY w.pid = p.worker_pid DESC NULLS LAST, w.backend_start LIMIT 1) a ON true
      CROSS JOIN LATERAL (
         SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
                    'cutting over', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')
@@ -73,7 +81,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            p.error_message, p.last_event_id, p.last_event_ts, p.routing_version_at_start,
            p.routing_version_cutover, p.dual_write_started_at, p.backfill_started_at,
            p.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
-           coalesce(shardmaster.split_waits_for(p.id), f.problem),
+           -- That capture has stopped is told beside whatever is waited for.
+           CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
+                ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
            p.percent,
            CASE WHEN p.phase = 'backfill' AND p.percent > 0
                 THEN (clock_timestamp() - p.backfill_started_at) * ((100 - p.percent) / p.percent)::float8 END,
@@ -96,7 +106,7 @@ $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
     'what each split does, how far it is and why it waits; sizes in bytes, fence_ms in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
-    'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer';
+    'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 
 CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
 RETURNS TABLE (

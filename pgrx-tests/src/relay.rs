@@ -24,6 +24,27 @@ struct Faults {
     cut: bool,
     /// What comes is handed on so much later.
     delay: Duration,
+    /// What the server answers to connections of a purpose has these bytes instead of those.
+    lie: Option<Lie>,
+}
+
+/// Of one length, so that no message becomes another one.
+#[derive(Clone, Debug)]
+struct Lie {
+    application: String,
+    truth: Vec<u8>,
+    told: Vec<u8>,
+}
+
+impl Lie {
+    fn tell(&self, bytes: &mut [u8]) {
+        let length = self.truth.len();
+        for at in 0..bytes.len().saturating_sub(length - 1) {
+            if bytes[at..at + length] == self.truth {
+                bytes[at..at + length].copy_from_slice(&self.told);
+            }
+        }
+    }
 }
 
 /// One connection through the link.
@@ -113,6 +134,13 @@ impl Relay {
         lock(&self.link).faults.delay = delay;
     }
 
+    /// From now on the server's answers to connections of one purpose are changed on the way.
+    pub fn lie(&self, application: &str, truth: &[u8], told: &[u8]) {
+        assert_eq!(truth.len(), told.len());
+        let (application, truth, told) = (application.to_owned(), truth.to_vec(), told.to_vec());
+        lock(&self.link).faults.lie = Some(Lie { application, truth, told });
+    }
+
     /// The link is well again. What fell silent goes on where it was.
     pub fn mend(&self) {
         let mut link = lock(&self.link);
@@ -179,8 +207,11 @@ fn pump(
         if is_client && lock(pipe).application.is_empty() {
             lock(pipe).application = application_of(&buffer[..length]);
         }
-        let delay = lock(link).faults.delay;
+        let Faults { delay, lie, .. } = lock(link).faults.clone();
         thread::sleep(delay);
+        if let Some(lie) = lie.filter(|lie| !is_client && lock(pipe).application.contains(&lie.application)) {
+            lie.tell(&mut buffer[..length]);
+        }
         while !ended.load(Ordering::Relaxed) && (lock(link).faults.silent || lock(pipe).silenced) {
             thread::sleep(LOOK);
         }

@@ -67,10 +67,21 @@ fn a_queue_that_is_full_does_not_fail_its_writers() {
     split.call("pause").unwrap();
     split.wait_held("shard_split_resume", LIMIT).unwrap();
     overflow(&cluster);
+    // Said before anybody resumes it, and of one that is paused.
+    let told: String = split.metric("waiting_for").unwrap();
+    assert!(
+        told.contains("shard_split_resume") && told.contains("the queue takes no more changes"),
+        "{told}"
+    );
+    assert_eq!(split.metric::<String>("tail_status").unwrap(), "running");
     split.call("resume").unwrap();
     wait::until("the new copy", LIMIT, || Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(())))
         .unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
+    let told = split.events().unwrap();
+    assert!(told.contains("capture on shard \"shard_a\" had stopped, its queue was full"), "{told}");
+    split.wait_settled(LIMIT).unwrap();
+    assert_eq!(split.metric::<String>("waiting_for").unwrap(), "waiting for shard_split_cutover");
     cut_over_and_compare(&cluster, &split);
 }
 

@@ -2,94 +2,20 @@
 //! healthy source are served, or told to retry, within the deadline of a cutover; what an
 //! operator asks for is done, or he is told what it waits for.
 
-use postgres::Client;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::scene::{
-    LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+    LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
-
-/// Of the cutovers here, in which nothing is slow unless it is made so.
-const TIMEOUT: Duration = Duration::from_secs(3);
-/// What is promised beyond it.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// A cluster whose shards are reached through relays.
-struct Stage {
-    cluster: Cluster,
-    source: Relay,
-    target: Relay,
-}
-
-impl Stage {
-    fn new(config: &[&str]) -> Stage {
-        let timeout = format!("shardmaster.cutover_timeout = '{}ms'", TIMEOUT.as_millis());
-        let lines: Vec<&str> = [timeout.as_str()].into_iter().chain(config.iter().copied()).collect();
-        let cluster = cluster(&lines);
-        let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
-        let (source, target) = (relay(0), relay(1));
-        let mut master = cluster.superuser().unwrap();
-        for (key, relay) in [("shard_a", &source), ("shard_b", &target)] {
-            master
-                .execute(
-                    "UPDATE shardmaster.shard SET conninfo = $2 WHERE shard_key = $1",
-                    &[&key, &relay.conninfo(DATABASE, MOVER)],
-                )
-                .unwrap();
-        }
-        Stage { cluster, source, target }
-    }
-}
-
-/// A writer of the moving tenant gets an answer within the deadline: it has written, or is
-/// told to retry, until it has. Statements that wait at the fence are not cut short.
-fn writes_within(writer: &mut Client, limit: Duration) -> Duration {
-    let began = Instant::now();
-    wait::until("a write to be served", limit, || {
-        match writer.batch_execute("UPDATE items SET val = 'served' WHERE tenant = 'moves' AND id = 2") {
-            Ok(()) => Ok(Some(())),
-            Err(e) if matches!(state_of(&e), "SM002" | "40001") => Ok(None),
-            Err(e) => Err(e.into()),
-        }
-    })
-    .unwrap();
-    began.elapsed()
-}
-
-/// The route of the moving tenant leads to the source again.
-fn is_routed_back(cluster: &Cluster) -> bool {
-    let route = "SELECT write_shard || ' ' || status FROM shard_entries() WHERE key = 'moves'";
-    let found: String = cluster.superuser().unwrap().query_one(route, &[]).unwrap().get(0);
-    found == "shard_a active"
-}
-
-fn given_up(split: &Split<'_>) {
-    let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
-    assert!(error.to_string().contains("cutover given up"), "{error}");
-    wait::until("the cutover to be set back", GRACE, || {
-        let step = "SELECT cutover_step FROM shardmaster.split_plan";
-        let step: String = split.superuser()?.query_one(step, &[])?.get(0);
-        Ok((step == "none").then_some(()))
-    })
-    .unwrap();
-}
 
 /// At each of these the source is fenced, or about to be, and the target is still needed
 /// for the decision.
 const POINTS: [&str; 4] = ["cutover_disabled", "cutover_locked", "cutover_fenced", "cutover_applied"];
-
-/// Holds a cutover at a point, does something to the cluster, and lets it go on.
-fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl FnOnce()) {
-    cluster.hold(point).unwrap();
-    split.call("cutover").unwrap();
-    split.wait_held(point, LIMIT).unwrap();
-    harm();
-    cluster.fault("").unwrap();
-}
 
 #[test]
 fn a_target_that_hangs_in_the_cutover_keeps_no_writer_out() {
@@ -483,29 +409,20 @@ fn cleanup_leaves_a_split_alone_that_runs_again() {
     cut_over_and_compare(&stage.cluster, &split);
 }
 
-/// A decision waits for nobody on the master past its deadline: neither for the plan's row nor
-/// for what assignments and placement lock.
+/// A worker that a machine has held up past its deadline blames no shard that is well.
 #[test]
-fn an_open_transaction_on_the_master_keeps_no_writer_out() {
+fn a_worker_that_comes_too_late_says_so() {
     let stage = Stage::new(&[]);
     let split = plan(&stage.cluster);
     to_pending(&split);
-    let mut writer = client(&stage.cluster);
-    let pause = format!("SELECT shard_split_pause({})", split.id);
-    for held in [
-        pause.as_str(),
-        "SELECT shard_assign('newcomer', 'shard_a')",
-        "LOCK TABLE shardmaster.split_plan IN SHARE ROW EXCLUSIVE MODE",
-    ] {
-        let mut other = stage.cluster.superuser().unwrap();
-        interrupt(&split, &stage.cluster, "cutover_sequences", || {
-            other.batch_execute(&format!("BEGIN; {held}")).unwrap();
-        });
-        writes_within(&mut writer, TIMEOUT + GRACE);
-        other.batch_execute("ROLLBACK").unwrap();
-        given_up(&split);
-        assert!(is_routed_back(&stage.cluster), "{held}");
-        assert_eq!(split.phase().unwrap(), "cutover_pending", "{held}");
-    }
+    interrupt(&split, &stage.cluster, "cutover_locked", || {
+        let began = Instant::now();
+        let late = || Ok((began.elapsed() > TIMEOUT + GRACE / 2).then_some(()));
+        wait::until("the deadline to pass", LIMIT, late).unwrap();
+    });
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("cutover given up"), "{error}");
+    assert!(error.contains("the deadline had passed"), "{error}");
+    split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
 }

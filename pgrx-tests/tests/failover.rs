@@ -117,7 +117,8 @@ fn a_restored_copy_of_the_master_keeps_the_catalog_and_is_refused() {
 }
 
 /// The target takes writes already when the master loses the decision: it takes it
-/// from the shards, with the version that they know, and loses nothing.
+/// from the shards, with the version that they know, however long ago it was asked for, and
+/// loses nothing.
 #[test]
 fn a_decision_that_the_master_lost_is_adopted() {
     let cluster = cluster(&[]);
@@ -140,7 +141,8 @@ fn a_decision_that_the_master_lost_is_adopted() {
               WHERE valid_to = {version};
              DELETE FROM shardmaster.routing_version WHERE version = {version};
              UPDATE shardmaster.split_plan SET phase = 'cutover_pending', cutover_step = 'disabled',
-                    routing_version_cutover = NULL, cutover_at = NULL;
+                    routing_version_cutover = NULL, cutover_at = NULL,
+                    cutover_asked_at = cutover_asked_at - interval '1 hour';
              COMMIT;
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'"
         ))

@@ -386,3 +386,28 @@ fn a_cutover_is_work() {
     })
     .unwrap();
 }
+
+/// A split that rests says what it waits for whenever it is asked, though it follows its source.
+#[test]
+fn a_split_that_rests_says_so_all_the_time() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.wait_settled(LIMIT).unwrap();
+    cluster.hold("step_snapshot").unwrap();
+    split.wait_held("step_snapshot", LIMIT).unwrap();
+    cluster.fault("").unwrap();
+    let mut table = source(&cluster);
+    // In the middle of a step, which waits for a lock.
+    table.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE").unwrap();
+    wait::until_true(
+        &mut source(&cluster),
+        "the reader to wait",
+        LIMIT,
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name LIKE '%reader' AND wait_event_type = 'Lock'",
+    )
+    .unwrap();
+    assert_eq!(split.metric::<String>("waiting_for").unwrap(), "waiting for shard_split_cutover");
+    table.batch_execute("COMMIT").unwrap();
+    cut_over_and_compare(&cluster, &split);
+}

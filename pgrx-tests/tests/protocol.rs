@@ -235,6 +235,8 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     let arrived = || Ok(rows(&cluster, 1).get(&2).is_some_and(|v| v.starts_with("unqueued")).then_some(()));
     wait::until("the new copy", LIMIT, arrived).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
+    let told = split.events().unwrap();
+    assert!(told.contains("had stopped, its lease had ended"), "{told}");
     cut_over_and_compare(&cluster, &split);
 }
 
@@ -316,14 +318,15 @@ fn a_late_commit_of_a_dead_worker_is_refused() {
     let split = plan(&cluster);
     to_pending(&split);
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
-    let query = "SELECT s.token, g.generation FROM shardmaster_agent.side s JOIN shardmaster_agent.generation g USING (split_id, side)";
-    let row = target.query_one(query, &[]).unwrap();
-    let (token, generation): (String, i64) = (row.get(0), row.get(1));
+    let generation = "SELECT generation FROM shardmaster_agent.generation";
+    let generation: i64 = target.query_one(generation, &[]).unwrap().get(0);
+    let secret = "SELECT secret FROM shardmaster.split_plan";
+    let secret: String = cluster.superuser().unwrap().query_one(secret, &[]).unwrap().get(0);
     let mut zombie = cluster.servers[1].connect(DATABASE, "mover").unwrap();
     let pid: i32 = zombie.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     zombie
         .batch_execute(&format!(
-            "SET shardmaster_agent.mover = '{token}'; SET session_replication_role = replica;
+            "SET shardmaster_agent.mover = '{secret}'; SET session_replication_role = replica;
              INSERT INTO shardmaster_agent.session SELECT {}, 'target', pid, backend_start
                FROM pg_stat_activity WHERE pid = pg_backend_pid()",
             split.id

@@ -18,7 +18,7 @@ COMMENT ON TABLE shardmaster_agent.master IS 'the one master that may move data 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.side (
     split_id    bigint NOT NULL,
     side        text NOT NULL CHECK (side IN ('source', 'target')),
-    state       text NOT NULL CHECK (state IN ('capture', 'fenced', 'moved', 'closed', 'open')),
+    state       text NOT NULL CHECK (state IN ('capture', 'fenced', 'moved', 'closed', 'open', 'left')),
     version     bigint,
     token       text NOT NULL,
     shard       text NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.side (
     PRIMARY KEY (split_id, side)
 );
 CREATE INDEX IF NOT EXISTS side_token ON shardmaster_agent.side (token);
-COMMENT ON TABLE shardmaster_agent.side IS 'state of each side of a split: capture, fenced, moved; closed, open';
+COMMENT ON TABLE shardmaster_agent.side IS 'state of each side of a split: capture, fenced, moved; closed, open, left';
 
 CREATE TABLE IF NOT EXISTS shardmaster_agent.generation (
     split_id      bigint NOT NULL,
@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.overflow (
 );
 COMMENT ON TABLE shardmaster_agent.overflow IS 'transactions whose changes were not queued; the copy starts again';
 
--- Whether the session is a worker's: only those know a token. IMMUTABLE is a promise
+-- Whether the session is a worker's: only those know what has a token for its hash. IMMUTABLE is a promise
 -- about one statement, not more: the planner then evaluates the call where it prepares
 -- a trigger's WHEN clause, once for each statement, and not for each row of a copy. No
 -- plan and no index keeps the result. Without a SET clause, which would cost every
@@ -91,7 +91,9 @@ DECLARE
     mover pg_catalog.text := pg_catalog.current_setting('shardmaster_agent.mover', true);
 BEGIN
     IF mover OPERATOR(pg_catalog.<>) '' THEN
-        RETURN EXISTS (SELECT 1 FROM shardmaster_agent.side WHERE token OPERATOR(pg_catalog.=) mover);
+        RETURN EXISTS (SELECT 1 FROM shardmaster_agent.side
+            WHERE token OPERATOR(pg_catalog.=)
+                  pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(mover, 'UTF8')), 'hex'));
     END IF;
     RETURN false;
 END $agent$;

@@ -85,6 +85,7 @@ SELECT json_build_object(
     'server', (SELECT system_identifier::text FROM pg_control_system())
               || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
     'encoding', current_setting('server_encoding'),
+    'code', {code},
     'tables', (
         SELECT json_agg(json_build_object(
             'oid', w.oid::text,

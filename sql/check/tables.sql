@@ -1,5 +1,5 @@
 -- What the tables of one side must be. $1: schemas, $2: tables, $3: shard-by columns,
--- $4: prefix of our own triggers, $5: whether this is the target.
+-- $4: whether this is the target.
 WITH wanted AS (
     SELECT format('%I.%I', w.nsp, w.rel) AS name, w.shard_by, c.oid, c.relkind, c.relowner, c.relpersistence
       FROM unnest($1::text[], $2::text[], $3::text[]) AS w (nsp, rel, shard_by)
@@ -28,7 +28,7 @@ SELECT 'right to write', false, format('%s: %I may not %s', oid::regclass, curre
        format('GRANT %s ON %s TO %I', p.wanted, oid::regclass, current_user)
   FROM tree t
  CROSS JOIN LATERAL (SELECT string_agg(w.privilege, ', ')
-                       FROM unnest(ARRAY['SELECT', 'UPDATE', 'DELETE', 'TRIGGER', CASE WHEN $5::boolean THEN 'INSERT' END]) w (privilege)
+                       FROM unnest(ARRAY['SELECT', 'UPDATE', 'DELETE', 'TRIGGER', CASE WHEN $4::boolean THEN 'INSERT' END]) w (privilege)
                       WHERE NOT has_table_privilege(t.oid, w.privilege)) p (wanted)
  WHERE p.wanted IS NOT NULL AND pg_has_role(t.relowner, 'USAGE')
 UNION ALL
@@ -61,25 +61,27 @@ SELECT 'triggers of the target', false, format('%s: trigger %I is enabled ALWAYS
   FROM tree l JOIN pg_trigger t ON t.tgrelid = l.oid
  -- Before PostgreSQL 15 a clone of a partitioned table's trigger is an internal one; those
  -- of foreign keys name the other table.
- WHERE $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
+ WHERE $4::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
    AND t.tgenabled IN ('A', 'R')
-   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
+   -- By its name anybody's could be the agent's.
+   AND NOT EXISTS (SELECT 1 FROM pg_proc f WHERE f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent'))
 UNION ALL
 -- Finish deletes in a replica's session. What keeps a row there keeps it from its end.
 SELECT 'triggers of the source', t.tgtype & 3 <> 3,
        format('%s: trigger %I is enabled ALWAYS or REPLICA, and fires for the rows that finish deletes', l.oid::regclass, t.tgname),
        'It may keep a row, or change others: ALTER TABLE .. ENABLE TRIGGER makes it an ordinary one.'
   FROM tree l JOIN pg_trigger t ON t.tgrelid = l.oid
- WHERE NOT $5::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
+ WHERE NOT $4::boolean AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND t.tgconstrrelid = 0)
    AND t.tgenabled IN ('A', 'R') AND t.tgtype & 8 <> 0
-   AND NOT starts_with(t.tgname, $4::text) AND t.tgname !~ '^00_shardmaster_(\d+_[st]|redirect_\d+)_'
+   -- By its name anybody's could be the agent's.
+   AND NOT EXISTS (SELECT 1 FROM pg_proc f WHERE f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent'))
 UNION ALL
 -- In a replica's session the triggers of such constraints do not fire: what another key
 -- has already would be there twice.
 SELECT 'deferrable constraints of the target', false, format('%s: %I is not checked for rows that are copied', w.name, k.conname),
        format('Make it NOT DEFERRABLE, or add column "%s" to it.', w.shard_by)
   FROM tree w JOIN pg_constraint k ON k.conrelid = w.oid
- WHERE $5::boolean AND k.contype IN ('p', 'u', 'x') AND k.condeferrable AND k.conparentid = 0
+ WHERE $4::boolean AND k.contype IN ('p', 'u', 'x') AND k.condeferrable AND k.conparentid = 0
    AND NOT EXISTS (SELECT 1 FROM unnest(k.conkey, k.conexclop) AS c (attnum, operator)
                      JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.attnum
                      LEFT JOIN pg_operator o ON o.oid = c.operator
@@ -88,7 +90,7 @@ UNION ALL
 SELECT 'subscriptions of the target', false, format('%s: a subscription writes to it', w.oid::regclass),
        'Rows that finish deletes on the source would be deleted here as well, or copied ones come twice: drop the subscription, or take the table out of its publication.'
   FROM tree w
- WHERE $5::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s WHERE s.srrelid = w.oid)
+ WHERE $4::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s WHERE s.srrelid = w.oid)
 UNION ALL
 SELECT 'row-level security', false, format('%s: its policies apply to %I', w.oid::regclass, current_user),
        'The mover must see every row: make it a member of the owner without FORCE, or give it BYPASSRLS.'

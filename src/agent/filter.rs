@@ -1,8 +1,8 @@
 //! A filter of bits: most rows of tenants that stay are told apart without a query. Of
 //! keys it is a Bloom filter with one hash; of buckets, each has a bit of its own.
 
-use crate::agent::scope;
-use crate::agent::shape::Column;
+use super::scope;
+use super::shape::Column;
 use crate::keys::ordered::Ordered;
 use std::num::NonZeroU32;
 

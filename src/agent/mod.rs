@@ -17,6 +17,7 @@ use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::{ident, literal};
 use filter::Filter;
+use std::sync::LazyLock;
 use template::fill;
 
 pub const VERSION: i32 = 1;
@@ -27,7 +28,10 @@ pub const BOOTSTRAP: &str = concat!(
     include_str!("../../sql/agent/bootstrap.sql"),
     include_str!("../../sql/agent/redirect.sql")
 );
-pub const OBSERVE: &str = include_str!("../../sql/agent/observe.sql");
+pub static OBSERVE: LazyLock<String> =
+    LazyLock::new(|| include_str!("../../sql/agent/observe.sql").replace("{code}", CODE));
+/// What a side's tables could run, as one number; a query that is a value.
+pub const CODE: &str = include_str!("../../sql/agent/code.sql");
 pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
 pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
@@ -35,6 +39,7 @@ const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
 const GONE: &str = include_str!("../../sql/agent/gone.sql");
+const STRAY: &str = include_str!("../../sql/agent/stray.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
 /// Bytes up to which a WHEN clause lists the keys: it is read anew for each statement
@@ -250,6 +255,11 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
         ],
     );
     format!("{gone}\n{guard}")
+}
+
+/// What a session of the mover on the target calls for rows that it is not to take.
+pub fn stray(plan: &Plan) -> String {
+    fill(STRAY, &[("split", plan.id.to_string()), ("other_shard", literal(&plan.source.shard_key))])
 }
 
 /// The look-up function for one type of shard-by column.

@@ -4,9 +4,9 @@
 
 use super::filter::Filter;
 use super::scope::bucket_for_writers;
+use super::shape::Column;
 use super::template::fill;
-use crate::agent::shape::Column;
-use crate::agent::types::Family;
+use super::types::Family;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;

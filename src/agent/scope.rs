@@ -1,12 +1,16 @@
 //! What a split moves, as the shards see it: conditions on a table's shard-by column, and
 //! the table of the scope that triggers look into.
 
-use crate::agent::shape::Column;
+use super::shape::Column;
+use super::types::Family;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::quote::{array_literal, ident, literal};
 use std::num::NonZeroU32;
+
+/// Keys up to which comparing with each costs less than finding one of them by its text.
+const LISTED_KEYS: usize = 32;
 
 /// A value as the type that its keyspace hashes and orders.
 fn cast(value: &str, of: Ordered) -> String {
@@ -65,6 +69,14 @@ fn merged(ranges: &[Interval]) -> Vec<Interval> {
     merged
 }
 
+/// A column of a row that comes to a table by COPY: what is generated is not there yet.
+pub fn arriving(column: &Column) -> String {
+    match &column.generated {
+        Some(expression) => format!("(({expression})::{})", column.base),
+        None => ident(&column.name),
+    }
+}
+
 impl Scope {
     /// Whether a value of the column is in the scope, for statements of the mover.
     fn contains(&self, value: &str, base: &str) -> String {
@@ -90,6 +102,26 @@ impl Scope {
     /// A predicate over the scope, for statements of the mover.
     pub fn predicate(&self, column: &Column, alias: &str) -> String {
         self.contains(&format!("{alias}.{}", ident(&column.name)), &column.base)
+    }
+
+    /// Whether a row that comes to a table by COPY is in the scope: a condition over its
+    /// columns. COPY plans nothing, so each of a list of keys would be compared with every
+    /// row; the names in an object are sorted.
+    pub fn arriving(&self, column: &Column) -> String {
+        let value = arriving(column);
+        match self {
+            Scope::Keys(keys) if keys.len() > LISTED_KEYS && column.family() != Some(Family::Numeric) => {
+                let names = keys.iter().map(|key| (key.clone(), serde_json::Value::Null));
+                let object = serde_json::Value::Object(names.collect());
+                format!(
+                    "({}::pg_catalog.jsonb OPERATOR(pg_catalog.?) {value}::pg_catalog.text)",
+                    literal(&object.to_string())
+                )
+            }
+            Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => {
+                self.contains(&value, &column.base)
+            }
+        }
     }
 
     /// The condition of a trigger over one or two versions of a row, without a look-up;

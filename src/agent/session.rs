@@ -1,13 +1,14 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
-use crate::agent::error::{Result, SplitError};
-use crate::agent::{self, session_hash};
+use super::error::{Result, SplitError};
+use super::session_hash;
+use crate::agent;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::keys::scope::Scope;
-use crate::remote::{Connection, RemoteError, quote};
+use crate::remote::{Connection, RemoteError, conninfo, quote};
 use crate::server::wait;
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -64,6 +65,8 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
         ("tcp_user_timeout", "14000"),
     ];
     let local = LocalEndpoint::current();
+    // A name with an equals sign in it would be taken for a connection string.
+    let local_database = format!("dbname={}", conninfo::quote(&local.database));
     match &shard.conninfo {
         // libpq expands a connection string given as dbname where it stands, so
         // what stands before it are defaults and what follows is pinned.
@@ -71,7 +74,7 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
         None => params.extend([
             ("host", local.socket_dir.as_str()),
             ("port", local.port.as_str()),
-            ("dbname", local.database.as_str()),
+            ("dbname", local_database.as_str()),
             ("user", local.user.as_str()),
         ]),
     }
@@ -82,7 +85,10 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
 
 /// A session with the pinned settings. `purpose` shows in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
-    let params = parameters(shard, purpose);
+    open_by(shard, &parameters(shard, purpose))
+}
+
+fn open_by(shard: &Shard, params: &[(String, String)]) -> std::result::Result<Connection, RemoteError> {
     let params: Vec<(&str, &str)> =
         params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let _said = wait::said();
@@ -127,14 +133,43 @@ impl LocalEndpoint {
     }
 }
 
+/// A session that has the mover's secret. No log of statements holds what a session begins
+/// with; where that is not ours alone to say, the secret is told by a statement.
+fn open_known(shard: &Shard, purpose: &str, secret: &str) -> Result<Connection> {
+    let mut params = parameters(shard, purpose);
+    if let Some(options) = own_options(shard) {
+        params.push(("options".to_owned(), format!("{options} -c shardmaster_agent.mover={secret}")));
+        match open_by(shard, &params) {
+            // A pooler in between.
+            Err(error) if error.message.contains("unsupported startup parameter") => {
+                params.truncate(params.len() - 1)
+            }
+            outcome => return Ok(outcome?),
+        }
+    }
+    let mut connection = open_by(shard, &params)?;
+    connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(secret)])?;
+    Ok(connection)
+}
+
+/// What a shard's own connection string has for options; None: a service or the environment
+/// may have some, which libpq would not read beside ours.
+fn own_options(shard: &Shard) -> Option<String> {
+    if ["PGSERVICE", "PGOPTIONS"].iter().any(|name| std::env::var_os(name).is_some()) {
+        return None;
+    }
+    let Some(text) = &shard.conninfo else { return Some(String::new()) };
+    let conninfo = conninfo::Conninfo::parse(text).ok()?;
+    conninfo.get("service").is_none().then(|| conninfo.get("options").unwrap_or_default().to_owned())
+}
+
 /// A session that the capture triggers let pass and that carries out steps.
 pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> {
     let shard = match side {
         Side::Source => &plan.source,
         Side::Target => &plan.target,
     };
-    let mut connection = open(shard, &format!("split {} {purpose}", plan.id))?;
-    connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(&plan.token)])?;
+    let mut connection = open_known(shard, &format!("split {} {purpose}", plan.id), &plan.secret)?;
     if matches!(plan.scope, Scope::Buckets { .. }) {
         session_hash::set_up(&mut connection)?;
     }
@@ -243,6 +278,41 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         Installed::Foreign => return Err(foreign(connection.shard(), plan).into()),
         Installed::No => return Err(not_installed(connection.shard(), plan.id)),
     }
+    end_previous(connection, plan, side)?;
+    let id = plan.id.to_string();
+    let key = [Some(id.as_str()), Some(side.as_str())];
+    let raised = connection
+        .query(
+            "UPDATE shardmaster_agent.generation SET generation = $3
+              WHERE split_id = $1 AND side = $2 AND generation < $3",
+            &[key[0], key[1], Some(&generation.to_string())],
+        )
+        .map_err(|error| match error.is_lock_timeout() {
+            true => SplitError::Retry(format!(
+                "a transaction of the previous worker on shard \"{}\"",
+                error.shard
+            )),
+            false => error.into(),
+        })?;
+    if raised.affected != 1 {
+        let known = known_generation(connection, plan, side)?.unwrap_or(generation);
+        return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
+    }
+    connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
+    Ok(())
+}
+
+/// The newest generation that a shard knows of a side.
+pub fn known_generation(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<i64>> {
+    let known = connection.query(
+        "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
+        &[Some(&plan.id.to_string()), Some(side.as_str())],
+    )?;
+    Ok(known.scalar().and_then(|g| g.parse().ok()))
+}
+
+/// Ends the sessions of the worker before and waits until they are gone.
+pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
     let id = plan.id.to_string();
     let key = [Some(id.as_str()), Some(side.as_str())];
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -265,28 +335,6 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         wait::sleep(Duration::from_millis(20));
     }
     drop(said);
-    let raised = connection
-        .query(
-            "UPDATE shardmaster_agent.generation SET generation = $3
-              WHERE split_id = $1 AND side = $2 AND generation < $3",
-            &[key[0], key[1], Some(&generation.to_string())],
-        )
-        .map_err(|error| match error.is_lock_timeout() {
-            true => SplitError::Retry(format!(
-                "a transaction of the previous worker on shard \"{}\"",
-                error.shard
-            )),
-            false => error.into(),
-        })?;
-    if raised.affected != 1 {
-        let known = connection.query(
-            "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
-            &key,
-        )?;
-        let known = known.scalar().and_then(|g| g.parse().ok()).unwrap_or(generation);
-        return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
-    }
-    connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
     Ok(())
 }
 

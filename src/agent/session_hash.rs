@@ -2,8 +2,8 @@
 //! is thirty times as fast as the agent's. Writers always call the agent's: a DROP
 //! EXTENSION on the shard costs the mover a statement, which it repeats, and them nothing.
 
-use crate::agent::error::Result;
-use crate::agent::{INSTALLED_HASH, SESSION_HASH};
+use super::error::Result;
+use super::{INSTALLED_HASH, SESSION_HASH};
 use crate::remote::Connection;
 use shardmaster_client::shard_for;
 use std::num::NonZeroU32;

@@ -12,6 +12,8 @@ pub struct Observation {
     pub server: String,
     /// Of the database.
     pub encoding: String,
+    /// What its tables could run: another one when something of it has changed.
+    pub code: Option<String>,
     pub tables: Vec<TableShape>,
 }
 
@@ -107,6 +109,10 @@ pub struct Leaf {
 }
 
 impl Observation {
+    pub fn code(&self) -> &str {
+        self.code.as_deref().unwrap_or_default()
+    }
+
     /// The server's identity without its timeline.
     pub fn system(&self) -> &str {
         self.server.split_once(':').map_or(&self.server, |(system, _)| system)
@@ -128,6 +134,13 @@ impl TableShape {
 
     pub fn parents(&self) -> &[String] {
         self.parents.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a query over it reads tables of this server and nothing else: neither a view
+    /// nor what lies elsewhere. One that is missing is read by none.
+    pub fn is_ordinary(&self) -> bool {
+        matches!(self.kind.as_deref(), None | Some("r" | "p"))
+            && self.leaves().iter().all(|leaf| leaf.kind == "r")
     }
 
     pub fn is_partitioned(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Which types can do what in a split: a list of what tests have shown to be right. A
 //! type that is not in it is refused before anything moves.
 
-use crate::agent::shape::{Column, Part};
+use super::shape::{Column, Part};
 
 /// How values come over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

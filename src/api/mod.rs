@@ -14,6 +14,7 @@ pub mod split;
 pub mod split_check;
 pub mod status;
 pub mod topology;
+pub mod trusted_owner;
 
 use crate::error::{Failure, SqlState};
 use pgrx::pg_sys;

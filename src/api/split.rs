@@ -209,7 +209,7 @@ fn shard_split_figures(
     let row = |(id, known): (i64, Known)| match known {
         Ok(now) => {
             let lag = Some(now.lag.as_secs_f64());
-            (id, Some(now.lag_rows), lag, Some(now.queue_bytes), Some(now.is_behind()), None)
+            (id, Some(now.lag_rows), lag, Some(now.queue_bytes), Some(now.is_behind()), now.problem())
         }
         Err(problem) => (id, None, None, None, None, Some(problem)),
     };

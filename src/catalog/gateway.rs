@@ -1,6 +1,6 @@
 //! What configurations of gateways are made of.
 
-use crate::catalog::shard::POSTGRES;
+use super::shard::POSTGRES;
 use crate::server::sql;
 
 /// A shard, as a gateway sees it.

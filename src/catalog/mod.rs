@@ -13,3 +13,4 @@ pub mod shard;
 pub mod split;
 pub mod split_state;
 pub mod table_policy;
+pub mod trusted_owner;

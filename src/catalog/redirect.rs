@@ -1,9 +1,9 @@
 //! Rows of `shardmaster.redirect`: the entries of finished splits that their source still
 //! refuses. Which redirect an entry is in, the place says where the source is, not its name.
 
+use super::keyspace::{self, Keyspace, Strategy};
+use super::shard::{self, Place, Shard};
 use super::split_state::IS_ACTIVE;
-use crate::catalog::keyspace::{self, Keyspace, Strategy};
-use crate::catalog::shard::{self, Place, Shard};
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;

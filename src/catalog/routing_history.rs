@@ -1,6 +1,6 @@
 //! Routing as it was: entries of closed versions stay.
 
-use crate::catalog::keyspace::{Keyspace, Strategy};
+use super::keyspace::{Keyspace, Strategy};
 use crate::keys::interval;
 use crate::server::sql;
 use pgrx::prelude::*;

@@ -1,10 +1,10 @@
 //! `shardmaster.split_plan` and what hangs on it.
 
 use super::keyspace::{self, Keyspace, Strategy};
-use super::redirect;
 use super::shard::{self, Shard};
 use super::split_state::{CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
+use super::{redirect, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::keys::interval::Interval;
@@ -12,6 +12,7 @@ use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
 use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
+use std::time::Duration;
 
 /// What a split moves and with what; does not change while it is active.
 #[derive(Clone, Debug)]
@@ -28,10 +29,15 @@ pub struct Plan {
     pub scope: Scope,
     /// Of the keyspace; None: nobody has said it.
     pub key_type: Option<KeyType>,
+    /// By which shards know it.
     pub token: String,
+    /// By which its sessions are known, of which shards have the hash alone.
+    pub secret: String,
     pub tables: Vec<Policy>,
     /// Tables of other keyspaces where its shards are.
     pub other_tables: Vec<OtherTable>,
+    /// Roles of the source and of the target whose code the mover may run.
+    pub trusted: [Vec<String>; 2],
 }
 
 /// A table policy as it was at planning.
@@ -70,6 +76,8 @@ pub struct State {
     pub end: End,
     pub generation: i64,
     pub version_cutover: Option<i64>,
+    /// How long ago the cutover was asked for.
+    pub cutover_age: Option<Duration>,
     pub error: Option<Failure>,
 }
 
@@ -82,7 +90,8 @@ fn state_query(lock: &str) -> String {
     format!(
         "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
                 generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
-                extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost
+                extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
+                extract(epoch FROM clock_timestamp() - cutover_asked_at)::float8
            FROM shardmaster.split_plan p WHERE id = $1 {lock}",
         redirect::is_due()
     )
@@ -115,6 +124,8 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         },
         generation: row.value(7),
         version_cutover: row.get(8),
+        // Negative, where the clock was set back: it is a young one.
+        cutover_age: row.get::<f64>(17).map(|age| Duration::from_secs_f64(age.max(0.0))),
         error,
     })
 }
@@ -136,7 +147,7 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 /// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
-        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all'
+        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
         |row| {
@@ -147,10 +158,11 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
                 row.value::<Vec<String>>(4),
                 row.value::<String>(5),
                 row.value::<bool>(6),
+                row.get::<String>(7).unwrap_or_default(),
             )
         },
     );
-    let (keyspace, source, target, entries, token, moves_all) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token, moves_all, secret) = head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     Ok(Plan {
         id,
@@ -161,8 +173,10 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         entries,
         moves_all,
         token,
+        secret,
         tables: policies(id),
         other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
+        trusted: [&source, &target].map(|shard| trusted_owner::of(shard)),
         keyspace,
     })
 }

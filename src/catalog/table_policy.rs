@@ -1,7 +1,7 @@
 //! Rows of `shardmaster.table_policy`: the tables of a keyspace, their names as SQL
 //! writes them, and their shard-by column by its plain name.
 
-use crate::catalog::keyspace::Locked;
+use super::keyspace::Locked;
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;

@@ -1,7 +1,7 @@
 //! Half-open intervals of keys: what an entry of a range keyspace covers.
 
-use crate::keys::key_type::KeyType;
-use crate::keys::ordered::Ordered;
+use super::key_type::KeyType;
+use super::ordered::Ordered;
 use serde_json::Value;
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! Types of keys, and the one text form of a value that routing stores and compares.
 
-use crate::keys::ordered::Ordered;
+use super::ordered::Ordered;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use std::borrow::Cow;
@@ -58,7 +58,11 @@ impl KeyType {
 
     /// A domain counts as its base type, an enum as text.
     pub fn from_oid(oid: pg_sys::Oid) -> Result<KeyType, Unsupported> {
-        // SAFETY: look-ups in the system cache; an unknown type is an error of the server.
+        // SAFETY: a look-up in the system cache, which knows of no such type by a zero.
+        if unsafe { pg_sys::get_typtype(oid) } == 0 {
+            return Err(Unsupported(format!("with oid {}", oid.to_u32())));
+        }
+        // SAFETY: look-ups in the system cache, of a type that exists.
         let (base, is_enum) = unsafe {
             let base = pg_sys::getBaseType(oid);
             (base, pg_sys::get_typtype(base) == pg_sys::TYPTYPE_ENUM as std::ffi::c_char)

@@ -3,9 +3,8 @@
 use super::choose::{self, Strategy};
 use super::locks::{self, Mode};
 use super::slot::{self, Request};
-use super::{PlacementError, quota, room, settle};
+use super::{PlacementError, quota, room, settle, sweep_clock};
 use crate::catalog::shard;
-use crate::placement::sweep_clock;
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;

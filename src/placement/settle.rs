@@ -2,8 +2,7 @@
 //! Leases are compared with the clock: in a long transaction, the time of its start
 //! would confirm a dead one.
 
-use super::PlacementError;
-use super::sweep_clock;
+use super::{PlacementError, sweep_clock};
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;

@@ -118,7 +118,7 @@ impl Conninfo {
 }
 
 /// A value as libpq's keyword/value syntax wants it.
-fn quote(value: &str) -> String {
+pub fn quote(value: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && c != '\'' && c != '\\';
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();

@@ -30,6 +30,10 @@ impl RemoteError {
     }
 
     pub fn no_answer(shard: &str, within: Duration) -> RemoteError {
+        if within.is_zero() {
+            // Whoever had no time left has not waited for it.
+            return RemoteError::connection(shard, "the deadline had passed when it was to be asked");
+        }
         let message = format!("no answer within {} s", within.as_secs_f64());
         let hint = "The server took the connection: see in its pg_stat_activity what the session waits for, or raise shardmaster.remote_timeout.";
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }

@@ -1,12 +1,12 @@
 //! Assignments: routing changes that move no rows.
 
+use super::change::replace;
+use super::{RoutingError, name_list};
 use crate::catalog::in_use;
 use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
-use crate::routing::change::replace;
-use crate::routing::{RoutingError, name_list};
 use std::collections::HashSet;
 
 /// Keys in their canonical form; a NULL, none at all or one twice is an error.

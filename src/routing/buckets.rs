@@ -1,12 +1,12 @@
 //! Buckets of hash keyspaces: numbers from 0, each routed to a shard.
 
+use super::RoutingError;
+use super::assign::{self, check_takes_keys};
+use super::change::replace;
 use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::Change;
 use crate::catalog::shard;
 use crate::error::Failure;
-use crate::routing::RoutingError;
-use crate::routing::assign::{self, check_takes_keys};
-use crate::routing::change::replace;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 

@@ -4,10 +4,10 @@
 //! the client is told. So what is here is what the tables say. Only good answers are kept:
 //! a key that a split holds back, or a disabled shard, is looked up each time.
 
+use super::lookup::{Found, Intent};
 use crate::catalog::keyspace::Strategy;
 use crate::guc;
 use crate::keys::interval;
-use crate::routing::lookup::{Found, Intent};
 use crate::server::sql;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};

@@ -1,11 +1,11 @@
 //! Keyspaces and the tables in them.
 
+use super::{RoutingError, buckets};
 use crate::catalog::keyspace::{self, Locked, Strategy};
 use crate::catalog::table_policy::{self, Column, TableName};
 use crate::catalog::{in_use, name, redirect, routing, shard};
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
-use crate::routing::{RoutingError, buckets};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;

@@ -1,6 +1,9 @@
 //! The hot path: which shard holds a key. Takes no lock and no transaction id, so it
 //! works on a standby. What was found before comes from the cache.
 
+use super::RoutingError;
+use super::cache::{self, Answer};
+use super::owner::as_owner;
 use crate::catalog::keyspace::Strategy;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
@@ -8,9 +11,6 @@ use crate::guc;
 use crate::keys::interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
-use crate::routing::RoutingError;
-use crate::routing::cache::{self, Answer};
-use crate::routing::owner::as_owner;
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 use pgrx::prelude::*;

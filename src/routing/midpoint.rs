@@ -1,5 +1,6 @@
 //! Where to cut a range: in the middle of its keys, or of its rows.
 
+use super::{RoutingError, ranges};
 use crate::agent::session;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::{routing, shard, table_policy};
@@ -9,7 +10,6 @@ use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, literal};
-use crate::routing::{RoutingError, ranges};
 
 /// Rows of a table that are looked at, about; of larger ones a sample of blocks.
 const SAMPLE: f64 = 200_000.0;

@@ -1,15 +1,15 @@
 //! Ranges: assigning them, cutting them, joining them again. An entry's range never
 //! changes; others take its place, in one version.
 
+use super::assign::{check_not_in_split, check_takes_keys};
+use super::change::replace;
+use super::{RoutingError, name_list};
 use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
 use crate::catalog::routing::{self, Change, RangeEntry};
 use crate::catalog::{in_use, shard};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::routing::assign::{check_not_in_split, check_takes_keys};
-use crate::routing::change::replace;
-use crate::routing::{RoutingError, name_list};
 
 /// What the keyspace's ranges are ordered by.
 pub fn order(keyspace: &Keyspace) -> Result<Ordered, RoutingError> {

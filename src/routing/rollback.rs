@@ -1,13 +1,13 @@
 //! Back to an old policy, as a new version that is equal to it.
 
+use super::assign::check_takes_keys;
+use super::change::replace;
+use super::{RoutingError, name_list};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::routing::Change;
 use crate::catalog::shard::{self, TopologyError};
 use crate::catalog::{in_use, routing_history};
 use crate::error::Failure;
-use crate::routing::assign::check_takes_keys;
-use crate::routing::change::replace;
-use crate::routing::{RoutingError, name_list};
 use std::collections::BTreeSet;
 
 /// Versions are read back to 0, the empty policy.

@@ -1,13 +1,13 @@
 //! The shards of an interval of keys.
 
+use super::lookup::{Intent, Patience, Route};
+use super::{RoutingError, ranges};
 use crate::catalog::keyspace;
 use crate::catalog::routing::TOUCHED;
 use crate::catalog::shard::{self, ShardStatus};
 use crate::error::Failure;
 use crate::guc;
 use crate::keys::interval::{Bound, Interval, Span};
-use crate::routing::lookup::{Intent, Patience, Route};
-use crate::routing::{RoutingError, ranges};
 use crate::server::sql;
 
 /// A part of the interval, and where it is to be found.

@@ -6,6 +6,8 @@ pub mod preload;
 pub mod process;
 pub mod spawn;
 pub mod sql;
+pub mod standby;
+pub mod standby;
 pub mod txn;
 pub mod wait;
 pub mod wake;

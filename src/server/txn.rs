@@ -39,6 +39,15 @@ pub fn try_transaction<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<R, E
 /// Like `try_transaction`; None: a lock was not to be had within the `lock_timeout` that the
 /// body has set, and nothing is done.
 pub fn unless_locked<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+    // SAFETY: with the transaction open that is begun there.
+    unless_locked_with(body, || unsafe { pg_sys::CommitTransactionCommand() })
+}
+
+/// The same with a commit of the caller's.
+pub fn unless_locked_with<R, E>(
+    body: impl FnOnce() -> Result<R, E>,
+    commit: impl FnOnce(),
+) -> Option<Result<R, E>> {
     // SAFETY: as in `try_transaction`; the error that is caught here leaves a transaction
     // that is aborted next.
     unsafe {
@@ -51,10 +60,21 @@ pub fn unless_locked<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result
             .execute();
         if matches!(result, Some(Ok(_))) {
             pg_sys::PopActiveSnapshot();
-            pg_sys::CommitTransactionCommand();
+            commit();
         } else {
             pg_sys::AbortCurrentTransaction();
         }
         result
     }
+}
+
+/// How long `soon` waits for a lock.
+const SOON: &str = "SET LOCAL lock_timeout = '200ms'";
+
+/// Like `try_transaction`; None: somebody holds a lock that the body needs, and nothing is done.
+pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+    unless_locked(|| {
+        crate::server::sql::write(SOON, &[]);
+        body()
+    })
 }

@@ -1,9 +1,9 @@
 //! How a session's request reaches the workers: at its commit, by their latches.
 
 use super::preload::{in_binary_upgrade, preloaded};
+use super::process::{self, Kind, Process};
 use super::spawn;
 use crate::guc;
-use crate::server::process::{self, Kind, Process};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};

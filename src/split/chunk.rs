@@ -43,7 +43,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         engine.plan.scope.predicate(&table.source_by, "t"),
         table.format()
     );
-    let into = copy_into(table);
+    let into = copy_into(&engine.plan.scope, table);
     let began = Instant::now();
     let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, unbounded())
         .map_err(|error| collision::explain(error, engine, position))?;

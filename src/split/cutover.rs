@@ -19,7 +19,8 @@ use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
 use crate::routing::change;
-use crate::server::txn::{transaction, try_transaction, unless_locked};
+use crate::server::standby::{self, Standby};
+use crate::server::txn::{transaction, try_transaction};
 use crate::server::{sql, wait};
 use std::time::{Duration, Instant};
 
@@ -30,15 +31,25 @@ pub fn gave_up(reason: &str) -> Failure {
     )
 }
 
-/// Why a cutover that ended with an error is not tried again by itself; None: it is.
-/// Whoever asked for it does not expect it hours later, when a link is back.
-pub fn abandoned(error: &SplitError) -> Option<Failure> {
+/// Why a worker does not begin a cutover that another one has left.
+pub fn interrupted() -> Failure {
+    Failure::new(
+        SqlState::parse("55P03"),
+        "cutover given up: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
+    )
+    .hint("Call shard_split_cutover again; until then the split goes on following its source.")
+}
+
+/// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it
+/// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
+pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
     match error {
         SplitError::GaveUp(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
             Some(failure.clone())
         }
         SplitError::Remote(error) if error.may_pass() => Some(gave_up(&error.to_string())),
         SplitError::Remote(error) => Some(error.clone().into()),
+        SplitError::Retry(_) | SplitError::Injected(_) if is_overdue => Some(gave_up(&error.to_string())),
         SplitError::Retry(_)
         | SplitError::Injected(_)
         | SplitError::Superseded
@@ -63,16 +74,30 @@ const TO_ASK: Duration = Duration::from_millis(500);
 /// session that has kept them out: what is then written down on the master may have to wait
 /// there.
 pub fn run(engine: &mut Engine) -> Result<()> {
-    let outcome = steps(engine);
-    if matches!(outcome, Err(SplitError::GaveUp(_))) {
+    let mut source = Source::Open;
+    let outcome = steps(engine, &mut source);
+    if outcome.is_err() && source == Source::Fenced {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
         // If it does not succeed, recovery does it.
         let _ = recovery::reopen_source(&mut engine.control, engine.plan.id, engine.generation);
+        reach(points::CUTOVER_REOPENED)?;
     }
     outcome
 }
 
-fn steps(engine: &mut Engine) -> Result<()> {
+const ALONE: &str = "the synchronous standby of the master has not said in time that it has the decision; were it promoted without, it would take it from the shards";
+
+/// What this cutover has made of its source.
+#[derive(PartialEq, Eq)]
+enum Source {
+    Open,
+    /// Or about to be.
+    Fenced,
+    /// Decided: it is not opened any more.
+    Left,
+}
+
+fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     // Nobody waits for step 0; it has as long as the rest.
     be_ready(engine, Instant::now() + guc::cutover_timeout())?;
@@ -84,12 +109,13 @@ fn steps(engine: &mut Engine) -> Result<()> {
     // Who holds the cutover up is still to be asked at the deadline.
     fence.set_deadline(Some(deadline + TO_ASK));
     engine.set_deadline(Some(deadline + TO_ASK));
-    disable_routes(engine)?;
+    disable_routes(engine, deadline)?;
     let began = Instant::now();
     reach(points::CUTOVER_DISABLED)?;
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
         .map_err(deadline_passed)?;
     reach(points::CUTOVER_LOCKED)?;
+    *source = Source::Fenced;
     close_fence(engine, &mut fence, deadline)?;
     reach(points::CUTOVER_FENCED)?;
     let outcome = apply_last_window(engine, deadline)?;
@@ -101,7 +127,9 @@ fn steps(engine: &mut Engine) -> Result<()> {
         return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
     }
     require_both(engine, heard)?;
-    let version = decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+    let (version, standby) =
+        decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+    *source = Source::Left;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
@@ -113,7 +141,13 @@ fn steps(engine: &mut Engine) -> Result<()> {
     reach(points::CUTOVER_MOVED)?;
     drop(fence);
     record_moved(engine, Some(began.elapsed()));
-    transaction(|| record::last_event(engine.plan.id, &outcome.progress));
+    transaction(|| {
+        standby::commit_alone();
+        record::last_event(engine.plan.id, &outcome.progress);
+        if standby == Standby::Unknown {
+            split::event(engine.plan.id, None, None, ALONE);
+        }
+    });
     Ok(())
 }
 
@@ -170,9 +204,10 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
     Ok(())
 }
 
-/// 1. Routes for writing wait; reads go to the source. In place, no version.
-fn disable_routes(engine: &Engine) -> Result<()> {
-    try_transaction(|| {
+/// 1. Routes for writing wait; reads go to the source. In place, no version. Where the master's
+///    synchronous standby is away, it shows here, before anybody is kept out.
+fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
+    let ((), standby) = on_master(deadline, || {
         let state = split::lock(engine.plan.id)?;
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
@@ -184,6 +219,18 @@ fn disable_routes(engine: &Engine) -> Result<()> {
         change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
         Ok(())
+    })?;
+    match standby {
+        Standby::HasIt => Ok(()),
+        Standby::Unknown => Err(SplitError::GaveUp(gave_up("the synchronous standby of the master"))),
+    }
+}
+
+/// A transaction on the master, which waits for nobody past the deadline.
+fn on_master<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, Standby)> {
+    standby::by(deadline, body).unwrap_or_else(|| {
+        let holders = transaction(master_holders);
+        Err(SplitError::GaveUp(gave_up(&format!("a lock on the master, held perhaps by {holders}"))))
     })
 }
 
@@ -288,25 +335,23 @@ fn check_no_heir(engine: &mut Engine) -> Result<()> {
     ))
 }
 
-/// Step 5, which waits for nobody on the master past the deadline.
-fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<i64> {
-    let left = || deadline.saturating_duration_since(Instant::now()).as_millis();
-    let too_late = |reason: &str| Err(SplitError::GaveUp(gave_up(reason)));
-    let decided = unless_locked(|| {
-        sql::write(&format!("SET LOCAL lock_timeout = '{}ms'", left().max(1)), &[]);
+/// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
+/// synchronous standby stands already: it goes on without.
+fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
+    on_master(deadline, || {
         let version = write_decision(plan, generation, last_event_id, None)?;
-        if left() == 0 { too_late("locks on the master") } else { Ok(version) }
-    });
-    decided.unwrap_or_else(|| {
-        let holders = transaction(master_holders);
-        too_late(&format!("a lock on the master, held perhaps by {holders}"))
+        match Instant::now() < deadline {
+            true => Ok(version),
+            false => Err(SplitError::GaveUp(gave_up("locks on the master"))),
+        }
     })
 }
 
 /// Sessions with open transactions that have locked rows a decision changes.
-fn master_holders() -> String {
+pub fn master_holders() -> String {
     sql::read_one(
-        "SELECT string_agg(DISTINCT format('pid %s, open for %s s', a.pid,
+        "SELECT string_agg(DISTINCT format('pid %s (%s), open for %s s', a.pid,
+                                           concat_ws(', ', a.usename, nullif(a.application_name, '')),
                                            round(extract(epoch FROM clock_timestamp() - a.xact_start))), '; ')
            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
            JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = 'shardmaster'::regnamespace
@@ -322,7 +367,12 @@ fn master_holders() -> String {
 /// Step 5: one transaction on the master decides. A version is given when the shards
 /// know of a decision that the master has lost: it is made again.
 pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
-    try_transaction(|| write_decision(plan, generation, last_event_id, version))
+    try_transaction(|| {
+        let version = write_decision(plan, generation, last_event_id, version)?;
+        // The shards know it.
+        standby::commit_alone();
+        Ok(version)
+    })
 }
 
 fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
@@ -341,11 +391,11 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
-    sql::write("SET LOCAL synchronous_commit = on", &[]);
     sql::write(
             "UPDATE shardmaster.split_plan
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
-                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0, waiting_for = NULL
+                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0,
+                    waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL
               WHERE id = $1",
             &[plan.id.into(), version.into(), last_event_id.into()],
         );
@@ -376,7 +426,10 @@ fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 ///     as they were. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
-    transaction(|| set_step(engine.plan.id, CutoverStep::Opened));
+    transaction(|| {
+        standby::commit_alone();
+        set_step(engine.plan.id, CutoverStep::Opened);
+    });
     Ok(())
 }
 
@@ -410,6 +463,7 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
 pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
     let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
     transaction(|| {
+        standby::commit_alone();
         old_guards::forget(&engine.plan);
         set_step(engine.plan.id, CutoverStep::Moved);
         sql::write(

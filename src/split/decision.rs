@@ -22,7 +22,7 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
     let id = engine.plan.id;
     let (source, moved) = fence::state(&mut engine.control, id, Side::Source)?;
     let (target, opened) = fence::state(&mut engine.target, id, Side::Target)?;
-    let opened = opened.filter(|_| target == "open");
+    let opened = opened.filter(|_| target == "open" || target == "left");
     let version = match (source.as_str(), moved, opened) {
         ("moved", Some(moved), None) => moved,
         ("moved", Some(moved), Some(opened)) if moved == opened => opened,

@@ -2,6 +2,7 @@
 
 use super::columns::{self, Pair, Source};
 use super::counters::Counters;
+use super::owners::LookedThrough;
 use super::references::Watched;
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
@@ -162,6 +163,8 @@ pub struct Engine {
     pub tables: Vec<Table>,
     /// Foreign keys of the target that the server does not check for the mover.
     pub watched: Watched,
+    /// What code of others was looked for in.
+    pub looked_through: LookedThrough,
     /// The partitioned tables of the source, as it was observed last.
     pub parents: Vec<String>,
     /// As the last step has read them.
@@ -207,6 +210,7 @@ impl Engine {
             target,
             tables,
             watched,
+            looked_through: LookedThrough::default(),
             parents: Vec::new(),
             counters: Counters::default(),
             chunk_blocks: 0,
@@ -219,6 +223,7 @@ impl Engine {
     }
 
     fn create_window_tables(&mut self) -> Result<()> {
+        self.target.run(&agent::stray(&self.plan))?;
         for table in &self.tables {
             let keys: Vec<String> = table
                 .target
@@ -294,7 +299,7 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let rows = connection.query_prepared(
         "observe",
-        agent::OBSERVE,
+        &agent::OBSERVE,
         &[
             Some(&text_array(&schemas)),
             Some(&text_array(&names)),

@@ -29,7 +29,7 @@ const HOLDERS: &str = "
     SELECT l.virtualtransaction,
            CASE WHEN p.gid IS NOT NULL THEN format('prepared transaction %L', p.gid)
                 WHEN l.pid IS NULL THEN 'a prepared transaction'
-                ELSE format('pid %s', l.pid) END
+                ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END
              || coalesce(', open for ' || round(extract(epoch FROM
                   clock_timestamp() - coalesce(p.prepared, a.xact_start))) || ' s', ''),
            l.pid IS NULL OR coalesce(clock_timestamp() - a.xact_start > interval '1 s', false)
@@ -72,8 +72,9 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         .collect();
     let rows = engine.control.run(&format!(
         "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass,
-                           coalesce('pid ' || l.pid, 'a prepared transaction')), ', ')
-           FROM pg_locks l
+                           CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+                                ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END), ', ')
+           FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
                                                      'ShareUpdateExclusiveLock')
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
@@ -217,4 +218,9 @@ pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<(Str
     let state = row.first().cloned().flatten().unwrap_or_default();
     let version = row.get(1).cloned().flatten().and_then(|v| v.parse().ok());
     Ok((state, version))
+}
+
+/// Whether finish has left a target: its rows have gone from the source, its guard has gone.
+pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
+    Ok(state(target, split, Side::Target)?.0 == "left")
 }

@@ -22,11 +22,20 @@ pub struct Figures {
     /// The age of the oldest of them.
     pub lag: Duration,
     pub queue_bytes: i64,
+    /// Writers leave marks instead of entries: what they change is in none of these figures.
+    pub is_stopped: bool,
 }
 
 impl Figures {
     pub fn is_behind(&self) -> bool {
-        self.lag >= guc::max_lag()
+        self.is_stopped || self.lag >= guc::max_lag()
+    }
+
+    /// What a person has to know of them.
+    pub fn problem(&self) -> Option<String> {
+        self.is_stopped.then(|| {
+            "the queue takes no more changes, past shardmaster.queue_max_size or shardmaster.capture_lease: the copy will start again".to_owned()
+        })
     }
 }
 
@@ -86,9 +95,11 @@ fn question(split: &Followed) -> String {
     let queues: Vec<String> = split.ordinals.iter().map(queue).collect();
     format!(
         "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '{}ms';
-         SELECT least(sum(q.rows), {MOST_ROWS}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes)
+         SELECT least(sum(q.rows), {MOST_ROWS}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes),
+                coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1
            FROM shardmaster_agent.consumed c CROSS JOIN LATERAL ({}) q WHERE c.split_id = {}",
         WITHIN.as_millis(),
+        agent::queue_sequence(split.id),
         queues.join(" UNION ALL "),
         split.id
     )
@@ -103,5 +114,6 @@ fn read(split: &Followed, answer: Answer) -> Known {
     };
     let seconds = cells.get(1).copied().flatten().and_then(|cell| cell.parse::<f64>().ok()).unwrap_or(0.0);
     let lag = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
-    Ok(Figures { lag_rows, lag, queue_bytes })
+    let is_stopped = cells.get(3).copied().flatten() == Some("t");
+    Ok(Figures { lag_rows, lag, queue_bytes, is_stopped })
 }

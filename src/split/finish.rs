@@ -7,7 +7,9 @@
 use super::engine::Engine;
 use super::points::{self, reach};
 use super::proof::Prover;
-use super::{cutover, install, leaves, purge, recovery, redirect, references, triggers, watch};
+use super::{
+    cutover, fence, install, leaves, owners, purge, recovery, redirect, references, triggers, watch,
+};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Installed, Side};
 use crate::catalog::redirect as stored;
@@ -38,14 +40,20 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
         (Some(engine.control), Some(engine.target))
     };
     reach(points::FINISH_ROWS)?;
-    let target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
-    let source = source
-        .map(|source| require_still_moved(source, plan, request.version, target.is_some()))
-        .transpose()?;
+    let mut target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
+    let can_show = match &mut target {
+        Some(target) => !fence::is_left(target, plan.id)?,
+        None => false,
+    };
+    let source =
+        source.map(|source| require_still_moved(source, plan, request.version, can_show)).transpose()?;
+    if source.is_some() && target.is_none() {
+        return Err(target_forgot(plan));
+    }
     // Its guard and its log of deleted keys go, once nothing is to be shown any more.
-    if let Some(mut target) = target {
-        install::drop_side(&mut target, plan.id, Side::Target)?;
-        redirect::forget_released(&mut target, plan)?;
+    if let Some(target) = &mut target {
+        install::leave_target(target, plan.id)?;
+        redirect::forget_released(target, plan)?;
     }
     reach(points::FINISH_UNGUARDED)?;
     if let Some(mut source) = source {
@@ -55,15 +63,36 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
         reach(points::FINISH_UNTRIGGERED)?;
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
+    reach(points::FINISH_LEFT)?;
+    if let Some(mut target) = target {
+        install::drop_side(&mut target, plan.id, Side::Target)?;
+    }
     require_ended(plan, identity)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id, Ending::Redirected));
     Ok(())
 }
 
+/// The target's side goes after the source's.
+fn target_forgot(plan: &Plan) -> SplitError {
+    let (id, source, target) = (plan.id, &plan.source.shard_key, &plan.target.shard_key);
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "shard \"{target}\" does not know split {id} any more, and shard \"{source}\" still does: one of them was set back"
+        ),
+        format!(
+            "If it was shard \"{target}\", restore it to a time after the cutover and call shard_split_finish({id}) again. If it was shard \"{source}\", after a finish that had ended: SELECT shard_split_finish({id}, source_lost => true), then shard_cleanup()."
+        ),
+    )
+}
+
 /// The source's rows are gone: a target that was set back to a time before the cutover has
-/// lost what nobody else holds.
+/// lost what nobody else holds. One that an earlier finish has left is as it should be.
 fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Result<Connection> {
+    if fence::is_left(&mut target, plan.id)? {
+        return Ok(target);
+    }
     let difference = watch::difference(&mut target, plan, Side::Target, ("open", version))?;
     let Some(text) = difference else { return Ok(target) };
     let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
@@ -87,16 +116,21 @@ fn require_still_moved(
     mut source: Connection,
     plan: &Plan,
     version: i64,
-    has_target: bool,
+    can_show: bool,
 ) -> Result<Connection> {
     let difference = watch::difference(&mut source, plan, Side::Source, ("moved", version))?;
     let Some(text) = difference else { return Ok(source) };
-    if has_target {
+    if can_show {
         transaction(|| begin_again(plan.id, &text));
         return Err(SplitError::Retry(text));
     }
+    Err(source_forgot(plan, &text))
+}
+
+/// The source has rows again, and the target cannot show any more which of them it has.
+pub fn source_forgot(plan: &Plan, text: &str) -> SplitError {
     let shard = &plan.source.shard_key;
-    Err(SplitError::failed(
+    SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
             "{text}: it was set back to a time before the cutover of split {}, whose rows had left it already",
@@ -106,7 +140,7 @@ fn require_still_moved(
             "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
             plan.id
         ),
-    ))
+    )
 }
 
 /// The source has rows again: both shards are told once more, then they are deleted anew.
@@ -177,6 +211,8 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     }
     let mut engine = Engine::attach(plan, generation, identity)?;
     require_told(&mut engine, request.version)?;
+    owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
+    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(&mut engine)?;
     if !request.accepts {
         require_nothing_stray(&mut engine)?;

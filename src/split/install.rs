@@ -6,7 +6,7 @@
 use super::engine::{self, Table};
 use super::points::{self, reach};
 use super::progress::{Progress, TableProgress};
-use super::{leaves, triggers};
+use super::{leaves, owners, triggers};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::redirect::Entries;
@@ -28,6 +28,8 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     let mut target = session::open_mover(plan, Side::Target, "install")?;
     session::check_identity(&mut source, identity)?;
     session::check_identity(&mut target, identity)?;
+    owners::require_none(&mut source, plan, Side::Source)?;
+    owners::require_none(&mut target, plan, Side::Target)?;
     let tables = engine::describe(plan, &mut source, &mut target)?;
     transaction(|| write_ledger(plan));
     reach(points::INSTALL_LEDGER)?;
@@ -304,10 +306,37 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     }
     connection.run("BEGIN")?;
     bootstrap(connection)?;
+    drop_objects(connection, split, side)?;
+    let side_name = literal(side.as_str());
+    connection.run(&format!(
+        "DELETE FROM shardmaster_agent.session WHERE split_id = {split} AND side = {side_name};
+         DELETE FROM shardmaster_agent.generation WHERE split_id = {split} AND side = {side_name};
+         DELETE FROM shardmaster_agent.side WHERE split_id = {split} AND side = {side_name}"
+    ))?;
+    drop_unused_schema(connection)?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+/// Drops everything of a target but its state row, which says that finish has left it: without
+/// it a restored master could not tell a target that is done with from one that was set back.
+pub fn leave_target(connection: &mut Connection, split: i64) -> Result<()> {
+    triggers::drop_all(connection, split, Side::Target)?;
+    connection.run("BEGIN")?;
+    bootstrap(connection)?;
+    drop_objects(connection, split, Side::Target)?;
+    connection.run(&format!(
+        "UPDATE shardmaster_agent.side SET state = 'left' WHERE split_id = {split} AND side = 'target'"
+    ))?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+/// The functions and tables of a side.
+fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     drop_functions(connection, split, side)?;
     let scope = agent::scope_table(split, side);
     connection.run(&format!("DROP TABLE IF EXISTS shardmaster_agent.{scope}"))?;
-    let side_name = literal(side.as_str());
     match side {
         Side::Source => {
             drop_queues(connection, split)?;
@@ -322,13 +351,6 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
             connection.run(&format!("DELETE FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
         }
     }
-    connection.run(&format!(
-        "DELETE FROM shardmaster_agent.session WHERE split_id = {split} AND side = {side_name};
-         DELETE FROM shardmaster_agent.generation WHERE split_id = {split} AND side = {side_name};
-         DELETE FROM shardmaster_agent.side WHERE split_id = {split} AND side = {side_name}"
-    ))?;
-    drop_unused_schema(connection)?;
-    connection.run("COMMIT")?;
     Ok(())
 }
 

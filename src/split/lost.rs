@@ -2,7 +2,7 @@
 //! split ends without it. Nothing is deleted anywhere; what the source holds, should it come
 //! back, is shard_cleanup's, and its clients are not sent away before that.
 
-use super::{cutover, finish, install, record, redirect};
+use super::{cutover, fence, finish, install, record, redirect};
 use crate::agent::error::Result;
 use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
@@ -19,7 +19,9 @@ pub fn finish_without_source(plan: &Plan, generation: i64, identity: &str, versi
     if !is_purged || session::installed(&mut target, plan, Side::Target)? == Installed::Ours {
         session::take_over(&mut target, plan, Side::Target, generation)?;
         session::register(&mut target, plan, Side::Target)?;
-        cutover::open_side(&mut target, plan, generation, version)?;
+        if !fence::is_left(&mut target, plan.id)? {
+            cutover::open_side(&mut target, plan, generation, version)?;
+        }
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
     redirect::forget_released(&mut target, plan)?;

@@ -144,10 +144,11 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
         tenants::check_room(&target, &keys)?;
     }
     let ids = sql::write_returning(
-        "INSERT INTO shardmaster.split_plan
-                (keyspace, source_shard, target_shard, description, scope_kind, tenants, token, routing_version_at_start)
-         VALUES ($1, $2, $3, $4, $7, $5,
-                 encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex'), $6)
+        "WITH s AS MATERIALIZED (
+             SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
+         INSERT INTO shardmaster.split_plan
+                (keyspace, source_shard, target_shard, description, scope_kind, tenants, secret, token, routing_version_at_start)
+         SELECT $1, $2, $3, $4, $7, $5, s.secret, encode(sha256(convert_to(s.secret, 'UTF8')), 'hex'), $6 FROM s
          RETURNING id",
         &[
             keyspace.name.as_str().into(),

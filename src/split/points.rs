@@ -37,6 +37,7 @@ points! {
     CUTOVER_FENCED = "cutover_fenced", "cutover_pending", "the source is fenced";
     CUTOVER_APPLIED = "cutover_applied", "cutover_pending", "the last window is on the target";
     CUTOVER_SEQUENCES = "cutover_sequences", "cutover_pending", "the sequences are raised, nothing is decided";
+    CUTOVER_REOPENED = "cutover_reopened", "cutover_pending", "a cutover was given up and the source takes writes again, the master does not know";
     CUTOVER_DECIDED = "cutover_decided", "completed", "the master has decided, the target is closed";
     CUTOVER_OPENED = "cutover_opened", "completed", "the target takes writes, the source is fenced";
     RECOVERY_FENCED = "recovery_fenced", "completed", "a source that had lost its fence has it again, the target is not open yet or still is";
@@ -50,6 +51,7 @@ points! {
     FINISH_TRIGGER = "finish_trigger", "completed", "one table has the redirect's triggers, the next has not yet";
     FINISH_REDIRECTED = "finish_redirected", "completed", "the redirect refuses, and the split's own triggers still do";
     FINISH_UNTRIGGERED = "finish_untriggered", "completed", "the split's own triggers are gone, its state row and queue are still there";
+    FINISH_LEFT = "finish_left", "completed", "the source has nothing of the split but the redirect, the target still says that it was left";
     FINISH_OBJECTS = "finish_objects", "completed", "of the split nothing is left on a shard but the redirect, the plan is not finished yet";
     REDIRECT_BEGIN = "redirect_begin", "completed", "something of a redirect is to end, the shard still refuses it";
     REDIRECT_ENDED = "redirect_ended", "completed", "the shard refuses it no longer, the master does not know";

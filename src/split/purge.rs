@@ -2,6 +2,7 @@
 //! its own. Both sides are guarded by then, so no row of the scope appears behind
 //! the batch that has passed.
 
+use super::owners::LookedThrough;
 use super::points::{Point, reach};
 use super::proof::Prover;
 use super::references::{self, Bonds};
@@ -10,9 +11,10 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
-use crate::guc;
 use crate::remote::Connection;
 use crate::server::wait;
+use crate::{agent, guc};
+use std::cell::RefCell;
 use std::time::Instant;
 
 /// Deletes every row of the scope on a side that holds nothing but copies, or those in some
@@ -28,6 +30,7 @@ pub fn scope_rows(
     connection.run("SET session_replication_role = replica")?;
     let observed = engine::observe(connection, plan, side)?;
     let walk = Walk::new(plan, side, generation, after_batch);
+    walk.look_through(connection, observed.code())?;
     let mut deleted = 0;
     for (position, shape) in observed.tables.iter().enumerate() {
         let mut shape = shape.clone();
@@ -47,16 +50,40 @@ pub struct Walk {
     after_batch: &'static Point,
     /// What must not reference a row that goes; None: nobody is asked.
     bonds: Option<Bonds>,
+    looked_through: RefCell<LookedThrough>,
 }
 
 impl Walk {
     pub fn new(plan: &Plan, side: Side, generation: i64, after_batch: &'static Point) -> Walk {
-        Walk { plan: plan.clone(), side, generation, after_batch, bonds: None }
+        Walk {
+            plan: plan.clone(),
+            side,
+            generation,
+            after_batch,
+            bonds: None,
+            looked_through: RefCell::default(),
+        }
     }
 
     /// The same where rows that stay may reference those that go.
     pub fn unbound(self, bonds: Bonds) -> Walk {
         Walk { bonds: Some(bonds), ..self }
+    }
+
+    /// That deleting runs nothing of somebody who is not trusted.
+    pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
+        self.looked_through.borrow_mut().require_none(connection, &self.plan, self.side, code)
+    }
+
+    /// The same in the transaction of a batch: nothing comes to the leaf until its end.
+    fn look_again(&self, connection: &mut Connection, leaf: &str) -> Result<()> {
+        connection.run(&format!("LOCK TABLE ONLY {leaf} IN ROW EXCLUSIVE MODE"))?;
+        let (schemas, names) = engine::table_names(&self.plan, self.side);
+        let lists = [schemas, names].map(|list| engine::text_array(&list));
+        let query = format!("SELECT {}", agent::CODE);
+        let code = connection.query_prepared("code", &query, &[Some(&lists[0]), Some(&lists[1])])?;
+        let code = code.scalar().unwrap_or_default().to_owned();
+        self.look_through(connection, &code)
     }
 
     /// One table; with a prover only what it has shown to be on the other side.
@@ -132,6 +159,7 @@ impl Batches<'_> {
     ) -> Result<u64> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         engine::begin_as(connection, plan.id, *side, *generation)?;
+        self.walk.look_again(connection, self.leaf)?;
         let bond = bonds
             .as_ref()
             .map(|bonds| bonds.find(connection, plan, self.position, (self.leaf, condition)))

@@ -8,13 +8,14 @@ use super::step::Outcome;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split_state::Phase;
 use crate::catalog::{event, split};
-use crate::error::Failure;
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::server::sql;
+use crate::server::{sql, standby};
 
 /// The next generation is this worker's.
 pub fn take(id: i64) -> Result<i64> {
+    // The shards know it, too, before anything follows from it.
+    standby::commit_alone();
     split::lock(id)?;
     let taken = sql::write_returning(
         "UPDATE shardmaster.split_plan
@@ -252,6 +253,7 @@ pub fn reason(failure: &Failure) -> String {
 /// Something that may pass by itself.
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     let reason = reason(failure);
+    standby::commit_alone();
     sql::write(
         "UPDATE shardmaster.split_plan
             SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp()
@@ -263,6 +265,7 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
 
 /// What was retried is under way again; whether it has passed, its end will tell.
 pub fn under_way(id: i64) {
+    standby::commit_alone();
     sql::write(
         "UPDATE shardmaster.split_plan SET activity = 'working', waiting_for = NULL
           WHERE id = $1 AND activity = 'retrying'",
@@ -301,6 +304,7 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
 
 /// A cutover that was given up; the split goes on following its source.
 pub fn gave_up(id: i64, failure: &Failure) {
+    standby::commit_alone();
     // A rollback that was asked for meanwhile stays asked for.
     let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
     store_error(id, failure, &format!("activity = 'idle', {goal}"));
@@ -308,8 +312,8 @@ pub fn gave_up(id: i64, failure: &Failure) {
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
 
-/// A shard's DETAIL shows rows as they are; the mover's secret, which is in some of the
-/// agent's own, is left out.
+/// A shard's DETAIL shows rows as they are; what a split is known by there, which is in some
+/// of the agent's own, is left out.
 fn store_error(id: i64, failure: &Failure, set: &str) {
     sql::write(
         &format!(

@@ -4,7 +4,7 @@
 use super::engine::{self, Engine};
 use super::points::{self, reach};
 use super::progress::Progress;
-use super::{counters, cutover, decision, fence, record, redirect, sequences, step};
+use super::{counters, cutover, decision, fence, finish, record, redirect, sequences, step, watch};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
@@ -15,7 +15,7 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::routing::change;
 use crate::server::txn::{transaction, try_transaction};
-use crate::server::wait;
+use crate::server::{standby, wait};
 use std::time::Instant;
 
 /// Settles what an interrupted cutover left before its decision.
@@ -55,25 +55,59 @@ pub enum SetBack {
 /// before its decision.
 /// An operator who says that the target is lost takes that upon himself.
 pub fn set_back(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<SetBack> {
+    let Some(mut source) = source_of(plan, identity)? else {
+        return reopen_routes(plan).map(|()| SetBack::Done);
+    };
+    session::take_over(&mut source, plan, Side::Source, generation)?;
+    session::register(&mut source, plan, Side::Source)?;
+    if open_source(&mut source, plan, generation, target_lost)? == SetBack::Done {
+        reopen_routes(plan)?;
+        return Ok(SetBack::Done);
+    }
+    Ok(SetBack::AskTarget)
+}
+
+/// The same on the source alone, for a worker that cannot take the plan over since somebody's
+/// transaction holds its row on the master: `seen` is the generation that stands there.
+///
+/// Two workers of one master are kept apart by their lock, so there is none now that could
+/// decide. What an earlier one has left on the source are its sessions: they are ended first,
+/// so that nothing of it comes late. The generation stays: the next one is only given out
+/// with the row.
+pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool) -> Result<()> {
+    let Some(mut source) = source_of(plan, identity)? else { return Ok(()) };
+    session::end_previous(&mut source, plan, Side::Source)?;
+    match session::known_generation(&mut source, plan, Side::Source)? {
+        Some(known) if known <= seen => {
+            open_source(&mut source, plan, known, target_lost)?;
+        }
+        // This master was restored: it has to catch up first.
+        Some(_) | None => {}
+    }
+    Ok(())
+}
+
+/// A session on the source. None: restored to a time before the split, it has no fence.
+fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
     let mut source = session::open_mover(plan, Side::Source, "recovery")?;
     session::check_identity(&mut source, identity)?;
     match session::installed(&mut source, plan, Side::Source)? {
-        Installed::Ours => {}
-        // Restored to a time before the split: it has no fence.
-        Installed::No => return reopen_routes(plan).map(|()| SetBack::Done),
-        Installed::Foreign => return Err(session::foreign(source.shard(), plan).into()),
+        Installed::Ours => Ok(Some(source)),
+        Installed::No => Ok(None),
+        Installed::Foreign => Err(session::foreign(source.shard(), plan).into()),
     }
-    session::take_over(&mut source, plan, Side::Source, generation)?;
-    session::register(&mut source, plan, Side::Source)?;
-    let (state, _) = fence::state(&mut source, plan.id, Side::Source)?;
+}
+
+/// Opens it where no decision can exist.
+fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_lost: bool) -> Result<SetBack> {
+    let (state, _) = fence::state(source, plan.id, Side::Source)?;
     let deciding = source
         .run(&format!("SELECT deciding FROM shardmaster_agent.consumed WHERE split_id = {}", plan.id))?;
     let may_be_forgotten = deciding.scalar().is_some_and(|run| run != transaction(cutover::instance));
     if state == "moved" || may_be_forgotten && !target_lost {
         return Ok(SetBack::AskTarget);
     }
-    reopen_source(&mut source, plan.id, generation)?;
-    reopen_routes(plan)?;
+    reopen_source(source, plan.id, generation)?;
     Ok(SetBack::Done)
 }
 
@@ -90,6 +124,8 @@ pub fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Re
 /// The routes lead to the source again, if a cutover had disabled them.
 pub fn reopen_routes(plan: &Plan) -> Result<()> {
     try_transaction(|| {
+        // A master that has forgotten it sets back once more.
+        standby::commit_alone();
         let state = split::lock(plan.id)?;
         if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
             return Ok(());
@@ -104,6 +140,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
     let last_event_id = stored_progress(engine)?.last_event_id;
     transaction(|| {
+        standby::commit_alone();
         split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
     });
     cutover::decide(&engine.plan, engine.generation, last_event_id, Some(version))?;
@@ -114,15 +151,27 @@ fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
 /// after the last row has left the source, so this master, restored from a time before, has
 /// lost the decision and the finish. False: it is not so.
 pub fn adopt_finished(plan: &Plan, generation: i64, identity: &str) -> Result<bool> {
-    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
-    session::check_identity(&mut source, identity)?;
-    let Some(version) = redirect::known_version(&mut source, plan)? else {
-        return Ok(false);
-    };
+    let Some(version) = redirected_version(plan, identity)? else { return Ok(false) };
     decision::require_possible(plan, version)?;
     cutover::decide(plan, generation, 0, Some(version))?;
     transaction(|| record::finish_was_lost(plan.id));
     Ok(true)
+}
+
+/// The same for a master that knows the decision, with this version.
+pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
+    let is_ended = redirected_version(plan, identity)? == Some(version);
+    if is_ended {
+        transaction(|| record::finish_was_lost(plan.id));
+    }
+    Ok(is_ended)
+}
+
+/// The version with which the source's redirect knows the split's keys.
+fn redirected_version(plan: &Plan, identity: &str) -> Result<Option<i64>> {
+    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
+    session::check_identity(&mut source, identity)?;
+    redirect::known_version(&mut source, plan)
 }
 
 /// What the target's rows stand for.
@@ -137,6 +186,9 @@ pub fn stored_progress(engine: &mut Engine) -> Result<Progress> {
 /// fenced before the target opens, whatever has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     let id = engine.plan.id;
+    if fence::is_left(&mut engine.target, id)? {
+        return take_up_finish(engine, version);
+    }
     let is_open = fence::state(&mut engine.target, id, Side::Target)?.0 == "open";
     if fence::state(&mut engine.control, id, Side::Source)?.0 == "capture" {
         fence_again(engine)?;
@@ -156,6 +208,17 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     cutover::move_source(engine, version)?;
     reach(points::CUTOVER_MOVED)?;
     cutover::record_moved(engine, None);
+    Ok(())
+}
+
+/// A finish has left the target already: this master was restored to a time before, and takes
+/// it up where it was.
+fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
+    let Engine { control, plan, .. } = engine;
+    if let Some(text) = watch::difference(control, plan, Side::Source, ("moved", version))? {
+        return Err(finish::source_forgot(plan, &text));
+    }
+    transaction(|| record::finish_was_lost(plan.id));
     Ok(())
 }
 

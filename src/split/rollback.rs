@@ -2,8 +2,7 @@
 //! target, guarded until the last of them is gone, then the objects, the ledger last.
 
 use super::points::{self, reach};
-use super::record;
-use super::{fence, install, leaves, purge, recovery};
+use super::{fence, install, leaves, purge, record, recovery};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
@@ -20,10 +19,14 @@ pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     reach(points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
     // What was never begun needs no server to be undone.
-    if transaction(|| ledger_is_open(plan.id)) {
+    let was_begun = transaction(|| ledger_is_open(plan.id));
+    if was_begun {
         remove(plan, generation, identity, target_lost)?;
     }
     reach(points::ROLLBACK_OBJECTS)?;
+    if was_begun {
+        require_gone(plan, identity, target_lost)?;
+    }
     try_transaction(|| record(plan.id, target_lost))
 }
 
@@ -43,6 +46,20 @@ fn remove(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Re
     }
     reach(points::ROLLBACK_CAPTURE)?;
     target.map_or(Ok(()), |target| remove_from_target(target, plan, generation))
+}
+
+/// Nothing of the split is on a shard before the master forgets that there was. One that has
+/// its part again was set back since, and has its rows again: the next attempt removes them.
+fn require_gone(plan: &Plan, identity: &str, target_lost: bool) -> Result<()> {
+    let sides = [Side::Source, Side::Target];
+    for side in sides.into_iter().filter(|side| !(target_lost && *side == Side::Target)) {
+        let mut session = session::open_mover(plan, side, "rollback")?;
+        session::check_identity(&mut session, identity)?;
+        if session::installed(&mut session, plan, side)? == Installed::Ours {
+            return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
+        }
+    }
+    Ok(())
 }
 
 /// The target's session; a decision that it knows stands.
@@ -94,7 +111,7 @@ fn left_alone(leaves: &[String]) -> String {
 /// A target that was opened knows of a decision; the source may have been restored since.
 fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
     let is_ours = session::installed(target, plan, Side::Target)? == Installed::Ours;
-    if is_ours && fence::state(target, plan.id, Side::Target)?.0 == "open" {
+    if is_ours && ["open", "left"].contains(&fence::state(target, plan.id, Side::Target)?.0.as_str()) {
         return Err(decided(plan.id));
     }
     Ok(())

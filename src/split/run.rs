@@ -11,7 +11,7 @@ use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
-use crate::server::txn::{transaction, try_transaction};
+use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::wait;
 use std::time::{Duration, Instant};
 
@@ -26,12 +26,14 @@ struct Worker {
     /// None: not yet by this worker, and how long ago by another nobody knows.
     lease_renewed: Option<Instant>,
     recorded: Instant,
+    began: Instant,
 }
 
 /// Works until nothing is left to do, or until an operator is needed.
 pub fn run(split_id: i64) {
+    let now = Instant::now();
     let mut worker =
-        Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: Instant::now() };
+        Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: now, began: now };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
         let work = work::next(&state);
@@ -102,7 +104,13 @@ impl Worker {
             Work::Copy => self.copy(state),
             Work::Tail => self.tail(state),
             Work::Cutover => {
-                cutover::run(self.attached(state)?)?;
+                // What has been decided, or may have been, is settled by then.
+                let is_heard_late = self.is_heard_late(state);
+                let engine = self.attached(state)?;
+                if is_heard_late {
+                    return Err(SplitError::GaveUp(cutover::interrupted()));
+                }
+                cutover::run(engine)?;
                 Ok(Duration::ZERO)
             }
             Work::CompleteCutover => {
@@ -156,12 +164,12 @@ impl Worker {
     /// Before anything else, and without a target that may be away: writers of the source
     /// wait for it. Where only the target knows, it is asked.
     fn set_back(&mut self, state: &State) -> Result<SetBack> {
-        let (plan, generation, identity) = take_plan(self.id)?;
+        let id = self.id;
+        let (plan, generation, identity) = self.patiently(|| take(id))?;
         wait::report("the cutover to be set back on the source");
         let outcome = recovery::set_back(&plan, generation, &identity, state.target_lost)?;
         if outcome == SetBack::AskTarget {
             let now = transaction(|| split::state(self.id))?;
-            let id = self.id;
             self.attached(&now).map_err(|error| ask_target(error, id))?;
         }
         Ok(outcome)
@@ -176,6 +184,16 @@ impl Worker {
                 Err(SplitError::NotInstalled(_))
                     if state.phase != Phase::Completed
                         && recovery::adopt_finished(&plan, generation, &identity)? =>
+                {
+                    return Err(SplitError::Retry("the plan to be read again".into()));
+                }
+                Err(SplitError::NotInstalled(_))
+                    if state.phase == Phase::Completed
+                        && recovery::adopt_finish(
+                            &plan,
+                            state.version_cutover.unwrap_or_default(),
+                            &identity,
+                        )? =>
                 {
                     return Err(SplitError::Retry("the plan to be read again".into()));
                 }
@@ -305,16 +323,17 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
-        // Behind the decision nothing is given up: the next turn completes it.
-        if work == Work::Cutover && self.is_decided() {
-            self.retry(&error.into_failure());
-            return;
-        }
-        if work == Work::Cutover
-            && let Some(failure) = cutover::abandoned(&error)
-        {
-            self.abandon(&failure);
-            return;
+        if work == Work::Cutover {
+            let Ok(now) = transaction(|| split::state(self.id)) else { return };
+            // Behind the decision nothing is given up: the next turn completes it.
+            if now.phase == Phase::Completed {
+                self.retry(&error.into_failure());
+                return;
+            }
+            if let Some(failure) = cutover::abandoned(&error, is_overdue(&now)) {
+                self.abandon(&failure);
+                return;
+            }
         }
         // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
         let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
@@ -328,31 +347,78 @@ impl Worker {
         self.retry(&error.into_failure());
     }
 
-    fn is_decided(&self) -> bool {
-        transaction(|| split::state(self.id)).is_ok_and(|state| state.phase == Phase::Completed)
+    /// A cutover was asked for before this worker began, and longer ago than one may take: its
+    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
+    fn is_heard_late(&self, state: &State) -> bool {
+        is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
     }
 
     /// A cutover that is given up: it is not asked for any more, and set back at once. What
     /// cannot be set back now is the first that the next turn does.
     fn abandon(&mut self, failure: &Failure) {
-        transaction(|| record::gave_up(self.id, failure));
-        let back = transaction(|| split::state(self.id)).map_err(SplitError::from).and_then(|state| {
-            if self.is_in_doubt(&state) { self.set_back(&state).map(|_| ()) } else { Ok(()) }
+        let id = self.id;
+        let said = self.patiently(|| {
+            record::gave_up(id, failure);
+            Ok(())
         });
+        let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
+        let back =
+            now.and_then(
+                |state| {
+                    if self.is_in_doubt(&state) { self.set_back(&state).map(|_| ()) } else { Ok(()) }
+                },
+            );
         if let Err(error) = back {
             self.engine = None;
             self.retry(&error.into_failure());
         }
     }
 
+    /// Writes to the plan's row, which somebody's transaction may hold for as long as he likes.
+    /// Where a cutover was interrupted, writers of the source do not wait for him.
+    fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
+        let mut is_open = false;
+        loop {
+            if let Some(done) = soon(&mut body) {
+                return done;
+            }
+            let _said = wait::said();
+            wait::report(&format!("a lock on the master: {}", transaction(cutover::master_holders)));
+            if is_open {
+                return try_transaction(body);
+            }
+            // If it does not succeed, the next round does it.
+            is_open = self.let_writers_in().is_ok();
+        }
+    }
+
+    fn let_writers_in(&self) -> Result<()> {
+        let (state, plan, identity) = try_transaction(|| {
+            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
+        })?;
+        if !self.is_in_doubt(&state) {
+            return Ok(());
+        }
+        recovery::let_writers_in(&plan, state.generation, &identity, state.target_lost)
+    }
+
     fn retry(&mut self, failure: &Failure) {
         self.attempts += 1;
-        transaction(|| record::retrying(self.id, self.attempts, failure));
+        let (id, attempts) = (self.id, self.attempts);
+        let _ = self.patiently(|| {
+            record::retrying(id, attempts, failure);
+            Ok(())
+        });
         let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
         let _said = wait::said();
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);
     }
+}
+
+/// The cutover was asked for longer ago than it may take.
+fn is_overdue(state: &State) -> bool {
+    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
 }
 
 /// How long a copy rests after a step, whatever phase it is done in.
@@ -388,10 +454,13 @@ fn doing(work: Work) -> Option<&'static str> {
 /// Takes the plan for this worker: generation + 1 on the master, before anything on
 /// a shard is read.
 fn take_plan(id: i64) -> Result<(Plan, i64, String)> {
-    try_transaction(|| {
-        let generation = record::take(id)?;
-        Ok((split::load(id)?, generation, split::identity()))
-    })
+    try_transaction(|| take(id))
+}
+
+/// The same within a transaction.
+fn take(id: i64) -> Result<(Plan, i64, String)> {
+    let generation = record::take(id)?;
+    Ok((split::load(id)?, generation, split::identity()))
 }
 
 /// Where a decision may be forgotten, the operator is told what waiting is for.

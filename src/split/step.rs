@@ -110,6 +110,7 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     let now = engine::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     counters::read(engine)?;
     Ok(now)
@@ -122,6 +123,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     let rows = engine.target.run(&format!(
         "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
         engine.plan.id
@@ -203,6 +205,7 @@ pub fn apply(
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
+        tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
             "the copy to start again: the queue of changes was full or its lease had ended".into(),
@@ -327,6 +330,18 @@ pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
         install::renew_lease(id),
         counters::announce(id, step)
     ))
+}
+
+/// Why capture has stopped, for the split's history.
+fn tell_stopped(engine: &mut Engine) -> Result<()> {
+    let why = match super::record::queue_bytes(engine)? >= crate::guc::queue_max_bytes() {
+        true => "its queue was full (shardmaster.queue_max_size)",
+        false => "its lease had ended (shardmaster.capture_lease)",
+    };
+    let shard = &engine.plan.source.shard_key;
+    let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
+    transaction(|| split::event(engine.plan.id, None, None, &text));
+    Ok(())
 }
 
 /// The queue did not take everything: the target starts from nothing. It remembers

@@ -196,8 +196,9 @@ fn with_short_lock(
 /// Whom a lock on a table waits for.
 fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
     let blockers = connection.query(
-        "SELECT string_agg(DISTINCT coalesce('pid ' || l.pid, 'a prepared transaction'), ', ')
-           FROM pg_locks l
+        "SELECT string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+                                         ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END, ', ')
+           FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
             AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

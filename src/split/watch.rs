@@ -2,12 +2,12 @@
 //! standby that is promoted, or a backup that is restored, may have forgotten it; then a
 //! source takes writes of keys that have moved, or a target refuses its own clients.
 
-use super::{cutover, fence};
+use super::{cutover, fence, recovery};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Installed, Side};
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
-use crate::error::SqlState;
+use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::transaction;
@@ -23,6 +23,10 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
             Ok(None) => {}
             Ok(Some(text)) => forgotten.push(text),
             Err(error) if error.may_pass() => unreachable = Some(error.to_string()),
+            // Or else it was the master that was set back, to a time before the finish.
+            Err(SplitError::NotInstalled(_)) if recovery::adopt_finish(plan, version, identity)? => {
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
     }
@@ -67,14 +71,16 @@ fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
         Side::Source => "it takes writes of keys that have moved; nothing is deleted from it",
         Side::Target => "its rows are not those that were moved there; nothing is deleted from the source",
     };
-    SplitError::failed(
+    let failure = Failure::new(
         SqlState::NOT_IN_STATE,
         format!(
             "{} shard \"{shard}\" does not know split {id} any more, whose cutover has decided: {consequence}",
             side.as_str()
         ),
+    );
+    SplitError::NotInstalled(failure.hint(
         "It was restored to a time before the split, or cleaned up. Keep clients off it, restore it to a time after the cutover, and resume the split.",
-    )
+    ))
 }
 
 fn watched(id: i64, waiting_for: Option<&str>) {

@@ -5,6 +5,7 @@ use super::collision;
 use super::engine::{Engine, Table, unbounded};
 use super::progress::{Cursor, Progress, TableProgress};
 use crate::agent::error::Result;
+use crate::agent::scope;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
@@ -101,7 +102,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         table.changed_rows(&condition),
         table.format()
     );
-    let into = copy_into(table);
+    let into = copy_into(&engine.plan.scope, table);
     let bounds = Bounds { bytes: engine.window_limit, ..unbounded() };
     copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, bounds)
         .map_err(|error| collision::explain(error, engine, position))?;
@@ -126,9 +127,18 @@ pub fn changed_rows(table: &Table) -> String {
     format!("JOIN {} k ON {}", table.window_table(), table.target_join())
 }
 
-/// The statement that takes a table's rows on the target.
-pub fn copy_into(table: &Table) -> String {
-    format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())
+/// The statement that takes a table's rows on the target: those of the scope, whatever the
+/// source gives. Another one is an error there.
+pub fn copy_into(scope: &Scope, table: &Table) -> String {
+    format!(
+        "COPY {} ({}) FROM STDIN ({}) WHERE {} OR pg_temp.shardmaster_stray({}, {}::text)",
+        table.target.name,
+        table.target_columns(),
+        table.format(),
+        scope.arriving(&table.target_by),
+        literal(&table.target.name),
+        scope::arriving(&table.target_by),
+    )
 }
 
 /// Deletes the scope's rows of one table on the target, in the step's transaction.

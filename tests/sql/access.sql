@@ -46,6 +46,16 @@ RESET ROLE;
 SET ROLE an_admin;
 SELECT shard_add('gpu', kind => 'gpu') > 0 AS added;
 SELECT shard_add('b', 'host=b');
+SELECT shard_trust_owner('gpu', 'app');
+SELECT shard_trust_owner('nowhere', 'app');
+SELECT shard_add('here') > 0 AS added;
+SELECT shard_trust_owner('here', '');
+SELECT shard_trust_owner('here', NULL);
+SELECT shard_trust_owner('here', 'Application Owner');
+SELECT shard_key, role FROM shard_trusted_owners();
+-- A shard that is dropped takes along what was said of it.
+SELECT shard_drop('here');
+SELECT shard_key, role FROM shard_trusted_owners();
 RESET ROLE;
 -- Taken away again.
 SELECT shard_revoke('an_admin', 'admin');

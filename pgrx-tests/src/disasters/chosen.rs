@@ -36,4 +36,8 @@ pub const CHOSEN: &[(Disaster, &str)] = &[
     (Cut(Link::Source),      "finish_redirected"),
     (Hung(Place::Source),    "finish_untriggered"),
     (Hung(Place::Target),    "rollback_objects"),
+    (Disk(Place::Master),    "finish_unguarded"),
+    (Dump(Place::Master),    "finish_left"),
+    (Disk(Place::Target),    "rollback_objects"),
+    (Standby(Place::Master), "cutover_reopened"),
 ];

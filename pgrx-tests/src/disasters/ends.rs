@@ -29,6 +29,8 @@ const STRAY: End = Either(Help::BringOver);
 const BACKUP: End = Told(Help::RestoreBackup);
 const T_LOST: End = Told(Help::TargetLost);
 const S_LOST: End = Told(Help::SourceLost);
+/// The shards may have nothing by which they know their master.
+const UNKNOWN: End = Either(Help::Adopt);
 const ANEW: End = Told(Help::NewMaster);
 const AGAIN: End = Among(&[Help::Again, Help::ByHand]);
 const HAND: End = Either(Help::ByHand);
@@ -62,7 +64,7 @@ pub const ENDS: &[(Disaster, Row)] = &[
     (Standby(Place::Master), [WELL; 12]),
     (Dump(Place::Source),    [WELL,   AGAIN,  AGAIN,  AGAIN,  AGAIN,  REST_S,  STRAY,  STRAY,  STRAY,  REST_S, LATEST, WELL]),
     (Dump(Place::Target),    [WELL,   AGAIN,  AGAIN,  AGAIN,  AGAIN,  LATEST, LATEST, LATEST, LATEST, REST_T, LATEST, HAND]),
-    (Dump(Place::Master),    [WELL,   ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT]),
+    (Dump(Place::Master),    [WELL,   ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  ADOPT,  UNKNOWN]),
     (Gone(Place::Source),    [BACKUP, BACKUP, BACKUP, BACKUP, BACKUP, S_LOST, S_LOST, S_LOST, S_LOST, S_LOST, S_LOST, BACKUP]),
     (Gone(Place::Target),    [T_LOST, T_LOST, T_LOST, T_LOST, T_LOST, BACKUP, BACKUP, BACKUP, LATEST, LATEST, LATEST, T_LOST]),
     (Gone(Place::Master),    [ANEW; 12]),

@@ -34,6 +34,7 @@ pub fn to_moment(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
         "tailing" => Ok(()),
         "recovery_fenced" | "recovery_caught_up" => recover_to(operator, point),
         "completed" => cut_over(operator, writers),
+        "cutover_reopened" => give_up(operator, point),
         _ if point.starts_with("cutover_") => hold_at(operator, point, "cutover($1)"),
         _ if point.starts_with("rollback_") => hold_at(operator, point, "rollback($1)"),
         _ => {
@@ -69,6 +70,16 @@ fn cut_over(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
     operator.call("cutover($1)")?;
     wait_for(operator, "completed")?;
     writers.wait_for(&[MOVING], 30, LIMIT)
+}
+
+/// The decision waits for a transaction on the master until its deadline.
+fn give_up(operator: &mut Operator<'_>, point: &str) -> Result<()> {
+    hold_at(operator, "cutover_sequences", "cutover($1)")?;
+    let cluster = &operator.site.cluster;
+    let mut other = cluster.superuser()?;
+    other.batch_execute("BEGIN; SELECT FROM shardmaster.split_plan FOR UPDATE")?;
+    cluster.hold(point)?;
+    held(operator, point)
 }
 
 /// The worker ends behind the decision, and the next one is held in what it does then.

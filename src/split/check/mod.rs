@@ -10,11 +10,10 @@ mod partitions;
 mod same;
 mod scope;
 
-use super::{engine, policies, references};
-use crate::agent;
+use super::{engine, owners, policies, references};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
-use crate::agent::shape::Observation;
+use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -61,6 +60,8 @@ struct Looked {
     lc_monetary: String,
     /// What it calls that is not known to work.
     called: Vec<functions::Called>,
+    /// Whether a query over its tables runs nothing of somebody who is not trusted.
+    is_trusted: bool,
 }
 
 /// Every finding. A side that is not to be reached is one of them.
@@ -79,11 +80,13 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
             let called = looked.called.iter().filter(|c| functions::is_called(plan, &source.observation, c));
             findings.extend(called.map(|called| called.finding(side)));
         }
-        match both(plan, &source.observation, &target.observation) {
-            Ok(found) => findings.extend(found),
-            Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+        if source.is_trusted && target.is_trusted {
+            match both(plan, &source.observation, &target.observation) {
+                Ok(found) => findings.extend(found),
+                Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+            }
+            foreign_keys(plan, &mut findings);
         }
-        foreign_keys(plan, &mut findings);
     }
     findings
 }
@@ -190,6 +193,9 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let direct = direct_connection(&mut connection, &label("direct connection"));
     findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
+    // Before anything is asked of the tables that could run it.
+    let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
+    findings.extend(others.findings(plan, side));
     let server = asked("what its server is like", connection.run(SERVER))?;
     findings.extend(server.rows.iter().map(|row| from_row(side, row)));
     let observation = asked("what its tables are like", engine::observe(&mut connection, plan, side))?;
@@ -197,17 +203,17 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let lists = [engine::text_array(&schemas), engine::text_array(&names), engine::text_array(&columns)];
     let is_target = (side == Side::Target).to_string();
-    let prefix = agent::trigger_prefix(plan.id, side);
-    let tables = connection
-        .query(TABLES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&prefix), Some(&is_target)]);
+    let tables =
+        connection.query(TABLES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&is_target)]);
     let tables = asked("what is in the way of its tables", tables)?;
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
     let called = asked("what its tables call", functions::find(plan, side, &mut connection))?;
-    if !called.iter().any(functions::Called::is_in_the_way) {
+    let is_trusted = others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
+    if is_trusted && !called.iter().any(functions::Called::is_in_the_way) {
         scope::check(plan, side, &mut connection, &observation, findings)?;
     }
-    if side == Side::Source {
+    if is_trusted && side == Side::Source {
         expressions::check(plan, &mut connection, &observation, findings)?;
     }
     let lc_monetary = connection
@@ -215,7 +221,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         .scalar()
         .map(str::to_owned);
     let version = connection.server_version();
-    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default(), called })
+    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default(), called, is_trusted })
 }
 
 /// An answer that did not come says what was asked.

@@ -26,6 +26,7 @@ fn set_goal(id: i64, goal: Goal) {
                 activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END,
                 backfill_status = CASE backfill_status WHEN 'failed' THEN 'running' ELSE backfill_status END,
                 tail_status = CASE tail_status WHEN 'failed' THEN 'running' ELSE tail_status END,
+                cutover_asked_at = CASE $2 WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END,
                 started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
           WHERE id = $1",
         &[id.into(), goal.as_str().into()],
@@ -158,6 +159,8 @@ pub fn resume(id: i64) -> Result<(), Failure> {
     sql::write(
         "UPDATE shardmaster.split_plan
             SET paused = false, activity = CASE activity WHEN 'paused' THEN 'idle' ELSE activity END,
+                -- A cutover that a pause held back is asked for once more by this call.
+                cutover_asked_at = CASE goal WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END,
                 waiting_for = NULL
           WHERE id = $1",
         &[id.into()],

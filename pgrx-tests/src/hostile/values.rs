@@ -1,0 +1,184 @@
+//! Arguments, as SQL: what fits, and what nobody should give.
+
+use super::routines::Parameter;
+
+/// What each kind of name, key and number could be, so that a call comes as far as it can;
+/// by the name of the parameter, in any routine.
+const BY_NAME: &[(&str, &[&str])] = &[
+    ("shard_key", &["'shard_a'", "'shard_b'", "'gpu_1'"]),
+    ("source", &["'shard_a'"]),
+    ("target", &["'shard_b'"]),
+    ("keyspace", &["'default'", "'buckets'", "'numbers'", "'ids'"]),
+    ("strategy", &["'directory'", "'hash'", "'range'", "'fill_first'", "'spread'"]),
+    ("shards", &["ARRAY['shard_a', 'shard_b']", "NULL"]),
+    ("buckets", &["8"]),
+    ("key_type", &["'text'::regtype", "'bigint'::regtype", "'uuid'::regtype"]),
+    ("key", &["'moves'", "'7'"]),
+    ("keys", &["ARRAY['moves', 'stays']"]),
+    ("tenants", &["ARRAY['stays']", "ARRAY['0', '1']"]),
+    ("tenant", &["'stays'", "'new'"]),
+    ("tenant_id", &["'stays'"]),
+    ("intent", &["'read'", "'write'"]),
+    ("lower", &["'10'", "NULL"]),
+    ("upper", &["'20'", "NULL"]),
+    ("by", &["'rows'", "'keys'"]),
+    ("kind", &["'gpu'", "'postgres'"]),
+    ("conninfo", &["NULL", "'host=/nowhere dbname=app'"]),
+    ("client_conninfo", &["NULL", "'host=a.example'"]),
+    ("namespace", &["'public'"]),
+    ("status", &["'active'", "'draining'", "'disabled'"]),
+    ("capacity", &["100", "NULL"]),
+    ("address", &["'10.0.0.1:80'"]),
+    ("table_name", &["'items'", "'public.items'"]),
+    ("shard_by", &["'tenant'"]),
+    ("column_name", &["'val'"]),
+    ("expression", &["'upper(val)'", "NULL"]),
+    ("split_id", &["1", "2", "3"]),
+    ("phase", &["'planning'", "'completed'"]),
+    ("until", &["'completed'"]),
+    ("timeout", &["'1 ms'"]),
+    ("version", &["1"]),
+    ("bucket", &["1"]),
+    ("gateway", &["'nginx'", "'pgbouncer'"]),
+    ("key_from", &["'header:X-Shard-Key'", "'cookie:key'"]),
+    ("listen", &["'127.0.0.1:8080'"]),
+    ("reservation_id", &["1", "2"]),
+    ("resource_id", &["'r'"]),
+    ("logical_key", &["'held'", "'new'"]),
+    ("lease", &["'1 min'"]),
+    ("role", &["'nobody'"]),
+    ("level", &["'client'", "'admin'"]),
+    ("statement", &["'GRANT EXECUTE ON ROUTINE %s TO %I'"]),
+    ("reason", &["'because'", "NULL"]),
+    ("description", &["'moved'", "NULL"]),
+];
+
+/// Texts that mean something somewhere: in SQL, in templates, in formats, in shells, in
+/// configurations and on terminals; and the longest.
+const TEXTS: &[&str] = &[
+    "''",
+    "' '",
+    "repeat('x', 1048576)",
+    "repeat('y', 63)",
+    "repeat('y', 64)",
+    "repeat('ü', 32)",
+    "repeat('(', 100000)",
+    "repeat('''', 5000)",
+    "'a''; SELECT 1/0 AS pwned; --'",
+    "'$$ $agent$ $1'",
+    "'\"'",
+    "'\\'",
+    "E'a\\nb\\r\\tc'",
+    "E'\\x01\\x1b[2J'",
+    "'%s%n%I%%'",
+    "'{other_shard}{}'",
+    "U&'\\202E\\200B\\FF07\\0301'",
+    "'[,)'",
+    "'[10,20)'",
+    "'-1'",
+    "'9999999999999999999999999'",
+    "'NaN'",
+    "'00000000-0000-0000-0000-000000000000'",
+    "'*'",
+    "'header:'",
+    "'host=a host=b port=0'",
+    "'postgresql://[::1'",
+    "'unix:/x'",
+    "'[::1]:70000'",
+    "'default'",
+    "'pg_catalog.pg_class'",
+];
+
+/// Numbers at their ends.
+const BIGINTS: &[&str] =
+    &["'-9223372036854775808'", "9223372036854775807", "0", "-1", "2147483648", "4611686018427387904"];
+const INTEGERS: &[&str] = &["'-2147483648'", "2147483647", "0", "-1", "1000000"];
+const INTERVALS: &[&str] = &[
+    "'0'",
+    "'-1 s'",
+    "'1 us'",
+    "'178000000 years'",
+    "'-178000000 years'",
+    "make_interval(months => 2147483647, days => 2147483647)",
+    "make_interval(months => -2147483647, days => 2147483647, secs => 9e12)",
+];
+const TIMES: &[&str] =
+    &["'infinity'", "'-infinity'", "'4713-01-01 00:00 BC'", "'294276-12-31 23:59:59.999999'", "'epoch'"];
+const ARRAYS: &[&str] = &[
+    "'{}'",
+    "ARRAY[NULL]",
+    "ARRAY['moves', NULL]",
+    "'{{a,b},{c,d}}'",
+    "'[5:6]={a,b}'",
+    "array_fill('k'::text, ARRAY[100000])",
+    "(SELECT array_agg('k' || i) FROM generate_series(1, 100000) i)",
+    "ARRAY[repeat('x', 1048576)]",
+    "ARRAY['', '''', '$$', '{x}', E'\\n', '[1,2)']",
+];
+const TYPES: &[&str] = &[
+    "0::oid::regtype",
+    "4294967295::oid::regtype",
+    "'record'::regtype",
+    "'anyelement'::regtype",
+    "'internal'::regtype",
+    "'cstring'::regtype",
+    "'void'::regtype",
+    "'unknown'::regtype",
+    "'text[]'::regtype",
+    "'name'::regtype",
+    "'pg_class'::regtype",
+    "'float8'::regtype",
+    "'char(3)'::regtype",
+];
+const UUIDS: &[&str] = &["'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"];
+const BYTES: &[&str] = &["''", "'\\x00'", "decode(repeat('ff', 1048576), 'hex')"];
+const SPANS: &[&str] = &["'empty'", "'(,)'", "'[\\x00,\\x01)'"];
+
+/// How a transaction may begin, and what a session may have set.
+pub const CONTEXTS: &[&str] = &[
+    "BEGIN",
+    "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    "BEGIN READ ONLY",
+    "BEGIN; SET LOCAL search_path = pg_temp, pg_catalog",
+    "BEGIN; SET LOCAL client_encoding = LATIN1",
+    "BEGIN; SET LOCAL standard_conforming_strings = off; SET LOCAL bytea_output = escape",
+    "BEGIN; SET LOCAL DateStyle = 'SQL, DMY'; SET LOCAL IntervalStyle = sql_standard; SET LOCAL TimeZone = 'Asia/Kathmandu'",
+    "BEGIN; SET LOCAL work_mem = '64kB'; SET LOCAL lock_timeout = 1",
+    "BEGIN; SET LOCAL shardmaster.route_cache_size = 0; SET LOCAL shardmaster.route_wait_timeout = 0",
+    "BEGIN; SET LOCAL session_replication_role = origin; SET LOCAL row_security = off",
+    "BEGIN; SAVEPOINT s",
+];
+
+/// What nobody should give for a parameter; empty: its type is not known here.
+pub fn hostile(parameter: &Parameter) -> Vec<String> {
+    let values = match parameter.type_name.as_str() {
+        "text" | "name" => TEXTS,
+        "bigint" => BIGINTS,
+        "integer" => INTEGERS,
+        "interval" => INTERVALS,
+        "timestamp with time zone" => TIMES,
+        "text[]" => ARRAYS,
+        "regtype" => TYPES,
+        "uuid" => UUIDS,
+        "bytea" => BYTES,
+        "boolean" => &["true", "false"],
+        "shardmaster.key_span" => SPANS,
+        "shardmaster.key_span[]" => &["'{}'", "'{\"(,)\",empty,NULL}'"],
+        _ => return Vec::new(),
+    };
+    values.iter().chain(&["NULL"]).map(|value| cast(value, parameter)).collect()
+}
+
+/// What fits; the first of them fits best.
+pub fn plausible(parameter: &Parameter) -> Vec<String> {
+    let is_time = parameter.type_name.starts_with("timestamp");
+    if let Some((_, values)) = BY_NAME.iter().find(|(name, _)| *name == parameter.name && !is_time) {
+        return values.iter().map(|value| cast(value, parameter)).collect();
+    }
+    hostile(parameter).into_iter().take(1).collect()
+}
+
+fn cast(value: &str, parameter: &Parameter) -> String {
+    format!("{value}::{}", parameter.type_name)
+}

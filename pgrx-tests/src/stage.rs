@@ -1,0 +1,97 @@
+//! A cluster whose shards are reached through relays, and what is asked of a cutover in it:
+//! how long writers wait, and what becomes of one that is given up.
+
+use crate::cluster::{Cluster, DATABASE, MOVER};
+use crate::relay::Relay;
+use crate::scene::{LIMIT, cluster, state_of};
+use crate::split::Split;
+use crate::wait;
+use postgres::Client;
+use std::time::{Duration, Instant};
+
+/// Of the cutovers here, in which nothing is slow unless it is made so.
+pub const TIMEOUT: Duration = Duration::from_secs(3);
+/// What is promised beyond it.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// A cluster whose shards are reached through relays.
+pub struct Stage {
+    pub cluster: Cluster,
+    pub source: Relay,
+    pub target: Relay,
+}
+
+impl Stage {
+    pub fn new(config: &[&str]) -> Stage {
+        let timeout = format!("shardmaster.cutover_timeout = '{}ms'", TIMEOUT.as_millis());
+        let lines: Vec<&str> = [timeout.as_str()].into_iter().chain(config.iter().copied()).collect();
+        let cluster = cluster(&lines);
+        let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
+        let (source, target) = (relay(0), relay(1));
+        let mut master = cluster.superuser().unwrap();
+        for (key, relay) in [("shard_a", &source), ("shard_b", &target)] {
+            master
+                .execute(
+                    "UPDATE shardmaster.shard SET conninfo = $2 WHERE shard_key = $1",
+                    &[&key, &relay.conninfo(DATABASE, MOVER)],
+                )
+                .unwrap();
+        }
+        Stage { cluster, source, target }
+    }
+}
+
+/// A writer of the moving tenant gets an answer within the deadline: it has written, or is
+/// told to retry, until it has. Statements that wait at the fence are not cut short.
+pub fn writes_within(writer: &mut Client, limit: Duration) -> Duration {
+    let began = Instant::now();
+    wait::until("a write to be served", limit, || {
+        match writer.batch_execute("UPDATE items SET val = 'served' WHERE tenant = 'moves' AND id = 2") {
+            Ok(()) => Ok(Some(())),
+            Err(e) if matches!(state_of(&e), "SM002" | "40001") => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    })
+    .unwrap();
+    began.elapsed()
+}
+
+/// The route of the moving tenant leads to the source again.
+pub fn is_routed_back(cluster: &Cluster) -> bool {
+    let route = "SELECT write_shard || ' ' || status FROM shard_entries() WHERE key = 'moves'";
+    let found: String = cluster.superuser().unwrap().query_one(route, &[]).unwrap().get(0);
+    found == "shard_a active"
+}
+
+pub fn given_up(split: &Split<'_>) {
+    let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
+    assert!(error.to_string().contains("cutover given up"), "{error}");
+    wait::until("the cutover to be set back", GRACE, || {
+        let step = "SELECT cutover_step FROM shardmaster.split_plan";
+        let step: String = split.superuser()?.query_one(step, &[])?.get(0);
+        Ok((step == "none").then_some(()))
+    })
+    .unwrap();
+}
+
+/// Holds a cutover at a point, does something to the cluster, and lets it go on.
+pub fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl FnOnce()) {
+    cluster.hold(point).unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held(point, LIMIT).unwrap();
+    harm();
+    cluster.fault("").unwrap();
+}
+
+/// The worker ends, without a word to anybody.
+pub fn terminate(cluster: &Cluster) {
+    let end =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    cluster.superuser().unwrap().batch_execute(end).unwrap();
+}
+
+/// The time that a server was away, say.
+pub fn age_request(cluster: &Cluster) {
+    let age = "UPDATE shardmaster.split_plan SET cutover_asked_at = cutover_asked_at - interval '3 hours'";
+    cluster.superuser().unwrap().batch_execute(age).unwrap();
+}

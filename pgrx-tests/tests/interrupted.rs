@@ -1,0 +1,236 @@
+//! Cutovers whose worker or master ends, and masters that hold their workers up: with locks
+//! of somebody else, or with a synchronous standby that is away. Writers of the source wait for
+//! none of it longer than the deadline, and nothing begins anew that nobody expects.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::scene::{
+    LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+};
+use shardmaster_tests::server::{Server, Stop};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::{
+    GRACE, Stage, TIMEOUT, age_request, given_up, interrupt, is_routed_back, terminate, writes_within,
+};
+use shardmaster_tests::{standby, wait};
+
+/// Nobody expects at night what he has asked for in the afternoon.
+#[test]
+fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
+    let mut stage = Stage::new(&[]);
+    to_pending(&plan(&stage.cluster));
+    for (point, restarts) in [
+        ("cutover_begin", false),
+        ("cutover_disabled", false),
+        ("cutover_fenced", false),
+        ("cutover_applied", true),
+    ] {
+        stage.cluster.hold(point).unwrap();
+        Split::of(&stage.cluster, 1).call("cutover").unwrap();
+        Split::of(&stage.cluster, 1).wait_held(point, LIMIT).unwrap();
+        age_request(&stage.cluster);
+        match restarts {
+            false => terminate(&stage.cluster),
+            true => stage.cluster.master.restart(Stop::Immediate).unwrap(),
+        }
+        let split = Split::of(&stage.cluster, 1);
+        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
+        let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+        assert!(error.contains("it was interrupted, and asked for longer ago"), "{point}: {error}");
+        stage.cluster.fault("").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+        assert!(is_routed_back(&stage.cluster), "{point}");
+        assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
+    }
+    cut_over_and_compare(&stage.cluster, &Split::of(&stage.cluster, 1));
+}
+
+/// One whose worker has just ended goes on; so does one that a pause has held back for long.
+#[test]
+fn a_cutover_that_was_interrupted_just_now_goes_on() {
+    let stage = Stage::new(&["shardmaster.cutover_timeout = '60s'"]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    interrupt(&split, &stage.cluster, "cutover_begin", || {
+        split.call("pause").unwrap();
+        age_request(&stage.cluster);
+        terminate(&stage.cluster);
+    });
+    wait::until("the split to rest", LIMIT, || {
+        let activity: String = split.metric("activity")?;
+        Ok((activity == "paused").then_some(()))
+    })
+    .unwrap();
+    stage.cluster.hold("cutover_fenced").unwrap();
+    split.call("resume").unwrap();
+    split.wait_held("cutover_fenced", LIMIT).unwrap();
+    terminate(&stage.cluster);
+    stage.cluster.fault("").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+}
+
+/// A decision waits for nobody on the master past its deadline: neither for the plan's row nor
+/// for what assignments and placement lock.
+#[test]
+fn an_open_transaction_on_the_master_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    let pause = format!("SELECT shard_split_pause({})", split.id);
+    for held in [
+        pause.as_str(),
+        "SELECT shard_assign('newcomer', 'shard_a')",
+        "LOCK TABLE shardmaster.split_plan IN SHARE ROW EXCLUSIVE MODE",
+    ] {
+        let mut other = stage.cluster.superuser().unwrap();
+        interrupt(&split, &stage.cluster, "cutover_sequences", || {
+            other.batch_execute(&format!("BEGIN; {held}")).unwrap();
+        });
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        other.batch_execute("ROLLBACK").unwrap();
+        given_up(&split);
+        assert!(is_routed_back(&stage.cluster), "{held}");
+        assert_eq!(split.phase().unwrap(), "cutover_pending", "{held}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A worker that takes a cutover over needs the plan's row, which somebody else has; writers
+/// of the source do not wait for him.
+#[test]
+fn an_open_transaction_on_the_master_keeps_no_writer_out_whose_worker_has_ended() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for (point, ends) in [
+        ("cutover_fenced", "worker"),
+        ("cutover_sequences", "worker"),
+        ("cutover_applied", "target"),
+        ("cutover_applied", "source"),
+    ] {
+        let mut other = stage.cluster.superuser().unwrap();
+        interrupt(&split, &stage.cluster, point, || {
+            age_request(&stage.cluster);
+            other.batch_execute(&format!("BEGIN; SELECT shard_split_pause({})", split.id)).unwrap();
+            match ends {
+                "target" => stage.target.cut(),
+                "source" => stage.source.cut(),
+                _ => terminate(&stage.cluster),
+            }
+            stage.source.mend();
+        });
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        let waits = || {
+            let text: Option<String> = split.metric("waiting_for")?;
+            Ok(text.is_some_and(|text| text.starts_with("a lock on the master: pid")).then_some(()))
+        };
+        wait::until("the worker to say what it waits for", LIMIT, waits).unwrap();
+        stage.target.mend();
+        other.batch_execute("ROLLBACK").unwrap();
+        given_up(&split);
+        split.wait_settled(LIMIT).unwrap();
+        assert!(is_routed_back(&stage.cluster), "{point} {ends}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// The source is open again, and the master has not heard of it.
+#[test]
+fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    for action in ["error", "exit", "hold", "kill"] {
+        let mut other = stage.cluster.superuser().unwrap();
+        stage.cluster.hold("cutover_sequences").unwrap();
+        split.call("cutover").unwrap();
+        split.wait_held("cutover_sequences", LIMIT).unwrap();
+        other.batch_execute(&format!("BEGIN; SELECT shard_split_pause({})", split.id)).unwrap();
+        stage.cluster.fault(&format!("cutover_reopened={action}")).unwrap();
+        writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
+        if action == "hold" {
+            split.wait_held("cutover_reopened", LIMIT).unwrap();
+            terminate(&stage.cluster);
+            stage.cluster.fault("").unwrap();
+        }
+        // Killed, it takes the sessions of its server along.
+        let _ = other.batch_execute("ROLLBACK");
+        wait::until("the cutover to be given up", LIMIT, || {
+            // Of a master that was struck there is no answer for a while.
+            let error: Option<String> = split.metric("error_message").unwrap_or_default();
+            Ok(error.is_some_and(|error| error.starts_with("cutover given up")).then_some(()))
+        })
+        .unwrap();
+        split.wait_settled(LIMIT).unwrap();
+        assert!(is_routed_back(&stage.cluster), "{action}");
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A standby without which the master commits nothing.
+fn synchronous_standby(cluster: &Cluster) -> Server {
+    let standby = standby::start(&cluster.master).unwrap();
+    cluster.set("synchronous_standby_names", "*").unwrap();
+    let is_there = "SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')";
+    wait::until_true(&mut cluster.superuser().unwrap(), "the standby to follow", LIMIT, is_there).unwrap();
+    standby
+}
+
+/// The commit that decides is on the master's disk and waits for a standby that has stopped:
+/// the target opens without it. The standby, promoted, takes the decision from the shards.
+#[test]
+fn a_standby_that_is_gone_at_the_decision_keeps_no_writer_out() {
+    let mut stage = Stage::new(&[]);
+    to_pending(&plan(&stage.cluster));
+    let mut standby = synchronous_standby(&stage.cluster);
+    interrupt(&Split::of(&stage.cluster, 1), &stage.cluster, "cutover_sequences", || {
+        standby.stop(Stop::Immediate).unwrap();
+    });
+    let mut writer = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    writes_within(&mut writer, TIMEOUT + GRACE);
+    let split = Split::of(&stage.cluster, 1);
+    split.wait("completed", LIMIT).unwrap();
+    let told = "UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 4";
+    assert_eq!(state_of(&client(&stage.cluster).batch_execute(told).unwrap_err()), "SM001");
+    let said = || Ok(split.events()?.contains("the synchronous standby of the master").then_some(()));
+    wait::until("the operator to be told", LIMIT, said).unwrap();
+
+    stage.cluster.master.stop(Stop::Kill).unwrap();
+    standby.run().unwrap();
+    let phase = "SELECT phase FROM shardmaster.split_plan";
+    let phase: String = standby.superuser(DATABASE).unwrap().query_one(phase, &[]).unwrap().get(0);
+    assert_eq!(phase, "cutover_pending", "it has lost nothing");
+    standby.promote().unwrap();
+    stage.cluster.master = standby;
+    stage.cluster.fault("").unwrap();
+    let split = Split::of(&stage.cluster, 1);
+    split.wait("completed", LIMIT).unwrap();
+    writes_within(&mut writer, GRACE);
+    let route: String = split.superuser().unwrap().query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
+    assert_eq!(route, "shard_b");
+    let left = rows(&stage.cluster, 0).len();
+    split.finish(LIMIT).unwrap();
+    assert_eq!(rows(&stage.cluster, 1).len(), left);
+}
+
+/// One that is away, or hangs, before anybody is kept out: the cutover does not begin.
+#[test]
+fn a_standby_that_is_away_gives_the_cutover_up() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let standby = synchronous_standby(&stage.cluster);
+    let mut state = source(&stage.cluster);
+    interrupt(&split, &stage.cluster, "cutover_begin", || standby.hang().unwrap());
+    let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err().to_string();
+    assert!(error.contains("cutover given up, waiting for the synchronous standby of the master"), "{error}");
+    wait::until("the route to lead back", GRACE, || Ok(is_routed_back(&stage.cluster).then_some(())))
+        .unwrap();
+    writes_within(&mut client(&stage.cluster), GRACE);
+    let state: String = state.query_one("SELECT state FROM shardmaster_agent.side", &[]).unwrap().get(0);
+    assert_eq!(state, "capture");
+    standby.wake().unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}

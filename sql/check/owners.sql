@@ -1,0 +1,132 @@
+-- What others have written and a session of the mover would run with the mover's rights: in
+-- queries over a side's tables, in rows that it writes there, in what it creates. $1:
+-- schemas, $2: tables, $3: roles of which somebody has said that they are trusted, $4, $5:
+-- names of the server's functions that do no harm although they are volatile, and of those
+-- that do although they are not. Whose code it is, what of it is run, what calls it, and how
+-- many others do; after these, with nothing that is run: a role that is no superuser and
+-- owns a table, where the mover is one.
+--
+-- Of functions the owner counts, who can change them at any time; of an expression that is
+-- made of the server's own functions, or of an extension's, whoever owns the table or domain
+-- that has it: some run what a text says, or do what he may not. References to what came
+-- with initdb are not in pg_depend, so for these the expressions themselves are read.
+-- Catalogs that differ between versions are read as jsonb.
+WITH RECURSIVE trusted AS (
+    SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user OR rolname = ANY ($3::text[])
+), wanted AS (
+    SELECT c.oid
+      FROM unnest($1::text[], $2::text[]) AS w (nsp, rel)
+      JOIN pg_namespace n ON n.nspname = w.nsp JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.rel
+), tree AS (
+    -- Whether rows reference each other is asked of both ends of a foreign key.
+    SELECT l.oid, l.relowner, l.oid::regclass::text AS name
+      FROM pg_class l
+     WHERE l.oid IN (WITH RECURSIVE member AS (
+                         SELECT w.oid FROM wanted w UNION SELECT p.relid FROM wanted w, pg_partition_tree(w.oid) p
+                     ), bound AS (
+                         SELECT m.oid FROM member m
+                         UNION SELECT f.conrelid FROM member m JOIN pg_constraint f ON f.confrelid = m.oid AND f.contype = 'f'
+                         UNION SELECT f.confrelid FROM member m JOIN pg_constraint f ON f.conrelid = m.oid AND f.contype = 'f'
+                     )
+                     SELECT b.oid FROM bound b UNION SELECT p.relid FROM bound b, pg_partition_tree(b.oid) p)
+), caller (what, author, classid, objid, expression) AS (
+    SELECT t.name, t.relowner, 'pg_class'::regclass::oid, t.oid, p.partexprs::text
+      FROM tree t LEFT JOIN pg_partitioned_table p ON p.partrelid = t.oid
+    UNION ALL
+    SELECT format('%s: constraint %I', t.name, k.conname), t.relowner, 'pg_constraint'::regclass, k.oid, k.conbin::text
+      FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid
+    UNION ALL
+    SELECT format('%s: index %s', t.name, i.indexrelid::regclass), t.relowner, 'pg_class'::regclass, i.indexrelid,
+           concat(i.indexprs::text, i.indpred::text)
+      FROM tree t JOIN pg_index i ON i.indrelid = t.oid
+    UNION ALL
+    SELECT format('%s: column %I', t.name, a.attname), t.relowner, 'pg_attrdef'::regclass, d.oid, d.adbin::text
+      FROM tree t JOIN pg_attrdef d ON d.adrelid = t.oid
+      JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+    UNION ALL
+    -- Planning a query reads them.
+    SELECT format('%s: statistics %I', t.name, s.stxname), t.relowner, 'pg_statistic_ext'::regclass, s.oid,
+           to_jsonb(s) ->> 'stxexprs'
+      FROM tree t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
+    UNION ALL
+    SELECT format('%s: rule %I', t.name, r.rulename), t.relowner, 'pg_rewrite'::regclass, r.oid,
+           concat(r.ev_qual::text, r.ev_action::text)
+      FROM tree t JOIN pg_rewrite r ON r.ev_class = t.oid
+    UNION ALL
+    -- The others do not fire in a replica's session, and no other writes to these tables.
+    SELECT format('%s: trigger %I', t.name, g.tgname), t.relowner, 'pg_trigger'::regclass, g.oid, g.tgqual::text
+      FROM tree t JOIN pg_trigger g ON g.tgrelid = t.oid
+     WHERE g.tgenabled IN ('A', 'R')
+       -- What is in the agent's schema is the mover's: that was looked at when the session began.
+       AND NOT EXISTS (SELECT 1 FROM pg_proc f WHERE f.oid = g.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+    UNION ALL
+    SELECT format('event trigger %I', e.evtname), NULL, 'pg_event_trigger'::regclass, e.oid, NULL
+      FROM pg_event_trigger e WHERE e.evtenabled <> 'D'
+), direct AS (
+    SELECT c.what, d.refclassid AS classid, d.refobjid AS objid
+      FROM caller c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid
+     WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
+), reached (start_class, start_id, classid, objid) AS (
+    -- Each only once, however many partitions call it.
+    SELECT DISTINCT classid, objid, classid, objid FROM direct
+    UNION
+    SELECT r.start_class, r.start_id, next.classid, next.objid
+      FROM reached r
+     CROSS JOIN LATERAL (
+        SELECT d.refclassid, d.refobjid FROM pg_depend d
+         WHERE d.classid = r.classid AND d.objid = r.objid
+           AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
+        UNION ALL
+        SELECT 'pg_operator'::regclass, other
+          FROM pg_operator o CROSS JOIN unnest(ARRAY[o.oprcom, o.oprnegate]) other
+         WHERE r.classid = 'pg_operator'::regclass AND o.oid = r.objid AND other >= 16384
+        UNION ALL
+        SELECT 'pg_proc'::regclass, p.amproc FROM pg_opclass c JOIN pg_amproc p ON p.amprocfamily = c.opcfamily
+         WHERE r.classid = 'pg_opclass'::regclass AND c.oid = r.objid AND p.amproc >= 16384
+        UNION ALL
+        SELECT 'pg_operator'::regclass, o.amopopr FROM pg_opclass c JOIN pg_amop o ON o.amopfamily = c.opcfamily
+         WHERE r.classid = 'pg_opclass'::regclass AND c.oid = r.objid AND o.amopopr >= 16384
+        UNION ALL
+        SELECT 'pg_class'::regclass, t.typrelid FROM pg_type t
+         WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid AND t.typrelid <> 0
+        UNION ALL
+        SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
+         WHERE r.classid = 'pg_type'::regclass AND k.contypid = r.objid
+        UNION ALL
+        SELECT 'pg_opclass'::regclass, c.oid FROM pg_opclass c
+         WHERE r.classid = 'pg_type'::regclass AND c.opcintype = r.objid
+        UNION ALL
+        -- What a value becomes as a text, or as JSON, may be a cast's doing.
+        SELECT 'pg_proc'::regclass, c.castfunc FROM pg_cast c
+         WHERE r.classid = 'pg_type'::regclass AND r.objid IN (c.castsource, c.casttarget) AND c.castfunc >= 16384
+     ) AS next (classid, objid)
+), expression (what, author, tree) AS (
+    SELECT c.what, c.author, c.expression FROM caller c WHERE c.author NOT IN (SELECT oid FROM trusted)
+    UNION
+    SELECT format('constraint %I of domain %s', k.conname, t.oid::regtype), t.typowner, k.conbin::text
+      FROM reached r JOIN pg_constraint k ON k.oid = r.objid JOIN pg_type t ON t.oid = k.contypid
+     WHERE r.classid = 'pg_constraint'::regclass AND t.typowner NOT IN (SELECT oid FROM trusted)
+), run (owner, code, what) AS (
+    SELECT p.proowner, format('function %s', p.oid::regprocedure), d.what
+      FROM reached r JOIN pg_proc p ON p.oid = r.objid
+      JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
+     WHERE r.classid = 'pg_proc'::regclass AND p.proowner NOT IN (SELECT oid FROM trusted)
+    UNION
+    SELECT e.author, format('function %s, with arguments that role %I has written', p.oid::regprocedure, e.author::regrole::name), e.what
+      FROM expression e CROSS JOIN regexp_matches(e.tree, ':(?:op)?funcid (\d+)', 'g') found
+      JOIN pg_proc p ON p.oid = found[1]::oid AND p.proowner IN (SELECT oid FROM trusted)
+     WHERE NOT has_function_privilege(e.author, p.oid, 'EXECUTE')
+        OR p.provolatile = 'v' AND p.proname !~ $4
+           AND (p.oid < 16384 OR EXISTS (SELECT 1 FROM pg_depend m WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+                                            AND m.deptype = 'e'))
+        OR p.oid < 16384 AND p.proname ~ $5
+)
+SELECT r.owner::regrole::text, r.code, min(r.what), count(DISTINCT r.what) - 1
+  FROM run r GROUP BY r.owner, r.code
+UNION ALL
+SELECT t.relowner::regrole::text, NULL, min(t.name), count(*) - 1
+  FROM tree t
+ WHERE t.relowner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper)
+   AND current_setting('is_superuser')::boolean
+ GROUP BY t.relowner
+ ORDER BY 2 NULLS LAST, 1

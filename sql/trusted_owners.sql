@@ -1,0 +1,8 @@
+-- Whose code the mover may run, and who has said so.
+CREATE FUNCTION @extschema@.shard_trusted_owners()
+RETURNS TABLE (shard_key text, role text, since timestamptz, said_by text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT t.shard_key, t.role, t.since, t.said_by FROM shardmaster.trusted_owner t ORDER BY 1, 2
+$$;
+COMMENT ON FUNCTION @extschema@.shard_trusted_owners() IS
+    'roles of shards of which shard_trust_owner() has said that the mover may run their code';

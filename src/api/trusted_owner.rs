@@ -1,0 +1,53 @@
+//! Whose code the mover may run on a shard.
+
+use super::on_primary;
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::trusted_owner;
+use crate::error::{Failure, SqlState, required};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_trust_owner")?;
+    let (shard, role) = of_rows(shard_key, role)?;
+    trusted_owner::insert(&shard, &role);
+    Ok(())
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_distrust_owner(shard_key: Option<String>, role: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_distrust_owner")?;
+    let (shard, role) = of_rows(shard_key, role)?;
+    trusted_owner::delete(&shard, &role);
+    Ok(())
+}
+
+/// A shard that holds rows. Whether it has the role only its server knows.
+fn of_rows(shard_key: Option<String>, role: Option<String>) -> Result<(Shard, String), Failure> {
+    let (shard_key, role) = (required(shard_key, "shard_key")?, required(role, "role")?);
+    let invalid = |argument: &str, problem: String| {
+        Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+    };
+    let shard = shard::by_key(&shard_key)?;
+    if !shard.holds_rows() {
+        return Err(invalid("shard_key", format!("shard \"{shard_key}\" is of kind \"{}\"", shard.kind))
+            .hint("Only shards of kind \"postgres\" have roles."));
+    }
+    if role.is_empty() {
+        return Err(
+            invalid("role", "it is empty".into()).hint("Give the name of a role on the shard's server.")
+        );
+    }
+    Ok((shard, role))
+}
+
+extension_sql_file!("../../sql/trusted_owners.sql", name = "trusted_owners");
+
+extension_sql_file!(
+    "../../sql/comments/trusted_owner.sql",
+    name = "comments_trusted_owner",
+    requires = [shard_trust_owner, shard_distrust_owner]
+);

@@ -1,0 +1,78 @@
+//! Commits beside a synchronous standby of the master. Such a commit is on the master's own
+//! disk first and waits for the standby then, without end if that is away. Nobody who is kept
+//! out by a cutover waits for it longer than its deadline.
+
+use super::{sql, txn, wait};
+use pgrx::pg_sys;
+use std::ffi::c_int;
+use std::time::Instant;
+
+/// Whether a synchronous standby, where the server has one, is known to have a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standby {
+    HasIt,
+    /// It did not say so in time. The commit stands.
+    Unknown,
+}
+
+/// Within a transaction: its commit waits for no standby. For what the shards know as well, or
+/// what the next worker does again where a failover has forgotten it.
+pub fn commit_alone() {
+    sql::write("SET LOCAL synchronous_commit = local", &[]);
+}
+
+/// Runs the body in a transaction that waits neither for locks nor for a synchronous standby
+/// past the deadline. None: a lock was not to be had, and nothing is done.
+pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Option<Result<(R, Standby), E>> {
+    let left = || deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
+    let said = wait::said();
+    let mut standby = Standby::HasIt;
+    let done = txn::unless_locked_with(
+        || {
+            sql::write(&format!("SET LOCAL lock_timeout = '{}ms'", left()), &[]);
+            sql::write("SET LOCAL synchronous_commit = on", &[]);
+            body()
+        },
+        || {
+            if has_standby() {
+                wait::report("the synchronous standby of the master");
+            }
+            standby = commit_within(c_int::try_from(left()).unwrap_or(c_int::MAX));
+        },
+    );
+    drop(said);
+    done.map(|done| done.map(|value| (value, standby)))
+}
+
+fn has_standby() -> bool {
+    // SAFETY: a setting of the server, NULL or NUL-terminated.
+    unsafe { !pg_sys::SyncRepStandbyNames.is_null() && *pg_sys::SyncRepStandbyNames != 0 }
+}
+
+/// `STATEMENT_TIMEOUT` of the server's enum, the same in all supported versions. The server
+/// registers it for every process that is connected to a database, and only its main loop for
+/// clients ever uses it.
+const STATEMENT_TIMEOUT: c_int = 3;
+
+unsafe extern "C-unwind" {
+    fn enable_timeout_after(id: c_int, milliseconds: c_int);
+    fn disable_timeout(id: c_int, keep_indicator: bool);
+    fn get_timeout_indicator(id: c_int, reset_indicator: bool) -> bool;
+}
+
+/// Commits. The time-out cancels the wait for a standby, which the server answers with a
+/// warning: the transaction has committed. Earlier than that, it is an error as any other.
+fn commit_within(milliseconds: c_int) -> Standby {
+    // SAFETY: in a background worker that is connected to a database, with a transaction open;
+    // plain variables of this process. A cancel that came when the wait was over is ours, too.
+    unsafe {
+        enable_timeout_after(STATEMENT_TIMEOUT, milliseconds);
+        pg_sys::CommitTransactionCommand();
+        disable_timeout(STATEMENT_TIMEOUT, true);
+        if !get_timeout_indicator(STATEMENT_TIMEOUT, true) {
+            return Standby::HasIt;
+        }
+        (&raw mut pg_sys::QueryCancelPending).write_volatile(0);
+        Standby::Unknown
+    }
+}
