@@ -7,7 +7,6 @@ pub mod process;
 pub mod spawn;
 pub mod sql;
 pub mod standby;
-pub mod standby;
 pub mod txn;
 pub mod wait;
 pub mod wake;

@@ -245,6 +245,7 @@ mod tests {
             end: End::Open,
             generation: 1,
             version_cutover: None,
+            cutover_age: None,
             error: None,
         }
     }
