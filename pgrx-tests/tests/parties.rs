@@ -149,7 +149,7 @@ fn a_shard_remembers_its_master_until_nothing_of_it_is_left() {
     let mut master = cluster.superuser().unwrap();
     let first: String =
         master.query_one("SELECT id::text FROM shardmaster.installation", &[]).unwrap().get(0);
-    let mut be = |id: &str| {
+    let be = |id: &str| {
         let mut master = cluster.superuser().unwrap();
         master.execute("UPDATE shardmaster.installation SET id = $1::text::uuid", &[&id]).unwrap();
         master.query("SELECT * FROM shard_cleanup('shard_a')", &[])
