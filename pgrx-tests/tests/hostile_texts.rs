@@ -27,6 +27,8 @@ fn a_name_that_could_be_obeyed_is_none() {
             assert_eq!(error.code().unwrap().code(), "22023", "{call}: {text}: {error}");
         }
     }
+    let line_break = "SELECT shard_add('a', E'host=a dbname=''b\\nc''')";
+    assert_eq!(master.execute(line_break, &[]).unwrap_err().code().unwrap().code(), "22023");
     for text in all().into_iter().filter(|text| *text != "NULL") {
         for call in [
             "SELECT shard_set_service('a', $1)",
@@ -115,7 +117,7 @@ fn look(stage: &Stage) {
 }
 
 /// A service for each shard, and each key where it is.
-fn ask_gateways(stage: &Stage, master: &mut Client) {
+fn ask_gateways(master: &mut Client) {
     let mut nginx = Nginx::new(&["first", "second"]).unwrap();
     for (shard, service) in SHARDS.iter().zip(["first", "second"]) {
         master.execute("SELECT shard_set_service($1, $2)", &[shard, &nginx.socket(service)]).unwrap();
@@ -192,7 +194,7 @@ fn no_text_of_a_user_is_obeyed() {
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     master.execute("SELECT shard_range_midpoint($1, $2, NULL)", &[&RANGES, &upper]).unwrap();
-    ask_gateways(&stage, &mut master);
+    ask_gateways(&mut master);
     look(&stage);
 
     let mut notifications = master.notifications();
@@ -225,17 +227,23 @@ fn no_text_of_a_user_is_obeyed() {
 }
 
 /// The master's own database, reached over its own socket: no part of its name leads
-/// somewhere else.
+/// somewhere else. Settings are texts, too.
 #[test]
 fn a_database_is_one_whatever_it_is_called() {
     const NAME: &str = "host=/nowhere dbname='x";
     let config = [
         "shared_preload_libraries = 'shardmaster'",
         "shardmaster.database = 'host=/nowhere dbname=''x'",
+        "shardmaster.local_user = 'a''; CREATE TABLE pwned_1(); --'",
+        "shardmaster.worker_id = 'a''; CREATE TABLE pwned_1(); --'",
+        "shardmaster.snowflake_epoch = '2024-01-01''; CREATE TABLE pwned_1(); --'",
+        "shardmaster.fault = 'a''; CREATE TABLE pwned_1(); --=hold'",
         "fsync = off",
     ];
     let master = Server::start("master", &config).unwrap();
-    master.superuser("postgres").unwrap().batch_execute(&format!("CREATE DATABASE {}", ident(NAME))).unwrap();
+    let mut superuser = master.superuser("postgres").unwrap();
+    superuser.batch_execute(&format!("CREATE DATABASE {}", ident(NAME))).unwrap();
+    superuser.batch_execute(&format!("CREATE ROLE {} LOGIN SUPERUSER", ident(NAMES[0]))).unwrap();
     let mut client = master.superuser(NAME).unwrap();
     client
         .batch_execute(
@@ -251,6 +259,10 @@ fn a_database_is_one_whatever_it_is_called() {
     client.batch_execute("CALL shard_split_run(1, 'finished')").unwrap();
     let moved = "SELECT (SELECT count(*) FROM a.items) = 0 AND (SELECT count(*) FROM b.items) = 1";
     assert!(client.query_one(moved, &[]).unwrap().get::<_, bool>(0));
+    let error = client.batch_execute("SELECT shard_snowflake_id()").unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "22023", "{error}");
+    let made = "SELECT count(*) FROM pg_class WHERE relname ~ '^pwned'";
+    assert_eq!(client.query_one(made, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
 fn fallible(heard: &mut postgres::notifications::Iter<'_>) -> Result<Option<String>, postgres::Error> {
