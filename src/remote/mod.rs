@@ -8,6 +8,7 @@ pub mod copy;
 mod error;
 mod flood;
 mod hosts;
+mod open;
 mod wait;
 
 pub use connection::Connection;

@@ -21,6 +21,7 @@ pub mod leaves;
 pub mod lifecycle;
 mod lost;
 mod old_guards;
+mod on_master;
 pub mod phase;
 pub mod plan;
 pub mod points;

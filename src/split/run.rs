@@ -6,7 +6,9 @@ use super::error::{Result, SplitError};
 use super::phase::{self, CutoverStep, Phase, Work};
 use super::points::{self, reach};
 use super::recovery::SetBack;
-use super::{check, cutover, ending, finish, install, lost, record, recovery, rollback, step, watch};
+use super::{
+    check, cutover, ending, finish, install, lost, on_master, record, recovery, rollback, step, watch,
+};
 use crate::catalog::split::{self, Plan, State};
 use crate::error::Failure;
 use crate::guc;
@@ -312,6 +314,10 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
+        // Its operator waits for the target no longer.
+        if !state.target_lost && transaction(|| split::state(self.id)).is_ok_and(|now| now.target_lost) {
+            return;
+        }
         if work == Work::Cutover {
             let Ok(now) = transaction(|| split::state(self.id)) else { return };
             // Behind the decision nothing is given up: the next turn completes it.
@@ -372,7 +378,7 @@ impl Worker {
                 return done;
             }
             let _said = wait::said();
-            wait::report(&format!("a lock on the master: {}", transaction(cutover::master_holders)));
+            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
             if is_open {
                 return try_transaction(body);
             }

@@ -5,10 +5,11 @@ use super::{quote, session_hash};
 use crate::agent;
 use crate::agent::scope::Scope;
 use crate::catalog::shard::Shard;
-use crate::catalog::split::Plan;
+use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::{Connection, RemoteError};
+use crate::worker::txn::transaction;
 use crate::worker::wait;
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -83,12 +84,21 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
 
 /// A session with the pinned settings. `purpose` shows in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
+    open_while(shard, purpose, &|| true)
+}
+
+/// The same; connecting ends where it is not wanted any more.
+fn open_while(
+    shard: &Shard,
+    purpose: &str,
+    is_wanted: &dyn Fn() -> bool,
+) -> std::result::Result<Connection, RemoteError> {
     let params = parameters(shard, purpose);
     let params: Vec<(&str, &str)> =
         params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
-    let mut connection = Connection::open(&shard.shard_key, &params, guc::remote_timeout())?;
+    let mut connection = Connection::open_while(&shard.shard_key, &params, guc::remote_timeout(), is_wanted)?;
     connection.run(PINNED)?;
     let version = connection.server_version();
     connection.run(agent::TRUST)?;
@@ -134,7 +144,9 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Source => &plan.source,
         Side::Target => &plan.target,
     };
-    let mut connection = open(shard, &format!("split {} {purpose}", plan.id))?;
+    // A rollback that can do without the target does not wait for a host that is gone.
+    let is_wanted = || side == Side::Source || !is_lost_by_now(plan.id);
+    let mut connection = open_while(shard, &format!("split {} {purpose}", plan.id), &is_wanted)?;
     connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(&plan.token)])?;
     if matches!(plan.scope, Scope::Buckets { .. }) {
         session_hash::set_up(&mut connection)?;
@@ -143,6 +155,14 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         connection.run("SET session_replication_role = replica").map_err(explain_replica)?;
     }
     Ok(connection)
+}
+
+/// The operator has said meanwhile that the target will not come back.
+fn is_lost_by_now(id: i64) -> bool {
+    // SAFETY: a plain variable of this process. A session has its own transaction, and its
+    // caller to cancel it.
+    let is_worker = unsafe { !pg_sys::MyBgworkerEntry.is_null() };
+    is_worker && transaction(|| split::state(id)).is_ok_and(|state| state.target_lost)
 }
 
 fn explain_replica(mut error: RemoteError) -> RemoteError {
