@@ -422,7 +422,24 @@ fn a_worker_that_comes_too_late_says_so() {
     });
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(error.contains("cutover given up"), "{error}");
-    assert!(error.contains("the deadline had passed"), "{error}");
+    assert!(error.contains("its own worker, which was held up"), "{error}");
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A rollback that waits for a target which takes connections and says nothing, until its
+/// operator says that it is lost.
+#[test]
+fn a_lost_target_is_not_connected_to_any_longer() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    stage.target.silence();
+    split.call("rollback").unwrap();
+    split.wait_held("connecting to shard \"shard_b\"", LIMIT).unwrap();
+    let began = Instant::now();
+    let mut master = stage.cluster.superuser().unwrap();
+    master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }

@@ -2,14 +2,14 @@
 
 use super::error::{Result, SplitError};
 use super::session_hash;
-use crate::agent;
 use crate::catalog::shard::Shard;
-use crate::catalog::split::Plan;
+use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
-use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::{Connection, RemoteError, conninfo, quote};
+use crate::server::txn::transaction;
 use crate::server::wait;
+use crate::{agent, guc};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -85,15 +85,20 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
 
 /// A session with the pinned settings. `purpose` shows in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
-    open_by(shard, &parameters(shard, purpose))
+    open_by(shard, &parameters(shard, purpose), &|| true)
 }
 
-fn open_by(shard: &Shard, params: &[(String, String)]) -> std::result::Result<Connection, RemoteError> {
+/// Connecting ends where it is not wanted any more.
+fn open_by(
+    shard: &Shard,
+    params: &[(String, String)],
+    is_wanted: &dyn Fn() -> bool,
+) -> std::result::Result<Connection, RemoteError> {
     let params: Vec<(&str, &str)> =
         params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
-    let mut connection = Connection::open(&shard.shard_key, &params, guc::remote_timeout())?;
+    let mut connection = Connection::open_while(&shard.shard_key, &params, guc::remote_timeout(), is_wanted)?;
     connection.run(PINNED)?;
     let version = connection.server_version();
     connection.run(agent::TRUST)?;
@@ -135,11 +140,16 @@ impl LocalEndpoint {
 
 /// A session that has the mover's secret. No log of statements holds what a session begins
 /// with; where that is not ours alone to say, the secret is told by a statement.
-fn open_known(shard: &Shard, purpose: &str, secret: &str) -> Result<Connection> {
+fn open_known(
+    shard: &Shard,
+    purpose: &str,
+    secret: &str,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Connection> {
     let mut params = parameters(shard, purpose);
     if let Some(options) = own_options(shard) {
         params.push(("options".to_owned(), format!("{options} -c shardmaster_agent.mover={secret}")));
-        match open_by(shard, &params) {
+        match open_by(shard, &params, is_wanted) {
             // A pooler in between.
             Err(error) if error.message.contains("unsupported startup parameter") => {
                 params.truncate(params.len() - 1)
@@ -147,7 +157,7 @@ fn open_known(shard: &Shard, purpose: &str, secret: &str) -> Result<Connection> 
             outcome => return Ok(outcome?),
         }
     }
-    let mut connection = open_by(shard, &params)?;
+    let mut connection = open_by(shard, &params, is_wanted)?;
     connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(secret)])?;
     Ok(connection)
 }
@@ -169,7 +179,10 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Source => &plan.source,
         Side::Target => &plan.target,
     };
-    let mut connection = open_known(shard, &format!("split {} {purpose}", plan.id), &plan.secret)?;
+    // A rollback that can do without the target does not wait for a host that is gone.
+    let is_wanted = || side == Side::Source || !is_lost_by_now(plan.id);
+    let purpose = format!("split {} {purpose}", plan.id);
+    let mut connection = open_known(shard, &purpose, &plan.secret, &is_wanted)?;
     if matches!(plan.scope, Scope::Buckets { .. }) {
         session_hash::set_up(&mut connection)?;
     }
@@ -177,6 +190,14 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         connection.run("SET session_replication_role = replica").map_err(explain_replica)?;
     }
     Ok(connection)
+}
+
+/// The operator has said meanwhile that the target will not come back.
+fn is_lost_by_now(id: i64) -> bool {
+    // SAFETY: a plain variable of this process. A session has its own transaction, and its
+    // caller to cancel it.
+    let is_worker = unsafe { !pg_sys::MyBgworkerEntry.is_null() };
+    is_worker && transaction(|| split::state(id)).is_ok_and(|state| state.target_lost)
 }
 
 fn explain_replica(mut error: RemoteError) -> RemoteError {

@@ -31,3 +31,17 @@ fn on_primary(function: &str) -> Result<(), Failure> {
         (false, false) => Ok(()),
     }
 }
+
+/// Refuses a procedure that commits where it cannot, with what helps; the server's own words
+/// come with the first COMMIT and name none of that.
+fn outside_transaction(procedure: &str) -> Result<(), Failure> {
+    // SAFETY: reads the state of the transaction.
+    if !unsafe { pg_sys::IsTransactionBlock() } {
+        return Ok(());
+    }
+    Err(Failure::new(
+        SqlState::parse("25001"),
+        format!("{procedure}() cannot run inside a transaction block"),
+    )
+    .hint("Call it without BEGIN: it commits after each step, since a worker sees nothing before."))
+}

@@ -1,9 +1,8 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
 use super::clean;
-use super::error::RemoteError;
+use super::error::{RemoteError, hint_of};
 use super::flood::{self, Received};
-use super::hosts::{Current, Hosts};
 use super::wait::{self, Ready};
 use crate::error::SqlState;
 use crate::server::wait::{Said, report, said};
@@ -59,46 +58,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects; every wait ends at the timeout or with an interrupt. Of several hosts each
-    /// has its own, that of the connection string where it has one.
-    pub fn open(shard: &str, params: &[(&str, &str)], timeout: Duration) -> Result<Connection, RemoteError> {
-        let mut hosts_left: Vec<(&'static str, String)> = Vec::new();
-        loop {
-            // What comes last counts.
-            let all: Vec<(&str, &str)> =
-                params.iter().copied().chain(hosts_left.iter().map(|(k, v)| (*k, v.as_str()))).collect();
-            let mut connection = Connection::start(shard, &all, timeout)?;
-            // SAFETY: a live connection.
-            let hosts = unsafe { Hosts::of(connection.raw()) };
-            let own = hosts.timeout.map_or(timeout, |own| own.min(timeout));
-            let Some(silent) = connection.finish_connecting(own)? else { return Ok(connection) };
-            hosts_left = hosts.without(&silent).ok_or_else(|| {
-                let text = format!("timed out while connecting to {}", silent.describe());
-                RemoteError::connection(shard, text)
-            })?;
-        }
-    }
-
-    /// None: the session is there. Otherwise the host that has not answered in time.
-    fn finish_connecting(&mut self, timeout: Duration) -> Result<Option<Current>, RemoteError> {
-        // SAFETY (all of this function): a live connection.
-        let mut current = unsafe { Current::of(self.raw.as_ptr()) };
-        let mut deadline = Instant::now() + timeout;
-        // libpq asks to behave as if the first poll had said "writing".
-        let mut ready = Some(Ready::ReadOrWrite);
-        while let Some(wanted) = ready {
-            if !wait::for_socket(self.socket(), wanted, deadline) {
-                return Ok(Some(current));
-            }
-            ready = self.go_on_connecting()?;
-            let now = unsafe { Current::of(self.raw.as_ptr()) };
-            if now != current {
-                (current, deadline) = (now, Instant::now() + timeout);
-            }
-        }
-        Ok(None)
-    }
-
     /// Begins to connect. `go_on_connecting` does the rest, whenever the socket is ready.
     pub(super) fn start(
         shard: &str,
@@ -501,7 +460,7 @@ impl QueryResult {
             sqlstate: field(b'C').map(|code| SqlState::parse(&code)),
             message: clean::message(&field(b'M').unwrap_or_else(|| whole.to_string_lossy().into_owned())),
             detail: field(b'D').map(|text| clean::more(&text)),
-            hint: field(b'H').map(|text| clean::more(&text)),
+            hint: field(b'H').map(|text| clean::more(&text)).or_else(|| hint_of(field(b'C').as_deref())),
         }
     }
 }

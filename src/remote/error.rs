@@ -18,6 +18,13 @@ pub struct RemoteError {
     pub hint: Option<String>,
 }
 
+/// What helps where the server itself names nothing.
+pub fn hint_of(sqlstate: Option<&str>) -> Option<String> {
+    (sqlstate == Some("25006")).then(|| {
+        "The server takes no writes: name the primary in the shard's connection string, or several hosts with target_session_attrs=read-write; see default_transaction_read_only there, too.".to_owned()
+    })
+}
+
 impl RemoteError {
     pub fn connection(shard: &str, message: impl Into<String>) -> RemoteError {
         RemoteError {

@@ -8,6 +8,7 @@ pub mod copy;
 mod error;
 mod flood;
 mod hosts;
+mod open;
 pub mod quote;
 mod wait;
 

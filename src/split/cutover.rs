@@ -10,7 +10,7 @@ use super::lifecycle::phases;
 use super::points::{self, reach};
 use super::sequences::{self, Ahead};
 use super::step::{self, Outcome, Reading};
-use super::{compare, fence, leaves, old_guards, record, recovery, references, window};
+use super::{compare, fence, leaves, old_guards, on_master, record, recovery, references, window};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::split::{self, Plan};
@@ -115,11 +115,14 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
         .map_err(deadline_passed)?;
     reach(points::CUTOVER_LOCKED)?;
+    in_time(deadline)?;
     *source = Source::Fenced;
     close_fence(engine, &mut fence, deadline)?;
     reach(points::CUTOVER_FENCED)?;
+    in_time(deadline)?;
     let outcome = apply_last_window(engine, deadline)?;
     reach(points::CUTOVER_APPLIED)?;
+    in_time(deadline)?;
     sequences::raise(engine, Ahead::Enough)?;
     let heard = Instant::now();
     reach(points::CUTOVER_SEQUENCES)?;
@@ -149,6 +152,14 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
         }
     });
     Ok(())
+}
+
+/// A worker that its machine has held up blames no shard that is well.
+fn in_time(deadline: Instant) -> Result<()> {
+    match Instant::now() <= deadline {
+        true => Ok(()),
+        false => Err(SplitError::GaveUp(gave_up("its own worker, which was held up past the deadline"))),
+    }
 }
 
 /// 0. Nothing is tried while it could not succeed: the lag is small and nobody has
@@ -207,7 +218,7 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
 /// 1. Routes for writing wait; reads go to the source. In place, no version. Where the master's
 ///    synchronous standby is away, it shows here, before anybody is kept out.
 fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
-    let ((), standby) = on_master(deadline, || {
+    let ((), standby) = on_master::by(deadline, || {
         let state = split::lock(engine.plan.id)?;
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
@@ -224,14 +235,6 @@ fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
         Standby::HasIt => Ok(()),
         Standby::Unknown => Err(SplitError::GaveUp(gave_up("the synchronous standby of the master"))),
     }
-}
-
-/// A transaction on the master, which waits for nobody past the deadline.
-fn on_master<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, Standby)> {
-    standby::by(deadline, body).unwrap_or_else(|| {
-        let holders = transaction(master_holders);
-        Err(SplitError::GaveUp(gave_up(&format!("a lock on the master, held perhaps by {holders}"))))
-    })
 }
 
 fn unlock_source(engine: &mut Engine) -> Result<()> {
@@ -338,30 +341,13 @@ fn check_no_heir(engine: &mut Engine) -> Result<()> {
 /// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
 /// synchronous standby stands already: it goes on without.
 fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
-    on_master(deadline, || {
+    on_master::by(deadline, || {
         let version = write_decision(plan, generation, last_event_id, None)?;
         match Instant::now() < deadline {
             true => Ok(version),
             false => Err(SplitError::GaveUp(gave_up("locks on the master"))),
         }
     })
-}
-
-/// Sessions with open transactions that have locked rows a decision changes.
-pub fn master_holders() -> String {
-    sql::read_one(
-        "SELECT string_agg(DISTINCT format('pid %s (%s), open for %s s', a.pid,
-                                           concat_ws(', ', a.usename, nullif(a.application_name, '')),
-                                           round(extract(epoch FROM clock_timestamp() - a.xact_start))), '; ')
-           FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-           JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = 'shardmaster'::regnamespace
-          WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND l.mode <> 'AccessShareLock' AND l.granted AND a.pid <> pg_backend_pid()",
-        &[],
-        |row| row.get::<String>(1),
-    )
-    .flatten()
-    .unwrap_or_else(|| "somebody who is gone by now".to_owned())
 }
 
 /// Step 5: one transaction on the master decides. A version is given when the shards

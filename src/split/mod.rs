@@ -20,6 +20,7 @@ pub mod leaves;
 pub mod lifecycle;
 mod lost;
 mod old_guards;
+mod on_master;
 mod owners;
 pub mod plan;
 pub mod points;

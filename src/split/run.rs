@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::lifecycle::work::{self, Work};
 use super::points::{self, reach};
 use super::recovery::{self, SetBack};
-use super::{check, cutover, ending, finish, install, lost, record, rollback, step, watch};
+use super::{check, cutover, ending, finish, install, lost, on_master, record, rollback, step, watch};
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
@@ -323,6 +323,10 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
+        // Its operator waits for the target no longer.
+        if !state.target_lost && transaction(|| split::state(self.id)).is_ok_and(|now| now.target_lost) {
+            return;
+        }
         if work == Work::Cutover {
             let Ok(now) = transaction(|| split::state(self.id)) else { return };
             // Behind the decision nothing is given up: the next turn completes it.
@@ -383,7 +387,7 @@ impl Worker {
                 return done;
             }
             let _said = wait::said();
-            wait::report(&format!("a lock on the master: {}", transaction(cutover::master_holders)));
+            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
             if is_open {
                 return try_transaction(body);
             }

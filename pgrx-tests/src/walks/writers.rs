@@ -106,6 +106,10 @@ struct Writer {
     turn: u64,
 }
 
+/// Of the writers' transactions, each as often as it stands here. Above READ COMMITTED a writer
+/// has one snapshot, and what it has not seen of a split ends it with 40001.
+const LEVELS: [&str; 4] = ["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
 /// How a transaction ended.
 enum Outcome {
     Committed,
@@ -248,12 +252,13 @@ impl Writer {
     }
 
     fn attempt(&mut self, tenant: usize, statements: &[(String, u64)]) -> Outcome {
+        let level = self.random.one_of(&LEVELS);
         let session = match self.router.session(tenant) {
             Ok(session) => session,
             Err(error) => return Outcome::Refused(error),
         };
         let client = &mut session.client;
-        if let Err(error) = execute(client, statements) {
+        if let Err(error) = execute(client, level, statements) {
             let _ = client.batch_execute("ROLLBACK");
             return Outcome::Refused(error);
         }
@@ -266,8 +271,8 @@ impl Writer {
 }
 
 /// The transaction up to its COMMIT. A statement that finds no row met an old shard.
-fn execute(client: &mut Client, statements: &[(String, u64)]) -> Result<()> {
-    client.batch_execute("BEGIN")?;
+fn execute(client: &mut Client, level: &str, statements: &[(String, u64)]) -> Result<()> {
+    client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}"))?;
     for (statement, expected) in statements {
         let changed = client.execute(statement.as_str(), &[])?;
         if changed != *expected {

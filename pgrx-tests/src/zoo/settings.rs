@@ -57,3 +57,9 @@ pub fn pinned() -> Vec<&'static str> {
     let source = include_str!("../../../src/agent/session.rs");
     source.split("SET ").skip(1).filter_map(|rest| rest.split(" = ").next()).collect()
 }
+
+/// The settings that the workers pin on their master.
+pub fn pinned_by_workers() -> Vec<&'static str> {
+    let source = include_str!("../../../src/worker/mod.rs");
+    source.split("(c\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
