@@ -107,12 +107,12 @@ WITH RECURSIVE trusted AS (
       FROM reached r JOIN pg_constraint k ON k.oid = r.objid JOIN pg_type t ON t.oid = k.contypid
      WHERE r.classid = 'pg_constraint'::regclass AND t.typowner NOT IN (SELECT oid FROM trusted)
 ), run (owner, code, what) AS (
-    SELECT p.proowner, format('function %s', p.oid::regprocedure), d.what
+    SELECT p.proowner, format('function %s, which belongs to role %%s', replace(p.oid::regprocedure::text, '%', '%%')), d.what
       FROM reached r JOIN pg_proc p ON p.oid = r.objid
       JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
      WHERE r.classid = 'pg_proc'::regclass AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION
-    SELECT e.author, format('function %s, with arguments that role %I has written', p.oid::regprocedure, e.author::regrole::name), e.what
+    SELECT e.author, format('function %s, with arguments that role %%s has written', replace(p.oid::regprocedure::text, '%', '%%')), e.what
       FROM expression e CROSS JOIN regexp_matches(e.tree, ':(?:op)?funcid (\d+)', 'g') found
       JOIN pg_proc p ON p.oid = found[1]::oid AND p.proowner IN (SELECT oid FROM trusted)
      WHERE NOT has_function_privilege(e.author, p.oid, 'EXECUTE')
@@ -121,8 +121,8 @@ WITH RECURSIVE trusted AS (
                                             AND m.deptype = 'e'))
         OR p.oid < 16384 AND p.proname ~ $5
 )
-SELECT r.owner::regrole::text, r.code, min(r.what), count(DISTINCT r.what) - 1
-  FROM run r GROUP BY r.owner, r.code
+SELECT coalesce(o.rolname, r.owner::text), format(r.code, r.owner::regrole), min(r.what), count(DISTINCT r.what) - 1
+  FROM run r LEFT JOIN pg_roles o ON o.oid = r.owner GROUP BY o.rolname, r.owner, r.code
 UNION ALL
 SELECT t.relowner::regrole::text, NULL, min(t.name), count(*) - 1
   FROM tree t

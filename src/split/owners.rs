@@ -22,8 +22,8 @@ pub const RUNS_A_TEXT: &str =
 
 /// What the mover would run, and whose it is.
 pub struct Code {
-    pub owner: String,
-    /// As the shard is told it.
+    /// By its plain name.
+    owner: String,
     what: String,
     called_by: String,
     others: u64,
@@ -35,7 +35,7 @@ impl Code {
             0 => String::new(),
             others => format!(" and {others} others"),
         };
-        format!("{}{others}: {}, which belongs to role \"{}\"", self.called_by, self.what, self.owner)
+        format!("{}{others}: {}", self.called_by, self.what)
     }
 }
 

@@ -81,10 +81,15 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Whether the extension is on the source.
-    pub fn has_extension(&self) -> Result<bool> {
-        let query = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'shardmaster')";
-        Ok(self.source()?.query_one(query, &[])?.get(0))
+    /// On which of source and target the extension is.
+    pub fn install(&self, installed: [bool; 2]) -> Result<()> {
+        for (mut shard, installed) in [self.source()?, self.target()?].into_iter().zip(installed) {
+            shard.batch_execute(match installed {
+                true => "CREATE EXTENSION IF NOT EXISTS shardmaster",
+                false => "DROP EXTENSION IF EXISTS shardmaster",
+            })?;
+        }
+        Ok(())
     }
 
     pub fn source(&self) -> Result<Client> {
