@@ -43,7 +43,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
                 -- It follows its source meanwhile.
                 WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
-                     AND NOT p.paused THEN 'waiting for shard_split_cutover'
+                     AND p.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'
                 WHEN NOT d.does THEN a.query END
       FROM shardmaster.split_plan p
       -- One that waits for the plan's row is not written down there yet.

@@ -443,3 +443,22 @@ fn a_lost_target_is_not_connected_to_any_longer() {
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
+
+/// A cutover that is asked for in the very step which finds that the copy starts again.
+#[test]
+fn a_cutover_asked_for_as_the_copy_starts_again_is_given_up_by_name() {
+    let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 30000) i; ANALYZE items";
+    source(&stage.cluster).batch_execute(more).unwrap();
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    stage.cluster.hold("step_begin").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    source(&stage.cluster).batch_execute("VACUUM FULL items").unwrap();
+    split.call("cutover").unwrap();
+    stage.cluster.fault("").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("the copy, which had to start again"), "{error}");
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&stage.cluster, &split);
+}

@@ -99,12 +99,12 @@ fn open_by(
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
     let mut connection = Connection::open_while(&shard.shard_key, &params, guc::remote_timeout(), is_wanted)?;
-    connection.run(PINNED)?;
     let version = connection.server_version();
-    connection.run(agent::TRUST)?;
-    for (_, settings) in PINNED_SINCE.iter().filter(|(since, _)| version >= *since) {
-        connection.run(settings)?;
-    }
+    let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since).map(|(_, settings)| *settings);
+    // In one message: each answer is a way there and back. What is trusted is asked under the
+    // settings that stand before it, and where it is not, the session goes with them.
+    let opening: Vec<&str> = [PINNED].into_iter().chain(since).chain([agent::TRUST]).collect();
+    connection.run(&opening.join(";\n"))?;
     Ok(connection)
 }
 

@@ -31,6 +31,9 @@ pub fn gave_up(reason: &str) -> Failure {
     )
 }
 
+/// What a cutover does not wait for.
+pub const COPIES_AGAIN: &str = "the copy, which had to start again";
+
 /// Why a worker does not begin a cutover that another one has left.
 pub fn interrupted() -> Failure {
     Failure::new(
@@ -181,7 +184,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         }
         let reason = if !outcome.progress.is_copied() {
             // The backfill does that, and faster than attempts at a cutover.
-            return Err(SplitError::GaveUp(gave_up("the copy, which had to start again")));
+            return Err(SplitError::GaveUp(gave_up(COPIES_AGAIN)));
         } else if outcome.changes > guc::cutover_max_rows() {
             Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
         } else if outcome.lag > guc::max_lag() {

@@ -1,12 +1,13 @@
 //! What a worker writes down on the master, each in a short transaction.
 
+use super::cutover;
 use super::engine::Engine;
 use super::finish::Request;
 use super::lifecycle::phases::transition;
 use super::progress::{Progress, TableProgress};
 use super::step::Outcome;
 use crate::agent::error::{Result, SplitError};
-use crate::catalog::split_state::Phase;
+use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{event, split};
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -177,7 +178,13 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
     for (table, progress) in engine.tables.iter().zip(&outcome.progress.tables) {
         table_progress(id, table.policy.ordinal, table.source.key(), progress);
     }
-    enter(id, state.phase, next)
+    enter(id, state.phase, next)?;
+    let is_asked = matches!(state.goal, Goal::Completed | Goal::Finished);
+    if next == Phase::Backfill && is_asked {
+        // Asked for while the step ran that has found it.
+        gave_up(id, &cutover::gave_up(cutover::COPIES_AGAIN));
+    }
+    Ok(())
 }
 
 /// The newest change of a step that is not recorded otherwise.
@@ -307,7 +314,8 @@ pub fn gave_up(id: i64, failure: &Failure) {
     standby::commit_alone();
     // A rollback that was asked for meanwhile stays asked for.
     let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
-    store_error(id, failure, &format!("activity = 'idle', {goal}"));
+    // Whether it has caught up the next step shows.
+    store_error(id, failure, &format!("activity = 'idle', tail_status = 'running', {goal}"));
     split::event(id, None, None, &failure.message);
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
