@@ -1,14 +1,13 @@
 //! Chunks: ranges of blocks of one leaf. In one snapshot a row has one ctid, so it
 //! is on one side of the cursor, and a chunk costs its own blocks only.
 
-use super::collision;
 use super::engine::{Engine, unbounded};
 use super::error::Result;
 use super::progress::{Cursor, Progress};
 use super::scope_size;
-use super::window::copy_into;
+use super::window::copy_rows;
 use crate::guc;
-use crate::remote::copy::{self, Copied};
+use crate::remote::copy::Copied;
 use std::time::{Duration, Instant};
 
 const MIN_BLOCKS: i64 = 1;
@@ -44,10 +43,8 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         engine.plan.scope.predicate(&table.source_by, "t"),
         table.format()
     );
-    let into = copy_into(&engine.plan.scope, table);
     let began = Instant::now();
-    let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, unbounded())
-        .map_err(|error| collision::explain(error, engine, position))?;
+    let copied = copy_rows(engine, position, &out, unbounded())?;
     if !is_last {
         progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);

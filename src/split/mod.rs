@@ -41,6 +41,7 @@ pub mod sequences;
 pub mod session;
 mod session_hash;
 pub mod shape;
+mod sieve;
 pub mod step;
 mod triggers;
 pub mod types;
