@@ -28,6 +28,9 @@ pub struct Bounds {
     pub bytes: Option<u64>,
 }
 
+/// What looks at bytes on their way.
+pub type Look<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), RemoteError>;
+
 /// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN) on
 /// the target, and carries either side's failure to the other. Gives up at the bounds.
 /// After an error both sessions may be in the middle of something: the caller closes them.
@@ -38,13 +41,25 @@ pub fn pipe(
     into: &str,
     bounds: Bounds,
 ) -> Result<Copied, RemoteError> {
+    pipe_through(source, out, target, into, bounds, &mut |_| Ok(()))
+}
+
+/// The same, of which each piece is looked at before the target gets it.
+pub fn pipe_through(
+    source: &mut Connection,
+    out: &str,
+    target: &mut Connection,
+    into: &str,
+    bounds: Bounds,
+    look: Look<'_>,
+) -> Result<Copied, RemoteError> {
     let Bounds { patience, bytes: limit } = bounds;
     // Both at once: neither has to wait for the other to begin.
     source.send(out)?;
     target.send(into)?;
     started(source, patience)?;
     started(target, patience)?;
-    match forward(source, target, patience, limit) {
+    match forward(source, target, patience, limit, look) {
         Ok(Sent { rows: sent, bytes }) => {
             let rows = end(target, None, patience)?;
             if rows != sent {
@@ -101,12 +116,14 @@ fn forward(
     target: &mut Connection,
     patience: Duration,
     limit: Option<u64>,
+    look: Look<'_>,
 ) -> Result<Sent, Broken> {
     let mut bytes = 0_u64;
     let mut unsent = 0_usize;
     let mut message: Vec<u8> = Vec::with_capacity(2 * MESSAGE);
     loop {
         let mut buffer: *mut c_char = std::ptr::null_mut();
+        let before = message.len();
         // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length
         // that it returns, and is freed once.
         let length = unsafe {
@@ -117,6 +134,7 @@ fn forward(
             }
             length
         };
+        look(&message[before..]).map_err(Broken::Source)?;
         if message.len() >= MESSAGE || length <= 0 {
             put(target, &mut message, &mut unsent, patience).map_err(Broken::Target)?;
         }

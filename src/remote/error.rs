@@ -62,6 +62,13 @@ impl RemoteError {
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
     }
 
+    /// Rows that the source should not have given.
+    pub fn stray(shard: &str, message: String, detail: String, hint: String) -> RemoteError {
+        let sqlstate = Some(SqlState::parse("SM006"));
+        let message = clean::message(&message);
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: Some(detail), hint: Some(hint) }
+    }
+
     /// More than a copy may bring over at once.
     pub fn too_large(shard: &str, limit: u64) -> RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);

@@ -3,11 +3,11 @@
 
 use super::engine::{Engine, unbounded};
 use super::progress::{Cursor, Progress};
-use super::window::copy_into;
-use super::{collision, scope_size};
+use super::scope_size;
+use super::window::copy_rows;
 use crate::agent::error::Result;
 use crate::guc;
-use crate::remote::copy::{self, Copied};
+use crate::remote::copy::Copied;
 use std::time::{Duration, Instant};
 
 const MIN_BLOCKS: i64 = 1;
@@ -43,10 +43,8 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         engine.plan.scope.predicate(&table.source_by, "t"),
         table.format()
     );
-    let into = copy_into(&engine.plan.scope, table);
     let began = Instant::now();
-    let copied = copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, unbounded())
-        .map_err(|error| collision::explain(error, engine, position))?;
+    let copied = copy_rows(engine, position, &out, unbounded())?;
     if !is_last {
         progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);

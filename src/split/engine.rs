@@ -4,6 +4,7 @@ use super::columns::{self, Pair, Source};
 use super::counters::Counters;
 use super::owners::LookedThrough;
 use super::references::Watched;
+use super::sieve::Mesh;
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
@@ -13,6 +14,7 @@ use crate::error::SqlState;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, literal};
 use crate::remote::{Connection, RemoteError};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// One table of the split, as both sides have it.
@@ -30,6 +32,8 @@ pub struct Table {
     /// That of both databases, where it is the same and not UTF-8: texts come over as
     /// they are.
     pub encoding: Option<String>,
+    /// What rows on their way are held to; None: the target sees to it.
+    pub mesh: Option<Rc<Mesh>>,
 }
 
 impl Table {
@@ -53,6 +57,10 @@ impl Table {
     /// How rows are written, in copy and tail alike: binary where every type has one
     /// form on all servers, else text.
     pub fn format(&self) -> String {
+        if self.is_binary() { "FORMAT binary".to_owned() } else { self.text_format() }
+    }
+
+    pub fn is_binary(&self) -> bool {
         let is_same = |pair: &Pair| match &pair.source {
             Source::Expression(_) => false,
             Source::Column(name) => self.source.column(name).is_some_and(|from| {
@@ -60,11 +68,8 @@ impl Table {
                 from.is_binary() && to.is_some_and(|to| to.is_binary() && to.base == from.base)
             }),
         };
-        match &self.encoding {
-            // Texts within the binary form would be converted all the same.
-            None if self.pairs.iter().all(is_same) => "FORMAT binary".to_owned(),
-            Some(_) | None => self.text_format(),
-        }
+        // Texts within the binary form would be converted all the same.
+        self.encoding.is_none() && self.pairs.iter().all(is_same)
     }
 
     /// How keys of a window are written.
@@ -340,7 +345,9 @@ pub fn describe(plan: &Plan, source: &mut Connection, target: &mut Connection) -
         .iter()
         .zip(on_source.tables.into_iter().zip(on_target.tables))
         .map(|(policy, (source, target))| {
-            Ok(Table { encoding: encoding.clone(), ..pair(plan, policy, source, target)? })
+            let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, source, target)? };
+            table.mesh = Mesh::new(plan, &table).map(Rc::new);
+            Ok(table)
         })
         .collect()
 }
@@ -392,5 +399,6 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
         pairs: pairing.pairs,
         differences,
         encoding: None,
+        mesh: None,
     })
 }

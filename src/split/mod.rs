@@ -36,6 +36,7 @@ pub mod rollback;
 mod run;
 pub mod scope_size;
 pub mod sequences;
+mod sieve;
 pub mod step;
 mod triggers;
 mod watch;

@@ -4,11 +4,12 @@
 use super::collision;
 use super::engine::{Engine, Table, unbounded};
 use super::progress::{Cursor, Progress, TableProgress};
+use super::sieve::{Sieve, explain};
 use crate::agent::error::Result;
 use crate::agent::scope;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::{self, Bounds, Copied};
 use crate::remote::quote::literal;
 
 /// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
@@ -102,10 +103,8 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         table.changed_rows(&condition),
         table.format()
     );
-    let into = copy_into(&engine.plan.scope, table);
     let bounds = Bounds { bytes: engine.window_limit, ..unbounded() };
-    copy::pipe(&mut engine.reader, &out, &mut engine.target, &into, bounds)
-        .map_err(|error| collision::explain(error, engine, position))?;
+    copy_rows(engine, position, &out, bounds)?;
     Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
 }
 
@@ -127,14 +126,31 @@ pub fn changed_rows(table: &Table) -> String {
     format!("JOIN {} k ON {}", table.window_table(), table.target_join())
 }
 
-/// The statement that takes a table's rows on the target: those of the scope, whatever the
-/// source gives. Another one is an error there.
-pub fn copy_into(scope: &Scope, table: &Table) -> String {
+/// Copies rows of the source into the target: those of the scope, whatever the source gives.
+/// Another one is an error, found on the way where the bytes tell, else by the target.
+pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds) -> Result<Copied> {
+    let Engine { plan, reader, target, tables, .. } = engine;
+    let table = &tables[position];
+    let copied = match &table.mesh {
+        Some(mesh) => {
+            let mut sieve = Sieve::new(mesh.clone());
+            let mut look = |bytes: &[u8]| sieve.pass(bytes).map_err(|stray| explain(stray, plan, table));
+            copy::pipe_through(reader, out, target, &copy_into(table), bounds, &mut look)
+        }
+        None => copy::pipe(reader, out, target, &copy_scope_into(&plan.scope, table), bounds),
+    };
+    copied.map_err(|error| collision::explain(error, engine, position))
+}
+
+fn copy_into(table: &Table) -> String {
+    format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())
+}
+
+/// The same where the target computes the scope.
+fn copy_scope_into(scope: &Scope, table: &Table) -> String {
     format!(
-        "COPY {} ({}) FROM STDIN ({}) WHERE {} OR pg_temp.shardmaster_stray({}, {}::text)",
-        table.target.name,
-        table.target_columns(),
-        table.format(),
+        "{} WHERE {} OR pg_temp.shardmaster_stray({}, {}::text)",
+        copy_into(table),
         scope.arriving(&table.target_by),
         literal(&table.target.name),
         scope::arriving(&table.target_by),
