@@ -3,7 +3,8 @@
 
 use super::on_primary;
 use crate::error::required;
-use crate::split::{cleanup, lifecycle};
+use crate::split::end::cleanup;
+use crate::split::lifecycle;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use crate::catalog::split;
 use crate::error::required;
-use crate::split::check;
+use crate::split::plan::check;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

@@ -1,10 +1,10 @@
 //! The sessions and statements with which a split's steps are carried out.
 
-use super::columns::{self, Pair, Source};
-use super::counters::Counters;
+use super::copy::columns::{self, Pair, Source};
+use super::copy::counters::Counters;
+use super::copy::sieve::Mesh;
 use super::owners::LookedThrough;
 use super::references::Watched;
-use super::sieve::Mesh;
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};

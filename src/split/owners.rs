@@ -4,8 +4,8 @@
 //! is trusted. It is looked for before the first query over a table, which may run some of it
 //! already while it is planned, and again whenever a table has another `code` than before.
 
-use super::check::Finding;
 use super::engine;
+use super::plan::check::Finding;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;

@@ -1,11 +1,11 @@
 //! What a worker writes down on the master, each in a short transaction.
 
+use super::copy::progress::{Progress, TableProgress};
+use super::copy::step::Outcome;
 use super::cutover;
+use super::end::finish::Request;
 use super::engine::Engine;
-use super::finish::Request;
 use super::lifecycle::phases::transition;
-use super::progress::{Progress, TableProgress};
-use super::step::Outcome;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{event, split};

@@ -3,9 +3,9 @@
 //! reference a row that its new shard has not, and no row that stays loses what it
 //! references, is checked here.
 
+use super::copy::progress::Progress;
+use super::copy::window;
 use super::engine::{self, Engine, Table, unbounded};
-use super::progress::Progress;
-use super::window;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;

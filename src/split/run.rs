@@ -1,11 +1,15 @@
 //! The loop of a split's worker: look at the plan, do what follows from it, write
 //! down what came of it.
 
+use super::copy::step;
+use super::cutover::recovery::{self, SetBack};
+use super::cutover::{self, on_master, watch};
+use super::end::{ending, finish, lost, rollback};
 use super::engine::Engine;
 use super::lifecycle::work::{self, Work};
+use super::plan::check;
 use super::points::{self, reach};
-use super::recovery::{self, SetBack};
-use super::{check, cutover, ending, finish, install, lost, on_master, record, rollback, step, watch};
+use super::{install, record};
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Phase};

@@ -7,7 +7,8 @@ pub mod requests;
 mod wait;
 pub mod work;
 
-use super::{ending, plan};
+use super::end::ending;
+use super::plan;
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
 use crate::error::{Failure, SqlState};

@@ -10,8 +10,8 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::ident;
-use crate::split::check::Finding;
 use crate::split::engine::{self, Table};
+use crate::split::plan::check::Finding;
 
 const ACROSS: &str = "source: foreign keys across keys";
 const MISSING: &str = "target: referenced rows";

@@ -1,0 +1,129 @@
+//! A key that is taken on the target by a row outside the scope: whose row it is
+//! decides whether the split waits for another one or needs an operator.
+
+use crate::agent::error::SplitError;
+use crate::agent::session::{self, Side};
+use crate::catalog::{in_use, keyspace, routing};
+use crate::error::{Failure, SqlState};
+use crate::remote::RemoteError;
+use crate::remote::quote::{ident, literal};
+use crate::server::txn::transaction;
+use crate::split::engine::{Engine, Table};
+
+/// Turns a violation of a constraint on the target into what follows from it; other errors
+/// stay what they are.
+pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitError {
+    if error.is("23514") {
+        return SplitError::Failed(broken_constraint(&error, engine, position));
+    }
+    if !error.is("23505") {
+        return error.into();
+    }
+    let table = &engine.tables[position];
+    let detail = error.detail.clone().unwrap_or_default();
+    let owner = taken_key(&detail).and_then(|key| owner_of(engine, table, key));
+    let entry = owner.as_deref().and_then(|owner| transaction(|| entry_of(&engine.plan.keyspace, owner)));
+    let whose = match &owner {
+        None => "a row of another key".to_owned(),
+        Some(_) if entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry)) => {
+            "another row of the moving keys".to_owned()
+        }
+        Some(owner) => format!("a row of key \"{owner}\""),
+    };
+    if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
+        // Its row goes, or changes, with the steps of that split.
+        return SplitError::Retry(format!(
+            "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
+            error.shard, table.target.name
+        ));
+    }
+    SplitError::Failed(
+        Failure::new(
+            SqlState::parse("23505"),
+            format!(
+                "table {}: a row of the moving keys collides with {whose} on shard \"{}\": {}",
+                table.target.name, error.shard, error.message
+            ),
+        )
+        .detail(detail)
+        .hint(format!(
+            "Make keys unique across shards, for example by adding \"{}\" to them, or move the other row; then resume the split.",
+            table.policy.shard_by
+        )),
+    )
+}
+
+/// The check has compared the constraints of both sides, and looked for a partition for each
+/// row: this one came later, or is computed.
+fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> Failure {
+    let failure = Failure::new(
+        SqlState::parse("23514"),
+        format!(
+            "table {}: a row of the moving keys is refused on shard \"{}\": {}",
+            engine.tables[position].target.name, error.shard, error.message
+        ),
+    )
+    .hint("Drop the constraint on the target or change the row on the source, or create the partition that is missing on the target; then resume the split.");
+    match &error.detail {
+        Some(detail) => failure.detail(detail.clone()),
+        None => failure,
+    }
+}
+
+/// The columns and values of a unique violation's DETAIL, whose words depend on the
+/// server's language: `... (a, b)=(1, x) ...`.
+fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
+    let (before, after) = detail.split_once(")=(")?;
+    let columns = &before[before.find('(')? + 1..];
+    let values = &after[..after.rfind(')')?];
+    let columns: Vec<&str> = columns.split(", ").collect();
+    let values: Vec<&str> = if columns.len() == 1 { vec![values] } else { values.split(", ").collect() };
+    (columns.len() == values.len()).then_some((columns, values))
+}
+
+/// The shard key of the row that has the key, by a session of its own: the step's is
+/// in the middle of a COPY. None where it is not found.
+fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Option<String> {
+    let (columns, values) = key;
+    let same: Vec<String> =
+        columns.iter().zip(&values).map(|(column, value)| format!("{column} = {}", literal(value))).collect();
+    let mut session = session::open_mover(&engine.plan, Side::Target, "collision").ok()?;
+    let rows = session
+        .run(&format!(
+            "SELECT {}::text FROM {} WHERE {} LIMIT 1",
+            ident(&table.policy.shard_by),
+            table.target.name,
+            same.join(" AND ")
+        ))
+        .ok()?;
+    rows.scalar().map(str::to_owned)
+}
+
+/// The entry of routing that a value of a shard-by column belongs to.
+fn entry_of(keyspace: &str, value: &str) -> Option<String> {
+    let keyspace = keyspace::find(keyspace).ok()?;
+    routing::entry_of(&keyspace, &keyspace.key_type().canonical(value))
+}
+
+/// Another active split that moves the entry.
+fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
+    transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
+        .filter(|(split, _)| *split != engine.plan.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_taken_key_is_read_in_any_language() {
+        let one = taken_key("Key (id)=(2) already exists.");
+        assert_eq!(one, Some((vec!["id"], vec!["2"])));
+        let two = taken_key("Schlüssel »(tenant, \"Code\")=(a, b)« existiert bereits.");
+        assert_eq!(two, Some((vec!["tenant", "\"Code\""], vec!["a", "b"])));
+        let comma = taken_key("Key (name)=(a, b (c)) already exists.");
+        assert_eq!(comma, Some((vec!["name"], vec!["a, b (c)"])));
+        assert_eq!(taken_key("Key (a, b)=(x, y, z) already exists."), None);
+        assert_eq!(taken_key(""), None);
+    }
+}

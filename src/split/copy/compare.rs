@@ -1,0 +1,170 @@
+//! What has changed on the source since the last step, and what follows from it.
+
+use super::leaves::{self, Since};
+use super::progress::{Cursor, LeafProgress, Progress, TableProgress};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::{Leaf, Observation, TableShape};
+use crate::error::SqlState;
+use crate::guc;
+use crate::split::engine::{Engine, Table};
+
+/// What a step must do before it copies anything.
+#[derive(Debug, Default)]
+pub struct Differences {
+    /// Nothing that is on the target counts any more, and why.
+    pub restart: Option<String>,
+    /// Tables (by position) whose copy starts again.
+    pub reset: Vec<usize>,
+    /// Tables (by position) with a partition that is to be copied from its beginning.
+    pub grown: Vec<usize>,
+    /// Tables (by position) with a partition that is not captured yet.
+    pub uncaptured: Vec<usize>,
+}
+
+/// Compares the source in S with what the target's rows stand for. What a copy
+/// cannot go on with is an error that says what differs.
+pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Result<Differences> {
+    let tables = &engine.tables;
+    let disagreement = engine.counters.disagreement(progress.steps);
+    let mut found = Differences { restart: disagreement.map(str::to_owned), ..Differences::default() };
+    if progress.snapshot.is_some() && progress.server != now.server {
+        found.restart = Some(format!(
+            "the source failed over or was restored (system identifier and timeline {} -> {})",
+            progress.server, now.server
+        ));
+    }
+    for (position, table) in tables.iter().enumerate() {
+        let (Some(shape), Some(known)) = (now.tables.get(position), progress.tables.get(position)) else {
+            continue;
+        };
+        check_structure(table, shape, known)?;
+        check_leaves(table, shape)?;
+        let begins = known.leaves.is_empty() || found.restart.is_some();
+        let change = if begins { Change::Other } else { changes(table, shape, known)? };
+        if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
+            found.uncaptured.push(position);
+            continue;
+        }
+        match change {
+            Change::None => {}
+            Change::Grown => found.grown.push(position),
+            Change::Other => found.reset.push(position),
+        }
+    }
+    Ok(found)
+}
+
+fn check_structure(table: &Table, now: &TableShape, known: &TableProgress) -> Result<()> {
+    if !table.differences.is_empty() {
+        return Err(schema_changed(table, &table.differences.join("; ")));
+    }
+    let structure = now.structure();
+    let before = if known.structure.is_empty() { table.source.structure() } else { known.structure.clone() };
+    if structure == before && structure == table.source.structure() {
+        return Ok(());
+    }
+    Err(schema_changed(table, &format!("before: {before}; now: {structure}")))
+}
+
+fn schema_changed(table: &Table, detail: &str) -> SplitError {
+    SplitError::Failed(
+        crate::error::Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("table {} changed on the source while its rows move", table.source.name),
+        )
+        .detail(detail.to_owned())
+        .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
+    )
+}
+
+fn check_leaves(table: &Table, now: &TableShape) -> Result<()> {
+    if let Some(heir) = &now.heir {
+        return Err(schema_changed(table, &format!("{heir} inherits from it")));
+    }
+    for leaf in now.leaves() {
+        if leaf.persistence != "p" || leaf.kind != "r" {
+            return Err(schema_changed(table, &format!("{} is not an ordinary, logged table", leaf.name)));
+        }
+    }
+    Ok(())
+}
+
+/// What became of a table's leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// There are new ones; in the others rows are where they were.
+    Grown,
+    /// Rows may have another place than the cursors say.
+    Other,
+}
+
+fn changes(table: &Table, now: &TableShape, known: &TableProgress) -> Result<Change> {
+    let is_there = |known: &LeafProgress| now.leaves().iter().any(|leaf| leaf.oid == known.oid);
+    let mut other = !known.leaves.iter().all(is_there);
+    let mut grown = false;
+    for leaf in now.leaves() {
+        let Some(before) = known.leaves.iter().find(|l| l.oid == leaf.oid) else {
+            grown = true;
+            continue;
+        };
+        match leaves::since(Some(&before.triggers), leaf) {
+            Since::Same => {}
+            // Detached and attached again: what was written meanwhile was not captured.
+            Since::New => other = true,
+            Since::Unguarded => {
+                return Err(schema_changed(
+                    table,
+                    &format!(
+                        "capture triggers of {}: before: {}; now: {}",
+                        leaf.name,
+                        before.triggers,
+                        triggers_of(leaf)
+                    ),
+                ));
+            }
+        }
+        other |= Some(before.filenode.as_str()) != leaf.filenode.as_deref();
+    }
+    Ok(match (other, grown) {
+        (true, _) => Change::Other,
+        (false, true) => Change::Grown,
+        (false, false) => Change::None,
+    })
+}
+
+fn triggers_of(leaf: &Leaf) -> String {
+    leaf.triggers.clone().unwrap_or_default()
+}
+
+/// Takes new leaves in: their rows are not on the target yet, and those of the others
+/// stay where they are.
+pub fn grow(shape: &TableShape, table: &mut TableProgress) {
+    let is_new = |leaf: &&Leaf| !table.leaves.iter().any(|known| known.oid == leaf.oid);
+    let new: Vec<LeafProgress> = shape.leaves().iter().filter(is_new).map(begin).collect();
+    table.leaves.extend(new);
+}
+
+fn begin(leaf: &Leaf) -> LeafProgress {
+    LeafProgress {
+        oid: leaf.oid.clone(),
+        filenode: leaf.filenode.clone().unwrap_or_default(),
+        triggers: triggers_of(leaf),
+        cursor: Cursor::Block(0),
+        blocks: leaf.blocks,
+    }
+}
+
+/// The state of a table whose copy begins.
+pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
+    TableProgress {
+        structure: shape.structure(),
+        rows_copied: 0,
+        changes_applied: before.changes_applied,
+        bytes: before.bytes,
+        chunks: before.chunks,
+        leaves: shape.leaves().iter().map(begin).collect(),
+        target_structure: before.target_structure.clone(),
+        target_leaves: before.target_leaves.clone(),
+    }
+}

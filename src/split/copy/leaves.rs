@@ -1,0 +1,310 @@
+//! The partitions that rows of the scope may be in. Rows that come with ATTACH PARTITION
+//! fire no trigger. On the target a row of ours is only ever in a leaf that was looked
+//! through before: a step looks at new ones before it writes, and again at the end, so
+//! that nothing was written to one that came meanwhile.
+
+use super::progress::{self, Progress, TargetLeaf};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, Leaf, Observation, TableShape};
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::quote::ident;
+use crate::split::engine::{self, Engine};
+use crate::split::install::triggers;
+
+/// A row of the scope where none must be.
+pub struct Stranger {
+    /// The table or leaf, qualified and quoted.
+    pub table: String,
+    /// Its shard-by value as text.
+    pub key: String,
+}
+
+/// The first row of the scope in a table, or with `only` in one leaf of it.
+pub fn find_row(
+    connection: &mut Connection,
+    plan: &Plan,
+    column: &Column,
+    table: &str,
+    only: bool,
+) -> Result<Option<Stranger>> {
+    let rows = connection.run_unbounded(&format!(
+        "SELECT t.{}::text FROM {} {table} t WHERE {} LIMIT 1",
+        ident(&column.name),
+        if only { "ONLY" } else { "" },
+        plan.scope.predicate(column, "t")
+    ))?;
+    Ok(rows.scalar().map(|key| Stranger { table: table.to_owned(), key: key.to_owned() }))
+}
+
+/// The target's leaves as they are stored.
+pub fn of(shape: &TableShape) -> Vec<TargetLeaf> {
+    let leaf = |leaf: &Leaf| TargetLeaf {
+        oid: leaf.oid.clone(),
+        triggers: leaf.triggers.clone().unwrap_or_default(),
+    };
+    shape.leaves().iter().map(leaf).collect()
+}
+
+/// What became of a leaf since it was last looked at.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Since {
+    Same,
+    /// It has come, or has been away: the clones of our triggers are others.
+    New,
+    /// Its triggers were disabled, dropped or changed.
+    Unguarded,
+}
+
+/// Compares a leaf with its triggers of before.
+pub fn since(before: Option<&str>, leaf: &Leaf) -> Since {
+    let now = leaf.triggers.as_deref().unwrap_or_default();
+    match before {
+        Some(before) if before == now => Since::Same,
+        Some(before) if !leaf.captured || oids(before) == oids(now) => Since::Unguarded,
+        Some(_) | None => Since::New,
+    }
+}
+
+/// Of `name oid xmin enabled, ...`.
+fn oids(triggers: &str) -> Vec<&str> {
+    triggers.split(", ").filter_map(|trigger| trigger.split(' ').nth(1)).collect()
+}
+
+/// Looks through the leaves that are new on the target since the last step: one with a row
+/// of the scope is an error. After a pg_upgrade of the target its leaves are the ones that
+/// there were, by oid, with triggers of new oids. Returns the tables (by position) of which a leaf is gone,
+/// and its rows with it.
+pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) -> Result<Vec<usize>> {
+    let system = now.system();
+    let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != system);
+    progress.target_system = Some(system.to_owned());
+    let (mut lost, mut admitted) = (Vec::new(), is_upgraded);
+    for (position, shape) in now.tables.iter().enumerate() {
+        let Some(table) = progress.tables.get(position) else { continue };
+        let mut leaves = match &table.target_leaves {
+            // Installed by a version that did not look.
+            None if progress.snapshot.is_some() => of(shape),
+            known => known.clone().unwrap_or_default(),
+        };
+        let before = leaves.len();
+        leaves.retain(|known| shape.leaves().iter().any(|leaf| leaf.oid == known.oid));
+        if leaves.len() < before {
+            lost.push(position);
+        }
+        for leaf in shape.leaves() {
+            let stored = leaves.iter().position(|known| known.oid == leaf.oid);
+            if let (Some(index), true, true) = (stored, is_upgraded, leaf.captured) {
+                leaves[index].triggers = leaf.triggers.clone().unwrap_or_default();
+                continue;
+            }
+            match since(stored.map(|index| leaves[index].triggers.as_str()), leaf) {
+                Since::Same => continue,
+                Since::Unguarded => return Err(unguarded(engine, shape, leaf)),
+                Since::New => {}
+            }
+            if !leaf.captured {
+                return guard(engine, position, shape);
+            }
+            look_through(engine, position, shape, leaf)?;
+            if let Some(index) = stored {
+                leaves.remove(index);
+            }
+            leaves.push(TargetLeaf {
+                oid: leaf.oid.clone(),
+                triggers: leaf.triggers.clone().unwrap_or_default(),
+            });
+            admitted = true;
+        }
+        progress.tables[position].target_leaves = Some(leaves);
+    }
+    if !admitted {
+        return Ok(lost);
+    }
+    store(engine, progress, &lost, now)?;
+    Err(SplitError::Retry("the target's new partitions to be taken in".into()))
+}
+
+/// In a transaction of its own: a step that finds nothing to do commits nothing. Leaves
+/// that are gone stay in the list until their table's copy has begun again.
+fn store(engine: &mut Engine, progress: &Progress, lost: &[usize], now: &Observation) -> Result<()> {
+    let mut stored = progress.clone();
+    for position in lost {
+        if let (Some(table), Some(_)) = (stored.tables.get_mut(*position), now.tables.get(*position)) {
+            let gone = TargetLeaf { oid: "0".into(), triggers: String::new() };
+            table.target_leaves.get_or_insert_with(Vec::new).push(gone);
+        }
+    }
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
+        &[Some(&engine.plan.id.to_string()), Some(&progress::to_json(&stored))],
+    )?;
+    engine.target.run("COMMIT")?;
+    Ok(())
+}
+
+/// A leaf that is new gets its trigger for TRUNCATE; the others are clones.
+fn guard(engine: &mut Engine, position: usize, shape: &TableShape) -> Result<Vec<usize>> {
+    engine.target.run("ROLLBACK")?;
+    if let Some(table) = engine.tables.get_mut(position) {
+        table.target = shape.clone();
+        triggers::install(&mut engine.target, &engine.plan, table, Side::Target)?;
+    }
+    Err(SplitError::Retry(format!("the new partitions of {} on the target to be guarded", shape.name)))
+}
+
+fn look_through(engine: &mut Engine, position: usize, shape: &TableShape, leaf: &Leaf) -> Result<()> {
+    let problem =
+        |message: String, hint: &str| SplitError::failed(SqlState::NOT_IN_STATE, message, hint.to_owned());
+    if leaf.persistence != "p" || leaf.kind != "r" {
+        return Err(problem(
+            format!(
+                "partition {} of table {} on the target is not an ordinary, logged table",
+                leaf.name, shape.name
+            ),
+            "Detach it on the target, then resume the split with the call that it stopped in.",
+        ));
+    }
+    let column = &engine.tables[position].target_by;
+    match find_row(&mut engine.target, &engine.plan, column, &leaf.name, true)? {
+        None => Ok(()),
+        Some(stranger) => Err(problem(
+            format!(
+                "partition {} was attached to table {} on shard \"{}\" with rows of key \"{}\", which is moving there",
+                leaf.name,
+                shape.name,
+                engine.target.shard(),
+                stranger.key
+            ),
+            "Detach it on the target and move these rows away, then resume the split with the call that it stopped in, or roll the split back.",
+        )),
+    }
+}
+
+fn unguarded(engine: &Engine, shape: &TableShape, leaf: &Leaf) -> SplitError {
+    SplitError::Failed(
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("the guard of table {} was changed on the target while rows move into it", shape.name),
+        )
+        .detail(format!(
+            "triggers of {} now: {}",
+            leaf.name,
+            leaf.triggers.as_deref().unwrap_or("none")
+        ))
+        .hint(format!(
+            "Strangers may have written to the moving rows: SELECT shard_split_rollback({}), then start the split again.",
+            engine.plan.id
+        )),
+    )
+}
+
+/// At the end of a step: the target's leaves are those that it began with. One that came
+/// meanwhile may have taken rows of the step.
+pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
+        return Ok(());
+    }
+    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
+        let known = table.target_leaves.as_deref().unwrap_or_default();
+        known.len() == shape.leaves().len()
+            && shape.leaves().iter().all(|leaf| {
+                let before = known.iter().find(|known| known.oid == leaf.oid);
+                since(before.map(|known| known.triggers.as_str()), leaf) == Since::Same
+            })
+    });
+    if same {
+        return Ok(());
+    }
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
+}
+
+/// Before finish deletes anything: the source's leaves have refused stale clients all the
+/// time since the last step, and no row of the scope is in a leaf that it did not know. Such
+/// a row came with ATTACH PARTITION after the keys had moved, so the target does not have it.
+pub fn check_source_before_finish(
+    source: &mut Connection,
+    target: &mut Connection,
+    plan: &Plan,
+) -> Result<()> {
+    let Some(progress) = progress::stored(target, plan.id)? else { return Ok(()) };
+    let now = engine::observe(source, plan, Side::Source)?;
+    let is_upgraded = progress.server.split(':').next() != Some(now.system());
+    for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
+        let Some(column) = shape.column(&policy.shard_by) else { continue };
+        if let Some(heir) = &shape.heir {
+            return Err(not_frozen(plan, &shape.name, &format!("{heir} inherits from it")));
+        }
+        for leaf in shape.leaves() {
+            if let Some(known) = known.leaves.iter().find(|known| known.oid == leaf.oid) {
+                if !is_upgraded && since(Some(&known.triggers), leaf) != Since::Same || !leaf.captured {
+                    let now = leaf.triggers.as_deref().unwrap_or("none");
+                    let detail = format!("triggers of {}: before: {}; now: {now}", leaf.name, known.triggers);
+                    return Err(not_frozen(plan, &shape.name, &detail));
+                }
+                continue;
+            }
+            if let Some(found) = find_row(source, plan, column, &leaf.name, true)? {
+                return Err(SplitError::failed(
+                    SqlState::NOT_IN_STATE,
+                    format!(
+                        "partition {} was attached to table {} on shard \"{}\" with rows of key \"{}\" after the key had moved",
+                        found.table, shape.name, plan.source.shard_key, found.key
+                    ),
+                    "The target does not have these rows. Detach the partition, write them to the key's shard, then call shard_split_finish again.",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The source may have taken writes that the target does not have.
+fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
+    let (source, id) = (&plan.source.shard_key, plan.id);
+    SplitError::Failed(
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("table {table} of shard \"{source}\" has not refused stale clients all the time since the cutover"),
+        )
+        .detail(detail.to_owned())
+        .hint(format!(
+            "Nothing was deleted. Compare it with shard \"{}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes its moved rows.",
+            plan.target.shard_key
+        )),
+    )
+}
+
+/// The target's leaves that only the split can have written moving rows to, by oid, and the
+/// names of those whose guard was changed; None: no step was committed.
+pub fn own(target: &mut Connection, plan: &Plan) -> Result<Option<(Vec<String>, Vec<String>)>> {
+    let progress = progress::stored(target, plan.id)?;
+    let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
+    let now = engine::observe(target, plan, Side::Target)?;
+    let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
+    let (mut own, mut changed) = (Vec::new(), Vec::new());
+    for (shape, table) in now.tables.iter().zip(&progress.tables) {
+        let known = table.target_leaves.as_deref().unwrap_or_default();
+        let is_there = |known: &TargetLeaf| shape.leaves().iter().any(|leaf| leaf.oid == known.oid);
+        // All of them are others, in a server restored from a dump say: copies may be there.
+        if !known.is_empty() && !known.iter().any(is_there) {
+            changed.extend(shape.leaves().iter().map(|leaf| leaf.name.clone()));
+            continue;
+        }
+        for leaf in shape.leaves() {
+            let Some(before) = known.iter().find(|known| known.oid == leaf.oid) else { continue };
+            let same = is_upgraded || since(Some(&before.triggers), leaf) == Since::Same;
+            if same && leaf.captured {
+                own.push(leaf.oid.clone());
+            } else {
+                changed.push(leaf.name.clone());
+            }
+        }
+    }
+    Ok(Some((own, changed)))
+}

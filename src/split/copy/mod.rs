@@ -1,0 +1,14 @@
+//! How rows come over: a step takes a snapshot, applies the window of what has changed since
+//! the last one, copies a chunk, and commits both with its progress.
+
+pub mod chunk;
+pub mod collision;
+pub mod columns;
+pub mod compare;
+pub mod counters;
+pub mod leaves;
+pub mod progress;
+pub mod scope_size;
+pub mod sieve;
+pub mod step;
+pub mod window;

@@ -1,0 +1,398 @@
+//! Rows on their way from source to target: whether each is of the keys that move, read from
+//! the bytes of a COPY in its binary form. A target that computed the same for each row would
+//! take up to twice as long for it. Whoever can change bytes behind this sends the target
+//! whatever statements he likes.
+//!
+//! The server reads a COPY in the same way: how many columns a row has, then of each its
+//! length and its bytes. Where one message ends and the next begins means nothing.
+
+use crate::agent::types::Family;
+use crate::catalog::split::Plan;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use crate::remote::RemoteError;
+use crate::remote::quote::literal;
+use crate::split::engine::Table;
+use shardmaster_client::shard_for;
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+/// What a COPY in binary form begins with, before the length of what follows in its head.
+const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+const HEAD: usize = SIGNATURE.len() + 8;
+/// Bytes of a key, which is collected before it is looked at.
+const LONGEST_KEY: usize = 1 << 20;
+/// Bytes of a value that an error shows.
+const SHOWN: usize = 100;
+
+/// The keys that move, as the bytes of their values.
+#[derive(Debug)]
+enum Keys {
+    Listed(HashSet<Vec<u8>>),
+    Buckets {
+        count: NonZeroU32,
+        buckets: HashSet<u32>,
+    },
+    /// From, and to before; None: open.
+    Ranges(Vec<(Option<Vec<u8>>, Option<Vec<u8>>)>),
+}
+
+/// What a table's rows are held to; the same for each of its COPYs.
+#[derive(Debug)]
+pub struct Mesh {
+    of: Ordered,
+    keys: Keys,
+    /// The place of the shard-by column among those that are sent.
+    position: usize,
+}
+
+impl Mesh {
+    /// None: the bytes do not tell, and the target is asked.
+    pub fn new(plan: &Plan, table: &Table) -> Option<Mesh> {
+        let column = &table.target_by;
+        let is_plain = column.type_name == column.base && column.builtin;
+        if !is_plain || column.generated.is_some() || !table.is_binary() {
+            return None;
+        }
+        let of = match column.family()? {
+            Family::Integer => Ordered::BigInt,
+            // Blanks at the end of others mean nothing.
+            Family::Text if matches!(column.base.as_str(), "text" | "character varying") => Ordered::Text,
+            Family::Uuid => Ordered::Uuid,
+            Family::Text | Family::Numeric | Family::Enum(_) => return None,
+        };
+        let position = table.pairs.iter().position(|pair| pair.target == column.name)?;
+        Some(Mesh { of, keys: keys(&plan.scope, of)?, position })
+    }
+
+    fn holds(&self, value: &[u8]) -> bool {
+        let Some(sorted) = self.sorted(value) else { return false };
+        match &self.keys {
+            Keys::Listed(keys) => keys.contains(&sorted),
+            Keys::Ranges(ranges) => ranges.iter().any(|(lower, upper)| {
+                lower.as_ref().is_none_or(|lower| *lower <= sorted)
+                    && upper.as_ref().is_none_or(|upper| sorted < *upper)
+            }),
+            Keys::Buckets { count, buckets } => {
+                self.bucket(value, *count).is_some_and(|bucket| buckets.contains(&bucket))
+            }
+        }
+    }
+
+    /// As `Ordered::sort_bytes` writes the key.
+    fn sorted(&self, value: &[u8]) -> Option<Vec<u8>> {
+        match self.of {
+            Ordered::BigInt => Some((number(value)? ^ i64::MIN).to_be_bytes().to_vec()),
+            Ordered::Text | Ordered::Uuid => Some(value.to_vec()),
+        }
+    }
+
+    fn bucket(&self, value: &[u8], count: NonZeroU32) -> Option<u32> {
+        match self.of {
+            Ordered::BigInt => Some(shard_for(number(value)?, count)),
+            Ordered::Text => Some(shard_for(std::str::from_utf8(value).ok()?, count)),
+            Ordered::Uuid => Some(shard_for(<[u8; 16]>::try_from(value).ok()?, count)),
+        }
+    }
+
+    fn shown(&self, value: &[u8]) -> String {
+        match self.of {
+            Ordered::BigInt => number(value).map_or_else(String::new, |number| number.to_string()),
+            Ordered::Text => String::from_utf8_lossy(&value[..value.len().min(SHOWN)]).into_owned(),
+            Ordered::Uuid => value.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+fn keys(scope: &Scope, of: Ordered) -> Option<Keys> {
+    Some(match scope {
+        Scope::Keys(keys) if keys.iter().all(|key| of.is_canonical(key)) => {
+            Keys::Listed(keys.iter().map(|key| of.sort_bytes(key)).collect())
+        }
+        Scope::Buckets { of: hashed, count, buckets } if *hashed == of => Keys::Buckets {
+            count: *count,
+            buckets: buckets.iter().map(|bucket| bucket.parse().ok()).collect::<Option<_>>()?,
+        },
+        Scope::Ranges { of: ordered, ranges } if *ordered == of => {
+            let bytes = |bound: &Option<String>| bound.as_ref().map(|key| of.sort_bytes(key));
+            Keys::Ranges(ranges.iter().map(|range| (bytes(&range.lower), bytes(&range.upper))).collect())
+        }
+        Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => return None,
+    })
+}
+
+/// A number of two, four or eight bytes.
+fn number(value: &[u8]) -> Option<i64> {
+    match value.len() {
+        2 => Some(i16::from_be_bytes(value.try_into().ok()?).into()),
+        4 => Some(i32::from_be_bytes(value.try_into().ok()?).into()),
+        8 => Some(i64::from_be_bytes(value.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// What comes next.
+enum Next {
+    /// The head, of which the length of its end is not known yet.
+    Head,
+    /// So many bytes that say nothing here, then a row or the rest of one.
+    Skip(usize, Option<Row>),
+    Row,
+    /// The length of a value, then the value.
+    Length(Row),
+    Key(Row, usize),
+    End,
+}
+
+/// Within a row: the column that comes, and how many there are.
+#[derive(Clone, Copy)]
+struct Row {
+    column: usize,
+    count: usize,
+}
+
+/// A value that is not of the keys that move.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stray {
+    Key(String),
+    Null,
+    /// What comes is no COPY.
+    Unreadable,
+}
+
+/// One COPY.
+pub struct Sieve {
+    mesh: Rc<Mesh>,
+    next: Next,
+    /// What has come of something that has not come to its end.
+    rest: Vec<u8>,
+}
+
+impl Sieve {
+    pub fn new(mesh: Rc<Mesh>) -> Sieve {
+        Sieve { mesh, next: Next::Head, rest: Vec::new() }
+    }
+
+    /// Looks at what the source has sent.
+    pub fn pass(&mut self, bytes: &[u8]) -> Result<(), Stray> {
+        if self.rest.is_empty() {
+            let used = self.read(bytes)?;
+            self.rest.extend_from_slice(&bytes[used..]);
+        } else {
+            let mut all = std::mem::take(&mut self.rest);
+            all.extend_from_slice(bytes);
+            let used = self.read(&all)?;
+            all.drain(..used);
+            self.rest = all;
+        }
+        Ok(())
+    }
+
+    /// How many of the bytes are done with.
+    fn read(&mut self, bytes: &[u8]) -> Result<usize, Stray> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let Some(used) = self.step(&bytes[at..])? else { break };
+            at += used;
+        }
+        Ok(at)
+    }
+
+    /// None: more must come first.
+    fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, Stray> {
+        let (next, used) = match self.next {
+            Next::Head => {
+                let Some(head) = bytes.get(..HEAD) else { return Ok(None) };
+                if !head.starts_with(SIGNATURE) {
+                    return Err(Stray::Unreadable);
+                }
+                let length = usize::try_from(number_at(&head[HEAD - 4..])).map_err(|_| Stray::Unreadable)?;
+                (Next::Skip(length, None), HEAD)
+            }
+            Next::Skip(left, row) => {
+                let used = left.min(bytes.len());
+                (if used < left { Next::Skip(left - used, row) } else { after(row) }, used)
+            }
+            Next::Row => {
+                let Some(&[high, low]) = bytes.get(..2) else { return Ok(None) };
+                match i16::from_be_bytes([high, low]) {
+                    -1 => (Next::End, 2),
+                    count => {
+                        let count = usize::try_from(count).map_err(|_| Stray::Unreadable)?;
+                        if count <= self.mesh.position {
+                            return Err(Stray::Unreadable);
+                        }
+                        (Next::Length(Row { column: 0, count }), 2)
+                    }
+                }
+            }
+            Next::Length(row) => {
+                let Some(length) = bytes.get(..4) else { return Ok(None) };
+                let is_key = row.column == self.mesh.position;
+                let behind = Row { column: row.column + 1, ..row };
+                match number_at(length) {
+                    -1 if is_key => return Err(Stray::Null),
+                    -1 => (after(Some(behind)), 4),
+                    length => {
+                        let length = usize::try_from(length).map_err(|_| Stray::Unreadable)?;
+                        if is_key && length > LONGEST_KEY {
+                            return Err(Stray::Unreadable);
+                        }
+                        (if is_key { Next::Key(behind, length) } else { Next::Skip(length, Some(behind)) }, 4)
+                    }
+                }
+            }
+            Next::Key(behind, length) => {
+                let Some(value) = bytes.get(..length) else { return Ok(None) };
+                if !self.mesh.holds(value) {
+                    return Err(Stray::Key(self.mesh.shown(value)));
+                }
+                (after(Some(behind)), length)
+            }
+            Next::End => return Err(Stray::Unreadable),
+        };
+        self.next = next;
+        // What has no length is done with nothing read.
+        if let Next::Skip(0, row) = self.next {
+            self.next = after(row);
+        }
+        Ok(Some(used))
+    }
+}
+
+/// The error, as the target's own is.
+pub fn explain(stray: Stray, plan: &Plan, table: &Table) -> RemoteError {
+    let (shard, name, id) = (&plan.source.shard_key, &table.target.name, plan.id);
+    let (key, what) = match stray {
+        Stray::Key(key) => (Some(key.clone()), format!("key \"{key}\"")),
+        Stray::Null => (None, "no key".to_owned()),
+        Stray::Unreadable => (None, "a form that cannot be read".to_owned()),
+    };
+    let detail = serde_json::json!({"table": name, "key": key, "shard": shard, "split_id": id});
+    RemoteError::stray(
+        shard,
+        format!("shard \"{shard}\" gave a row of {what} for table {name}, which split {id} does not move"),
+        detail.to_string(),
+        format!(
+            "Nothing of this step was kept. Find out what on shard {}, or between it and the master, gives rows of others; then resume the split, or roll it back.",
+            literal(shard)
+        ),
+    )
+}
+
+/// Behind a value, or the head.
+fn after(row: Option<Row>) -> Next {
+    match row {
+        Some(row) if row.column < row.count => Next::Length(row),
+        Some(_) | None => Next::Row,
+    }
+}
+
+fn number_at(bytes: &[u8]) -> i32 {
+    bytes.get(..4).and_then(|four| four.try_into().ok()).map_or(0, i32::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mesh(of: Ordered, keys: Keys) -> Rc<Mesh> {
+        Rc::new(Mesh { of, keys, position: 1 })
+    }
+
+    /// Rows of three columns: a long value, the key, NULL.
+    fn copy(values: &[Option<&[u8]>], end: &[u8]) -> Vec<u8> {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend([0; 4]);
+        bytes.extend(3_i32.to_be_bytes());
+        bytes.extend(b"xyz");
+        for value in values {
+            bytes.extend(3_i16.to_be_bytes());
+            bytes.extend(300_i32.to_be_bytes());
+            bytes.extend([7; 300]);
+            match value {
+                Some(value) => {
+                    bytes.extend(i32::try_from(value.len()).unwrap().to_be_bytes());
+                    bytes.extend(*value);
+                }
+                None => bytes.extend((-1_i32).to_be_bytes()),
+            }
+            bytes.extend((-1_i32).to_be_bytes());
+        }
+        bytes.extend(end);
+        bytes
+    }
+
+    /// However the bytes come.
+    fn pass(mesh: &Rc<Mesh>, bytes: &[u8]) -> Result<(), Stray> {
+        let outcomes = [1, 2, 3, 7, 64, 311, bytes.len()].map(|size| {
+            let mut sieve = Sieve::new(mesh.clone());
+            bytes.chunks(size).try_for_each(|piece| sieve.pass(piece))
+        });
+        let [first, others @ ..] = outcomes;
+        assert!(others.iter().all(|other| *other == first));
+        first
+    }
+
+    #[test]
+    fn listed_keys_pass_and_no_others() {
+        let texts = Scope::Keys(vec!["moves".into(), "x".into(), String::new()]);
+        let texts = mesh(Ordered::Text, keys(&texts, Ordered::Text).unwrap());
+        assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b""), Some(b"x")], b"\xff\xff")), Ok(()));
+        let stray = Err(Stray::Key("stays".into()));
+        assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b"stays"), Some(b"x")], b"")), stray);
+        assert_eq!(pass(&texts, &copy(&[Some(b"x"), None], b"")), Err(Stray::Null));
+        assert_eq!(pass(&texts, &copy(&[Some(b"x ")], b"")), Err(Stray::Key("x ".into())));
+
+        let numbers = Scope::Keys(vec!["-7".into(), "300".into()]);
+        let numbers = mesh(Ordered::BigInt, keys(&numbers, Ordered::BigInt).unwrap());
+        let value = |number: i64| number.to_be_bytes();
+        let small = 300_i16.to_be_bytes();
+        assert_eq!(pass(&numbers, &copy(&[Some(&value(-7)), Some(&small)], b"")), Ok(()));
+        assert_eq!(pass(&numbers, &copy(&[Some(&value(7))], b"")), Err(Stray::Key("7".into())));
+        assert!(keys(&Scope::Keys(vec!["007".into()]), Ordered::BigInt).is_none());
+    }
+
+    #[test]
+    fn buckets_and_ranges_are_those_of_the_keys() {
+        let count = NonZeroU32::new(64).unwrap();
+        let bucket = Ordered::Text.bucket("moves", count);
+        let scope = Scope::Buckets { of: Ordered::Text, count, buckets: vec![bucket.to_string()] };
+        let hashed = mesh(Ordered::Text, keys(&scope, Ordered::Text).unwrap());
+        assert_eq!(pass(&hashed, &copy(&[Some(b"moves")], b"")), Ok(()));
+        assert_ne!(Ordered::Text.bucket("stays", count), bucket);
+        assert!(pass(&hashed, &copy(&[Some(b"stays")], b"")).is_err());
+        assert!(pass(&hashed, &copy(&[Some(b"\xff\xfe")], b"")).is_err());
+
+        let range = |lower: Option<&str>, upper: Option<&str>| crate::keys::interval::Interval {
+            lower: lower.map(str::to_owned),
+            upper: upper.map(str::to_owned),
+        };
+        let scope = Scope::Ranges {
+            of: Ordered::BigInt,
+            ranges: vec![range(None, Some("-5")), range(Some("3"), Some("9"))],
+        };
+        let ranged = mesh(Ordered::BigInt, keys(&scope, Ordered::BigInt).unwrap());
+        for (number, is_in) in [(-6, true), (-5, false), (0, false), (3, true), (8, true), (9, false)] {
+            let value = i64::to_be_bytes(number);
+            assert_eq!(pass(&ranged, &copy(&[Some(&value)], b"")).is_ok(), is_in, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_copy_does_not_pass() {
+        let texts = mesh(Ordered::Text, keys(&Scope::Keys(vec!["x".into()]), Ordered::Text).unwrap());
+        assert_eq!(pass(&texts, b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xff"), Ok(()));
+        for bytes in [
+            &b"x\ty\tz of a COPY as a text\n"[..],
+            b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xff\0",
+            b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01",
+            b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xfe",
+            b"PGCOPY\n\xff\r\n\0\0\0\0\0\xff\xff\xff\xff",
+            b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x03\xff\xff\xff\xfe",
+        ] {
+            assert_eq!(pass(&texts, bytes), Err(Stray::Unreadable), "{bytes:?}");
+        }
+    }
+}

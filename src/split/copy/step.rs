@@ -1,0 +1,430 @@
+//! One step of the engine.
+//!
+//! Invariant: after every commit on the target, the scope's rows there are exactly
+//! the rows that the source held in one committed, durable snapshot S, restricted
+//! to positions below each table's cursor; S and the cursors are committed in the
+//! same transaction. So a crash anywhere resumes from what the target holds.
+
+use super::compare::{self, Differences};
+use super::progress::{self, Progress, TableProgress};
+use super::window::{self, Entries};
+use super::{chunk, counters, leaves};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
+use crate::catalog::split;
+use crate::catalog::split_state::Goal;
+use crate::error::{Failure, SqlState};
+use crate::remote::quote::ident;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use crate::split::engine::{self, Engine};
+use crate::split::install::{self, triggers};
+use crate::split::points::{self, reach};
+use crate::split::references::{self, Look};
+use crate::{agent, guc};
+use std::time::{Duration, Instant};
+
+/// What a step has done.
+#[derive(Debug)]
+pub struct Outcome {
+    pub progress: Progress,
+    /// Changes in the step's window.
+    pub changes: i64,
+    /// The step's chunks, their rows and bytes.
+    pub chunks: u64,
+    pub rows: u64,
+    pub bytes: u64,
+    /// Time that the rows of the window took to come over. That messages take their time,
+    /// however few rows there are, is left out: a distant target is not behind.
+    pub lag: Duration,
+    /// Why the copy starts again, if it does.
+    pub restarted: Option<String>,
+}
+
+/// Applies the window since the last step and, while there are any, the next chunks.
+pub fn run(engine: &mut Engine) -> Result<Outcome> {
+    reach(points::STEP_BEGIN)?;
+    lock_source(engine)?;
+    let now = observe_source(engine)?;
+    reach(points::STEP_SNAPSHOT)?;
+    let (mut before, there) = begin_target(engine, &now)?;
+    if before.draining {
+        return end_draining(engine, before);
+    }
+    let lost = leaves::admit(engine, &mut before, &there)?;
+    let mut differences = compare::compare(engine, &before, &now)?;
+    differences.reset.extend(lost);
+    if !differences.uncaptured.is_empty() {
+        return capture_new_leaves(engine, differences);
+    }
+    let mut outcome = apply(engine, before, &now, differences)?;
+    if outcome.is_empty() {
+        engine.target.run("ROLLBACK")?;
+        engine.reader.run("COMMIT")?;
+        return Ok(outcome);
+    }
+    commit(engine, &mut outcome, &now, Reading::Ends)?;
+    Ok(outcome)
+}
+
+impl Outcome {
+    /// A step that found nothing to do commits nothing.
+    pub fn is_empty(&self) -> bool {
+        self.chunks == 0 && self.changes == 0 && self.restarted.is_none()
+    }
+}
+
+/// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
+///    snapshot and the data. A snapshot older than one sees an empty table.
+pub fn lock_source(engine: &mut Engine) -> Result<()> {
+    let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
+    names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
+    let locks = format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {} IN ACCESS SHARE MODE",
+        names.join(", ")
+    );
+    engine.reader.run(&locks)?;
+    Ok(())
+}
+
+/// The same for the last window. No transaction is open that has disabled triggers: what it
+/// writes is in no window. Until the source is moved nothing is attached to the partitioned
+/// tables or detached from them: rows that came so after S would be in no window. Such a
+/// lock waits for another split's cutover too, so not for long.
+pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
+    lock_source(engine)?;
+    // Should the worker vanish, the lock goes soon after.
+    let limit = guc::cutover_timeout().as_millis();
+    engine.reader.run(&format!(
+        "SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms'"
+    ))?;
+    let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
+    engine.reader.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    if !engine.parents.is_empty() {
+        let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
+        engine.reader.run(&format!("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// 2. The first query of the transaction takes S; the counters are read in it.
+pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
+    let now = engine::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
+    counters::read(engine)?;
+    Ok(now)
+}
+
+/// 3. The target's transaction: only the current generation gets the progress row,
+///    and only now the cursors are read. `source`: what this step has seen there.
+pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
+    engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
+    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let rows = engine.target.run(&format!(
+        "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
+        engine.plan.id
+    ))?;
+    let state = rows.scalar().ok_or(SplitError::Superseded)?;
+    let progress: Progress = serde_json::from_str(state).map_err(|e| {
+        SplitError::failed(
+            SqlState::INTERNAL,
+            format!(
+                "progress of split {} on shard \"{}\" cannot be read: {e}",
+                engine.plan.id,
+                engine.target.shard()
+            ),
+            "Roll the split back and start it again.",
+        )
+    })?;
+    check_target(engine, &progress, source, &now)?;
+    Ok((progress, now))
+}
+
+/// The target's tables are still the ones that the split was installed for, and nothing has
+/// come to them that would change what is written.
+fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now: &Observation) -> Result<()> {
+    for (position, (table, shape)) in engine.tables.iter().zip(&now.tables).enumerate() {
+        let after = shape.structure();
+        let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
+        let before = [known, &table.target.structure()];
+        let changed = before.iter().find(|before| !before.is_empty() && **before != after);
+        let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from));
+        let (what, detail) = match (&shape.hazards, changed, unkept) {
+            (Some(hazards), _, _) => (format!(", it has: {hazards}"), hazards.clone()),
+            (None, Some(before), _) => (String::new(), format!("before: {before}; now: {after}")),
+            (None, None, Some(promise)) => {
+                let text =
+                    format!("constraint {}, deferrable, which the source has not", ident(&promise.name));
+                (format!(", it has: {text}"), text)
+            }
+            (None, None, None) => continue,
+        };
+        return Err(SplitError::Failed(
+            Failure::new(
+                SqlState::NOT_IN_STATE,
+                format!("table {} changed on the target while rows move into it{what}", table.target.name),
+            )
+            .detail(detail)
+            .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
+        ));
+    }
+    Ok(())
+}
+
+/// A partition that is new on the source gets its triggers; the step is done again
+/// afterwards, and copies it from its beginning.
+fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<Outcome> {
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    let mut names = Vec::new();
+    for position in differences.uncaptured {
+        let fresh = engine::observe(&mut engine.control, &engine.plan, Side::Source)?;
+        if let (Some(table), Some(shape)) =
+            (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
+        {
+            table.source = shape;
+            triggers::install(&mut engine.control, &engine.plan, table, Side::Source)?;
+            names.push(table.source.name.clone());
+        }
+    }
+    Err(SplitError::Retry(format!("the new partitions of {} to be captured", names.join(", "))))
+}
+
+/// 4. and 5. The window of every table, then chunks until the step's time is used.
+pub fn apply(
+    engine: &mut Engine,
+    mut progress: Progress,
+    now: &Observation,
+    differences: Differences,
+) -> Result<Outcome> {
+    let was_copied = progress.is_copied() && progress.snapshot.is_some();
+    let entries = window::count(engine, &progress)?;
+    let mut restarted = differences.restart;
+    if restarted.is_none() && engine.counters.overflowed {
+        tell_stopped(engine)?;
+        drain_overflow(engine, &progress)?;
+        return Err(SplitError::Retry(
+            "the copy to start again: the queue of changes was full or its lease had ended".into(),
+        ));
+    }
+    let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
+    for position in &resets {
+        let known = &progress.tables[*position];
+        if !known.leaves.is_empty() {
+            window::delete_scope(engine, *position)?;
+            restarted.get_or_insert_with(|| {
+                let name = &engine.tables[*position].source.name;
+                format!("table {name} was truncated or rewritten, or has lost a partition")
+            });
+        }
+        if let Some(shape) = now.tables.get(*position) {
+            progress.tables[*position] = compare::fresh(shape, known);
+        }
+    }
+    for position in differences.grown.iter().filter(|position| !resets.contains(position)) {
+        if let Some(shape) = now.tables.get(*position) {
+            compare::grow(shape, &mut progress.tables[*position]);
+        }
+    }
+    let mut changes = 0;
+    let (began, mut round_trips) = (Instant::now(), 0);
+    for (position, entry) in entries.iter().enumerate() {
+        changes += entry.rows;
+        // Both sessions write times in one form and one zone, so texts of them are in order.
+        progress.last_event_at = progress.last_event_at.take().max(entry.newest.clone());
+        if entry.rows > 0 && !resets.contains(&position) {
+            progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
+            round_trips += window::ROUND_TRIPS;
+        }
+    }
+    let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
+    progress.last_event_id += changes;
+    reach(points::STEP_WINDOW)?;
+    progress.snapshot = Some(now.snapshot.clone());
+    progress.server.clone_from(&now.server);
+    let mut outcome = Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted };
+    copy_chunks(engine, &mut outcome)?;
+    let look = match was_copied && resets.is_empty() && outcome.chunks == 0 {
+        true => Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect()),
+        false => Look::All,
+    };
+    references::check_step(engine, &outcome.progress, &look)?;
+    reach(points::STEP_CHUNK)?;
+    Ok(outcome)
+}
+
+fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usize) -> Vec<usize> {
+    (0..count)
+        .filter(|position| {
+            all || differ.contains(position) || entries.get(*position).is_some_and(|e| e.truncated)
+        })
+        .collect()
+}
+
+/// Small tables share a step: all of it is read in the same S.
+fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
+    let began = Instant::now();
+    let enough = guc::step_time() / 2;
+    if engine.chunk_blocks == 0 {
+        engine.chunk_blocks = outcome.progress.first_chunk(engine.generation);
+    }
+    while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
+        outcome.chunks += 1;
+        outcome.rows += copied.rows;
+        outcome.bytes += copied.bytes;
+        let over_rate = guc::max_copy_rate()
+            .is_some_and(|rate| outcome.bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
+        if began.elapsed() >= enough || over_rate {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of the reading transaction, which holds locks, when a step is committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    Ends,
+    GoesOn,
+}
+
+/// 6. Progress beside the rows, S durable on the source, commit, consume.
+pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, reading: Reading) -> Result<()> {
+    leaves::check_unchanged(engine, &outcome.progress)?;
+    outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
+    outcome.progress.worker = engine.generation;
+    let state = progress::to_json(&outcome.progress);
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
+        &[Some(&engine.plan.id.to_string()), Some(&state)],
+    )?;
+    make_durable(engine, outcome.progress.steps)?;
+    reach(points::STEP_DURABLE)?;
+    engine.target.run("COMMIT")?;
+    reach(points::STEP_COMMITTED)?;
+    if reading == Reading::Ends {
+        engine.reader.run("COMMIT")?;
+    }
+    if outcome.changes > 0 || outcome.restarted.is_some() {
+        let all: Vec<usize> = (0..engine.tables.len()).collect();
+        let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
+        engine.control_transaction(&statements)?;
+    }
+    reach(points::STEP_CONSUMED)?;
+    Ok(())
+}
+
+/// A synchronous commit on the source after S: everything that S saw has reached
+/// its disk by then. Without it rows of asynchronous commits were forgotten in a
+/// crash, their transaction ids given out again, and later writes skipped. What it
+/// writes is the number of the step, so that a source which has forgotten it is noticed.
+pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
+    let id = engine.plan.id;
+    let deciding = engine.deciding.take().map_or(String::new(), |instance| counters::deciding(id, &instance));
+    engine.control_transaction(&format!(
+        "{}; {}{deciding}",
+        install::renew_lease(id),
+        counters::announce(id, step)
+    ))
+}
+
+/// Why capture has stopped, for the split's history.
+fn tell_stopped(engine: &mut Engine) -> Result<()> {
+    let why = match crate::split::record::queue_bytes(engine)? >= crate::guc::queue_max_bytes() {
+        true => "its queue was full (shardmaster.queue_max_size)",
+        false => "its lease had ended (shardmaster.capture_lease)",
+    };
+    let shard = &engine.plan.source.shard_key;
+    let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
+    transaction(|| split::event(engine.plan.id, None, None, &text));
+    Ok(())
+}
+
+/// The queue did not take everything: the target starts from nothing. It remembers
+/// that first, then the marks are removed, so that new writes are queued again.
+fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    let id = engine.plan.id;
+    engine::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    let empty = Progress {
+        steps: engine.counters.consumed,
+        draining: true,
+        last_event_id: before.last_event_id,
+        last_event_at: before.last_event_at.clone(),
+        tables: before
+            .tables
+            .iter()
+            .map(|table| TableProgress {
+                structure: table.structure.clone(),
+                target_structure: table.target_structure.clone(),
+                target_leaves: table.target_leaves.clone(),
+                ..TableProgress::default()
+            })
+            .collect(),
+        ..Progress::default()
+    };
+    for position in 0..engine.tables.len() {
+        window::delete_scope(engine, position)?;
+    }
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
+        &[Some(&id.to_string()), Some(&progress::to_json(&empty))],
+    )?;
+    engine.target.run("COMMIT")?;
+    reach(points::OVERFLOW_RESET)?;
+    let queues: Vec<String> = engine.tables.iter().map(|t| format!("DELETE FROM {}", t.queue)).collect();
+    engine.control_transaction(&format!(
+        "{}; DELETE FROM shardmaster_agent.overflow WHERE split_id = {id}; {}",
+        queues.join("; "),
+        install::renew_lease(id)
+    ))?;
+    reach(points::OVERFLOW_CLEARED)?;
+    // Whoever finds it closed until here leaves a mark, and this is done once more.
+    engine.control.run(&agent::reopen_queue(id))?;
+    Ok(())
+}
+
+/// A transaction that saw a mark and skipped the queue may still be open: once all
+/// of them have ended, the next snapshot sees what they did, and the copy may begin.
+fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> {
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    wait_for_holders(engine)?;
+    progress.draining = false;
+    engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    engine.target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
+        &[Some(&engine.plan.id.to_string()), Some(&progress::to_json(&progress))],
+    )?;
+    engine.target.run("COMMIT")?;
+    Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
+}
+
+/// Waits for the transactions that hold the capture lock now.
+fn wait_for_holders(engine: &mut Engine) -> Result<()> {
+    let holders = crate::split::cutover::fence::holders(engine)?;
+    let _said = wait::said();
+    loop {
+        let now = crate::split::cutover::fence::holders(engine)?;
+        let left: Vec<String> =
+            now.iter().filter(|h| holders.iter().any(|o| o.id == h.id)).map(|h| h.text.clone()).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if transaction(|| split::state(engine.plan.id)).is_ok_and(|state| state.goal == Goal::RolledBack) {
+            return Err(SplitError::Retry("the rollback that was asked for".into()));
+        }
+        wait::report(&format!(
+            "transactions on shard \"{}\" that wrote while the queue was full to end: {}",
+            engine.plan.source.shard_key,
+            left.join(", ")
+        ));
+        wait::sleep(Duration::from_millis(100));
+    }
+}

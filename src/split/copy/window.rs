@@ -1,0 +1,186 @@
+//! Windows: the changes that are visible in this step's snapshot S and were not in
+//! the one before, P. Sequence numbers are not commit order, snapshots are.
+
+use super::collision;
+use super::progress::{Cursor, Progress, TableProgress};
+use super::sieve::{Sieve, explain};
+use crate::agent::error::Result;
+use crate::agent::scope;
+use crate::keys::scope::Scope;
+use crate::remote::Connection;
+use crate::remote::copy::{self, Bounds, Copied};
+use crate::remote::quote::literal;
+use crate::split::engine::{Engine, Table, unbounded};
+
+/// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
+/// and end, and the rows in between are deleted.
+pub const ROUND_TRIPS: u32 = 5;
+
+/// What one table's queue holds of a window.
+#[derive(Clone, Debug, Default)]
+pub struct Entries {
+    pub rows: i64,
+    /// When the newest of them was made, by the source's clock; as text.
+    pub newest: Option<String>,
+    pub truncated: bool,
+}
+
+/// The condition on a queue's rows, read in S.
+fn condition(progress: &Progress) -> String {
+    match &progress.snapshot {
+        Some(snapshot) => format!(
+            "xid >= pg_snapshot_xmin({s}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {s}::pg_snapshot)",
+            s = literal(snapshot)
+        ),
+        None => "true".to_owned(),
+    }
+}
+
+/// Counts the window of every table, in S.
+pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
+    let condition = condition(progress);
+    let queries: Vec<String> = engine
+        .tables
+        .iter()
+        .map(|table| {
+            format!(
+                "SELECT {}, count(*), max(at), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
+                table.policy.ordinal, table.queue
+            )
+        })
+        .collect();
+    let rows = engine.reader.run(&format!("{} ORDER BY 1", queries.join(" UNION ALL ")))?;
+    let number = |cell: &Option<String>| cell.as_deref().and_then(|t| t.parse::<i64>().ok()).unwrap_or(0);
+    Ok(rows
+        .rows
+        .iter()
+        .map(|row| match row.as_slice() {
+            [_, rows, newest, truncated] => {
+                Entries { rows: number(rows), newest: newest.clone(), truncated: number(truncated) == 1 }
+            }
+            _ => Entries::default(),
+        })
+        .collect())
+}
+
+/// Where in S a row must be to be on the target already; None: nowhere.
+fn copied_rows(progress: &TableProgress) -> Option<String> {
+    if progress.is_copied() && !progress.leaves.is_empty() {
+        return Some("true".to_owned());
+    }
+    let parts: Vec<String> = progress
+        .leaves
+        .iter()
+        .filter_map(|leaf| match leaf.cursor {
+            Cursor::End => Some(format!("t.tableoid = {}", leaf.oid)),
+            Cursor::Block(0) => None,
+            Cursor::Block(next) => {
+                Some(format!("(t.tableoid = {} AND t.ctid < '({next},0)'::tid)", leaf.oid))
+            }
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("({})", parts.join(" OR ")))
+}
+
+/// Brings the rows of one table that changed in the window, and that are below the
+/// cursors, to their state in S. Returns how many keys changed.
+pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Result<i64> {
+    let Some(below) = copied_rows(&progress.tables[position]) else { return Ok(0) };
+    let table = &engine.tables[position];
+    let condition = condition(progress);
+    let changed = copy::pipe(
+        &mut engine.reader,
+        &format!("COPY ({}) TO STDOUT ({})", table.window(&condition), table.text_format()),
+        &mut engine.target,
+        &format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
+        unbounded(),
+    )?;
+    delete_changed(&mut engine.target, &engine.plan.scope, table)?;
+    let scope = engine.plan.scope.predicate(&table.source_by, "t");
+    let out = format!(
+        "COPY (SELECT {} FROM {} AND {scope} AND {below}) TO STDOUT ({})",
+        table.select_list(),
+        table.changed_rows(&condition),
+        table.format()
+    );
+    let bounds = Bounds { bytes: engine.window_limit, ..unbounded() };
+    copy_rows(engine, position, &out, bounds)?;
+    Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
+}
+
+/// By key and scope: by key alone it would remove another tenant's row.
+fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Result<()> {
+    // The planner knows nothing of the window's size before.
+    target.run(&format!(
+        "ANALYZE {window}; DELETE FROM {} t USING {window} k WHERE {} AND {}",
+        table.target_only(),
+        table.target_join(),
+        scope.predicate(&table.target_by, "t"),
+        window = table.window_table(),
+    ))?;
+    Ok(())
+}
+
+/// A join that leaves of rows `t` of the target those that the step's window has changed.
+pub fn changed_rows(table: &Table) -> String {
+    format!("JOIN {} k ON {}", table.window_table(), table.target_join())
+}
+
+/// Copies rows of the source into the target: those of the scope, whatever the source gives.
+/// Another one is an error, found on the way where the bytes tell, else by the target.
+pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds) -> Result<Copied> {
+    let Engine { plan, reader, target, tables, .. } = engine;
+    let table = &tables[position];
+    let copied = match &table.mesh {
+        Some(mesh) => {
+            let mut sieve = Sieve::new(mesh.clone());
+            let mut look = |bytes: &[u8]| sieve.pass(bytes).map_err(|stray| explain(stray, plan, table));
+            copy::pipe_through(reader, out, target, &copy_into(table), bounds, &mut look)
+        }
+        None => copy::pipe(reader, out, target, &copy_scope_into(&plan.scope, table), bounds),
+    };
+    copied.map_err(|error| collision::explain(error, engine, position))
+}
+
+fn copy_into(table: &Table) -> String {
+    format!("COPY {} ({}) FROM STDIN ({})", table.target.name, table.target_columns(), table.format())
+}
+
+/// The same where the target computes the scope.
+fn copy_scope_into(scope: &Scope, table: &Table) -> String {
+    format!(
+        "{} WHERE {} OR pg_temp.shardmaster_stray({}, {}::text)",
+        copy_into(table),
+        scope.arriving(&table.target_by),
+        literal(&table.target.name),
+        scope::arriving(&table.target_by),
+    )
+}
+
+/// Deletes the scope's rows of one table on the target, in the step's transaction.
+pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
+    let table = &engine.tables[position];
+    engine.target.run(&format!(
+        "DELETE FROM {} t WHERE {}",
+        table.target_only(),
+        engine.plan.scope.predicate(&table.target_by, "t")
+    ))?;
+    Ok(())
+}
+
+/// The statements that consume what S has seen: never by sequence number, and never
+/// by TRUNCATE, which would take entries that S has not seen.
+pub fn consume(engine: &Engine, snapshot: &str, step: i64, queues: &[usize]) -> String {
+    let seen = format!("pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot));
+    let mut statements: Vec<String> = queues
+        .iter()
+        .filter_map(|position| engine.tables.get(*position))
+        .map(|table| format!("DELETE FROM {} WHERE {seen}", table.queue))
+        .collect();
+    statements.push(format!(
+        "UPDATE shardmaster_agent.consumed SET snapshot = {}::pg_snapshot, steps = {step} WHERE split_id = {}",
+        literal(snapshot),
+        engine.plan.id
+    ));
+    statements.join("; ")
+}

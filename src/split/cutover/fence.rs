@@ -1,0 +1,226 @@
+//! The fence: an exclusive lock on the barrier, which every capturing transaction holds
+//! shared. Who has it alone knows that no writer of the scope is open.
+//!
+//! The lock lives in one open transaction of a session that does nothing else. Whatever
+//! becomes of its worker or of the way there, the server ends that transaction within the
+//! cutover's deadline, and with it the lock; so what is done under the fence is done in
+//! other sessions, and counts only if the fence was still there afterwards.
+
+use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::remote::Connection;
+use crate::remote::quote::literal;
+use crate::server::wait;
+use crate::split::engine::{self, Engine};
+use std::time::{Duration, Instant};
+
+/// A transaction that holds the capture lock.
+pub struct Holder {
+    /// Its virtual transaction id, or that of a prepared one.
+    pub id: String,
+    /// For people: pid or name, and since when.
+    pub text: String,
+    /// Open for longer than a fence is tried for.
+    pub old: bool,
+}
+
+const HOLDERS: &str = "
+    SELECT l.virtualtransaction,
+           CASE WHEN p.gid IS NOT NULL THEN format('prepared transaction %L', p.gid)
+                WHEN l.pid IS NULL THEN 'a prepared transaction'
+                ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END
+             || coalesce(', open for ' || round(extract(epoch FROM
+                  clock_timestamp() - coalesce(p.prepared, a.xact_start))) || ' s', ''),
+           l.pid IS NULL OR coalesce(clock_timestamp() - a.xact_start > interval '1 s', false)
+      FROM pg_locks l
+      LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+      -- A prepared transaction keeps the virtual transaction of the session that made
+      -- it, without its pid; its xid is locked under the same.
+      LEFT JOIN pg_locks x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid'
+                          AND x.virtualtransaction = l.virtualtransaction
+      LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
+     WHERE l.locktype = 'relation' AND l.granted AND l.relation = to_regclass($1)
+       AND l.mode <> 'AccessShareLock'
+       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+       AND l.pid IS DISTINCT FROM pg_backend_pid()";
+
+/// Who holds the capture lock of the source now.
+pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
+    let rows = engine.control.query(HOLDERS, &[Some(&agent::barrier(engine.plan.id))])?;
+    Ok(rows
+        .rows
+        .into_iter()
+        .map(|row| {
+            let mut cells = row.into_iter().map(Option::unwrap_or_default);
+            Holder {
+                id: cells.next().unwrap_or_default(),
+                text: cells.next().unwrap_or_default(),
+                old: cells.next().as_deref() == Some("t"),
+            }
+        })
+        .collect())
+}
+
+/// Who holds or wants a lock on a moving table that keeps even readers out, or one that
+/// keeps its partitions as they are.
+pub fn table_holders(engine: &mut Engine) -> Result<String> {
+    let tables: Vec<String> = engine
+        .tables
+        .iter()
+        .flat_map(|t| t.source.leaves().iter().map(|leaf| leaf.oid.clone()).chain(t.source.oid.clone()))
+        .collect();
+    let rows = engine.control.run(&format!(
+        "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass,
+                           CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+                                ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END), ', ')
+           FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+          WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
+                                                     'ShareUpdateExclusiveLock')
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        tables.join(", ")
+    ))?;
+    let holders = rows.scalar().unwrap_or("somebody who is gone by now").to_owned();
+    Ok(format!("a lock on shard \"{}\": {holders}", engine.plan.source.shard_key))
+}
+
+/// A session that can hold the fence.
+pub fn open(engine: &mut Engine) -> Result<Connection> {
+    let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
+    session::require_one_server(&mut fence, &mut engine.reader)?;
+    session::require_one_server(&mut fence, &mut engine.control)?;
+    session::register(&mut fence, &engine.plan, Side::Source)?;
+    Ok(fence)
+}
+
+/// Takes the lock: short attempts, ever further apart, because new writers queue
+/// behind each of them. `before` runs before an attempt, `after` after a vain one.
+pub fn lock(
+    engine: &mut Engine,
+    fence: &mut Connection,
+    deadline: Instant,
+    before: fn(&mut Engine) -> Result<()>,
+    after: fn(&mut Engine) -> Result<()>,
+) -> Result<()> {
+    let mut pause = Duration::from_millis(100);
+    let _said = wait::said();
+    loop {
+        let reason = match before(engine) {
+            Ok(()) => match fence.run(&attempt(engine.plan.id, deadline)) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_lock_timeout() => {
+                    fence.run("ROLLBACK")?;
+                    holders_text(engine)?
+                }
+                Err(error) => return Err(error.into()),
+            },
+            Err(SplitError::Remote(error)) if error.is_lock_timeout() => table_holders(engine)?,
+            Err(error) => return Err(error),
+        };
+        after(engine)?;
+        if Instant::now() + pause > deadline {
+            return Err(SplitError::Retry(reason));
+        }
+        wait::report(&reason);
+        wait::sleep(pause);
+        pause *= 2;
+    }
+}
+
+/// Begins the transaction that holds the lock. It ends at the deadline, whoever is left to
+/// end it: no statement of it takes longer, and no pause between two of them.
+fn attempt(split: i64, deadline: Instant) -> String {
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
+    format!(
+        "BEGIN; SET LOCAL statement_timeout = '{left}ms'; SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
+         SET LOCAL lock_timeout = '100ms'; LOCK TABLE {} IN EXCLUSIVE MODE",
+        agent::barrier(split)
+    )
+}
+
+/// Whether the fence has held since it was taken: a transaction that was ended meanwhile
+/// has let writers through.
+pub fn require_held(fence: &mut Connection, deadline: Instant) -> Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
+    let held = fence.run(&format!(
+        "SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
+         SELECT count(*) FROM pg_locks
+          WHERE pid = pg_backend_pid() AND locktype = 'relation' AND mode = 'ExclusiveLock'"
+    ));
+    match held {
+        Ok(rows) if rows.scalar() == Some("1") => Ok(()),
+        Ok(_) => Err(SplitError::Retry("the fence, which was lost".into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lets waiting writers read the state that is there now.
+pub fn release(fence: &mut Connection) -> Result<()> {
+    fence.run("ROLLBACK")?;
+    Ok(())
+}
+
+/// For `waiting_for`: who keeps the fence from being taken.
+pub fn holders_text(engine: &mut Engine) -> Result<String> {
+    let holders: Vec<String> = holders(engine)?.into_iter().map(|h| h.text).collect();
+    let shard = engine.plan.source.shard_key.clone();
+    Ok(if holders.is_empty() {
+        format!("open transactions of writers on shard \"{shard}\"")
+    } else {
+        format!("open transactions of writers on shard \"{shard}\": {}", holders.join("; "))
+    })
+}
+
+/// Changes the state of a side from one of `from`; synchronous, and only for the
+/// current generation. False: the state was another one.
+pub fn change_state(
+    connection: &mut Connection,
+    split: i64,
+    side: Side,
+    generation: i64,
+    from: &[&str],
+    to: &str,
+    version: Option<i64>,
+) -> Result<bool> {
+    engine::begin_as(connection, split, side, generation)?;
+    let changed = write_state(connection, (split, side), from, to, version)?;
+    connection.run("COMMIT")?;
+    Ok(changed)
+}
+
+/// The same in a transaction that is open already.
+pub fn write_state(
+    connection: &mut Connection,
+    (split, side): (i64, Side),
+    from: &[&str],
+    to: &str,
+    version: Option<i64>,
+) -> Result<bool> {
+    let from: Vec<String> = from.iter().map(|state| literal(state)).collect();
+    let version = version.map_or("NULL".to_owned(), |v| v.to_string());
+    let changed = connection.run(&format!(
+        "UPDATE shardmaster_agent.side SET state = {}, version = {version}
+          WHERE split_id = {split} AND side = {} AND state IN ({})",
+        literal(to),
+        literal(side.as_str()),
+        from.join(", ")
+    ))?;
+    Ok(changed.affected == 1)
+}
+
+/// State and version of a side.
+pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<(String, Option<i64>)> {
+    let rows = connection.run(&format!(
+        "SELECT state, version FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
+        literal(side.as_str())
+    ))?;
+    let row = rows.rows.into_iter().next().unwrap_or_default();
+    let state = row.first().cloned().flatten().unwrap_or_default();
+    let version = row.get(1).cloned().flatten().and_then(|v| v.parse().ok());
+    Ok((state, version))
+}
+
+/// Whether finish has left a target: its rows have gone from the source, its guard has gone.
+pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
+    Ok(state(target, split, Side::Target)?.0 == "left")
+}

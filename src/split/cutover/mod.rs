@@ -1,0 +1,484 @@
+//! The cutover: the one moment in which writers of the moving keys wait. One commit
+//! on the master decides; everything before it can be set back, everything after it
+//! only goes forward.
+//!
+//! No wait before the decision outlasts the deadline, whatever becomes of a server or of
+//! the way there: each session ends its waits at it, and the fence ends by itself.
+
+pub mod decision;
+pub mod fence;
+pub mod on_master;
+pub mod recovery;
+pub mod sequences;
+pub mod watch;
+
+use super::copy::step::{self, Outcome, Reading};
+use super::copy::{compare, leaves, window};
+use super::end::old_guards;
+use super::engine::{self, Engine};
+use super::lifecycle::phases;
+use super::points::{self, reach};
+use super::{record, references};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
+use crate::error::{Failure, SqlState};
+use crate::guc;
+use crate::remote::Connection;
+use crate::routing::change;
+use crate::server::standby::{self, Standby};
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::{sql, wait};
+use sequences::Ahead;
+use std::time::{Duration, Instant};
+
+/// Why a cutover was given up: everything is set back and the operator is told.
+pub fn gave_up(reason: &str) -> Failure {
+    Failure::new(SqlState::parse("55P03"), format!("cutover given up, waiting for {reason}")).hint(
+        "End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again; until then the split goes on following its source.",
+    )
+}
+
+/// What a cutover does not wait for.
+pub const COPIES_AGAIN: &str = "the copy, which had to start again";
+
+/// Why a worker does not begin a cutover that another one has left.
+pub fn interrupted() -> Failure {
+    Failure::new(
+        SqlState::parse("55P03"),
+        "cutover given up: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
+    )
+    .hint("Call shard_split_cutover again; until then the split goes on following its source.")
+}
+
+/// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it
+/// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
+pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
+    match error {
+        SplitError::GaveUp(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
+            Some(failure.clone())
+        }
+        SplitError::Remote(error) if error.may_pass() => Some(gave_up(&error.to_string())),
+        SplitError::Remote(error) => Some(error.clone().into()),
+        SplitError::Retry(_) | SplitError::Injected(_) if is_overdue => Some(gave_up(&error.to_string())),
+        SplitError::Retry(_)
+        | SplitError::Injected(_)
+        | SplitError::Superseded
+        | SplitError::Behind { .. } => None,
+    }
+}
+
+fn deadline_passed(error: SplitError) -> SplitError {
+    match error {
+        SplitError::Remote(error) if error.is_lock_timeout() => {
+            SplitError::GaveUp(gave_up(&format!("a lock on the moving tables ({error})")))
+        }
+        SplitError::Retry(reason) => SplitError::GaveUp(gave_up(&reason)),
+        other => other,
+    }
+}
+
+/// Beyond the deadline, for a question that is under way.
+const TO_ASK: Duration = Duration::from_millis(500);
+
+/// Carries out steps 0 to 6. One that is given up lets the source's writers in at once, in the
+/// session that has kept them out: what is then written down on the master may have to wait
+/// there.
+pub fn run(engine: &mut Engine) -> Result<()> {
+    let mut source = Source::Open;
+    let outcome = steps(engine, &mut source);
+    if outcome.is_err() && source == Source::Fenced {
+        engine.set_deadline(Some(Instant::now() + TO_ASK));
+        // If it does not succeed, recovery does it.
+        let _ = recovery::reopen_source(&mut engine.control, engine.plan.id, engine.generation);
+        reach(points::CUTOVER_REOPENED)?;
+    }
+    outcome
+}
+
+const ALONE: &str = "the synchronous standby of the master has not said in time that it has the decision; were it promoted without, it would take it from the shards";
+
+/// What this cutover has made of its source.
+#[derive(PartialEq, Eq)]
+enum Source {
+    Open,
+    /// Or about to be.
+    Fenced,
+    /// Decided: it is not opened any more.
+    Left,
+}
+
+fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
+    reach(points::CUTOVER_BEGIN)?;
+    // Nobody waits for step 0; it has as long as the rest.
+    be_ready(engine, Instant::now() + guc::cutover_timeout())?;
+    references::check_all(engine)?;
+    sequences::raise(engine, Ahead::Plenty)?;
+    let mut fence = fence::open(engine)?;
+
+    let deadline = Instant::now() + guc::cutover_timeout();
+    // Who holds the cutover up is still to be asked at the deadline.
+    fence.set_deadline(Some(deadline + TO_ASK));
+    engine.set_deadline(Some(deadline + TO_ASK));
+    disable_routes(engine, deadline)?;
+    let began = Instant::now();
+    reach(points::CUTOVER_DISABLED)?;
+    fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
+        .map_err(deadline_passed)?;
+    reach(points::CUTOVER_LOCKED)?;
+    in_time(deadline)?;
+    *source = Source::Fenced;
+    close_fence(engine, &mut fence, deadline)?;
+    reach(points::CUTOVER_FENCED)?;
+    in_time(deadline)?;
+    let outcome = apply_last_window(engine, deadline)?;
+    reach(points::CUTOVER_APPLIED)?;
+    in_time(deadline)?;
+    sequences::raise(engine, Ahead::Enough)?;
+    let heard = Instant::now();
+    reach(points::CUTOVER_SEQUENCES)?;
+    if Instant::now() > deadline {
+        return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
+    }
+    require_both(engine, heard)?;
+    let (version, standby) =
+        decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
+    *source = Source::Left;
+    engine.set_deadline(None);
+    reach(points::CUTOVER_DECIDED)?;
+    open_target(engine, version)?;
+    reach(points::CUTOVER_OPENED)?;
+    move_source(engine, version)?;
+    // Both have done their work; lost by now, they would not have to do it any more.
+    let _ = fence::release(&mut fence);
+    let _ = unlock_source(engine);
+    reach(points::CUTOVER_MOVED)?;
+    drop(fence);
+    record_moved(engine, Some(began.elapsed()));
+    transaction(|| {
+        standby::commit_alone();
+        record::last_event(engine.plan.id, &outcome.progress);
+        if standby == Standby::Unknown {
+            split::event(engine.plan.id, None, None, ALONE);
+        }
+    });
+    Ok(())
+}
+
+/// A worker that its machine has held up blames no shard that is well.
+fn in_time(deadline: Instant) -> Result<()> {
+    match Instant::now() <= deadline {
+        true => Ok(()),
+        false => Err(SplitError::GaveUp(gave_up("its own worker, which was held up past the deadline"))),
+    }
+}
+
+/// 0. Nothing is tried while it could not succeed: the lag is small and nobody has
+///    held the capture lock for long.
+fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
+    let _said = wait::said();
+    loop {
+        let outcome = match step::run(engine) {
+            Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
+                let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
+                return Err(SplitError::GaveUp(gave_up(&reason)));
+            }
+            other => other?,
+        };
+        if let Some(why) = &outcome.restarted {
+            transaction(|| {
+                split::event(engine.plan.id, None, None, &format!("the copy starts again: {why}"))
+            });
+        }
+        let reason = if !outcome.progress.is_copied() {
+            // The backfill does that, and faster than attempts at a cutover.
+            return Err(SplitError::GaveUp(gave_up(COPIES_AGAIN)));
+        } else if outcome.changes > guc::cutover_max_rows() {
+            Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
+        } else if outcome.lag > guc::max_lag() {
+            Some(format!("the lag to fall: the last window took {} ms", outcome.lag.as_millis()))
+        } else {
+            fence::holders(engine)?.into_iter().find(|h| h.old).map(|h| {
+                format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, h.text)
+            })
+        };
+        let Some(reason) = reason else { return Ok(()) };
+        if Instant::now() > deadline {
+            return Err(SplitError::GaveUp(gave_up(&reason)));
+        }
+        wait::report(&reason);
+        wait::sleep(Duration::from_millis(100));
+    }
+}
+
+/// An answer that counts as the last sign of life.
+const LATELY: Duration = Duration::from_millis(20);
+
+/// The target, which nobody can do without after the decision, has answered just now, and the
+/// source, in the session that has fenced it, too: it was not restarted from an older disk
+/// since. A worker that was held up for a while asks both once more.
+fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
+    if heard.elapsed() > LATELY {
+        engine.target.send("SELECT 1")?;
+        engine.control.run("SELECT 1")?;
+        engine.target.finish()?;
+    }
+    Ok(())
+}
+
+/// 1. Routes for writing wait; reads go to the source. In place, no version. Where the master's
+///    synchronous standby is away, it shows here, before anybody is kept out.
+fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
+    let ((), standby) = on_master::by(deadline, || {
+        let state = split::lock(engine.plan.id)?;
+        if state.generation != engine.generation {
+            return Err(SplitError::Superseded);
+        }
+        if state.phase != Phase::CutoverPending || !matches!(state.goal, Goal::Completed | Goal::Finished) {
+            return Err(SplitError::Retry("the cutover to be asked for again".into()));
+        }
+        set_step(engine.plan.id, CutoverStep::Disabled);
+        change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
+            .map_err(Failure::from)?;
+        Ok(())
+    })?;
+    match standby {
+        Standby::HasIt => Ok(()),
+        Standby::Unknown => Err(SplitError::GaveUp(gave_up("the synchronous standby of the master"))),
+    }
+}
+
+fn unlock_source(engine: &mut Engine) -> Result<()> {
+    engine.reader.run("ROLLBACK")?;
+    Ok(())
+}
+
+/// 3. The state that writers read once they have the lock. While the fence still holds, no
+///    writer has read the one before.
+pub fn close_fence(engine: &mut Engine, fence: &mut Connection, deadline: Instant) -> Result<()> {
+    let (id, generation) = (engine.plan.id, engine.generation);
+    let control = &mut engine.control;
+    if !fence::change_state(control, id, Side::Source, generation, &["capture"], "fenced", None)? {
+        return Err(SplitError::Retry("the state of the source to be settled".into()));
+    }
+    fence::require_held(fence, deadline)
+}
+
+/// 4. The reading session's first query now: S_f sees every write that there will
+///    ever be on the source.
+fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> {
+    let locked = engine.parents.clone();
+    let now = step::observe_source(engine)?;
+    if engine.parents != locked {
+        return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
+    }
+    let (mut before, there) = step::begin_target(engine, &now)?;
+    let lost = leaves::admit(engine, &mut before, &there)?;
+    let differences = compare::compare(engine, &before, &now)?;
+    if differences.restart.is_some()
+        || !(lost.is_empty() && differences.reset.is_empty())
+        || !(differences.grown.is_empty() && differences.uncaptured.is_empty())
+    {
+        return Err(SplitError::Retry("the copy, which has to start again".into()));
+    }
+    let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
+    if Instant::now() > deadline {
+        return Err(SplitError::GaveUp(gave_up("writers for most of shardmaster.cutover_timeout")));
+    }
+    if waiting > guc::cutover_max_rows() {
+        return Err(SplitError::GaveUp(gave_up(&format!("{waiting} changed rows to be applied"))));
+    }
+    engine.window_limit = Some(guc::cutover_max_bytes());
+    let applied = step::apply(engine, before, &now, differences);
+    engine.window_limit = None;
+    let mut outcome = applied?;
+    if !outcome.progress.is_copied() {
+        return Err(SplitError::Retry("the copy, which has to start again".into()));
+    }
+    // From this commit on a decision may exist that this server might forget.
+    engine.deciding = Some(transaction(instance));
+    step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
+    check_queue_is_empty(engine, &now.snapshot)?;
+    check_no_heir(engine)?;
+    Ok(outcome)
+}
+
+/// This run of this server: what it has committed it knows, as long as it is the same.
+pub fn instance() -> String {
+    sql::read_one(
+        "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
+                          substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+                          extract(epoch FROM pg_postmaster_start_time()))",
+        &[],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+    .unwrap_or_default()
+}
+
+/// Behind the fence nobody can have queued what S_f has not seen.
+fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
+    let left = recovery::unseen_entries(engine, Some(snapshot))?;
+    if left == 0 {
+        return Ok(());
+    }
+    Err(SplitError::Failed(
+        Failure::new(
+            SqlState::INTERNAL,
+            format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
+        )
+        .hint("The split has been set back and nothing is lost; please report this."),
+    ))
+}
+
+/// A table may have come to inherit from a moving one since S_f: a lock against it would wait
+/// for each vacuum. What comes after this look finish finds.
+fn check_no_heir(engine: &mut Engine) -> Result<()> {
+    let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
+    let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();
+    let rows = engine.control.run(&format!(
+        "SELECT format('%s inherits from %s', inhrelid::regclass, inhparent::regclass)
+           FROM pg_inherits WHERE inhparent = ANY ('{{{}}}'::oid[]) LIMIT 1",
+        oids.join(",")
+    ))?;
+    let Some(heir) = rows.scalar() else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
+        "Use partitions, or move the rows into the table, and call shard_split_cutover again.",
+    ))
+}
+
+/// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
+/// synchronous standby stands already: it goes on without.
+fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64) -> Result<(i64, Standby)> {
+    on_master::by(deadline, || {
+        let version = write_decision(plan, generation, last_event_id, None)?;
+        match Instant::now() < deadline {
+            true => Ok(version),
+            false => Err(SplitError::GaveUp(gave_up("locks on the master"))),
+        }
+    })
+}
+
+/// Step 5: one transaction on the master decides. A version is given when the shards
+/// know of a decision that the master has lost: it is made again.
+pub fn decide(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
+    try_transaction(|| {
+        let version = write_decision(plan, generation, last_event_id, version)?;
+        // The shards know it.
+        standby::commit_alone();
+        Ok(version)
+    })
+}
+
+fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Option<i64>) -> Result<i64> {
+    let state = split::lock(plan.id)?;
+    if state.generation != generation {
+        return Err(SplitError::Superseded);
+    }
+    if version.is_some() {
+        catch_up_phases(plan.id, state.phase)?;
+    } else if state.phase != Phase::CutoverPending {
+        return Err(SplitError::Superseded);
+    } else if !matches!(state.goal, Goal::Completed | Goal::Finished) {
+        // The operator's word counts up to this transaction.
+        return Err(SplitError::Retry("the cutover to be asked for again".into()));
+    }
+    let reason = format!("split {}", plan.id);
+    let target = &plan.target.shard_key;
+    let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
+    sql::write(
+            "UPDATE shardmaster.split_plan
+                SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
+                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0,
+                    waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL
+              WHERE id = $1",
+            &[plan.id.into(), version.into(), last_event_id.into()],
+        );
+    record::change_phase(
+        plan.id,
+        Phase::CutoverPending,
+        Phase::Completed,
+        &format!("routing version {version}"),
+    )?;
+    Ok(version)
+}
+
+/// A master that was set back may have lost earlier phases too.
+fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
+    if phase == Phase::Completed {
+        return Err(SplitError::Superseded);
+    }
+    let mut from = phase;
+    for to in phases::between(phase, Phase::Completed) {
+        record::change_phase(id, from, *to, "the shards were further than this master")?;
+        from = *to;
+    }
+    Ok(())
+}
+
+/// 5b. Clients may write on the target. Guards that would refuse keys which come back are
+///     released by the same commit: until it, a split that goes back after all finds them
+///     as they were. Retried for ever.
+pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
+    open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
+    transaction(|| {
+        standby::commit_alone();
+        set_step(engine.plan.id, CutoverStep::Opened);
+    });
+    Ok(())
+}
+
+/// The part of it that is done on the target.
+pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
+    let guards = old_guards::find(target, plan)?;
+    engine::begin_as(target, plan.id, Side::Target, generation)?;
+    fence::write_state(target, (plan.id, Side::Target), &["closed"], "open", Some(version))?;
+    old_guards::release(target, plan, &guards)?;
+    target.run("COMMIT")?;
+    Ok(())
+}
+
+/// 6. The source sends its clients away; writers that waited for the lock read it
+///    now. Retried for ever.
+pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
+    let (id, generation) = (engine.plan.id, engine.generation);
+    fence::change_state(
+        &mut engine.control,
+        id,
+        Side::Source,
+        generation,
+        &["fenced"],
+        "moved",
+        Some(version),
+    )?;
+    Ok(())
+}
+
+/// The master knows that the source has been told: finish may begin.
+pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
+    let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
+    transaction(|| {
+        standby::commit_alone();
+        old_guards::forget(&engine.plan);
+        set_step(engine.plan.id, CutoverStep::Moved);
+        sql::write(
+            "UPDATE shardmaster.split_plan SET fence_ms = coalesce($2::float8::numeric, fence_ms) WHERE id = $1",
+            &[engine.plan.id.into(), milliseconds.into()],
+        );
+    });
+}
+
+/// With what the operator sees: from the first step to the last the split does not wait for him.
+pub fn set_step(id: i64, step: CutoverStep) {
+    let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET cutover_step = $2, updated_at = clock_timestamp(),
+                activity = CASE WHEN activity IN ('idle', 'working') THEN $3 ELSE activity END
+          WHERE id = $1",
+        &[id.into(), step.as_str().into(), (if rests { "idle" } else { "working" }).into()],
+    );
+}

@@ -1,0 +1,173 @@
+//! Orphans: what splits of a lost master, or of plans that are no more, have left on a
+//! shard. Runs in the session of the operator.
+
+mod routes;
+
+use super::cleanup::routes::Route;
+use super::redirect::{self, Ending};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::redirect::{Entries, Redirect};
+use crate::agent::session::{self, Side};
+use crate::catalog::{redirect as stored, shard, split};
+use crate::error::Failure;
+use crate::remote::Connection;
+use crate::server::sql;
+use crate::split::install;
+
+/// What was found on a shard and what was done to it.
+type Removed = Vec<(String, String)>;
+
+/// Gives the shard to this master, whose splits get numbers that the shard does not know.
+pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
+    let shard = shard::by_key(shard_key)?;
+    let mut connection = session::open(&shard, "adopt")?;
+    if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_some() {
+        if let Some(highest) = highest_number(&mut connection).map_err(SplitError::into_failure)? {
+            split::number_after(highest);
+        }
+        connection.query("UPDATE shardmaster_agent.master SET identity = $1", &[Some(&split::identity())])?;
+    }
+    Ok(())
+}
+
+/// The highest number of a split that the shard knows.
+fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
+    let mut highest = sides(connection)?.into_iter().map(|side| side.id).max();
+    for redirect in redirect::all(connection)? {
+        let known = redirect::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
+        highest = highest.max(known);
+    }
+    Ok(highest)
+}
+
+/// Removes every side that no active plan of this master accounts for.
+pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
+    let shard = shard::by_key(shard_key)?;
+    let mut connection = session::open(&shard, "cleanup")?;
+    let (removed, kept) = remove_orphans(&mut connection).map_err(SplitError::into_failure)?;
+    close_ledger(shard_key, &kept);
+    Ok(removed)
+}
+
+/// Of splits that are over nothing is on the shard now but what was kept: it is removed, or
+/// the shard that had it did not come back.
+fn close_ledger(shard_key: &str, kept: &[i64]) {
+    sql::write(
+        "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
+           FROM shardmaster.split_plan p
+          WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
+            AND (p.phase = 'rolled_back' AND p.goal = 'rolled_back' OR p.finished_at IS NOT NULL)",
+        &[shard_key.into(), kept.to_vec().into()],
+    );
+}
+
+/// What was found, and the splits of which something stays.
+fn remove_orphans(connection: &mut Connection) -> Result<(Removed, Vec<i64>)> {
+    session::check_identity(connection, &split::identity())?;
+    let (mut removed, mut kept) = (Vec::new(), Vec::new());
+    for found in sides(connection)? {
+        if is_accounted_for(&found) {
+            continue;
+        }
+        let object = format!("{} side of split {}", found.side.as_str(), found.id);
+        if let Some(why) = keeps_clients_off(connection, &found)? {
+            removed.push((object, why));
+            kept.push(found.id);
+            continue;
+        }
+        install::drop_side(connection, found.id, found.side)?;
+        removed.push((object, "removed".to_owned()));
+    }
+    for redirect in redirect::all(connection)? {
+        remove_from_redirect(connection, &redirect, &mut removed)?;
+    }
+    Ok((removed, kept))
+}
+
+/// The same for what splits have entered in a redirect.
+fn remove_from_redirect(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    removed: &mut Removed,
+) -> Result<()> {
+    for (id, token) in redirect::splits(connection, redirect)? {
+        if stored::is_known(&token) {
+            continue;
+        }
+        let (left, moved_to) = redirect::left(connection, redirect, &token)?;
+        let object = format!("redirect of split {id}");
+        if let Some(route) = routes::to_shard(&left, connection.shard()) {
+            removed.push((object, kept(&route, &moved_to)));
+            continue;
+        }
+        redirect::end(connection, &token, &Ending::All)?;
+        removed.push((object, "removed".to_owned()));
+    }
+    redirect::tidy(connection, redirect)
+}
+
+/// A side of a split on a shard.
+struct Found {
+    id: i64,
+    side: Side,
+    /// None: triggers that have lost their state row.
+    token: Option<String>,
+    /// Of a source whose rows have left: where they are, and what its entries are.
+    moved: Option<(String, Entries)>,
+}
+
+/// Sides by their state rows, and by triggers that have lost theirs.
+fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
+    let mut query = "SELECT DISTINCT (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[1] AS id,
+                CASE (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[2] WHEN 's' THEN 'source' ELSE 'target' END AS side
+           FROM pg_trigger WHERE tgname ~ '^00_shardmaster_\\d+_[st]_'"
+        .to_owned();
+    if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_some() {
+        query = format!(
+            "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
+                    CASE WHEN s.state = 'moved' THEN s.other_shard END, s.entries
+               FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side"
+        );
+    } else {
+        query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
+    }
+    let rows = connection.run(&query)?;
+    let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
+        [Some(id), Some(side), token, moved_to, entries] => {
+            let side = if side == "source" { Side::Source } else { Side::Target };
+            let moved = moved_to.clone().zip(entries.as_deref().and_then(Entries::parse));
+            id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
+        }
+        _ => None,
+    });
+    Ok(found.collect())
+}
+
+/// The ledger knows what may exist, on whatever shard: one database may have several names.
+/// Another split of the same number, of a master that is gone, has another token.
+fn is_accounted_for(found: &Found) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
+          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
+            -- Of one at its end only a side that was given up as lost is left.
+            AND NOT (p.phase = 'rolled_back' AND p.goal = 'rolled_back') AND p.finished_at IS NULL",
+        &[found.id.into(), found.side.as_str().into(), found.token.as_deref().into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+/// A redirect of rows that have left must stay while this master sends clients of these
+/// keys here: it was restored to a time before they moved.
+fn keeps_clients_off(connection: &mut Connection, found: &Found) -> Result<Option<String>> {
+    let Some((moved_to, entries)) = &found.moved else { return Ok(None) };
+    let left = routes::read(connection, found.id, *entries)?;
+    Ok(routes::to_shard(&left, connection.shard()).map(|route| kept(&route, moved_to)))
+}
+
+fn kept(route: &Route, moved_to: &str) -> String {
+    format!(
+        "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
+        route.what, route.entry, route.keyspace, route.assigned_by
+    )
+}

@@ -1,0 +1,375 @@
+//! Finish: the moved rows leave the source, each batch after the target has shown that it
+//! has it. Then the target's guard goes, the source's redirect takes over what the split's
+//! own triggers refuse, and all of the split's own goes there, too. The redirect stays until
+//! the keys come back or shard_guard_drop() ends it. Every part can be repeated, so an
+//! interrupted finish begins again where it was.
+
+use super::proof::Prover;
+use super::{purge, redirect};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Installed, Side};
+use crate::catalog::redirect as stored;
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::CutoverStep;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::quote::array_literal;
+use crate::server::sql;
+use crate::server::txn::transaction;
+use crate::split::copy::leaves;
+use crate::split::cutover::{self, fence, recovery, watch};
+use crate::split::engine::Engine;
+use crate::split::install::{self, triggers};
+use crate::split::points::{self, reach};
+use crate::split::{owners, references};
+
+/// What the master knows of a finish that was asked for.
+pub struct Request {
+    pub version: i64,
+    /// The operator accepts that rows are deleted which the target does not have.
+    pub accepts: bool,
+    /// No row of the scope is left on the source.
+    pub is_purged: bool,
+}
+
+pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<()> {
+    reach(points::FINISH_BEGIN)?;
+    let (source, target) = if request.is_purged || is_entered(plan, identity)? {
+        (take_source(plan, generation, identity)?, take_if_there(plan, Side::Target, generation, identity)?)
+    } else {
+        let (engine, deleted) = delete_rows(plan, generation, identity, request)?;
+        transaction(|| record_purged(plan.id, deleted, request.accepts));
+        (Some(engine.control), Some(engine.target))
+    };
+    reach(points::FINISH_ROWS)?;
+    let mut target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
+    let can_show = match &mut target {
+        Some(target) => !fence::is_left(target, plan.id)?,
+        None => false,
+    };
+    let source =
+        source.map(|source| require_still_moved(source, plan, request.version, can_show)).transpose()?;
+    if source.is_some() && target.is_none() {
+        return Err(target_forgot(plan));
+    }
+    // Its guard and its log of deleted keys go, once nothing is to be shown any more.
+    if let Some(target) = &mut target {
+        install::leave_target(target, plan.id)?;
+        redirect::forget_released(target, plan)?;
+    }
+    reach(points::FINISH_UNGUARDED)?;
+    if let Some(mut source) = source {
+        redirect::install(&mut source, plan, generation, request.version)?;
+        reach(points::FINISH_REDIRECTED)?;
+        triggers::drop_all(&mut source, plan.id, Side::Source)?;
+        reach(points::FINISH_UNTRIGGERED)?;
+        install::drop_side(&mut source, plan.id, Side::Source)?;
+    }
+    reach(points::FINISH_LEFT)?;
+    if let Some(mut target) = target {
+        install::drop_side(&mut target, plan.id, Side::Target)?;
+    }
+    require_ended(plan, identity)?;
+    reach(points::FINISH_OBJECTS)?;
+    transaction(|| record(plan.id, Ending::Redirected));
+    Ok(())
+}
+
+/// The target's side goes after the source's.
+fn target_forgot(plan: &Plan) -> SplitError {
+    let (id, source, target) = (plan.id, &plan.source.shard_key, &plan.target.shard_key);
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "shard \"{target}\" does not know split {id} any more, and shard \"{source}\" still does: one of them was set back"
+        ),
+        format!(
+            "If it was shard \"{target}\", restore it to a time after the cutover and call shard_split_finish({id}) again. If it was shard \"{source}\", after a finish that had ended: SELECT shard_split_finish({id}, source_lost => true), then shard_cleanup()."
+        ),
+    )
+}
+
+/// The source's rows are gone: a target that was set back to a time before the cutover has
+/// lost what nobody else holds. One that an earlier finish has left is as it should be.
+fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Result<Connection> {
+    if fence::is_left(&mut target, plan.id)? {
+        return Ok(target);
+    }
+    let difference = watch::difference(&mut target, plan, Side::Target, ("open", version))?;
+    let Some(text) = difference else { return Ok(target) };
+    let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "{text}: it was set back to a time before the cutover of split {}, whose rows have left shard \"{source}\"",
+            plan.id
+        ),
+        format!(
+            "Restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
+            plan.id
+        ),
+    ))
+}
+
+/// No row is left on the source, or else it was set back to a time before its fence: it has
+/// rows again, and took writes of stale clients. While the target can still show what it has,
+/// finish begins again: fence, proof and deletes.
+fn require_still_moved(
+    mut source: Connection,
+    plan: &Plan,
+    version: i64,
+    can_show: bool,
+) -> Result<Connection> {
+    let difference = watch::difference(&mut source, plan, Side::Source, ("moved", version))?;
+    let Some(text) = difference else { return Ok(source) };
+    if can_show {
+        transaction(|| begin_again(plan.id, &text));
+        return Err(SplitError::Retry(text));
+    }
+    Err(source_forgot(plan, &text))
+}
+
+/// The source has rows again, and the target cannot show any more which of them it has.
+pub fn source_forgot(plan: &Plan, text: &str) -> SplitError {
+    let shard = &plan.source.shard_key;
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "{text}: it was set back to a time before the cutover of split {}, whose rows had left it already",
+            plan.id
+        ),
+        format!(
+            "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
+            plan.id
+        ),
+    )
+}
+
+/// The source has rows again: both shards are told once more, then they are deleted anew.
+fn begin_again(id: i64, text: &str) {
+    cutover::set_step(id, CutoverStep::Decided);
+    sql::write("UPDATE shardmaster.split_plan SET purged_at = NULL WHERE id = $1", &[id.into()]);
+    split::event(id, None, None, &format!("told again: {text}"));
+}
+
+/// Each side has been left as it was to be. One that has its part of the split again was set
+/// back since: the next attempt finds out what that means.
+fn require_ended(plan: &Plan, identity: &str) -> Result<()> {
+    for side in [Side::Source, Side::Target] {
+        let mut session = session::open_mover(plan, side, "finish")?;
+        session::check_identity(&mut session, identity)?;
+        let is_back = session::installed(&mut session, plan, side)? == Installed::Ours;
+        let is_unguarded = side == Side::Source && redirect::known_version(&mut session, plan)?.is_none();
+        if is_back || is_unguarded {
+            return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
+        }
+    }
+    Ok(())
+}
+
+/// A session that has taken its side over.
+fn take(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Connection> {
+    let mut session = session::open_mover(plan, side, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    session::take_over(&mut session, plan, side, generation)?;
+    session::register(&mut session, plan, side)?;
+    Ok(session)
+}
+
+/// The same, if the side is not gone already.
+fn take_if_there(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Option<Connection>> {
+    let mut session = session::open_mover(plan, side, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    match session::installed(&mut session, plan, side)? {
+        Installed::Ours => take(plan, side, generation, identity).map(Some),
+        Installed::No | Installed::Foreign => Ok(None),
+    }
+}
+
+/// A master that was restored may not know that no row is left: keys are entered in the
+/// redirect after the last one has gone.
+fn is_entered(plan: &Plan, identity: &str) -> Result<bool> {
+    let mut session = session::open_mover(plan, Side::Source, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    Ok(redirect::known_version(&mut session, plan)?.is_some())
+}
+
+/// The source may do without its side once the redirect knows what has left.
+fn take_source(plan: &Plan, generation: i64, identity: &str) -> Result<Option<Connection>> {
+    let mut session = session::open_mover(plan, Side::Source, "finish")?;
+    session::check_identity(&mut session, identity)?;
+    if redirect::known_version(&mut session, plan)?.is_none() {
+        return take(plan, Side::Source, generation, identity).map(Some);
+    }
+    take_if_there(plan, Side::Source, generation, identity)
+}
+
+/// Deletes the scope's rows on the source; how many they were. The sessions of both sides
+/// go on to what follows.
+fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<(Engine, u64)> {
+    let mut plan = plan.clone();
+    if request.accepts {
+        leave_out_dropped(&mut plan)?;
+    }
+    let mut engine = Engine::attach(plan, generation, identity)?;
+    require_told(&mut engine, request.version)?;
+    owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
+    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
+    require_no_subscription(&mut engine)?;
+    if !request.accepts {
+        require_nothing_stray(&mut engine)?;
+        require_same_tables(&mut engine)?;
+        let Engine { plan, control, target, .. } = &mut engine;
+        leaves::check_source_before_finish(control, target, plan)?;
+    }
+    require_no_bond(&mut engine)?;
+    let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
+    session::require_one_server(&mut source, &mut engine.control)?;
+    session::register(&mut source, &engine.plan, Side::Source)?;
+    // Durable before the first row goes: from here on the rows cannot come over again.
+    engine.control_transaction(&format!(
+        "UPDATE shardmaster_agent.consumed SET purging = true WHERE split_id = {}",
+        engine.plan.id
+    ))?;
+    source.run("SET session_replication_role = replica")?;
+    let progress = recovery::stored_progress(&mut engine)?;
+    let mut deleted = 0;
+    for position in 0..engine.tables.len() {
+        let bonds = references::Bonds::load(&mut source, &engine.plan)?;
+        let source_table = engine.tables[position].source.clone();
+        let walk = purge::Walk::new(&engine.plan, Side::Source, engine.generation, points::FINISH_BATCH)
+            .unbound(bonds);
+        let mut prover = Prover::new(&mut engine, &progress, position, request.accepts);
+        deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
+    }
+    Ok((engine, deleted))
+}
+
+/// Both shards say what the cutover told them; else it is told again before anything else.
+fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
+    let source = watch::difference(&mut engine.control, &engine.plan, Side::Source, ("moved", version))?;
+    let target = watch::difference(&mut engine.target, &engine.plan, Side::Target, ("open", version))?;
+    let Some(text) = source.or(target) else {
+        return Ok(());
+    };
+    transaction(|| {
+        cutover::set_step(engine.plan.id, CutoverStep::Decided);
+        split::event(engine.plan.id, None, None, &format!("told again: {text}"));
+    });
+    Err(SplitError::Retry(text))
+}
+
+fn refuse(engine: &Engine, message: String) -> SplitError {
+    let (id, source, target) = (engine.plan.id, &engine.plan.source.shard_key, &engine.plan.target.shard_key);
+    SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, message).hint(format!(
+        "Nothing was deleted. Compare shard \"{source}\" with shard \"{target}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes the rows on shard \"{source}\"."
+    )))
+}
+
+/// Deleted in replica role, a row leaves those that reference it dangling.
+fn require_no_bond(engine: &mut Engine) -> Result<()> {
+    let Some(bond) = references::staying_rows(&mut engine.control, &engine.plan)? else { return Ok(()) };
+    Err(references::stays_bound(&engine.plan, &bond))
+}
+
+/// What finish deletes on the source would be deleted on the target, too.
+fn require_no_subscription(engine: &mut Engine) -> Result<()> {
+    let tables = engine.tables.iter().flat_map(|table| {
+        table.target.oid.iter().chain(table.target.leaves().iter().map(|leaf| &leaf.oid)).cloned()
+    });
+    let oids = array_literal(&tables.collect::<Vec<_>>());
+    let found = engine.target.run(&format!(
+        "SELECT srrelid::regclass FROM pg_subscription_rel WHERE srrelid = ANY ({oids}::oid[]) LIMIT 1"
+    ))?;
+    let Some(table) = found.scalar() else { return Ok(()) };
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("table {table} of shard \"{}\" is written to by a subscription", engine.target.shard()),
+        "Nothing was deleted: the deletes might be replicated. Drop the subscription, then call shard_split_finish again.",
+    ))
+}
+
+/// What stale clients wrote while the source had lost its fence exists nowhere else.
+fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
+    let stray = recovery::stray_changes(engine)?;
+    if stray == 0 {
+        return Ok(());
+    }
+    let queues: Vec<&str> = engine.tables.iter().map(|table| table.queue.as_str()).collect();
+    let queues = queues.join(", ");
+    Err(refuse(
+        engine,
+        format!(
+            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence; their keys are in {queues}",
+            engine.plan.source.shard_key
+        ),
+    ))
+}
+
+/// By oid: a table that was renamed, and another that has taken its name, are not the same.
+fn require_same_tables(engine: &mut Engine) -> Result<()> {
+    let progress = recovery::stored_progress(engine)?;
+    for (table, known) in engine.tables.iter().zip(&progress.tables) {
+        let oid = table.source.oid.as_deref().unwrap_or_default();
+        if !known.structure.starts_with(&format!("oid {oid},")) {
+            return Err(refuse(
+                engine,
+                format!(
+                    "table {} of shard \"{}\" is not the one whose rows have moved: it was replaced since",
+                    table.source.name, engine.plan.source.shard_key
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Tables that the source does not have any more hold no rows that could be deleted.
+fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
+    let mut source = session::open_mover(plan, Side::Source, "finish")?;
+    let observed = crate::split::engine::observe(&mut source, plan, Side::Source)?;
+    let mut shapes = observed.tables.iter();
+    plan.tables.retain(|_| shapes.next().is_some_and(|shape| shape.oid.is_some()));
+    Ok(())
+}
+
+fn record_purged(id: i64, deleted: u64, accepts: bool) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET purged_at = clock_timestamp(), updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into()],
+    );
+    let shown = if accepts { "missing ones accepted" } else { "each shown to be on the target" };
+    split::event(id, None, None, &format!("{deleted} rows deleted from the source, {shown}"));
+}
+
+/// What has become of the source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It sends clients of what has left away.
+    Redirected,
+    /// The operator has said that it is gone for good.
+    SourceLost,
+}
+
+/// The split is finished.
+pub fn record(id: i64, ending: Ending) {
+    let is_lost = ending == Ending::SourceLost;
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET finished_at = clock_timestamp(), updated_at = clock_timestamp(), activity = 'idle',
+                waiting_for = NULL, attempts = 0, worker_pid = NULL
+          WHERE id = $1",
+        &[id.into()],
+    );
+    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+    sql::write(
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
+          WHERE split_id = $1 AND NOT ($2 AND side = 'source')",
+        &[id.into(), is_lost.into()],
+    );
+    if !is_lost {
+        stored::record(id);
+    }
+    split::event(id, None, None, "finished");
+    split::notify(id, "completed", "finished");
+}

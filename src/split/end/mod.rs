@@ -1,0 +1,12 @@
+//! How splits end: finish, rollback, a shard that is lost; what refuses stale clients after it,
+//! and what a master that is gone has left.
+
+pub mod cleanup;
+pub mod ending;
+pub mod finish;
+pub mod lost;
+pub mod old_guards;
+pub mod proof;
+pub mod purge;
+pub mod redirect;
+pub mod rollback;

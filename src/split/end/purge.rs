@@ -1,0 +1,186 @@
+//! Deleting the scope's rows of a side: in batches of blocks, each a transaction of
+//! its own. Both sides are guarded by then, so no row of the scope appears behind
+//! the batch that has passed.
+
+use super::proof::Prover;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::{Leaf, TableShape};
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::server::wait;
+use crate::split::copy::scope_size;
+use crate::split::engine;
+use crate::split::owners::LookedThrough;
+use crate::split::points::{Point, reach};
+use crate::split::references::{self, Bonds};
+use crate::{agent, guc};
+use std::cell::RefCell;
+use std::time::Instant;
+
+/// Deletes every row of the scope on a side that holds nothing but copies, or those in some
+/// leaves; returns how many there were. `after_batch` is the point behind each commit.
+pub fn scope_rows(
+    connection: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    generation: i64,
+    only: Option<&[String]>,
+    after_batch: &'static Point,
+) -> Result<u64> {
+    connection.run("SET session_replication_role = replica")?;
+    let observed = engine::observe(connection, plan, side)?;
+    let walk = Walk::new(plan, side, generation, after_batch);
+    walk.look_through(connection, observed.code())?;
+    let mut deleted = 0;
+    for (position, shape) in observed.tables.iter().enumerate() {
+        let mut shape = shape.clone();
+        if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
+            leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
+        }
+        deleted += walk.table(connection, position, &shape, None)?;
+    }
+    Ok(deleted)
+}
+
+/// A walk over the tables of a side.
+pub struct Walk {
+    plan: Plan,
+    side: Side,
+    generation: i64,
+    after_batch: &'static Point,
+    /// What must not reference a row that goes; None: nobody is asked.
+    bonds: Option<Bonds>,
+    looked_through: RefCell<LookedThrough>,
+}
+
+impl Walk {
+    pub fn new(plan: &Plan, side: Side, generation: i64, after_batch: &'static Point) -> Walk {
+        Walk {
+            plan: plan.clone(),
+            side,
+            generation,
+            after_batch,
+            bonds: None,
+            looked_through: RefCell::default(),
+        }
+    }
+
+    /// The same where rows that stay may reference those that go.
+    pub fn unbound(self, bonds: Bonds) -> Walk {
+        Walk { bonds: Some(bonds), ..self }
+    }
+
+    /// That deleting runs nothing of somebody who is not trusted.
+    pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
+        self.looked_through.borrow_mut().require_none(connection, &self.plan, self.side, code)
+    }
+
+    /// The same in the transaction of a batch: nothing comes to the leaf until its end.
+    fn look_again(&self, connection: &mut Connection, leaf: &str) -> Result<()> {
+        connection.run(&format!("LOCK TABLE ONLY {leaf} IN ROW EXCLUSIVE MODE"))?;
+        let (schemas, names) = engine::table_names(&self.plan, self.side);
+        let lists = [schemas, names].map(|list| engine::text_array(&list));
+        let query = format!("SELECT {}", agent::CODE);
+        let code = connection.query_prepared("code", &query, &[Some(&lists[0]), Some(&lists[1])])?;
+        let code = code.scalar().unwrap_or_default().to_owned();
+        self.look_through(connection, &code)
+    }
+
+    /// One table; with a prover only what it has shown to be on the other side.
+    pub fn table(
+        &self,
+        connection: &mut Connection,
+        position: usize,
+        shape: &TableShape,
+        mut prover: Option<&mut Prover<'_>>,
+    ) -> Result<u64> {
+        // A table or column that is gone holds no rows of the scope.
+        let Some(column) = self.plan.tables.get(position).and_then(|policy| shape.column(&policy.shard_by))
+        else {
+            return Ok(0);
+        };
+        let scope = self.plan.scope.predicate(column, "t");
+        let mut deleted = 0;
+        for leaf in shape.leaves() {
+            let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
+            let batches = Batches { walk: self, position, leaf: &leaf.name, scope: &scope, few };
+            deleted += batches.run(connection, prover.as_deref_mut())?;
+        }
+        Ok(deleted)
+    }
+}
+
+struct Batches<'a> {
+    walk: &'a Walk,
+    position: usize,
+    leaf: &'a str,
+    scope: &'a str,
+    /// Few rows, which an index finds: one batch.
+    few: bool,
+}
+
+impl Batches<'_> {
+    fn run(&self, connection: &mut Connection, mut prover: Option<&mut Prover<'_>>) -> Result<u64> {
+        let size = connection.query(
+            "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint",
+            &[Some(self.leaf)],
+        )?;
+        let total: i64 = size.scalar().and_then(|t| t.parse().ok()).unwrap_or(0);
+        let (mut from, mut blocks, mut deleted) = (0_i64, 256_i64, 0_u64);
+        loop {
+            let to = from + blocks;
+            let is_last = to >= total || self.few;
+            let began = Instant::now();
+            let condition = self.condition(from, (!is_last).then_some(to));
+            deleted += self.batch(connection, &condition, prover.as_deref_mut())?;
+            reach(self.walk.after_batch)?;
+            wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
+            if is_last {
+                return Ok(deleted);
+            }
+            from = to;
+            let factor = guc::step_time().as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
+            blocks = ((blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(8, 1 << 16);
+        }
+    }
+
+    /// The scope's rows from a block to before another; None: to the end.
+    fn condition(&self, from: i64, to: Option<i64>) -> String {
+        let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
+        let upper = to.map_or(String::new(), |to| format!("AND t.ctid < '({to},0)'::tid"));
+        format!("{lower} {} {upper}", self.scope)
+    }
+
+    fn batch(
+        &self,
+        connection: &mut Connection,
+        condition: &str,
+        prover: Option<&mut Prover<'_>>,
+    ) -> Result<u64> {
+        let Walk { plan, side, generation, bonds, .. } = self.walk;
+        engine::begin_as(connection, plan.id, *side, *generation)?;
+        self.walk.look_again(connection, self.leaf)?;
+        let bond = bonds
+            .as_ref()
+            .map(|bonds| bonds.find(connection, plan, self.position, (self.leaf, condition)))
+            .transpose()?;
+        if let Some(bond) = bond.flatten() {
+            connection.run("ROLLBACK")?;
+            return Err(references::stays_bound(plan, &bond));
+        }
+        let shown = prover.map(|prover| prover.prove(connection, self.leaf, condition)).transpose()?;
+        let deleted =
+            connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf))?.affected;
+        if shown.is_some_and(|shown| shown != deleted) {
+            connection.run("ROLLBACK")?;
+            return Err(SplitError::Retry(format!(
+                "rows of {} on shard \"{}\" that change although their keys have moved",
+                self.leaf,
+                connection.shard()
+            )));
+        }
+        connection.run("COMMIT")?;
+        Ok(deleted)
+    }
+}

@@ -1,0 +1,191 @@
+//! Rollback before the decision: capture goes first, then the scope's rows on the
+//! target, guarded until the last of them is gone, then the objects, the ledger last.
+
+use super::purge;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Installed, Side};
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::Phase;
+use crate::error::SqlState;
+use crate::placement::tenants;
+use crate::remote::Connection;
+use crate::server::sql;
+use crate::server::txn::{transaction, try_transaction};
+use crate::split::copy::leaves;
+use crate::split::cutover::{fence, recovery};
+use crate::split::points::{self, reach};
+use crate::split::{install, record};
+
+/// Undoes a split that nothing interrupted in its cutover any more (recovery has
+/// settled that).
+pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+    reach(points::ROLLBACK_BEGIN)?;
+    let target_lost = transaction(|| target_is_lost(plan.id));
+    // What was never begun needs no server to be undone.
+    let was_begun = transaction(|| ledger_is_open(plan.id));
+    if was_begun {
+        remove(plan, generation, identity, target_lost)?;
+    }
+    reach(points::ROLLBACK_OBJECTS)?;
+    if was_begun {
+        require_gone(plan, identity, target_lost)?;
+    }
+    try_transaction(|| record(plan.id, target_lost))
+}
+
+fn remove(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<()> {
+    let mut source = session::open_mover(plan, Side::Source, "rollback")?;
+    session::check_identity(&mut source, identity)?;
+    let installed = session::installed(&mut source, plan, Side::Source)?;
+    let target = if target_lost { None } else { Some(open_target(plan, identity)?) };
+    if installed == Installed::Ours {
+        session::take_over(&mut source, plan, Side::Source, generation)?;
+        session::register(&mut source, plan, Side::Source)?;
+        set_back(&mut source, plan, generation)?;
+    }
+    recovery::reopen_routes(plan)?;
+    if installed != Installed::Foreign {
+        install::drop_side(&mut source, plan.id, Side::Source)?;
+    }
+    reach(points::ROLLBACK_CAPTURE)?;
+    target.map_or(Ok(()), |target| remove_from_target(target, plan, generation))
+}
+
+/// Nothing of the split is on a shard before the master forgets that there was. One that has
+/// its part again was set back since, and has its rows again: the next attempt removes them.
+fn require_gone(plan: &Plan, identity: &str, target_lost: bool) -> Result<()> {
+    let sides = [Side::Source, Side::Target];
+    for side in sides.into_iter().filter(|side| !(target_lost && *side == Side::Target)) {
+        let mut session = session::open_mover(plan, side, "rollback")?;
+        session::check_identity(&mut session, identity)?;
+        if session::installed(&mut session, plan, side)? == Installed::Ours {
+            return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
+        }
+    }
+    Ok(())
+}
+
+/// The target's session; a decision that it knows stands.
+fn open_target(plan: &Plan, identity: &str) -> Result<Connection> {
+    let mut target = session::open_mover(plan, Side::Target, "rollback").map_err(|error| match error {
+        SplitError::Remote(mut error) if error.may_pass() => {
+            error.hint = Some(format!(
+                "Writers of the source are served. If the target is gone for good: SELECT shard_split_rollback({}, target_lost => true).",
+                plan.id
+            ));
+            SplitError::Remote(error)
+        }
+        other => other,
+    })?;
+    session::check_identity(&mut target, identity)?;
+    require_not_open(&mut target, plan)?;
+    Ok(target)
+}
+
+fn remove_from_target(mut target: Connection, plan: &Plan, generation: i64) -> Result<()> {
+    let installed = session::installed(&mut target, plan, Side::Target)?;
+    if installed == Installed::Ours {
+        session::take_over(&mut target, plan, Side::Target, generation)?;
+        session::register(&mut target, plan, Side::Target)?;
+        // Without a committed step no row of the scope there is ours.
+        if let Some((own, changed)) = leaves::own(&mut target, plan)? {
+            if !changed.is_empty() {
+                transaction(|| split::event(plan.id, None, None, &left_alone(&changed)));
+            }
+            let only = Some(own.as_slice());
+            purge::scope_rows(&mut target, plan, Side::Target, generation, only, points::ROLLBACK_BATCH)?;
+        }
+    }
+    reach(points::ROLLBACK_ROWS)?;
+    match installed {
+        Installed::Foreign => Ok(()),
+        Installed::No | Installed::Ours => install::drop_side(&mut target, plan.id, Side::Target),
+    }
+}
+
+/// Rows that somebody else may have written are deleted by nobody but him.
+fn left_alone(leaves: &[String]) -> String {
+    format!(
+        "the guard of {} was changed on the target: rows of the moving keys there were left alone, some may be a stranger's; delete the copies by hand",
+        leaves.join(", ")
+    )
+}
+
+/// A target that was opened knows of a decision; the source may have been restored since.
+fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
+    let is_ours = session::installed(target, plan, Side::Target)? == Installed::Ours;
+    if is_ours && ["open", "left"].contains(&fence::state(target, plan.id, Side::Target)?.0.as_str()) {
+        return Err(decided(plan.id));
+    }
+    Ok(())
+}
+
+fn decided(id: i64) -> SplitError {
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("the shards of split {id} know of a decided cutover that this master has lost"),
+        format!("SELECT shard_split_resume({id}) adopts the decision."),
+    )
+}
+
+/// A cutover that was interrupted before its decision is set back first.
+fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
+    if fence::state(source, plan.id, Side::Source)?.0 == "moved" {
+        return Err(decided(plan.id));
+    }
+    fence::change_state(source, plan.id, Side::Source, generation, &["fenced"], "capture", None)?;
+    Ok(())
+}
+
+/// The operator has said that the target will not come back.
+fn target_is_lost(id: i64) -> bool {
+    sql::read_one("SELECT target_lost FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
+        row.value(1)
+    })
+    .unwrap_or(false)
+}
+
+fn ledger_is_open(id: i64) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",
+        &[id.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
+fn record(id: i64, target_lost: bool) -> Result<()> {
+    let state = split::lock(id)?;
+    record::change_phase(id, state.phase, Phase::RolledBack, "")?;
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET backfill_status = 'pending', tail_status = 'pending', activity = 'idle', waiting_for = NULL,
+                error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL, attempts = 0, worker_pid = NULL,
+                total_rows_copied = 0, percent = NULL, last_event_id = NULL, last_event_ts = NULL,
+                lag_rows = NULL, lag = NULL, queue_bytes = NULL, measured_at = NULL, fence_ms = NULL, cutover_step = 'none',
+                dual_write_started_at = NULL, backfill_started_at = NULL, backfill_completed_at = NULL,
+                paused = false, target_lost = false
+          WHERE id = $1",
+        &[id.into()],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_table
+            SET status = 'pending', \"position\" = NULL, rows_copied = 0, changes_applied = 0, bytes = 0,
+                chunks_ok = 0, chunks_failed = 0, blocks_done = 0, blocks_total = NULL, started_at = NULL,
+                completed_at = NULL, last_error = NULL
+          WHERE split_id = $1",
+        &[id.into()],
+    );
+    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+    tenants::cancel_for_split(id);
+    // What a lost target holds, should it come back, is shard_cleanup's.
+    sql::write(
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
+          WHERE split_id = $1 AND NOT ($2 AND side = 'target')",
+        &[id.into(), target_lost.into()],
+    );
+    if target_lost {
+        split::event(id, None, None, "the target was given up as lost; shard_cleanup removes what it holds");
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The triggers of a split on its tables. Invariant: writers wait for a moment at most,
+//! however many partitions a table has.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::redirect::{Redirect, Write};
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
+use crate::agent::{self, Event};
+use crate::catalog::split::Plan;
+use crate::guc;
+use crate::remote::quote::ident;
+use crate::remote::{Connection, RemoteError};
+use crate::server::wait;
+use crate::split::engine::Table;
+use std::time::{Duration, Instant};
+
+/// Creates what a table has not, few triggers in a transaction, because CREATE TRIGGER
+/// waits for open writers and stalls new ones. Those for rows are the partitioned table's
+/// own: the server clones them to the partitions that there are and to those that come.
+/// TRUNCATE fires no clone, so each leaf has a trigger for it.
+pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Side) -> Result<()> {
+    let (shape, column) = match side {
+        Side::Source => (&table.source, &table.source_by),
+        Side::Target => (&table.target, &table.target_by),
+    };
+    let ordinal = table.policy.ordinal;
+    let mut groups: Vec<(&str, &str, &[Event])> = Vec::new();
+    if shape.is_partitioned() {
+        let oid = shape.oid.as_deref().unwrap_or_default();
+        groups.extend(Event::ROW.chunks(1).map(|event| (oid, shape.name.as_str(), event)));
+        groups.extend(
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &[Event::Truncate][..])),
+        );
+    } else {
+        groups.extend(
+            shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
+        );
+    }
+    let function = agent::trigger_function(plan.id, side, ordinal);
+    for (oid, name, events) in groups {
+        let watched = agent::Watched { shape, shard_by: column, ordinal };
+        let wanted: Vec<Wanted> = events
+            .iter()
+            .map(|event| Wanted {
+                trigger: agent::trigger_name(plan.id, side, *event),
+                function: &function,
+                statement: agent::trigger(plan, side, watched, name, *event),
+            })
+            .collect();
+        create_missing(connection, oid, name, &wanted)?;
+    }
+    Ok(())
+}
+
+/// Creates what a table has not of a redirect's triggers: those of the partitioned table
+/// one by one.
+pub fn install_redirect(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<()> {
+    let oid = shape.oid.as_deref().unwrap_or_default();
+    let at_once = if shape.is_partitioned() { 1 } else { Write::ALL.len() };
+    for writes in Write::ALL.chunks(at_once) {
+        let wanted: Vec<Wanted> = writes
+            .iter()
+            .map(|write| Wanted {
+                trigger: redirect.trigger_name(*write),
+                function: "redirect",
+                statement: redirect.trigger(column, &shape.name, *write),
+            })
+            .collect();
+        create_missing(connection, oid, &shape.name, &wanted)?;
+    }
+    Ok(())
+}
+
+/// A trigger that a table is to have.
+struct Wanted<'a> {
+    trigger: String,
+    function: &'a str,
+    statement: String,
+}
+
+/// Creates those of the triggers that a table has not, in one transaction.
+fn create_missing(connection: &mut Connection, oid: &str, name: &str, wanted: &[Wanted<'_>]) -> Result<()> {
+    let mut statements = String::new();
+    for wanted in wanted {
+        match wanted.look_up(connection, oid)? {
+            Found::Whole => continue,
+            Found::Others(tables) => {
+                let trigger = ident(&wanted.trigger);
+                let drops = tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; "));
+                statements.extend(drops);
+            }
+        }
+        statements.push_str(&wanted.statement);
+    }
+    if statements.is_empty() { Ok(()) } else { create(connection, &statements, name) }
+}
+
+/// What a table has of a trigger.
+enum Found {
+    /// It is there, with its function, and fires always.
+    Whole,
+    /// It is to be created; on these tables another one has its name.
+    Others(Vec<String>),
+}
+
+impl Wanted<'_> {
+    /// Looks at a table and its partitions. A partition's own trigger of the name would
+    /// keep the server from cloning.
+    fn look_up(&self, connection: &mut Connection, oid: &str) -> Result<Found> {
+        let rows = connection.query(
+            "SELECT format('%I.%I', n.nspname, c.relname),
+                    t.tgrelid = $1::oid AND t.tgenabled = 'A' AND EXISTS (
+                        SELECT 1 FROM pg_proc f
+                         WHERE f.oid = t.tgfoid AND f.proname = $3
+                           AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE t.tgname = $2 AND t.tgparentid = 0
+                AND t.tgrelid IN (SELECT $1::oid UNION ALL SELECT relid FROM pg_partition_tree($1::oid))
+              ORDER BY c.oid",
+            &[Some(oid), Some(&self.trigger), Some(self.function)],
+        )?;
+        let mut tables = Vec::new();
+        for row in rows.rows {
+            match row.as_slice() {
+                [_, Some(whole)] if whole == "t" => return Ok(Found::Whole),
+                [Some(table), _] => tables.push(table.clone()),
+                _ => {}
+            }
+        }
+        Ok(Found::Others(tables))
+    }
+}
+
+fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
+    match with_short_lock(connection, TableLock::ShareRowExclusive, statements, table) {
+        // A session of the worker before was faster: look again.
+        Err(SplitError::Remote(error)) if error.is("42710") => {
+            Err(SplitError::Retry(format!("the previous worker's triggers on {table}")))
+        }
+        other => other,
+    }
+}
+
+/// The lock that statements need on a table and its partitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TableLock {
+    ShareRowExclusive,
+    AccessExclusive,
+}
+
+/// Runs statements that need a strong lock on a table and its partitions, in one
+/// transaction, without making writers queue behind it for longer than a moment: 100 ms
+/// for each lock, 300 ms for all of them, and nothing is done before all are there.
+fn with_short_lock(
+    connection: &mut Connection,
+    lock: TableLock,
+    statements: &str,
+    table: &str,
+) -> Result<()> {
+    let mode = match lock {
+        TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
+        TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
+    };
+    let transaction = format!(
+        "BEGIN; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '300ms';
+         LOCK TABLE {table} IN {mode} MODE; SET LOCAL statement_timeout = 0; {statements}; COMMIT"
+    );
+    let mut pause = Duration::from_millis(50);
+    let deadline = Instant::now() + guc::remote_timeout();
+    let _said = wait::said();
+    loop {
+        match connection.run(&transaction) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                connection.run("ROLLBACK")?;
+                if !error.is_lock_timeout() && !error.is("57014") {
+                    return Err(error.into());
+                }
+                let reason = blockers(connection, table, &error)?;
+                if Instant::now() > deadline {
+                    return Err(SplitError::Retry(reason));
+                }
+                wait::report(&reason);
+                wait::sleep(pause);
+                pause = (pause * 2).min(Duration::from_secs(2));
+            }
+        }
+    }
+}
+
+/// Whom a lock on a table waits for.
+fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
+    let blockers = connection.query(
+        "SELECT string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+                                         ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END, ', ')
+           FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+          WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
+            AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                           'ExclusiveLock', 'AccessExclusiveLock')",
+        &[Some(table)],
+    )?;
+    let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
+    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
+}
+
+/// Drops a side's triggers, one table a transaction. Clones go with what they were made of.
+pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    drop_named(connection, &agent::trigger_prefix(split, side), "")
+}
+
+/// Drops a redirect's triggers, each table's only while nothing has left: who puts keys in
+/// waits for the lock, and finds afterwards what is missing.
+pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+    let table = redirect.table();
+    let first = format!(
+        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;
+         DO $$ BEGIN
+             IF EXISTS (SELECT 1 FROM {table}) THEN
+                 RAISE EXCEPTION 'keys have left meanwhile' USING ERRCODE = '55006';
+             END IF;
+         END $$; "
+    );
+    drop_named(connection, &redirect.trigger_prefix(), &first)
+}
+
+fn drop_named(connection: &mut Connection, prefix: &str, first: &str) -> Result<()> {
+    let rows = connection.query(
+        "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
+           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE t.tgparentid = 0 AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
+        &[Some(prefix)],
+    )?;
+    for row in rows.rows {
+        let [Some(table), Some(triggers)] = row.as_slice() else { continue };
+        let drops: Vec<String> =
+            triggers.split(',').map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
+        let statements = format!("{first}{}", drops.join("; "));
+        match with_short_lock(connection, TableLock::AccessExclusive, &statements, table) {
+            // Dropped meanwhile, with its table.
+            Err(SplitError::Remote(error)) if error.is("42P01") => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! CHECK constraints of the target: a COPY goes by every one of them, so the source must
+//! have promised as much of each row that comes, of those from long ago, too. And columns
+//! that the target generates: their functions give the values that the source's have given.
+
+use super::Finding;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::shape::{Observation, TableShape};
+use crate::catalog::split::{Plan, Policy};
+use crate::remote::Connection;
+use crate::remote::quote::ident;
+use crate::split::engine;
+use std::collections::{BTreeMap, BTreeSet};
+
+const CONSTRAINTS: &str = include_str!("../../../../sql/check/constraints.sql");
+const GENERATED: &str = include_str!("../../../../sql/check/generated.sql");
+const DOMAINS: &str = include_str!("../../../../sql/check/domains.sql");
+
+const NAME: &str = "target: CHECK constraints";
+
+/// What a side says of the rows of a table.
+struct Promise {
+    position: usize,
+    table: String,
+    name: String,
+    /// The bounds of a partition; empty: of all rows.
+    of: String,
+    says: String,
+    functions: String,
+    columns: BTreeSet<String>,
+    is_valid: bool,
+    is_inherited: bool,
+    /// Where the table is, as the server writes it.
+    schema: String,
+}
+
+pub fn check(
+    plan: &Plan,
+    (source, ours): (&mut Connection, &Observation),
+    (target, theirs): (&mut Connection, &Observation),
+) -> Result<Vec<Finding>> {
+    let mut findings = domains(plan, source)?;
+    findings.extend(generated(plan, source, target, (ours, theirs))?);
+    let given = promises(plan, source, Side::Source)?;
+    for wanted in promises(plan, target, Side::Target)?.iter().filter(|wanted| !wanted.is_inherited) {
+        let (Some(policy), Some(from), Some(to)) = (
+            plan.tables.get(wanted.position),
+            ours.tables.get(wanted.position),
+            theirs.tables.get(wanted.position),
+        ) else {
+            continue;
+        };
+        let text = format!("{}: constraint \"{}\": CHECK ({})", wanted.table, wanted.name, wanted.says);
+        if let Some(column) = computed(policy, from, &wanted.columns) {
+            let hint = "A row that breaks it stops the split (23514).";
+            findings.push(Finding::note(NAME, format!("{text}: column \"{column}\" is computed"), hint));
+            continue;
+        }
+        let mut reason = "the source has no such constraint".to_owned();
+        // In other words it is about the same columns.
+        let alike = given.iter().filter(|promise| {
+            promise.position == wanted.position
+                && (promise.of.is_empty() || promise.of == wanted.of)
+                && promise.columns == wanted.columns
+        });
+        for promise in alike {
+            if !is_same(plan, target, to, promise, wanted)? {
+                continue;
+            }
+            if promise.functions != wanted.functions {
+                reason = "a function that it calls is another one on the source".to_owned();
+            } else if promise.is_valid {
+                reason = String::new();
+                break;
+            } else {
+                reason = format!(
+                    "that of the source, \"{}\", is NOT VALID, and old rows may break it",
+                    promise.name
+                );
+            }
+        }
+        if !reason.is_empty() {
+            let hint = "Rows that come are held to it: add it to the source and validate it there, or drop it on the target and add it after the split.";
+            findings.push(Finding::new(NAME, false, format!("{text}: {reason}"), hint));
+        }
+    }
+    Ok(findings)
+}
+
+/// A column of a constraint that does not come over as it is. Whoever has said how, has
+/// thought about it.
+fn computed<'a>(policy: &Policy, from: &TableShape, columns: &'a BTreeSet<String>) -> Option<&'a String> {
+    columns
+        .iter()
+        .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
+}
+
+/// Whether two say the same. What a dump has written down and another server has read is
+/// the same in other words: then both are read again, on the target, by one table.
+fn is_same(
+    plan: &Plan,
+    target: &mut Connection,
+    to: &TableShape,
+    promise: &Promise,
+    wanted: &Promise,
+) -> Result<bool> {
+    let promised = in_schema(&promise.says, &promise.schema, &wanted.schema);
+    if promised == wanted.says {
+        return Ok(true);
+    }
+    let base = plan.tables.get(wanted.position).map_or_else(String::new, |policy| ident(&policy.name));
+    let statements = [
+        "BEGIN".to_owned(),
+        format!("CREATE TEMPORARY TABLE {base} (LIKE {})", to.name),
+        format!("ALTER TABLE pg_temp.{base} ADD CHECK ({promised}), ADD CHECK ({})", wanted.says),
+    ];
+    let read = statements.iter().try_for_each(|statement| target.query(statement, &[]).map(|_| ()));
+    let distinct = read.and_then(|()| {
+        target.query(
+            "SELECT count(DISTINCT pg_get_expr(conbin, conrelid)) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c'",
+            &[Some(&format!("pg_temp.{base}"))],
+        )
+    });
+    let ended = target.run("ROLLBACK");
+    match distinct {
+        Ok(rows) => Ok(rows.scalar() == Some("1")),
+        // What cannot be read there is not the same.
+        Err(error) if error.sqlstate.is_some() => {
+            ended?;
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a text names in one schema, named in another: where shards are namespaces, each has
+/// functions and types of its own.
+fn in_schema(text: &str, from: &str, into: &str) -> String {
+    let name = format!("{from}.");
+    let mut parts = text.split(&name);
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The end of a longer name is no schema.
+        let ends_another = said.ends_with(|c: char| c.is_alphanumeric() || "_$\".".contains(c));
+        said += if ends_another { from } else { into };
+        said += ".";
+        said += part;
+    }
+    said
+}
+
+fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
+    let (schemas, names) = engine::table_names(plan, side);
+    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let rows = connection.query(CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    Ok(rows
+        .rows
+        .into_iter()
+        .map(|row| {
+            let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
+            Promise {
+                position: cell(0).parse().unwrap_or(usize::MAX),
+                table: cell(1),
+                name: cell(2),
+                of: cell(3),
+                says: cell(4),
+                functions: cell(5),
+                columns: serde_json::from_str::<BTreeSet<String>>(&cell(6)).unwrap_or_default(),
+                is_valid: cell(7) == "t",
+                is_inherited: cell(8) == "t",
+                schema: cell(9),
+            }
+        })
+        .collect())
+}
+
+/// A column that both sides generate has the values of the target's functions there.
+fn generated(
+    plan: &Plan,
+    source: &mut Connection,
+    target: &mut Connection,
+    (ours, theirs): (&Observation, &Observation),
+) -> Result<Vec<Finding>> {
+    let here = functions(plan, source, Side::Source)?;
+    let mut findings = Vec::new();
+    for ((position, column), made_of) in functions(plan, target, Side::Target)? {
+        let (Some(policy), Some(from), Some(to)) =
+            (plan.tables.get(position), ours.tables.get(position), theirs.tables.get(position))
+        else {
+            continue;
+        };
+        let is_mapped = policy.maps.iter().any(|map| map.column == column);
+        let is_generated = from.column(&column).is_some_and(|column| column.generated.is_some());
+        if is_mapped || !is_generated || here.get(&(position, column.clone())) == Some(&made_of) {
+            continue;
+        }
+        let detail =
+            format!("{}: column \"{column}\" is generated by other functions than on the source", to.name);
+        let hint = "Give both sides the same functions, or say with shard_split_map() that the column is left out: NULL.";
+        findings.push(Finding::new("target: generated columns", false, detail, hint));
+    }
+    Ok(findings)
+}
+
+/// What the generated columns of a side are made of, by table and name.
+fn functions(
+    plan: &Plan,
+    connection: &mut Connection,
+    side: Side,
+) -> Result<BTreeMap<(usize, String), String>> {
+    let (schemas, names) = engine::table_names(plan, side);
+    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let rows = connection.query(GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let known = |row: &Vec<Option<String>>| {
+        let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
+        Some(((position.parse().ok()?, column.clone()), made_of.clone()))
+    };
+    Ok(rows.rows.iter().filter_map(known).collect())
+}
+
+/// Both sides have the same domains, or `columns` says so; but the source may hold values
+/// from before a constraint.
+fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
+    let (schemas, names) = engine::table_names(plan, Side::Source);
+    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let rows = source.query(DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let mut findings = Vec::new();
+    for row in &rows.rows {
+        let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };
+        let Some(policy) = position.parse::<usize>().ok().and_then(|at| plan.tables.get(at)) else {
+            continue;
+        };
+        // Computed, or left out.
+        if policy.maps.iter().any(|map| map.column == *column) {
+            continue;
+        }
+        let detail = format!(
+            "{}: column \"{column}\": constraint \"{name}\" of domain {domain} is NOT VALID, and old values may break it",
+            policy.table_name
+        );
+        let hint = format!("ALTER DOMAIN {domain} VALIDATE CONSTRAINT {}, on the source", ident(name));
+        findings.push(Finding::new("source: constraints of domains", false, detail, &hint));
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_told_from_the_end_of_a_name() {
+        assert_eq!(in_schema("(a.f(x) AND data.a.x IS NULL)", "a", "b"), "(b.f(x) AND data.a.x IS NULL)");
+        assert_eq!(in_schema("a.f(a.g(1))", "a", "\"B c\""), "\"B c\".f(\"B c\".g(1))");
+        assert_eq!(in_schema("f(x)", "a", "b"), "f(x)");
+    }
+}

@@ -1,0 +1,134 @@
+//! What shard_split_map() says must be a function of one row of the source: the copy, every
+//! change and every comparison computes it again, and must come to the same.
+
+use super::Finding;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Observation;
+use crate::catalog::split::Plan;
+use crate::remote::{Connection, RemoteError};
+use crate::split::owners::{self, Code};
+
+const MADE_OF: &str = include_str!("../../../../sql/check/expression.sql");
+const FUNCTIONS: &str = include_str!("../../../../sql/check/expression_functions.sql");
+/// The view that an expression is read as: the server keeps it parsed.
+const VIEW: &str = "shardmaster_expression";
+
+/// That the source can compute what is mapped.
+pub fn check(
+    plan: &Plan,
+    connection: &mut Connection,
+    observation: &Observation,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
+        for map in &policy.maps {
+            let (Some(expression), Some(_)) = (&map.expression, &shape.oid) else { continue };
+            let detail = format!("{}: column \"{}\": {expression}", shape.name, map.column);
+            let problem = match problem(connection, &shape.name, expression, &plan.trusted[0]) {
+                Ok(problem) => problem,
+                Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
+                    // It may have left a transaction behind.
+                    connection.run("ROLLBACK")?;
+                    Some(error.message)
+                }
+                Err(error) => return Err(error),
+            };
+            findings.push(Finding::new(
+                "source: computed columns",
+                problem.is_none(),
+                problem.map_or(detail.clone(), |problem| format!("{detail}: {problem}")),
+                "Say it again with shard_split_map(), as one SQL expression over one row of the source, \
+                 of functions that are IMMUTABLE or STABLE and, where they are not plain SQL, have SET search_path.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with an expression that the server can compute.
+fn problem(
+    connection: &mut Connection,
+    table: &str,
+    expression: &str,
+    trusted: &[String],
+) -> Result<Option<String>> {
+    // Before it is planned, which runs functions of constants.
+    if let Some(code) = code_of_others(connection, table, expression, trusted)? {
+        return Ok(Some(code));
+    }
+    connection.query(&format!("{} LIMIT 0", alone(table, expression)), &[])?;
+    connection.query(&format!("SELECT ({expression}) FROM {table} t LIMIT 0"), &[])?;
+    connection.run("BEGIN")?;
+    let made_of = made_of(connection, table, expression);
+    connection.run("ROLLBACK")?;
+    Ok(made_of?)
+}
+
+/// A function that belongs to somebody who is not trusted with the mover's rights.
+fn code_of_others(
+    connection: &mut Connection,
+    table: &str,
+    expression: &str,
+    trusted: &[String],
+) -> Result<Option<String>> {
+    connection.run("BEGIN")?;
+    connection.query(&format!("CREATE TEMPORARY VIEW {VIEW} AS {}", alone(table, expression)), &[])?;
+    let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
+    let schema = schema.scalar().unwrap_or_default().to_owned();
+    let found = owners::find_in(connection, vec![schema], vec![VIEW.to_owned()], trusted)?;
+    let named = connection.query(
+        "SELECT p.oid::regprocedure
+           FROM pg_rewrite w CROSS JOIN regexp_matches(w.ev_action::text, ':(?:op)?funcid (\\d+)', 'g') found
+           JOIN pg_proc p ON p.oid = found[1]::oid
+          WHERE w.ev_class = $1::regclass AND p.oid < 16384 AND p.proname ~ $2 LIMIT 1",
+        &[Some(&format!("pg_temp.{VIEW}")), Some(owners::RUNS_A_TEXT)],
+    )?;
+    connection.run("ROLLBACK")?;
+    let of_owner = found.code.first().map(Code::text);
+    Ok(of_owner.or_else(|| named.scalar().map(|name| format!("{name} runs what a text says"))))
+}
+
+/// A query in which the expression stands by itself: one that closes a parenthesis which it
+/// has not opened cannot be read here, where none is open. WHERE takes neither sets nor
+/// aggregates nor window functions. For queries with parameters, of which the server takes
+/// one at a time.
+fn alone(table: &str, expression: &str) -> String {
+    format!("SELECT FROM {table} t WHERE CASE WHEN true THEN {expression}\n END IS NULL")
+}
+
+fn made_of(
+    connection: &mut Connection,
+    table: &str,
+    expression: &str,
+) -> std::result::Result<Option<String>, RemoteError> {
+    let view = format!("CREATE TEMPORARY VIEW {VIEW} AS SELECT ({expression}) AS computed FROM {table} t");
+    connection.query(&view, &[])?;
+    if let Some(what) = connection.run(MADE_OF)?.scalar() {
+        return Ok(Some(format!("{what} is no function of the row")));
+    }
+    unbound(connection)
+}
+
+/// A function that finds what it names by the search_path: the mover's is another one than
+/// that of whoever has written it.
+fn unbound(connection: &mut Connection) -> std::result::Result<Option<String>, RemoteError> {
+    for row in connection.run(FUNCTIONS)?.rows {
+        let [Some(function), to_try] = row.as_slice() else { continue };
+        let Some(number) = to_try else {
+            return Ok(Some(format!(
+                "{function} has no SET search_path, and finds what it names by its caller's"
+            )));
+        };
+        match connection.query("SELECT fmgr_sql_validator($1)", &[Some(number)]) {
+            Ok(_) => {}
+            Err(error) if error.sqlstate.is_some() => {
+                let message = error.message;
+                return Ok(Some(format!(
+                    "{function} has no SET search_path, and does not work under the mover's: {message}"
+                )));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}

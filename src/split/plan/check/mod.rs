@@ -1,0 +1,288 @@
+//! What only the servers know, found before anything moves: every finding at once,
+//! nothing written. The worker repeats it before it installs anything.
+
+mod constraints;
+mod encoding;
+mod expressions;
+mod functions;
+mod pairs;
+mod partitions;
+mod same;
+mod scope;
+
+use super::policies;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::agent::shape::{Observation, TableShape};
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::split::{engine, owners, references};
+
+const SERVER: &str = include_str!("../../../../sql/check/server.sql");
+const TABLES: &str = include_str!("../../../../sql/check/tables.sql");
+
+/// One line of shard_split_check().
+#[derive(Debug)]
+pub struct Finding {
+    pub name: String,
+    pub ok: bool,
+    pub detail: String,
+    pub hint: Option<String>,
+    /// It may pass by itself: a server that is away.
+    transient: bool,
+}
+
+impl Finding {
+    pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
+        let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
+        Finding { name: name.to_owned(), ok, detail: detail.into(), hint, transient: false }
+    }
+
+    /// What is well, and worth a second look.
+    pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
+        Finding { hint: Some(hint.to_owned()), ..Finding::new(name, true, detail, "") }
+    }
+
+    fn unreachable(side: Side, error: SplitError) -> Finding {
+        let transient = error.may_pass();
+        let failure = error.into_failure();
+        let hint = failure.hint.clone().unwrap_or_default();
+        let name = format!("{}: connection", side.as_str());
+        Finding { transient, ..Finding::new(&name, false, failure.message, &hint) }
+    }
+}
+
+/// What one side is: its tables, and how its server writes values.
+struct Looked {
+    observation: Observation,
+    version: i32,
+    /// As sessions get it that say nothing of it.
+    lc_monetary: String,
+    /// What it calls that is not known to work.
+    called: Vec<functions::Called>,
+    /// Whether a query over its tables runs nothing of somebody who is not trusted.
+    is_trusted: bool,
+}
+
+/// Every finding. A side that is not to be reached is one of them.
+pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let source = side(plan, Side::Source, identity, &mut findings);
+    let target = side(plan, Side::Target, identity, &mut findings);
+    if let (Some(source), Some(target)) = (source, target) {
+        match same::check(plan, &source.observation, &target.observation) {
+            Ok(same) => findings.extend(same),
+            Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+        }
+        findings.extend(deferrable(plan, &source.observation, &target.observation));
+        pairs::compare(plan, &source, &target, &mut findings);
+        for (looked, side) in [(&source, Side::Source), (&target, Side::Target)] {
+            let called = looked.called.iter().filter(|c| functions::is_called(plan, &source.observation, c));
+            findings.extend(called.map(|called| called.finding(side)));
+        }
+        if source.is_trusted && target.is_trusted {
+            match both(plan, &source.observation, &target.observation) {
+                Ok(found) => findings.extend(found),
+                Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
+            }
+            foreign_keys(plan, &mut findings);
+        }
+    }
+    findings
+}
+
+/// In a replica's session a deferrable constraint is not checked: the target's holds for the
+/// rows that come if the source has the same. (One without the shard-by column is refused
+/// by itself: other keys' rows are on no side.)
+fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Finding> {
+    let tables = plan.tables.iter().zip(source.tables.iter().zip(&target.tables));
+    tables
+        .filter_map(|(policy, (from, to))| {
+            let promise = to.unkept_promise(from)?;
+            Some(Finding::new(
+                "target: deferrable constraints of the source",
+                false,
+                format!("{}: the source has no constraint like \"{}\"", policy.table_name, promise.name),
+                "Make it NOT DEFERRABLE, or add it to the source: it is not checked for rows that are copied.",
+            ))
+        })
+        .collect()
+}
+
+/// What the target holds rows to, beside what the source does.
+fn both(plan: &Plan, on_source: &Observation, on_target: &Observation) -> Result<Vec<Finding>> {
+    let mut source = session::open(&plan.source, &format!("split {} check of constraints", plan.id))?;
+    let mut target = session::open(&plan.target, &format!("split {} check of constraints", plan.id))?;
+    let mut findings = constraints::check(plan, (&mut source, on_source), (&mut target, on_target))?;
+    findings.extend(sequences(&mut source, &mut target, on_source, on_target)?);
+    findings.extend(partitions::check(plan, (&mut source, on_source), &mut target)?);
+    Ok(findings)
+}
+
+/// What fills columns goes on behind the source's values.
+fn sequences(
+    source: &mut Connection,
+    target: &mut Connection,
+    on_source: &Observation,
+    on_target: &Observation,
+) -> Result<Vec<Finding>> {
+    let name = "target: sequences";
+    let mut findings = Vec::new();
+    for (from, to) in on_source.tables.iter().zip(&on_target.tables) {
+        let tables = (from.oid.as_deref(), to.oid.as_deref());
+        let (Some(_), Some(_)) = tables else { continue };
+        match crate::split::cutover::sequences::find_unfit(source, target, tables) {
+            Ok(None) => {}
+            Ok(Some((text, hint))) => {
+                findings.push(Finding::new(name, false, format!("{}: {text}", to.name), &hint));
+            }
+            Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
+                let hint = "Grant the sequence's owner to the mover.";
+                findings.push(Finding::new(name, false, format!("{}: {}", to.name, error.message), hint));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(findings)
+}
+
+/// Before the start: whatever is not well stops the split. A server that cannot be
+/// reached may come back.
+pub fn require(plan: &Plan, identity: &str) -> Result<()> {
+    let bad: Vec<Finding> = run(plan, identity).into_iter().filter(|f| !f.ok).collect();
+    let Some(first) = bad.first() else { return Ok(()) };
+    if let Some(away) = bad.iter().find(|finding| finding.transient) {
+        return Err(SplitError::Retry(away.detail.clone()));
+    }
+    let all: Vec<String> = bad.iter().map(|f| format!("{}: {}", f.name, f.detail)).collect();
+    let state = match first.name.rsplit(": ").next() {
+        Some("table exists") => SqlState::parse("42P01"),
+        Some(name) if name.starts_with("right") => SqlState::parse("42501"),
+        _ => SqlState::NOT_IN_STATE,
+    };
+    Err(SplitError::Failed(
+        Failure::new(state, format!("the check has found {} problems, first: {}", bad.len(), all[0]))
+            .detail(all.join("; "))
+            .hint(format!(
+                "SELECT * FROM shard_split_check({}) WHERE NOT ok lists them with what to do.",
+                plan.id
+            )),
+    ))
+}
+
+/// The findings of one side, and what its tables look like.
+fn side(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Option<Looked> {
+    match look(plan, side, identity, findings) {
+        Ok(looked) => Some(looked),
+        Err(error) => {
+            findings.push(Finding::unreachable(side, error));
+            None
+        }
+    }
+}
+
+fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) -> Result<Looked> {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
+    session::check_identity(&mut connection, identity)?;
+    let label = |name: &str| format!("{}: {name}", side.as_str());
+    findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
+    let direct = direct_connection(&mut connection, &label("direct connection"));
+    findings.push(asked("whether a session keeps its locks", direct)?);
+    findings.push(replica_role(&mut connection, &label("right to be a replica")));
+    // Before anything is asked of the tables that could run it.
+    let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
+    findings.extend(others.findings(plan, side));
+    let server = asked("what its server is like", connection.run(SERVER))?;
+    findings.extend(server.rows.iter().map(|row| from_row(side, row)));
+    let observation = asked("what its tables are like", engine::observe(&mut connection, plan, side))?;
+    let (schemas, names) = engine::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    let lists = [engine::text_array(&schemas), engine::text_array(&names), engine::text_array(&columns)];
+    let is_target = (side == Side::Target).to_string();
+    let tables =
+        connection.query(TABLES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&is_target)]);
+    let tables = asked("what is in the way of its tables", tables)?;
+    findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
+    findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);
+    let called = asked("what its tables call", functions::find(plan, side, &mut connection))?;
+    let is_trusted = others.code.is_empty() && observation.tables.iter().all(TableShape::is_ordinary);
+    if is_trusted && !called.iter().any(functions::Called::is_in_the_way) {
+        scope::check(plan, side, &mut connection, &observation, findings)?;
+    }
+    if is_trusted && side == Side::Source {
+        expressions::check(plan, &mut connection, &observation, findings)?;
+    }
+    let lc_monetary = connection
+        .run("SELECT reset_val FROM pg_settings WHERE name = 'lc_monetary'")?
+        .scalar()
+        .map(str::to_owned);
+    let version = connection.server_version();
+    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default(), called, is_trusted })
+}
+
+/// An answer that did not come says what was asked.
+fn asked<T, E: Into<SplitError>>(question: &str, answer: std::result::Result<T, E>) -> Result<T> {
+    answer.map_err(|error| match error.into() {
+        SplitError::Remote(error) => SplitError::Remote(error.asked(question)),
+        other => other,
+    })
+}
+
+fn from_row(side: Side, row: &[Option<String>]) -> Finding {
+    let cell = |n: usize| row.get(n).cloned().flatten().unwrap_or_default();
+    Finding::new(&format!("{}: {}", side.as_str(), cell(0)), cell(1) == "t", cell(2), &cell(3))
+}
+
+/// A pooler that gives each transaction another session loses locks and settings.
+fn direct_connection(connection: &mut Connection, name: &str) -> Result<Finding> {
+    // With a number by chance: everybody can hold locks of numbers that he knows.
+    connection.run("SELECT pg_advisory_lock_shared((random() * 9e15)::bigint)")?;
+    let held = connection.run(
+        "SELECT pg_backend_pid()::text || ' ' || count(*) FROM pg_locks
+          WHERE pid = pg_backend_pid() AND locktype = 'advisory'",
+    )?;
+    let held = held.scalar().unwrap_or_default().to_owned();
+    connection.run("SELECT pg_advisory_unlock_all()")?;
+    let again = connection.run("SELECT pg_backend_pid()")?;
+    let direct = held.split_once(' ').is_some_and(|(pid, locks)| again.scalar() == Some(pid) && locks != "0");
+    let detail =
+        if direct { "sessions keep their locks" } else { "a session lost its lock between two statements" };
+    Ok(Finding::new(name, direct, detail, "Connect to the server itself, not to a transaction pooler."))
+}
+
+fn replica_role(connection: &mut Connection, name: &str) -> Finding {
+    let set = connection.run("SET session_replication_role = replica");
+    let _ = connection.run("RESET session_replication_role");
+    let detail = match &set {
+        Ok(_) => "session_replication_role can be set".to_owned(),
+        Err(error) => error.message.clone(),
+    };
+    Finding::new(
+        name,
+        set.is_ok(),
+        detail,
+        "GRANT SET ON PARAMETER session_replication_role TO the mover's role (before PostgreSQL 15: a superuser).",
+    )
+}
+
+/// A side that cannot be looked at has a finding of its own already.
+fn foreign_keys(plan: &Plan, findings: &mut Vec<Finding>) {
+    match references::check::run(plan) {
+        Ok(found) => findings.extend(found),
+        Err(_) if findings.iter().any(|finding| !finding.ok) => {}
+        Err(error) => {
+            let failure = error.into_failure();
+            findings.push(Finding::new(
+                "foreign keys",
+                false,
+                failure.message,
+                &failure.hint.unwrap_or_default(),
+            ));
+        }
+    }
+}

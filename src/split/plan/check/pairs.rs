@@ -1,0 +1,178 @@
+//! Tables that take each other's rows: columns, types and keys of both sides.
+
+use super::{Finding, Looked, encoding};
+use crate::agent::shape::{Column, TableShape};
+use crate::catalog::split::{Plan, Policy};
+use crate::remote::quote::{ident, literal};
+use crate::split::copy::columns::{self, Source};
+
+/// PostgreSQL writes bytes above 127 of a "char" as \ooo from this version on.
+const CHAR_IN_OCTAL: i32 = 160_000;
+
+/// Tables that take each other's rows, in two different places.
+pub fn compare(plan: &Plan, source: &Looked, target: &Looked, findings: &mut Vec<Finding>) {
+    findings.extend(encoding::of_both(source, target));
+    for ((from, to), policy) in
+        source.observation.tables.iter().zip(&target.observation.tables).zip(&plan.tables)
+    {
+        if from.oid.is_none() || to.oid.is_none() {
+            continue;
+        }
+        findings.extend(columns(policy, from, to));
+        findings.extend(defaults(from, to));
+        findings.extend(types(plan, policy, (source, from), (target, to)));
+        findings.extend(keys(from, to));
+        findings.push(Finding::new(
+            "same primary key",
+            from.key() == to.key(),
+            format!("{} ({}), {} ({})", from.name, from.key().join(", "), to.name, to.key().join(", ")),
+            "Give the target the primary key of the source.",
+        ));
+    }
+}
+
+/// Every difference with whether it is accepted.
+fn columns(policy: &Policy, from: &TableShape, to: &TableShape) -> Vec<Finding> {
+    let fixed: Vec<&str> = to.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
+    let differences = columns::pair(from, to, &policy.maps, &fixed).differences;
+    if differences.is_empty() {
+        return vec![Finding::new("same columns", true, from.name.clone(), "")];
+    }
+    let hint =
+        "Make the columns equal, or say with shard_split_map() how this one is computed (NULL: left out).";
+    differences
+        .into_iter()
+        .map(|difference| {
+            let name = if difference.ok { "compatible columns" } else { "same columns" };
+            Finding::new(name, difference.ok, format!("{}: {}", from.name, difference.text), hint)
+        })
+        .collect()
+}
+
+/// Rows come with their values; clients may rely on what fills a column that they leave out.
+fn defaults(from: &TableShape, to: &TableShape) -> Vec<Finding> {
+    let lacks = |column: &&Column| {
+        let target = to.column(&column.name);
+        column.has_default && target.is_some_and(|target| !target.has_default && target.generated.is_none())
+    };
+    let lacking = from.columns().iter().filter(lacks);
+    lacking
+        .map(|column| {
+            let detail =
+                format!("{}: column \"{}\" has a default on the source alone", from.name, column.name);
+            Finding::note(
+                "defaults",
+                detail,
+                "Clients who leave it out find none after the cutover: give it one on the target.",
+            )
+        })
+        .collect()
+}
+
+/// The types of columns that come over as they are. What is computed, its author has
+/// thought about.
+fn types(
+    plan: &Plan,
+    policy: &Policy,
+    (source, from): (&Looked, &TableShape),
+    (target, to): (&Looked, &TableShape),
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for pair in columns::pair(from, to, &policy.maps, &[]).pairs {
+        let Source::Column(name) = &pair.source else { continue };
+        let (Some(out), Some(into)) = (from.column(name), to.column(&pair.target)) else { continue };
+        let Some(problem) = type_problem((source, out), (target, into)) else { continue };
+        let hint = format!(
+            "Say how it is computed, or leave it out by NULL: SELECT shard_split_map({}, {}, {}, {})",
+            plan.id,
+            literal(&policy.table_name),
+            literal(&pair.target),
+            literal(&format!("{}::text", ident(name)))
+        );
+        findings.push(Finding::new(
+            "types",
+            false,
+            format!("{}: column \"{name}\" {problem}", from.name),
+            &hint,
+        ));
+    }
+    findings
+}
+
+/// Why a column's values may be others on the other side.
+fn type_problem((source, out): (&Looked, &Column), (target, into): (&Looked, &Column)) -> Option<String> {
+    if let Some(part) = out.cannot_travel().or_else(|| into.cannot_travel()) {
+        let of = match &part.extension {
+            Some(extension) => format!(" of extension \"{extension}\""),
+            None => String::new(),
+        };
+        return Some(format!(
+            "is of type {}: values of type {}{of} are not known to arrive unchanged{}",
+            out.type_name,
+            part.name,
+            part.note().map_or(String::new(), |note| format!(" ({note})"))
+        ));
+    }
+    let has = |name: &str| out.has_part(name) || into.has_part(name);
+    if has("money") && source.lc_monetary != target.lc_monetary {
+        return Some(format!(
+            "is of type {}, and lc_monetary is \"{}\" on the source, \"{}\" on the target",
+            out.type_name, source.lc_monetary, target.lc_monetary
+        ));
+    }
+    if has("\"char\"") && (source.version < CHAR_IN_OCTAL) != (target.version < CHAR_IN_OCTAL) {
+        return Some(format!(
+            "is of type {}, which versions before and from 16 write differently",
+            out.type_name
+        ));
+    }
+    None
+}
+
+/// By what rows are found again.
+fn keys(from: &TableShape, to: &TableShape) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for shape in [from, to] {
+        let operators = shape.operators.as_deref().unwrap_or_default();
+        for (name, operator) in shape.key().iter().zip(operators) {
+            let Some(column) = shape.column(name) else { continue };
+            if operator.is_none() {
+                let detail = format!(
+                    "{}: column \"{name}\" is in an index without the equality of a btree",
+                    shape.name
+                );
+                let hint = "Give the table a primary key without WITHOUT OVERLAPS.";
+                findings.push(Finding::new("primary key by equality", false, detail, hint));
+            }
+            if let Some(part) = column.cannot_be_key() {
+                let detail = format!(
+                    "{}: column \"{name}\" is of type {}, whose equality is not known to find rows again",
+                    shape.name, part.name
+                );
+                findings.push(Finding::new(
+                    "types of the primary key",
+                    false,
+                    detail,
+                    "Add a primary key of other columns.",
+                ));
+            }
+        }
+    }
+    for name in from.key() {
+        let equality = |shape: &TableShape| shape.column(name).and_then(|column| column.equality.clone());
+        let (source, target) = (equality(from), equality(to));
+        if source != target {
+            let text = |equality: Option<String>| equality.unwrap_or_else(|| "that of bytes".to_owned());
+            let detail = format!(
+                "{}: column \"{name}\": equality is {} on the source, {} on the target",
+                from.name,
+                text(source),
+                text(target)
+            );
+            let hint =
+                "Give the column the same collation on both sides, by the same version of its library.";
+            findings.push(Finding::new("collations of the primary key", false, detail, hint));
+        }
+    }
+    findings
+}

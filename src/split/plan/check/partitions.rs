@@ -1,0 +1,114 @@
+//! Partitions of the target: each row of the scope has one that takes it. What a partition
+//! takes is asked of the target, whether a row is such a one of the source.
+
+use super::Finding;
+use super::scope::look_through;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::shape::Observation;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::quote::ident;
+use crate::split::engine;
+use std::collections::BTreeSet;
+
+const PARTITIONS: &str = include_str!("../../../../sql/check/partitions.sql");
+const NAME: &str = "target: partitions";
+
+/// A partition that holds rows, and which.
+struct Leaf {
+    position: usize,
+    name: String,
+    takes: Option<String>,
+    /// A table above that hashes, with a partition missing.
+    lacking: Option<String>,
+}
+
+pub fn check(
+    plan: &Plan,
+    (source, ours): (&mut Connection, &Observation),
+    target: &mut Connection,
+) -> Result<Vec<Finding>> {
+    let there = leaves(plan, target, Side::Target)?;
+    if there.is_empty() {
+        return Ok(Vec::new());
+    }
+    let here = leaves(plan, source, Side::Source)?;
+    let mut findings = Vec::new();
+    for (position, shape) in ours.tables.iter().enumerate() {
+        let taking: Vec<&Leaf> = there.iter().filter(|leaf| leaf.position == position).collect();
+        let Some(first) = taking.first() else { continue };
+        if let Some(parent) = &first.lacking {
+            let detail = format!("{parent} is partitioned by hash, and not every remainder has a partition");
+            let hint =
+                "Create the missing partition on the target: which rows would go there is not known before.";
+            findings.push(Finding::new(NAME, false, detail, hint));
+            continue;
+        }
+        let taken: BTreeSet<&str> = taking.iter().filter_map(|leaf| leaf.takes.as_deref()).collect();
+        // What one partition takes on both sides needs no look.
+        let mut looked_at: Vec<String> = here
+            .iter()
+            .filter(|leaf| {
+                leaf.position == position && leaf.takes.as_deref().is_none_or(|t| !taken.contains(t))
+            })
+            .map(|leaf| leaf.name.clone())
+            .collect();
+        if !shape.is_partitioned() {
+            looked_at.push(shape.name.clone());
+        }
+        for leaf in looked_at {
+            findings.extend(homeless(plan, source, position, ours, &leaf, &taken)?);
+        }
+    }
+    Ok(findings)
+}
+
+/// A row of the scope in a table of the source that no partition of the target takes.
+fn homeless(
+    plan: &Plan,
+    source: &mut Connection,
+    position: usize,
+    ours: &Observation,
+    leaf: &str,
+    taken: &BTreeSet<&str>,
+) -> Result<Option<Finding>> {
+    let (Some(policy), Some(shape)) = (plan.tables.get(position), ours.tables.get(position)) else {
+        return Ok(None);
+    };
+    let Some(column) = shape.column(&policy.shard_by) else { return Ok(None) };
+    let any: Vec<String> = taken.iter().map(|takes| format!("({takes})")).collect();
+    let any = if any.is_empty() { "false".to_owned() } else { any.join(" OR ") };
+    let key: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
+    let found = look_through(plan, source, shape, column, |predicate| {
+        format!(
+            "SELECT concat_ws(', ', {}) FROM {leaf} t WHERE ({predicate}) AND NOT coalesce({any}, false) LIMIT 1",
+            key.join(", ")
+        )
+    });
+    let hint = "Create the partition on the target, or a default one.";
+    Ok(match found {
+        Ok(rows) => rows.scalar().map(|row| {
+            let detail = format!("{leaf}: no partition of the target takes the row with key ({row})");
+            Finding::new(NAME, false, detail, hint)
+        }),
+        Err(error) if error.sqlstate.is_some() => {
+            let detail =
+                format!("{leaf}: whether the target takes its rows cannot be asked: {}", error.message);
+            let hint = "Give both sides the same partitions.";
+            Some(Finding::new(NAME, false, detail, hint))
+        }
+        Err(error) => return Err(error.into()),
+    })
+}
+
+fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Leaf>> {
+    let (schemas, names) = engine::table_names(plan, side);
+    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let rows = connection.query(PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let leaf = |row: &Vec<Option<String>>| {
+        let cell = |n: usize| row.get(n).cloned().flatten();
+        Some(Leaf { position: cell(0)?.parse().ok()?, name: cell(1)?, takes: cell(2), lacking: cell(3) })
+    };
+    Ok(rows.rows.iter().filter_map(leaf).collect())
+}
