@@ -26,6 +26,8 @@ const LONGEST_KEY: usize = 1 << 20;
 /// Bytes of a value that an error shows.
 const SHOWN: usize = 100;
 
+type Bound = Option<Vec<u8>>;
+
 /// The keys that move, as the bytes of their values.
 #[derive(Debug)]
 enum Keys {
@@ -35,7 +37,7 @@ enum Keys {
         buckets: HashSet<u32>,
     },
     /// From, and to before; None: open.
-    Ranges(Vec<(Option<Vec<u8>>, Option<Vec<u8>>)>),
+    Ranges(Vec<(Bound, Bound)>),
 }
 
 /// What a table's rows are held to; the same for each of its COPYs.
