@@ -82,7 +82,7 @@ mod tests {
             ("a \"b\"\"c\" d", "a  d"),
             ("a like'b\\' c", "a like c"),
             ("a $$b 'c' d$$ e", "a b  d e"),
-            ("a $x$b $$ 'c' $$ d$x$ e", "a b   d e"),
+            ("a $x$b $$ 'c' $$ d$x$ e", "a b    d e"),
             ("a $1 b $2", "a $1 b $2"),
             ("a -- 'b\nc", "a -- 'b\nc"),
             ("a /* 'b */ 'c' d", "a /* 'b */  d"),
