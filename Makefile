@@ -29,7 +29,7 @@ test: setup
 # part), and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
-	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:disasters harness:walks
+	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:faults harness:disasters harness:walks
 
 # The psql suites alone; results stay in target/regress.
 regress: setup
