@@ -195,6 +195,23 @@ const TRAPS: &[Trap] = &[
         says: "constraint d_check of domain public.d: function set_config(text,text,boolean), with arguments",
     },
     Trap {
+        what: "a domain's default",
+        prepare: NOTHING,
+        set: "CREATE DOMAIN d AS text DEFAULT (query_to_xml('SELECT public.evil(''x'')', true, false, ''))::text;
+              ALTER TABLE items ADD d d",
+        undo: "ALTER TABLE items DROP d; DROP DOMAIN d",
+        says: "default of domain public.d: function query_to_xml(text,boolean,boolean,text), with arguments",
+    },
+    Trap {
+        what: "a table that inherits from one that is referenced",
+        prepare: NOTHING,
+        set: "CREATE TABLE ref (code int PRIMARY KEY); CREATE TABLE heir () INHERITS (ref);
+              CREATE INDEX i ON heir ((steady('x')));
+              ALTER TABLE items ADD r int REFERENCES ref",
+        undo: "ALTER TABLE items DROP r; DROP TABLE ref CASCADE",
+        says: "public.heir: index public.i: function public.steady(text)",
+    },
+    Trap {
         what: "an event trigger",
         prepare: "CREATE FUNCTION seen() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM public.evil('x'); END $$;
                   CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION seen(); ALTER FUNCTION seen OWNER TO mallory;

@@ -13,10 +13,11 @@
     SELECT ARRAY(SELECT unnest(m.oids)
                   UNION SELECT g.tgconstrrelid FROM pg_trigger g WHERE g.tgrelid = ANY (m.oids) AND g.tgconstrrelid <> 0)
       FROM moving m
+), heir (oid) AS (
+    SELECT unnest(b.oids) FROM bound b
+    UNION SELECT i.inhrelid FROM heir h JOIN pg_inherits i ON i.inhparent = h.oid
 ), member (oids) AS (
-    SELECT ARRAY(SELECT unnest(b.oids)
-                  UNION SELECT p.relid FROM unnest(b.oids) o (oid), pg_partition_tree(o.oid) p)
-      FROM bound b
+    SELECT ARRAY(SELECT h.oid FROM heir h)
 ), made_of (oid) AS (
     SELECT a.atttypid FROM pg_attribute a
      WHERE a.attrelid = ANY ((SELECT m.oids FROM member m)::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
@@ -45,6 +46,8 @@ SELECT md5(string_agg(o.text, ',' ORDER BY o.text COLLATE "C"))
         UNION ALL SELECT concat_ws(' ', 'w', r.oid, r.xmin) FROM pg_rewrite r WHERE r.ev_class = ANY (w.relations)
         UNION ALL SELECT concat_ws(' ', 't', g.oid, g.xmin) FROM pg_trigger g
                    WHERE g.tgrelid = ANY (w.relations) AND g.tgenabled IN ('A', 'R')
+        UNION ALL SELECT concat_ws(' ', 'y', t.oid, md5(t.typdefaultbin::text)) FROM pg_type t
+                   WHERE t.oid = ANY (w.types) AND t.typdefaultbin IS NOT NULL
         UNION ALL SELECT concat_ws(' ', 'd', k.oid, k.xmin) FROM pg_constraint k WHERE k.contypid = ANY (w.types)
         -- Without an index by what is cast to.
         UNION ALL SELECT concat_ws(' ', 'x', c.oid, c.xmin) FROM pg_cast c

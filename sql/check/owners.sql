@@ -27,8 +27,12 @@ WITH RECURSIVE trusted AS (
                          SELECT m.oid FROM member m
                          UNION SELECT f.conrelid FROM member m JOIN pg_constraint f ON f.confrelid = m.oid AND f.contype = 'f'
                          UNION SELECT f.confrelid FROM member m JOIN pg_constraint f ON f.conrelid = m.oid AND f.contype = 'f'
+                     ), heir AS (
+                         -- Partitions, and whatever else inherits: a query over the parent reads it.
+                         SELECT b.oid FROM bound b
+                         UNION SELECT i.inhrelid FROM heir h JOIN pg_inherits i ON i.inhparent = h.oid
                      )
-                     SELECT b.oid FROM bound b UNION SELECT p.relid FROM bound b, pg_partition_tree(b.oid) p)
+                     SELECT h.oid FROM heir h)
 ), caller (what, author, classid, objid, expression) AS (
     SELECT t.name, t.relowner, 'pg_class'::regclass::oid, t.oid, p.partexprs::text
       FROM tree t LEFT JOIN pg_partitioned_table p ON p.partrelid = t.oid
@@ -106,6 +110,10 @@ WITH RECURSIVE trusted AS (
     SELECT format('constraint %I of domain %s', k.conname, t.oid::regtype), t.typowner, k.conbin::text
       FROM reached r JOIN pg_constraint k ON k.oid = r.objid JOIN pg_type t ON t.oid = k.contypid
      WHERE r.classid = 'pg_constraint'::regclass AND t.typowner NOT IN (SELECT oid FROM trusted)
+    UNION
+    SELECT format('default of domain %s', t.oid::regtype), t.typowner, t.typdefaultbin::text
+      FROM reached r JOIN pg_type t ON t.oid = r.objid
+     WHERE r.classid = 'pg_type'::regclass AND t.typdefaultbin IS NOT NULL AND t.typowner NOT IN (SELECT oid FROM trusted)
 ), run (owner, code, what) AS (
     SELECT p.proowner, format('function %s, which belongs to role %%s', replace(p.oid::regprocedure::text, '%', '%%')), d.what
       FROM reached r JOIN pg_proc p ON p.oid = r.objid

@@ -33,7 +33,7 @@ impl Side {
 /// What every session pins: neither the settings of a role or a database nor those
 /// of a server change how rows are read or written, or end a session early.
 const PINNED: &str = "
-    SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
+    SET role = 'none'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
     SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8';
     SET lc_monetary = 'C'; SET array_nulls = on; SET xmlbinary = 'base64'; SET xmloption = 'content';
     SET standard_conforming_strings = on; SET backslash_quote = safe_encoding; SET search_path = pg_catalog, pg_temp;
@@ -290,6 +290,10 @@ fn not_installed(shard: &str, id: i64) -> SplitError {
     )
 }
 
+/// Workers that a restored master may have forgotten: a number further ahead is nobody's, and
+/// going on from it would use up those that are left.
+const MOST_LOST: i64 = 1_000_000_000;
+
 /// Takes a side over: the sessions of the worker before are ended and waited for,
 /// then the generation is raised. A late commit of a dead worker's session would
 /// otherwise come between what is read afterwards and what is written.
@@ -317,6 +321,17 @@ pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generatio
         })?;
     if raised.affected != 1 {
         let known = known_generation(connection, plan, side)?.unwrap_or(generation);
+        if known > generation.saturating_add(MOST_LOST) {
+            return Err(SplitError::failed(
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "shard \"{}\" knows worker {known} of split {}, which no master has had",
+                    connection.shard(),
+                    plan.id
+                ),
+                "Somebody has written into the agent's tables there: find out who before anything else, then set shardmaster_agent.generation back to a number that the master knows.",
+            ));
+        }
         return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
     }
     connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;

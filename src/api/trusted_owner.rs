@@ -1,6 +1,7 @@
 //! Whose code the mover may run on a shard.
 
 use super::on_primary;
+use crate::catalog::local;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::trusted_owner;
 use crate::error::{Failure, SqlState, required};
@@ -12,6 +13,15 @@ use pgrx::prelude::*;
 pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_trust_owner")?;
     let (shard, role) = of_rows(shard_key, role)?;
+    // There the mover is the extension's owner.
+    if shard.conninfo.is_none() && !local::caller_is_superuser() {
+        return Err(Failure::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied to trust a role on shard \"{}\"", shard.shard_key),
+        )
+        .hint("The shard is a schema of the master's own database, where the mover is the extension's owner: only superusers may give his rights away.")
+        .into());
+    }
     trusted_owner::insert(&shard, &role);
     Ok(())
 }

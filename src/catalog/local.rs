@@ -22,6 +22,19 @@ pub fn caller_is_superuser() -> bool {
     unsafe { pgrx::pg_sys::superuser_arg(pgrx::pg_sys::GetOuterUserId()) }
 }
 
+/// Whether whoever has called a function of this library owns a schema of this database.
+pub fn caller_owns(schema: &str) -> bool {
+    // SAFETY: called in a transaction; the outer user is always set.
+    let caller = unsafe { pgrx::pg_sys::GetOuterUserId() };
+    sql::read_one(
+        "SELECT true FROM pg_catalog.pg_namespace
+          WHERE nspname = $1 AND pg_catalog.pg_has_role($2, nspowner, 'USAGE')",
+        &[schema.into(), caller.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
 /// Read in the caller's transaction, or in one of its own when there is none.
 fn in_transaction(query: &str) -> String {
     let read = || sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default();

@@ -22,6 +22,8 @@ pub enum TopologyError {
     ConninfoOfOtherKind(String),
     #[error("permission denied to set a connection string")]
     ConninfoOfSuperusers,
+    #[error("permission denied for schema \"{0}\"")]
+    NamespaceOfOthers(String),
     #[error("shard \"{shard}\" is in use by split {split}")]
     InSplit { shard: String, split: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
@@ -45,6 +47,12 @@ impl From<TopologyError> for Failure {
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 Some(
                     "The master connects with what its own account has: files, services, trust on its own sockets. Let a superuser add the shard.",
+                ),
+            ),
+            TopologyError::NamespaceOfOthers(_) => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                Some(
+                    "Splits move its rows with the rights of the extension's owner. Let its owner, or a superuser, add the shard.",
                 ),
             ),
             TopologyError::InSplit { .. } => (

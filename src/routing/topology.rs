@@ -43,6 +43,22 @@ fn check_new(new: &NewShard) -> Result<(), Failure> {
     for text in given {
         Conninfo::parse_without_secret(text)?;
     }
+    check_local(new)
+}
+
+/// A schema of this very database, where splits move rows with the rights of the extension's
+/// owner: nobody gains a table by it.
+fn check_local(new: &NewShard) -> Result<(), Failure> {
+    if new.kind != POSTGRES || new.conninfo.is_some() {
+        return Ok(());
+    }
+    let namespace = new.namespace.as_str();
+    if namespace == "shardmaster" || namespace == "information_schema" || namespace.starts_with("pg_") {
+        return Err(invalid("namespace", "it is a schema of the server or of this extension").into());
+    }
+    if !local::caller_is_superuser() && !local::caller_owns(namespace) {
+        return Err(TopologyError::NamespaceOfOthers(namespace.to_owned()).into());
+    }
     Ok(())
 }
 

@@ -43,20 +43,30 @@ CALL shard_split_run(1);
 SELECT shard_add('a');
 SELECT shard_grant('a_client', 'admin');
 RESET ROLE;
+SELECT shard_add('there', 'dbname=shard_a user=mover') > 0 AS added;
 SET ROLE an_admin;
 SELECT shard_add('gpu', kind => 'gpu') > 0 AS added;
 SELECT shard_add('b', 'host=b');
 SELECT shard_trust_owner('gpu', 'app');
 SELECT shard_trust_owner('nowhere', 'app');
-SELECT shard_add('here') > 0 AS added;
-SELECT shard_trust_owner('here', '');
-SELECT shard_trust_owner('here', NULL);
-SELECT shard_trust_owner('here', 'Application Owner');
+-- Of the master's own database: only what is theirs, and nobody's rights are given away.
+SELECT shard_add('here');
+SELECT shard_add('inside', namespace => 'shardmaster');
+RESET ROLE;
+CREATE SCHEMA theirs AUTHORIZATION an_admin;
+SET ROLE an_admin;
+SELECT shard_add('here', namespace => 'theirs') > 0 AS added;
+SELECT shard_trust_owner('here', 'an_admin');
+SELECT shard_drop('here');
+SELECT shard_trust_owner('there', '');
+SELECT shard_trust_owner('there', NULL);
+SELECT shard_trust_owner('there', 'Application Owner');
 SELECT shard_key, role FROM shard_trusted_owners();
 -- A shard that is dropped takes along what was said of it.
-SELECT shard_drop('here');
+SELECT shard_drop('there');
 SELECT shard_key, role FROM shard_trusted_owners();
 RESET ROLE;
+DROP SCHEMA theirs;
 -- Taken away again.
 SELECT shard_revoke('an_admin', 'admin');
 SELECT count(*) FILTER (WHERE has AND proname <> 'shard_for') AS left FROM rights WHERE rolname = 'an_admin';

@@ -6,7 +6,7 @@ use crate::agent::session::{self, Side};
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::split::engine::{Engine, Table};
 
@@ -85,16 +85,33 @@ fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
 /// in the middle of a COPY. None where it is not found.
 fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Option<String> {
     let (columns, values) = key;
-    let same: Vec<String> =
-        columns.iter().zip(&values).map(|(column, value)| format!("{column} = {}", literal(value))).collect();
+    // Names and values stand in the DETAIL as the owner of the table and its clients have
+    // written them: what is no column is not asked, and values are parameters.
+    let known = |name: &str| {
+        table
+            .target
+            .columns()
+            .iter()
+            .map(|column| ident(&column.name))
+            .find(|quoted| quoted == name || quoted.trim_matches('"') == name)
+    };
+    let same = columns
+        .iter()
+        .enumerate()
+        .map(|(n, column)| known(column).map(|column| format!("{column} = ${}", n + 1)))
+        .collect::<Option<Vec<String>>>()?;
+    let values: Vec<Option<&str>> = values.into_iter().map(Some).collect();
     let mut session = session::open_mover(&engine.plan, Side::Target, "collision").ok()?;
     let rows = session
-        .run(&format!(
-            "SELECT {}::text FROM {} WHERE {} LIMIT 1",
-            ident(&table.policy.shard_by),
-            table.target.name,
-            same.join(" AND ")
-        ))
+        .query(
+            &format!(
+                "SELECT {}::text FROM {} WHERE {} LIMIT 1",
+                ident(&table.policy.shard_by),
+                table.target.name,
+                same.join(" AND ")
+            ),
+            &values,
+        )
         .ok()?;
     rows.scalar().map(str::to_owned)
 }

@@ -9,10 +9,13 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::{Entries, Redirect};
 use crate::agent::session::{self, Side};
 use crate::catalog::{redirect as stored, shard, split};
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::install;
+
+/// Above it is no number that a master has given out.
+const HIGHEST: i64 = i64::MAX / 2;
 
 /// What was found on a shard and what was done to it.
 type Removed = Vec<(String, String)>;
@@ -23,6 +26,13 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
     let mut connection = session::open(&shard, "adopt")?;
     if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_some() {
         if let Some(highest) = highest_number(&mut connection).map_err(SplitError::into_failure)? {
+            if highest > HIGHEST {
+                return Err(Failure::new(
+                    SqlState::NOT_IN_STATE,
+                    format!("shard \"{shard_key}\" knows split {highest}, which no master has planned"),
+                )
+                .hint("Somebody has written into the agent's tables there: remove what is not a split's."));
+            }
             split::number_after(highest);
         }
         connection.query("UPDATE shardmaster_agent.master SET identity = $1", &[Some(&split::identity())])?;
@@ -120,7 +130,8 @@ struct Found {
 fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
     let mut query = "SELECT DISTINCT (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[1] AS id,
                 CASE (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[2] WHEN 's' THEN 'source' ELSE 'target' END AS side
-           FROM pg_trigger WHERE tgname ~ '^00_shardmaster_\\d+_[st]_'"
+           FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
+          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND tgname ~ '^00_shardmaster_\\d{1,18}_[st]_'"
         .to_owned();
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_some() {
         query = format!(

@@ -234,6 +234,8 @@ fn drop_named(connection: &mut Connection, prefix: &str, first: &str) -> Result<
     let rows = connection.query(
         "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
            FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+           -- By the function's schema: names can be anybody's.
+           JOIN pg_proc f ON f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent')
           WHERE t.tgparentid = 0 AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
         &[Some(prefix)],
     )?;

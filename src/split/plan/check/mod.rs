@@ -7,6 +7,7 @@ mod expressions;
 mod functions;
 mod pairs;
 mod partitions;
+mod plain;
 mod same;
 mod scope;
 

@@ -1,11 +1,11 @@
 //! Partitions of the target: each row of the scope has one that takes it. What a partition
 //! takes is asked of the target, whether a row is such a one of the source.
 
-use super::Finding;
 use super::scope::look_through;
+use super::{Finding, plain};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
+use crate::agent::shape::{Column, Observation};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
@@ -77,6 +77,16 @@ fn homeless(
         return Ok(None);
     };
     let Some(column) = shape.column(&policy.shard_by) else { return Ok(None) };
+    let hint_of_both = "Give both sides the same partitions.";
+    // The target has written these, and the source is to compute them with the mover's rights.
+    let is_known = |name: &str| {
+        let is_type = |c: &Column| [&c.base, &c.stored, &c.type_name].iter().any(|known| *known == name);
+        plain::is_harmless(name) || shape.columns().iter().any(is_type)
+    };
+    if let Some(takes) = taken.iter().find(|takes| !plain::is_expression(takes, is_known)) {
+        let detail = format!("{leaf}: whether the target takes its rows is not asked by: {takes}");
+        return Ok(Some(Finding::new(NAME, false, detail, hint_of_both)));
+    }
     let any: Vec<String> = taken.iter().map(|takes| format!("({takes})")).collect();
     let any = if any.is_empty() { "false".to_owned() } else { any.join(" OR ") };
     let key: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
@@ -95,8 +105,7 @@ fn homeless(
         Err(error) if error.sqlstate.is_some() => {
             let detail =
                 format!("{leaf}: whether the target takes its rows cannot be asked: {}", error.message);
-            let hint = "Give both sides the same partitions.";
-            Some(Finding::new(NAME, false, detail, hint))
+            Some(Finding::new(NAME, false, detail, hint_of_both))
         }
         Err(error) => return Err(error.into()),
     })

@@ -1,0 +1,96 @@
+//! Texts that one shard's server, or an owner of a table, has written stand in no statement
+//! that another one runs; names that anybody can give hold nobody up.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::split::Split;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn cluster(source: &str, target: &str) -> Cluster {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    for (shard, statements) in cluster.shards.iter().zip([source, target]) {
+        let statements = format!("SET ROLE {OWNER}; {statements}; GRANT ALL ON items TO {CLIENT}");
+        cluster.owner_of(shard).unwrap().batch_execute(&statements).unwrap();
+    }
+    let set_up = "SELECT shard_table_add('items', 'tenant', key_type => 'bigint');
+                  SELECT shard_assign_many('{1,3}', 'shard_a'); SELECT shard_assign('9', 'shard_b')";
+    cluster.superuser().unwrap().batch_execute(set_up).unwrap();
+    cluster
+}
+
+fn plan(cluster: &Cluster) -> Split<'_> {
+    Split::plan_by(cluster, "SELECT shard_split_plan('shard_a', 'shard_b', '{1}')").unwrap()
+}
+
+fn rows(cluster: &Cluster, server: usize, tenant: i64) -> i64 {
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    session.query_one("SELECT count(*) FROM items WHERE tenant = $1", &[&tenant]).unwrap().get(0)
+}
+
+#[test]
+fn a_target_writes_no_statement_for_the_source() {
+    let cluster = cluster(
+        "CREATE TABLE items (tenant bigint, id int, PRIMARY KEY (tenant, id));
+         INSERT INTO items VALUES (1, 1), (3, 1)",
+        "CREATE TABLE items (tenant bigint, id int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (tenant);
+         CREATE TABLE items_low PARTITION OF items FOR VALUES FROM (MINVALUE) TO (100)",
+    );
+    let split = plan(&cluster);
+    let findings = || -> Vec<String> {
+        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
+        let found = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
+        found.iter().map(|row| row.get(0)).collect()
+    };
+    assert_eq!(findings(), Vec::<String>::new());
+    let lie = "CREATE OR REPLACE FUNCTION pg_catalog.pg_get_partition_constraintdef(oid) RETURNS text LANGUAGE sql
+               AS $$ SELECT 'true),false) LIMIT 1; COMMIT; DELETE FROM public.items WHERE tenant = 3; SELECT NULL::text; --' $$";
+    cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(lie).unwrap();
+    let found = findings();
+    assert!(found.iter().any(|detail| detail.contains("is not asked by: true),false)")), "{found:?}");
+    assert_eq!(rows(&cluster, 0, 3), 1);
+}
+
+#[test]
+fn a_violated_constraint_is_no_statement() {
+    let columns = "tenant bigint, id int, c text, \"a)=(b\" text, \"a = '\" text, PRIMARY KEY (tenant, id)";
+    let row = |tenant: i32| {
+        format!(
+            "INSERT INTO items VALUES ({tenant}, 1, 'z', '\" IS NULL;DELETE FROM public.items WHERE tenant = 9;COMMIT;--')"
+        )
+    };
+    let cluster = cluster(
+        &format!("CREATE TABLE items ({columns}); {}", row(1)),
+        &format!("CREATE TABLE items ({columns}); CREATE UNIQUE INDEX ON items (c, \"a)=(b\"); {}", row(9)),
+    );
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    let error = split.wait("tailing", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("23505"), "{error}");
+    assert_eq!(rows(&cluster, 1, 9), 1);
+}
+
+#[test]
+fn triggers_of_others_hold_no_rollback_up() {
+    let table = "CREATE TABLE items (tenant bigint, id int, PRIMARY KEY (tenant, id))";
+    let cluster = cluster(table, table);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    let names =
+        [format!("00_shardmaster_{}_s_x", split.id), "00_shardmaster_99999999999999999999_s_x".to_owned()];
+    for (n, name) in names.iter().enumerate() {
+        let trigger = format!(
+            "CREATE TEMP TABLE t{n} (i int);
+             CREATE TRIGGER \"{name}\" BEFORE UPDATE ON t{n} FOR EACH ROW
+                 EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+        );
+        client.batch_execute(&trigger).unwrap();
+    }
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let cleanup = "SELECT shard_cleanup('shard_a'); SELECT shard_adopt('shard_a')";
+    cluster.superuser().unwrap().batch_execute(cleanup).unwrap();
+}
