@@ -212,6 +212,13 @@ const TRAPS: &[Trap] = &[
         says: "public.heir: index public.i: function public.steady(text)",
     },
     Trap {
+        what: "a setting that the mover may see",
+        prepare: NOTHING,
+        set: "ALTER TABLE items ADD secret text DEFAULT current_setting('shardmaster_agent.mover', true)",
+        undo: "ALTER TABLE items DROP secret",
+        says: "column secret: function current_setting(text,boolean), with arguments",
+    },
+    Trap {
         what: "an event trigger",
         prepare: "CREATE FUNCTION seen() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM public.evil('x'); END $$;
                   CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION seen(); ALTER FUNCTION seen OWNER TO mallory;

@@ -26,7 +26,8 @@ BEGIN
         RAISE EXCEPTION 'could not serialize access: this transaction began before split {split}'
             USING ERRCODE = '40001', HINT = 'Retry the transaction.';
     END IF;
-    found_key := CASE change WHEN 'D' THEN old_by ELSE new_by END::text;
+    -- Not a cast: whoever owns an enum could have made one.
+    found_key := format('%s', CASE change WHEN 'D' THEN old_by ELSE new_by END);
     RAISE EXCEPTION 'key "%" has not arrived on shard "%" yet', found_key, {shard}
         USING ERRCODE = 'SM002',
               DETAIL = json_build_object('key', found_key, 'shard', {shard}, 'split_id', {split})::text,

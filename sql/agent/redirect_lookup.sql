@@ -39,9 +39,10 @@ BEGIN
     IF found_shard IS NULL THEN
         RETURN false;
     END IF;
-    RAISE EXCEPTION 'key "%" has moved to shard "%"', wanted::pg_catalog.text, found_shard
+    -- Not a cast: whoever owns an enum could have made one.
+    RAISE EXCEPTION 'key "%" has moved to shard "%"', pg_catalog.format('%s', wanted), found_shard
         USING ERRCODE = 'SM001',
-              DETAIL = pg_catalog.json_build_object('key', wanted::pg_catalog.text, 'shard', found_shard,
+              DETAIL = pg_catalog.json_build_object('key', pg_catalog.format('%s', wanted), 'shard', found_shard,
                                                     'routing_version', found_version)::pg_catalog.text,
               HINT = 'Refresh the route of the key and retry the transaction on its shard.';
 END $agent$;

@@ -19,7 +19,8 @@ BEGIN
         RETURN;
     END IF;
     IF change <> 'T' THEN
-        SELECT wanted::text INTO found_key
+        -- Not a cast: whoever owns an enum could have made one.
+        SELECT format('%s', wanted) INTO found_key
           FROM unnest(ARRAY[new_by, old_by]) wanted JOIN shardmaster_agent.{scope} s ON {match} LIMIT 1;
         -- The key has come back since: another split gave it to this shard.
         IF found_key IS NULL THEN

@@ -242,9 +242,13 @@ impl Redirect {
         match self.entries {
             Entries::Keys => {
                 let family = column.family();
-                let cast = family.map_or("pg_catalog.text", |family| compared_as(&family));
+                let value = match &family {
+                    // Not a cast: whoever owns an enum could have made one.
+                    Some(Family::Enum(_)) | None => "pg_catalog.format('%s', wanted)".to_owned(),
+                    Some(family) => format!("wanted::{}", compared_as(family)),
+                };
                 format!(
-                    "(SELECT l.shard, l.version FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) wanted::{cast})"
+                    "(SELECT l.shard, l.version FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) {value})"
                 )
             }
             Entries::Buckets { of, count } => {

@@ -113,10 +113,12 @@ impl Scope {
             Scope::Keys(keys) if keys.len() > LISTED_KEYS && column.family() != Some(Family::Numeric) => {
                 let names = keys.iter().map(|key| (key.clone(), serde_json::Value::Null));
                 let object = serde_json::Value::Object(names.collect());
-                format!(
-                    "({}::pg_catalog.jsonb OPERATOR(pg_catalog.?) {value}::pg_catalog.text)",
-                    literal(&object.to_string())
-                )
+                // Not a cast where that could be somebody's own.
+                let text = match column.is_enum {
+                    true => format!("pg_catalog.format('%s', {value})"),
+                    false => format!("{value}::pg_catalog.text"),
+                };
+                format!("({}::pg_catalog.jsonb OPERATOR(pg_catalog.?) {text})", literal(&object.to_string()))
             }
             Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => {
                 self.contains(&value, &column.base)

@@ -1,7 +1,7 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
 pub mod ask;
-mod clean;
+pub mod clean;
 pub mod connection;
 pub mod conninfo;
 pub mod copy;

@@ -16,9 +16,9 @@ use crate::remote::quote::literal;
 const OWNERS: &str = include_str!("../../sql/check/owners.sql");
 /// Volatile functions of the server, or of extensions, that whoever owns a table may use.
 const HARMLESS: &str = r"^(random(_normal)?|clock_timestamp|timeofday|nextval|gen_random_uuid|uuidv[47]|uuid_generate_v\w+|gen_random_bytes|gen_salt)$";
-/// Those that are not volatile, and run what a text or a number names.
-pub const RUNS_A_TEXT: &str =
-    r"^(table|schema|database)_to_xml|^(domain|array|record|range|multirange)_in$|^pg_input_";
+/// Those that are not volatile, and run what a text or a number names, or tell what the mover
+/// alone may see.
+pub const RUNS_A_TEXT: &str = r"^(table|schema|database)_to_xml|^(domain|array|record|range|multirange)_in$|^pg_input_|^current_setting$";
 
 /// What the mover would run, and whose it is.
 pub struct Code {

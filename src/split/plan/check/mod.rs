@@ -17,7 +17,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
-use crate::remote::Connection;
+use crate::remote::{Connection, clean};
 use crate::split::{engine, owners, references};
 
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
@@ -37,7 +37,9 @@ pub struct Finding {
 impl Finding {
     pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
         let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
-        Finding { name: name.to_owned(), ok, detail: detail.into(), hint, transient: false }
+        // Names of tables and the like are their owners' texts, and end in a terminal.
+        let detail = clean::more(&detail.into());
+        Finding { name: name.to_owned(), ok, detail, hint, transient: false }
     }
 
     /// What is well, and worth a second look.
