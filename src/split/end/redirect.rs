@@ -418,7 +418,10 @@ fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> 
     lock_entries(connection, redirect)?;
     let is_used = connection.query(
         &format!(
-            "SELECT EXISTS (SELECT 1 FROM {}) OR EXISTS (SELECT 1 FROM pg_trigger WHERE starts_with(tgname, $1))",
+            "SELECT EXISTS (SELECT 1 FROM {})
+                 OR EXISTS (SELECT 1 FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
+                             WHERE starts_with(t.tgname, $1)
+                               AND f.pronamespace = to_regnamespace('shardmaster_agent'))",
             redirect.table()
         ),
         &[Some(&redirect.trigger_prefix())],
