@@ -224,15 +224,23 @@ pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
         return Ok(Installed::No);
     }
-    let rows = connection.query(
+    let rows = match connection.query(
         "SELECT token = $3 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
         &[Some(&plan.id.to_string()), Some(side.as_str()), Some(&plan.token)],
-    )?;
+    ) {
+        Err(error) if is_gone(&error) => return Ok(Installed::No),
+        rows => rows?,
+    };
     Ok(match rows.scalar() {
         None => Installed::No,
         Some("t") => Installed::Ours,
         Some(_) => Installed::Foreign,
     })
+}
+
+/// The agent's tables are not there: the schema goes with the last split and the last redirect.
+fn is_gone(error: &RemoteError) -> bool {
+    error.is("42P01") || error.is("3F000")
 }
 
 /// The error of `Installed::Foreign`, and of its finding.
@@ -260,7 +268,11 @@ pub fn check_identity(connection: &mut Connection, identity: &str) -> Result<()>
     if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_none() {
         return Ok(());
     }
-    let rows = connection.run("SELECT identity FROM shardmaster_agent.master")?;
+    let rows = match connection.run("SELECT identity FROM shardmaster_agent.master") {
+        // The last split there has ended in between, and taken the schema along.
+        Err(error) if is_gone(&error) => return Ok(()),
+        rows => rows?,
+    };
     match rows.scalar() {
         Some(known) if known != identity => {
             let shard = connection.shard();
