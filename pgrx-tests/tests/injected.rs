@@ -71,6 +71,22 @@ fn a_violated_constraint_is_no_statement() {
     assert_eq!(rows(&cluster, 1, 9), 1);
 }
 
+/// What is a column is asked: whose row is in the way.
+#[test]
+fn the_key_of_the_row_in_the_way_is_named() {
+    let columns = "tenant bigint, id int, \"Mail\" text, n int, PRIMARY KEY (tenant, id)";
+    let row = |tenant: i32| format!("INSERT INTO items VALUES ({tenant}, 1, 'it''s', 7)");
+    let cluster = cluster(
+        &format!("CREATE TABLE items ({columns}); {}", row(1)),
+        &format!("CREATE TABLE items ({columns}); CREATE UNIQUE INDEX ON items (\"Mail\", n); {}", row(9)),
+    );
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    let error = split.wait("tailing", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("collides with a row of key \"9\""), "{error}");
+}
+
 #[test]
 fn triggers_of_others_hold_no_rollback_up() {
     let table = "CREATE TABLE items (tenant bigint, id int, PRIMARY KEY (tenant, id))";
