@@ -3,11 +3,13 @@
 
 pub mod error;
 pub mod filter;
+pub mod observe;
 pub mod redirect;
 pub mod scope;
 pub mod session;
 pub mod session_hash;
 pub mod shape;
+pub mod state;
 mod template;
 pub mod types;
 
@@ -17,23 +19,15 @@ use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::{ident, literal};
 use filter::Filter;
-use std::sync::LazyLock;
 use template::fill;
 
-pub const VERSION: i32 = 1;
-/// What is in the agent's schema is the mover's own, or a superuser's; else an error.
-pub const TRUST: &str = include_str!("../../sql/agent/trust.sql");
 pub const BOOTSTRAP: &str = concat!(
     include_str!("../../sql/agent/trust.sql"),
     include_str!("../../sql/agent/bootstrap.sql"),
     include_str!("../../sql/agent/redirect.sql")
 );
-pub static OBSERVE: LazyLock<String> =
-    LazyLock::new(|| include_str!("../../sql/agent/observe.sql").replace("{code}", CODE));
 /// What a side's tables could run, as one number; a query that is a value.
 pub const CODE: &str = include_str!("../../sql/agent/code.sql");
-pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
-pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");

@@ -4,15 +4,13 @@ use super::error::{Result, SplitError};
 use super::session_hash;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::{self, Plan};
-use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::keys::scope::Scope;
-use crate::remote::{Connection, RemoteError, conninfo, quote};
+use crate::remote::{Connection, RemoteError, conninfo};
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::{agent, guc};
 use pgrx::pg_sys;
 use std::ffi::CStr;
-use std::time::{Duration, Instant};
 
 /// Which end of a split a session is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +49,9 @@ const PINNED_SINCE: [(i32, &str); 2] = [
     (140_000, "SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0"),
     (170_000, "SET transaction_timeout = 0"),
 ];
+
+/// What is in the agent's schema is the mover's own, or a superuser's; else an error.
+const TRUST: &str = include_str!("../../sql/agent/trust.sql");
 
 /// How a shard is reached, as libpq's keywords. `purpose` shows in pg_stat_activity.
 pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
@@ -103,7 +104,7 @@ fn open_by(
     let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since).map(|(_, settings)| *settings);
     // In one message: each answer is a way there and back. What is trusted is asked under the
     // settings that stand before it, and where it is not, the session goes with them.
-    let opening: Vec<&str> = [PINNED].into_iter().chain(since).chain([agent::TRUST]).collect();
+    let opening: Vec<&str> = [PINNED].into_iter().chain(since).chain([TRUST]).collect();
     connection.run(&opening.join(";\n"))?;
     Ok(connection)
 }
@@ -210,182 +211,6 @@ fn explain_replica(mut error: RemoteError) -> RemoteError {
     error
 }
 
-/// Whose the objects are that a shard has under a split's number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Installed {
-    No,
-    Ours,
-    /// Of another split: a master that was restored gives numbers out again.
-    Foreign,
-}
-
-/// What the shard has of a side, known by the plan's token.
-pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Installed> {
-    if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
-        return Ok(Installed::No);
-    }
-    let rows = match connection.query(
-        "SELECT token = $3 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
-        &[Some(&plan.id.to_string()), Some(side.as_str()), Some(&plan.token)],
-    ) {
-        Err(error) if is_gone(&error) => return Ok(Installed::No),
-        rows => rows?,
-    };
-    Ok(match rows.scalar() {
-        None => Installed::No,
-        Some("t") => Installed::Ours,
-        Some(_) => Installed::Foreign,
-    })
-}
-
-/// The agent's tables are not there: the schema goes with the last split and the last redirect.
-fn is_gone(error: &RemoteError) -> bool {
-    error.is("42P01") || error.is("3F000")
-}
-
-/// The error of `Installed::Foreign`, and of its finding.
-pub fn foreign(shard: &str, plan: &Plan) -> Failure {
-    Failure::new(
-        SqlState::IN_USE,
-        format!("shard \"{shard}\" has objects of another split {}, which this master does not know", plan.id),
-    )
-    .hint(format!(
-        "This master was restored and has given the number out again: SELECT shard_adopt({}), which moves its numbers on, then roll this plan back and plan again.",
-        quote::literal(shard)
-    ))
-}
-
-/// Refuses a shard that has another split's objects under the plan's number.
-pub fn require_own(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
-    match installed(connection, plan, side)? {
-        Installed::No | Installed::Ours => Ok(()),
-        Installed::Foreign => Err(foreign(connection.shard(), plan).into()),
-    }
-}
-
-/// Refuses a shard that belongs to another master.
-pub fn check_identity(connection: &mut Connection, identity: &str) -> Result<()> {
-    if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_none() {
-        return Ok(());
-    }
-    let rows = match connection.run("SELECT identity FROM shardmaster_agent.master") {
-        // The last split there has ended in between, and taken the schema along.
-        Err(error) if is_gone(&error) => return Ok(()),
-        rows => rows?,
-    };
-    match rows.scalar() {
-        Some(known) if known != identity => {
-            let shard = connection.shard();
-            Err(SplitError::failed(
-                SqlState::NOT_IN_STATE,
-                format!("shard \"{shard}\" belongs to another master"),
-                format!(
-                    "If this master replaces the other one, and the other one is gone for good, run SELECT shard_adopt({}).",
-                    quote::literal(shard)
-                ),
-            ))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// The error of `Installed::No` where a side must be.
-fn not_installed(shard: &str, id: i64) -> SplitError {
-    SplitError::NotInstalled(
-        Failure::new(
-            SqlState::NOT_IN_STATE,
-            format!("shard \"{shard}\" does not know split {id}: it was restored to a time before, or cleaned up"),
-        )
-        .hint(format!(
-            "If the cutover has not decided yet, SELECT shard_split_rollback({id}), then start the split again. If it has, keep clients off the shard, restore it to a time after the cutover, and resume the split."
-        )),
-    )
-}
-
-/// Workers that a restored master may have forgotten: a number further ahead is nobody's, and
-/// going on from it would use up those that are left.
-const MOST_LOST: i64 = 1_000_000_000;
-
-/// Takes a side over: the sessions of the worker before are ended and waited for,
-/// then the generation is raised. A late commit of a dead worker's session would
-/// otherwise come between what is read afterwards and what is written.
-pub fn take_over(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
-    match installed(connection, plan, side)? {
-        Installed::Ours => {}
-        Installed::Foreign => return Err(foreign(connection.shard(), plan).into()),
-        Installed::No => return Err(not_installed(connection.shard(), plan.id)),
-    }
-    end_previous(connection, plan, side)?;
-    let id = plan.id.to_string();
-    let key = [Some(id.as_str()), Some(side.as_str())];
-    let raised = connection
-        .query(
-            "UPDATE shardmaster_agent.generation SET generation = $3
-              WHERE split_id = $1 AND side = $2 AND generation < $3",
-            &[key[0], key[1], Some(&generation.to_string())],
-        )
-        .map_err(|error| match error.is_lock_timeout() {
-            true => SplitError::Retry(format!(
-                "a transaction of the previous worker on shard \"{}\"",
-                error.shard
-            )),
-            false => error.into(),
-        })?;
-    if raised.affected != 1 {
-        let known = known_generation(connection, plan, side)?.unwrap_or(generation);
-        if known > generation.saturating_add(MOST_LOST) {
-            return Err(SplitError::failed(
-                SqlState::NOT_IN_STATE,
-                format!(
-                    "shard \"{}\" knows worker {known} of split {}, which no master has had",
-                    connection.shard(),
-                    plan.id
-                ),
-                "Somebody has written into the agent's tables there: find out who before anything else, then set shardmaster_agent.generation back to a number that the master knows.",
-            ));
-        }
-        return Err(SplitError::Behind { shard: connection.shard().to_owned(), generation: known });
-    }
-    connection.query("DELETE FROM shardmaster_agent.session WHERE split_id = $1 AND side = $2", &key)?;
-    Ok(())
-}
-
-/// The newest generation that a shard knows of a side.
-pub fn known_generation(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<i64>> {
-    let known = connection.query(
-        "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1 AND side = $2",
-        &[Some(&plan.id.to_string()), Some(side.as_str())],
-    )?;
-    Ok(known.scalar().and_then(|g| g.parse().ok()))
-}
-
-/// Ends the sessions of the worker before and waits until they are gone.
-pub fn end_previous(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
-    let id = plan.id.to_string();
-    let key = [Some(id.as_str()), Some(side.as_str())];
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let said = wait::said();
-    loop {
-        let left = connection.query(
-            "SELECT count(pg_terminate_backend(a.pid)) FROM shardmaster_agent.session s
-               JOIN pg_stat_activity a ON a.pid = s.backend_pid AND a.backend_start = s.backend_start
-              WHERE s.split_id = $1 AND s.side = $2 AND a.pid <> pg_backend_pid()",
-            &key,
-        )?;
-        if left.scalar() == Some("0") {
-            break;
-        }
-        let reason = format!("sessions of the previous worker on shard \"{}\" to end", connection.shard());
-        if Instant::now() > deadline {
-            return Err(SplitError::Retry(reason));
-        }
-        wait::report(&reason);
-        wait::sleep(Duration::from_millis(20));
-    }
-    drop(said);
-    Ok(())
-}
-
 /// Both sessions are on one running server. After a failover one of them may still talk to
 /// the old primary, which knows nothing of what is written to the new one.
 pub fn require_one_server(one: &mut Connection, other: &mut Connection) -> Result<()> {
@@ -401,14 +226,4 @@ pub fn require_one_server(one: &mut Connection, other: &mut Connection) -> Resul
         "shard \"{}\": two sessions are on two servers, one of them an old primary",
         one.shard()
     )))
-}
-
-/// Records a session, so that the next worker can end it.
-pub fn register(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
-    connection.query(
-        "INSERT INTO shardmaster_agent.session (split_id, side, backend_pid, backend_start)
-         SELECT $1, $2, pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()",
-        &[Some(&plan.id.to_string()), Some(side.as_str())],
-    )?;
-    Ok(())
 }

@@ -3,11 +3,12 @@
 //! EXTENSION on the shard costs the mover a statement, which it repeats, and them nothing.
 
 use super::error::Result;
-use super::{INSTALLED_HASH, SESSION_HASH};
 use crate::remote::Connection;
 use shardmaster_client::shard_for;
 use std::num::NonZeroU32;
 
+const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
+const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
 const AGENT: &str = "shardmaster_agent";
 /// A prime: all bits of the hash count.
 const MODULUS: NonZeroU32 = NonZeroU32::new(2_147_483_629).unwrap();

@@ -1,7 +1,8 @@
 //! Which shard holds a key: what clients call.
 
 use crate::error::{Failure, required};
-use crate::routing::lookup::{self, Intent};
+use crate::routing::found::Intent;
+use crate::routing::lookup;
 use crate::routing::{cache, midpoint, route_range};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;

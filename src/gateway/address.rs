@@ -1,7 +1,7 @@
 //! Addresses of services. They end up in a gateway's configuration, so they hold
 //! nothing but what an address is made of.
 
-use super::invalid;
+use super::text::invalid;
 use crate::error::Failure;
 
 /// `host:port`, `[address]:port`, or `unix:/path`.

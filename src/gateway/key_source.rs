@@ -1,6 +1,6 @@
 //! Where a request has its key.
 
-use super::invalid;
+use super::text::invalid;
 use crate::error::Failure;
 
 /// Segments of a path beyond this one hold no key.

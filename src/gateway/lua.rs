@@ -1,7 +1,8 @@
 //! What the Lua modules of `clients/lua` are given, and the modules themselves: a
 //! configuration needs no other file.
 
-use super::{Map, indented, nginx};
+use super::map::{Map, upstream};
+use super::text::indented;
 use crate::catalog::gateway::{Entries, Entry, Place};
 use crate::catalog::keyspace::{Keyspace, Strategy};
 use std::collections::HashMap;
@@ -47,7 +48,7 @@ pub fn space(map: &Map) -> String {
     text += "\n    places = {";
     for place in &map.places {
         match place.takes_requests() {
-            true => text += &format!(" {},", quoted(&nginx::upstream(&map.keyspace, place))),
+            true => text += &format!(" {},", quoted(&upstream(&map.keyspace, place))),
             false => text += " false,",
         }
     }

@@ -4,17 +4,20 @@
 mod address;
 mod key_source;
 mod lua;
+mod map;
 mod nginx;
 mod pgbouncer;
 pub mod service;
+mod text;
 
 use crate::catalog::gateway::{self, Place};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::error::{Failure, SqlState};
 use address::Address;
 use key_source::KeySource;
-use serde_json::Value;
+use map::Map;
 use std::collections::HashSet;
+use text::{Config, invalid, shown};
 
 /// What a configuration is asked for.
 pub struct Request {
@@ -22,12 +25,6 @@ pub struct Request {
     pub keyspace: String,
     pub key_from: String,
     pub listen: String,
-}
-
-/// A text for the gateway, and what its operator should know about it.
-pub struct Config {
-    pub text: String,
-    pub warning: Option<Failure>,
 }
 
 pub fn config(request: &Request) -> Result<Config, Failure> {
@@ -47,15 +44,6 @@ pub fn config(request: &Request) -> Result<Config, Failure> {
             ),
         )),
     }
-}
-
-/// A keyspace with its entries and the places that they name.
-struct Map {
-    keyspace: Keyspace,
-    version: i64,
-    places: Vec<Place>,
-    /// Words for the Lua module `shardmaster.route`.
-    entries: Vec<String>,
 }
 
 fn with_map(
@@ -95,19 +83,4 @@ fn heading(request: &Request, map: &Map) -> String {
         map.keyspace.key_type().name(),
         map.version
     )
-}
-
-/// The lines of a text, each that is not empty behind so many blanks.
-fn indented(text: &str, blanks: usize) -> String {
-    let line = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("{:blanks$}{line}\n", "") };
-    text.lines().map(line).collect()
-}
-
-/// A name in a comment or a message: one line, in quotes.
-fn shown(name: &str) -> String {
-    Value::from(name).to_string()
-}
-
-fn invalid(argument: &str, problem: impl std::fmt::Display) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
 }

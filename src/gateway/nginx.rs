@@ -3,27 +3,13 @@
 
 use super::address::Address;
 use super::key_source::KeySource;
-use super::{Map, indented, lua, shown};
-use crate::catalog::gateway::Place;
-use crate::catalog::keyspace::Keyspace;
+use super::lua;
+use super::map::{Map, upstream};
+use super::text::{indented, shown};
 use std::fmt::Write;
 
 /// Idle connections that each of nginx's processes keeps to a shard's service.
 const KEEPALIVE: u32 = 32;
-
-/// The name of a shard's group of replicas. nginx ignores the case of such names, so it
-/// holds no capitals.
-pub fn upstream(keyspace: &Keyspace, place: &Place) -> String {
-    let mut name = String::from("shardmaster_");
-    for byte in keyspace.name.bytes() {
-        if byte.is_ascii_lowercase() || byte.is_ascii_digit() {
-            name.push(char::from(byte));
-        } else {
-            let _ = write!(name, "_{byte:02x}");
-        }
-    }
-    format!("{name}_{}", place.index)
-}
 
 /// For http { }: the services.
 pub fn upstreams(map: &Map) -> String {

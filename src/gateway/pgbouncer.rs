@@ -1,6 +1,6 @@
 //! For PgBouncer: one database for each shard, named as the shard.
 
-use super::{Config, shown};
+use super::text::{Config, shown};
 use crate::catalog::gateway::{self, Database};
 use crate::catalog::shard::conninfo_for_clients;
 use crate::error::{Failure, SqlState};

@@ -1,7 +1,8 @@
 //! Tenants take slots of servers with a capacity: who is routed there holds a confirmed
 //! one, and a split keeps those that its tenants will need on the target.
 
-use super::{PlacementError, quota, room, settle, shard as slots, slot};
+use super::locks::{self, Mode};
+use super::{PlacementError, quota, room, settle, slot};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::catalog::split_state::IS_UNDECIDED;
 use crate::error::Failure;
@@ -50,7 +51,7 @@ pub fn routed(
     }
     // Quotas come before shards in the order of locks.
     for (shard, keys) in wanted {
-        slots::lock(shard.id);
+        locks::shard(shard.id, Mode::Exclusive);
         take(&shard, keyspace, &keys, &Holder::Tenant, forced)?;
     }
     Ok(())
@@ -125,7 +126,7 @@ pub fn check_room(target: &Shard, keys: &[String]) -> Result<(), PlacementError>
     if target.capacity.is_none() {
         return Ok(());
     }
-    slots::lock(target.id);
+    locks::shard(target.id, Mode::Exclusive);
     room_for(target, keys)
 }
 
@@ -148,7 +149,7 @@ pub fn reserve_for_split(
     if target.capacity.is_none() {
         return Ok(());
     }
-    slots::lock(target.id);
+    locks::shard(target.id, Mode::Exclusive);
     take(target, keyspace, keys, &Holder::Split(split_id), false)
 }
 

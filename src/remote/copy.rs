@@ -4,6 +4,7 @@
 use super::connection::{Connection, Status};
 use super::error::RemoteError;
 use super::wait::Ready;
+use crate::guc;
 use pq_sys as pq;
 use std::ffi::c_char;
 use std::time::Duration;
@@ -26,6 +27,14 @@ pub struct Bounds {
     pub patience: Duration,
     /// Bytes; None: as many as there are.
     pub bytes: Option<u64>,
+}
+
+impl Bounds {
+    /// Of a copy that brings over whatever there is. A server that sorts or waits for
+    /// its disk sends nothing for long; a link that is cut is noticed earlier by the system.
+    pub fn unlimited() -> Bounds {
+        Bounds { patience: guc::remote_timeout() * 10, bytes: None }
+    }
 }
 
 /// What looks at bytes on their way.

@@ -18,7 +18,12 @@ pub fn idents(prefix: &str, names: &[String]) -> String {
 
 /// A literal of an array of texts.
 pub fn array_literal(items: &[String]) -> String {
+    literal(&text_array(items))
+}
+
+/// The text form of an array, for a parameter.
+pub fn text_array(items: &[String]) -> String {
     let items: Vec<String> =
         items.iter().map(|item| format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\""))).collect();
-    literal(&format!("{{{}}}", items.join(",")))
+    format!("{{{}}}", items.join(","))
 }

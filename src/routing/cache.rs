@@ -4,7 +4,7 @@
 //! the client is told. So what is here is what the tables say. Only good answers are kept:
 //! a key that a split holds back, or a disabled shard, is looked up each time.
 
-use super::lookup::{Found, Intent};
+use super::found::{Found, Intent};
 use crate::catalog::keyspace::Strategy;
 use crate::guc;
 use crate::keys::interval;

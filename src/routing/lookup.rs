@@ -3,9 +3,10 @@
 
 use super::RoutingError;
 use super::cache::{self, Answer};
+use super::found::{Found, Intent, Route};
 use super::owner::as_owner;
 use crate::catalog::keyspace::Strategy;
-use crate::catalog::shard::{self, ShardStatus};
+use crate::catalog::shard::ShardStatus;
 use crate::error::Failure;
 use crate::guc;
 use crate::keys::interval;
@@ -17,34 +18,6 @@ use pgrx::prelude::*;
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intent {
-    Read,
-    Write,
-}
-
-impl Intent {
-    pub fn parse(text: &str) -> Result<Intent, RoutingError> {
-        match text {
-            "read" => Ok(Intent::Read),
-            "write" => Ok(Intent::Write),
-            other => Err(RoutingError::Invalid {
-                argument: "intent",
-                problem: format!("\"{other}\" is neither \"read\" nor \"write\""),
-            }),
-        }
-    }
-}
-
-/// Where a key is to be found.
-pub struct Route {
-    pub shard_key: String,
-    pub namespace: String,
-    pub version: i64,
-    /// For clients; None: the connection that they have.
-    pub conninfo: Option<String>,
-}
 
 /// The shard_key alone.
 pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Failure> {
@@ -58,30 +31,6 @@ pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<Route, Failure
     match cache::get(key, intent, keyspace, Found::route) {
         Some(route) => route,
         None => find(key, intent, keyspace)?.route(),
-    }
-}
-
-/// What an entry and its shard say.
-pub struct Found {
-    version: i64,
-    disabled: bool,
-    pub shard_key: String,
-    shard_status: ShardStatus,
-    namespace: String,
-    conninfo: Option<String>,
-    client_conninfo: Option<String>,
-}
-
-impl Found {
-    fn route(&self) -> Result<Route, Failure> {
-        let conninfo =
-            shard::conninfo_for_clients(self.conninfo.as_deref(), self.client_conninfo.as_deref())?;
-        Ok(Route {
-            conninfo,
-            shard_key: self.shard_key.clone(),
-            namespace: self.namespace.clone(),
-            version: self.version,
-        })
     }
 }
 

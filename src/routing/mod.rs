@@ -5,6 +5,7 @@ pub mod buckets;
 pub mod cache;
 pub mod change;
 mod error;
+pub mod found;
 pub mod keyspaces;
 pub mod lookup;
 pub mod midpoint;

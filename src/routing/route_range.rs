@@ -1,6 +1,7 @@
 //! The shards of an interval of keys.
 
-use super::lookup::{Intent, Patience, Route};
+use super::found::{Intent, Route};
+use super::lookup::Patience;
 use super::{RoutingError, ranges};
 use crate::catalog::keyspace;
 use crate::catalog::routing::TOUCHED;

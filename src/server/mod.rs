@@ -2,6 +2,7 @@
 //! Knows no table of the catalog and no network.
 
 pub mod injection;
+pub mod instance;
 pub mod preload;
 pub mod process;
 pub mod spawn;

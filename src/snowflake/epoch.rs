@@ -1,6 +1,6 @@
 //! The epoch that identifiers count from, a date of the settings.
 
-use super::SnowflakeError;
+use super::error::SnowflakeError;
 use crate::guc;
 use std::cell::OnceCell;
 

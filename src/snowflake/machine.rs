@@ -1,6 +1,6 @@
 //! Which machine this is.
 
-use super::SnowflakeError;
+use super::error::SnowflakeError;
 use crate::guc;
 use pgrx::prelude::*;
 use shardmaster_client::snowflake::{chance_to_meet, machine_of};

@@ -2,7 +2,7 @@
 //! data directory, because identifiers are the server's, not a database's, and do not come
 //! back with a transaction.
 
-use super::SnowflakeError;
+use super::error::SnowflakeError;
 use pgrx::pg_sys;
 use std::ffi::CStr;
 use std::fs::{File, rename};

@@ -3,10 +3,11 @@
 //! that is set back makes one twice.
 
 mod epoch;
+mod error;
 mod machine;
 mod mark;
 
-use crate::error::{Failure, SqlState};
+use crate::error::Failure;
 use crate::server::preload::preloaded;
 use crate::server::wait;
 use pgrx::prelude::*;
@@ -14,9 +15,9 @@ use pgrx::{PgAtomic, PgLwLock, pg_shmem_init};
 use shardmaster_client::snowflake::{Clock, Next, SystemClock, Tick};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use thiserror::Error;
 
 pub use epoch::unix_epoch;
+pub use error::SnowflakeError;
 
 /// The last tick; 0 until the first call after a start of the server.
 // SAFETY: named once in this library.
@@ -33,56 +34,6 @@ static MOVING: PgLwLock<u64> = unsafe { PgLwLock::new(c"shardmaster snowflake mo
 const AHEAD: u64 = 1_000;
 /// A clock that was set back by more is not waited for.
 const LONGEST_WAIT: u64 = 2 * AHEAD;
-
-#[derive(Debug, Error)]
-pub enum SnowflakeError {
-    #[error("identifiers need shared memory, which the server has not given to shardmaster")]
-    NotPreloaded,
-    #[error("no machine id is set")]
-    NoMachine,
-    #[error("invalid value for \"shardmaster.snowflake_epoch\": \"{0}\" is no date")]
-    InvalidEpoch(String),
-    #[error("identifiers were made with the epoch {was}, not {is}")]
-    OtherEpoch { was: u64, is: u64 },
-    #[error("the clock is before the epoch of identifiers")]
-    BeforeEpoch,
-    #[error("the clock is {0} ms behind the last identifier")]
-    ClockSetBack(u64),
-    #[error("the identifiers of this epoch are used up")]
-    UsedUp,
-    #[error("could not {what} file \"{path}\": {error}")]
-    File { what: &'static str, path: String, error: String },
-}
-
-impl From<SnowflakeError> for Failure {
-    fn from(error: SnowflakeError) -> Failure {
-        use SnowflakeError as E;
-        let (state, hint) = match &error {
-            E::NotPreloaded => (
-                SqlState::NOT_IN_STATE,
-                "Add shardmaster to shared_preload_libraries and restart the server.",
-            ),
-            E::NoMachine => (
-                SqlState::NOT_IN_STATE,
-                "Set shardmaster.machine_id, another number from 0 to 1023 on each server, and restart it.",
-            ),
-            E::InvalidEpoch(_) => (SqlState::INVALID_VALUE, "Write it as 2024-01-01; it is at 00:00 UTC."),
-            E::OtherEpoch { .. } => (
-                SqlState::NOT_IN_STATE,
-                "Set shardmaster.snowflake_epoch back: with another epoch identifiers would come twice.",
-            ),
-            E::BeforeEpoch | E::ClockSetBack(_) => {
-                (SqlState::NOT_IN_STATE, "Set the server's clock right, or wait until it has caught up.")
-            }
-            E::UsedUp => (SqlState::NOT_IN_STATE, "Use another machine id with a later epoch."),
-            E::File { .. } => (
-                SqlState::parse("58030"),
-                "The file keeps identifiers from being made twice; see to the data directory.",
-            ),
-        };
-        Failure::new(state, error.to_string()).hint(hint)
-    }
-}
 
 /// At the server's start.
 pub fn register() {

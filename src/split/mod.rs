@@ -7,6 +7,7 @@ pub mod cutover;
 pub mod end;
 pub mod engine;
 pub mod figures;
+pub mod finding;
 pub mod install;
 pub mod lifecycle;
 mod owners;
@@ -15,5 +16,6 @@ pub mod points;
 pub mod record;
 pub mod references;
 mod run;
+pub mod table;
 
 pub use run::run;

@@ -4,14 +4,14 @@
 //! is trusted. It is looked for before the first query over a table, which may run some of it
 //! already while it is planned, and again whenever a table has another `code` than before.
 
-use super::engine;
-use super::plan::check::Finding;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::remote::quote::literal;
+use crate::remote::quote::{literal, text_array};
+use crate::split::finding::Finding;
 
 const OWNERS: &str = include_str!("../../sql/check/owners.sql");
 /// Volatile functions of the server, or of extensions, that whoever owns a table may use.
@@ -48,7 +48,7 @@ pub struct Found {
 }
 
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Found> {
-    let (schemas, names) = engine::table_names(plan, side);
+    let (schemas, names) = observe::table_names(plan, side);
     find_in(connection, schemas, names, trusted(plan, side))
 }
 
@@ -67,7 +67,7 @@ pub fn find_in(
     names: Vec<String>,
     trusted: &[String],
 ) -> Result<Found> {
-    let lists = [&schemas, &names, &trusted.to_vec()].map(|list| engine::text_array(list));
+    let lists = [&schemas, &names, &trusted.to_vec()].map(|list| text_array(list));
     let rows = connection.query(
         OWNERS,
         &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(HARMLESS), Some(RUNS_A_TEXT)],

@@ -1,13 +1,12 @@
 //! What a worker writes down on the master, each in a short transaction.
 
-use super::copy::progress::{Progress, TableProgress};
-use super::copy::step::Outcome;
-use super::cutover;
-use super::end::finish::Request;
-use super::engine::Engine;
+use super::copy::outcome::Outcome;
+use super::cutover::given_up;
 use super::lifecycle::phases::transition;
+use super::table::Table;
 use crate::agent::error::{Result, SplitError};
-use crate::catalog::split_state::{Goal, Phase};
+use crate::agent::state::progress::{Progress, TableProgress};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{event, split};
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -58,19 +57,28 @@ pub fn finish_was_lost(id: i64) {
     split::event(id, None, None, "the shards know a cutover and a finish that this master had lost");
 }
 
+/// What the master knows of a finish that was asked for.
+pub struct FinishRequest {
+    pub version: i64,
+    /// The operator accepts that rows are deleted which the target does not have.
+    pub accepts: bool,
+    /// No row of the scope is left on the source.
+    pub is_purged: bool,
+}
+
 /// What finish has to know of the plan.
-pub fn finish_request(id: i64) -> Request {
+pub fn finish_request(id: i64) -> FinishRequest {
     sql::read_one(
         "SELECT routing_version_cutover, accept_missing, purged_at IS NOT NULL
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
-        |row| Request {
+        |row| FinishRequest {
             version: row.get(1).unwrap_or_default(),
             accepts: row.value(2),
             is_purged: row.value(3),
         },
     )
-    .unwrap_or(Request { version: 0, accepts: false, is_purged: false })
+    .unwrap_or(FinishRequest { version: 0, accepts: false, is_purged: false })
 }
 
 /// What the worker is about, if that is not what stands there.
@@ -126,19 +134,15 @@ pub fn next_phase(phase: Phase, outcome: &Outcome) -> Phase {
     }
 }
 
-/// Bytes of the queues on the source.
-pub fn queue_bytes(engine: &mut Engine) -> Result<i64> {
-    let sizes: Vec<String> =
-        engine.tables.iter().map(|t| format!("pg_relation_size('{}'::regclass)", t.queue)).collect();
-    let rows = engine.control.run(&format!("SELECT {}", sizes.join(" + ")))?;
-    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
-}
-
 /// After a step: counters as the target has them, and the phase.
-pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> {
-    let id = engine.plan.id;
+pub fn step(
+    (id, generation): (i64, i64),
+    tables: &[Table],
+    outcome: &Outcome,
+    queue_bytes: i64,
+) -> Result<()> {
     let state = split::lock(id)?;
-    if state.generation != engine.generation {
+    if state.generation != generation {
         return Err(SplitError::Superseded);
     }
     if let Some(why) = &outcome.restarted {
@@ -175,14 +179,14 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
             tail_status.into(),
         ],
     );
-    for (table, progress) in engine.tables.iter().zip(&outcome.progress.tables) {
+    for (table, progress) in tables.iter().zip(&outcome.progress.tables) {
         table_progress(id, table.policy.ordinal, table.source.key(), progress);
     }
     enter(id, state.phase, next)?;
     let is_asked = matches!(state.goal, Goal::Completed | Goal::Finished);
     if next == Phase::Backfill && is_asked {
         // Asked for while the step ran that has found it.
-        gave_up(id, &cutover::gave_up(cutover::COPIES_AGAIN));
+        gave_up(id, &given_up::because(given_up::COPIES_AGAIN));
     }
     Ok(())
 }
@@ -338,6 +342,18 @@ fn store_error(id: i64, failure: &Failure, set: &str) {
             failure.hint.as_deref().into(),
             failure.detail.as_deref().into(),
         ],
+    );
+}
+
+/// Where a cutover is, with what the operator sees: from the first step to the last the split does not wait for him.
+pub fn cutover_step(id: i64, step: CutoverStep) {
+    let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET cutover_step = $2, updated_at = clock_timestamp(),
+                activity = CASE WHEN activity IN ('idle', 'working') THEN $3 ELSE activity END
+          WHERE id = $1",
+        &[id.into(), step.as_str().into(), (if rests { "idle" } else { "working" }).into()],
     );
 }
 

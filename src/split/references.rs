@@ -3,16 +3,16 @@
 //! reference a row that its new shard has not, and no row that stays loses what it
 //! references, is checked here.
 
-use super::copy::progress::Progress;
-use super::copy::window;
-use super::engine::{self, Engine, Table, unbounded};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
-use crate::error::{Failure, SqlState};
-use crate::remote::quote::ident;
+use crate::error::SqlState;
+use crate::remote::copy::Bounds;
+use crate::remote::quote::{ident, text_array};
 use crate::remote::{Connection, RemoteError};
+use crate::split::table::Table;
 use serde::Deserialize;
 
 pub mod check;
@@ -68,7 +68,7 @@ impl Bond {
 
 impl Reference {
     /// `p.a = t.x AND ...`
-    fn join(&self, referenced: &str, referencing: &str) -> String {
+    pub fn join(&self, referenced: &str, referencing: &str) -> String {
         let equal = |c: &ReferenceColumn| {
             format!("{referenced}.{} {} {referencing}.{}", ident(&c.to), c.operator, ident(&c.from))
         };
@@ -76,12 +76,12 @@ impl Reference {
     }
 
     /// Without NULL: such a row references nothing, whatever the key's MATCH is.
-    fn references(&self, row: &str) -> String {
+    pub fn references(&self, row: &str) -> String {
         let present = |c: &ReferenceColumn| format!("{row}.{} IS NOT NULL", ident(&c.from));
         self.columns.iter().map(present).collect::<Vec<_>>().join(" AND ")
     }
 
-    fn value(&self, row: &str) -> String {
+    pub fn value(&self, row: &str) -> String {
         let texts: Vec<String> =
             self.columns.iter().map(|c| format!("{row}.{}::text", ident(&c.from))).collect();
         format!("concat_ws(', ', {})", texts.join(", "))
@@ -93,7 +93,7 @@ impl Reference {
         names.join(", ")
     }
 
-    fn describe(&self, value: &str) -> String {
+    pub fn describe(&self, value: &str) -> String {
         format!(
             "table {}, foreign key \"{}\" to {}: ({})=({value})",
             self.from,
@@ -111,9 +111,9 @@ pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
 
 /// The same, with those that carry it.
 fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<Vec<Reference>> {
-    let (schemas, names) = engine::table_names(plan, side);
+    let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [schemas, names, columns].map(|list| engine::text_array(&list));
+    let lists = [schemas, names, columns].map(|list| text_array(&list));
     let with_key = if with_key { "true" } else { "false" };
     let parameters = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(with_key)];
     let rows = connection.query(FOREIGN_KEYS, &parameters)?;
@@ -123,7 +123,7 @@ fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool
 }
 
 /// Whether a row of one of the plan's tables moves; of a table outside none does.
-fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &str) -> String {
+pub fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &str) -> String {
     let column = position.and_then(|position| by.get(position)).and_then(Option::as_ref);
     column.map_or("false".to_owned(), |column| {
         format!("coalesce({}, false)", plan.scope.predicate(column, row))
@@ -131,13 +131,13 @@ fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &str)
 }
 
 /// The same for the rows that are looked for, in a form that an index can answer.
-fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> Option<String> {
+pub fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> Option<String> {
     by.get(position).and_then(Option::as_ref).map(|column| plan.scope.predicate(column, row))
 }
 
 /// The shard-by columns of a side's tables.
 fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Option<Column>>> {
-    let now = engine::observe(connection, plan, side)?;
+    let now = observe::observe(connection, plan, side)?;
     Ok(plan
         .tables
         .iter()
@@ -147,7 +147,7 @@ fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Ve
 }
 
 fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<Bond>> {
-    let rows = connection.run_within(query, unbounded().patience)?;
+    let rows = connection.run_within(query, Bounds::unlimited().patience)?;
     Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
 }
 
@@ -248,8 +248,9 @@ fn staying_row(
 
 /// The target's foreign keys that bind rows of the scope, as a worker keeps them.
 pub struct Watched {
-    references: Vec<Reference>,
-    by: Vec<Option<Column>>,
+    pub references: Vec<Reference>,
+    /// The shard-by columns of the plan's tables.
+    pub by: Vec<Option<Column>>,
 }
 
 impl Watched {
@@ -260,102 +261,5 @@ impl Watched {
             .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
             .collect();
         Ok(Watched { references, by: tables.iter().map(|table| Some(table.target_by.clone())).collect() })
-    }
-}
-
-/// Which rows of the scope a step looks at.
-pub enum Look {
-    All,
-    /// Those that the windows of these tables (by position) have changed.
-    Changed(Vec<usize>),
-}
-
-/// Before a step is committed that leaves all of the scope's rows on the target: none of
-/// them references a row that is not there. A step that completes the copy looks at all,
-/// a later one at what its windows have changed.
-pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Result<()> {
-    if engine.watched.references.is_empty() || !after.is_copied() {
-        return Ok(());
-    }
-    for index in 0..engine.watched.references.len() {
-        let Some(position) = engine.watched.references[index].from_position else { continue };
-        match looked {
-            Look::All => check_reference(engine, index, position, None)?,
-            Look::Changed(tables) if tables.contains(&position) => {
-                let rows = window::changed_rows(&engine.tables[position]);
-                check_reference(engine, index, position, Some(&rows))?;
-            }
-            Look::Changed(_) => {}
-        }
-    }
-    Ok(())
-}
-
-/// Before a cutover: all rows once more, by the foreign keys that there are now.
-pub fn check_all(engine: &mut Engine) -> Result<()> {
-    engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
-    if engine.watched.references.is_empty() {
-        return Ok(());
-    }
-    engine.target.run("BEGIN")?;
-    for index in 0..engine.watched.references.len() {
-        if let Some(position) = engine.watched.references[index].from_position {
-            check_reference(engine, index, position, None)?;
-        }
-    }
-    engine.target.run("COMMIT")?;
-    Ok(())
-}
-
-/// Referenced rows are locked first, as the server does it: who deletes one at the same
-/// time does not see ours yet.
-fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
-    let Watched { references, by } = &engine.watched;
-    let reference = &references[index];
-    let Some(scope) = in_scope(&engine.plan, by, position, "t") else { return Ok(()) };
-    let rows = rows.unwrap_or_default();
-    let join = reference.join("p", "t");
-    let moves = moves(&engine.plan, by, reference.to_position, "p");
-    if reference.can_lock {
-        let lock = format!(
-            "SELECT count(*) FROM (
-                SELECT 1 FROM {} p WHERE NOT {moves} AND EXISTS (SELECT 1 FROM {} t {rows} WHERE {scope} AND {join})
-                   FOR KEY SHARE) locked",
-            reference.to, reference.from
-        );
-        engine.target.run_within(&lock, unbounded().patience)?;
-    }
-    let query = format!(
-        "SELECT {} FROM {} t {rows}
-          WHERE {scope} AND {} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {join} AND {}) LIMIT 1",
-        reference.value("t"),
-        reference.from,
-        reference.references("t"),
-        reference.to,
-        is_common(by, reference.to_position, &moves)
-    );
-    let rows = engine.target.run_within(&query, unbounded().patience)?;
-    match rows.scalar() {
-        None => Ok(()),
-        Some(value) => Err(SplitError::Failed(
-            Failure::new(
-                SqlState::parse("23503"),
-                format!(
-                    "a moving row references a row that is not on shard \"{}\": {}",
-                    engine.target.shard(),
-                    reference.describe(value)
-                ),
-            )
-            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
-        )),
-    }
-}
-
-/// Which rows of a referenced table count: those that move too, or that are nobody's and so
-/// on every shard. Another key's row of the same value is another row.
-fn is_common(by: &[Option<Column>], position: Option<usize>, moves: &str) -> String {
-    match position.and_then(|position| by.get(position)).and_then(Option::as_ref) {
-        None => "true".to_owned(),
-        Some(column) => format!("(p.{} IS NULL OR {moves})", ident(&column.name)),
     }
 }

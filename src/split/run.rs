@@ -1,7 +1,7 @@
 //! The loop of a split's worker: look at the plan, do what follows from it, write
 //! down what came of it.
 
-use super::copy::step;
+use super::copy::{outcome, step};
 use super::cutover::recovery::{self, SetBack};
 use super::cutover::{self, on_master, watch};
 use super::end::{ending, finish, lost, rollback};
@@ -11,12 +11,15 @@ use super::plan::check;
 use super::points::{self, reach};
 use super::{install, record};
 use crate::agent::error::{Result, SplitError};
-use crate::catalog::split::{self, Plan, State};
+use crate::agent::state::lease;
+use crate::agent::state::tenure::Tenure;
+use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::wait;
+use crate::split::cutover::given_up;
 use std::time::{Duration, Instant};
 
 /// The longest pause between two attempts.
@@ -112,7 +115,7 @@ impl Worker {
                 let is_heard_late = self.is_heard_late(state);
                 let engine = self.attached(state)?;
                 if is_heard_late {
-                    return Err(SplitError::GaveUp(cutover::interrupted()));
+                    return Err(SplitError::GaveUp(given_up::interrupted()));
                 }
                 cutover::run(engine)?;
                 Ok(Duration::ZERO)
@@ -124,9 +127,9 @@ impl Worker {
             }
             Work::Finish => {
                 self.engine = None;
-                let (plan, generation, identity) = take_plan(self.id)?;
+                let tenure = take_plan(self.id)?;
                 let request = transaction(|| record::finish_request(self.id));
-                finish::run(&plan, generation, &identity, &request)?;
+                finish::run(&tenure, &request)?;
                 Ok(Duration::ZERO)
             }
             Work::EndRedirect => {
@@ -143,8 +146,7 @@ impl Worker {
             }
             Work::RollBack => {
                 self.engine = None;
-                let (plan, generation, identity) = take_plan(self.id)?;
-                rollback::run(&plan, generation, &identity)?;
+                rollback::run(&take_plan(self.id)?)?;
                 Ok(Duration::ZERO)
             }
         }
@@ -152,9 +154,8 @@ impl Worker {
 
     fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
-        let (plan, generation, identity) = take_plan(self.id)?;
-        let version = state.version_cutover.unwrap_or_default();
-        lost::finish_without_source(&plan, generation, &identity, version)?;
+        let tenure = take_plan(self.id)?;
+        lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
 
@@ -169,9 +170,9 @@ impl Worker {
     /// wait for it. Where only the target knows, it is asked.
     fn set_back(&mut self, state: &State) -> Result<SetBack> {
         let id = self.id;
-        let (plan, generation, identity) = self.patiently(|| take(id))?;
+        let tenure = self.patiently(|| take(id))?;
         wait::report("the cutover to be set back on the source");
-        let outcome = recovery::set_back(&plan, generation, &identity, state.target_lost)?;
+        let outcome = recovery::set_back(&tenure, state.target_lost)?;
         if outcome == SetBack::AskTarget {
             let now = transaction(|| split::state(self.id))?;
             self.attached(&now).map_err(|error| ask_target(error, id))?;
@@ -183,28 +184,27 @@ impl Worker {
     /// whatever an earlier worker left in the middle of a cutover.
     fn attached(&mut self, state: &State) -> Result<&mut Engine> {
         if self.engine.is_none() {
-            let (plan, generation, identity) = take_plan(self.id)?;
-            let mut engine = match Engine::attach(plan.clone(), generation, &identity) {
+            let tenure = take_plan(self.id)?;
+            let mut engine = match Engine::attach(&tenure) {
                 Err(SplitError::NotInstalled(_))
-                    if state.phase != Phase::Completed
-                        && recovery::adopt_finished(&plan, generation, &identity)? =>
+                    if state.phase != Phase::Completed && recovery::adopt_finished(&tenure)? =>
                 {
                     return Err(SplitError::Retry("the plan to be read again".into()));
                 }
                 Err(SplitError::NotInstalled(_))
                     if state.phase == Phase::Completed
                         && recovery::adopt_finish(
-                            &plan,
+                            &tenure.plan,
                             state.version_cutover.unwrap_or_default(),
-                            &identity,
+                            &tenure.identity,
                         )? =>
                 {
                     return Err(SplitError::Retry("the plan to be read again".into()));
                 }
                 // A shard that failed over to a time before the installation: nothing is copied yet.
                 Err(SplitError::NotInstalled(failure)) if state.phase == Phase::DualWrite => {
-                    check::require(&plan, &identity)?;
-                    install::install(&plan, generation, &identity)?;
+                    check::require(&tenure.plan, &tenure.identity)?;
+                    install::install(&tenure)?;
                     transaction(|| {
                         split::event(self.id, None, None, &format!("installed again: {}", failure.message))
                     });
@@ -228,10 +228,10 @@ impl Worker {
 
     fn install(&mut self) -> Result<Duration> {
         self.engine = None;
-        let (plan, generation, identity) = take_plan(self.id)?;
+        let tenure = take_plan(self.id)?;
         transaction(|| record::activity(self.id, "working", None));
-        check::require(&plan, &identity)?;
-        install::install(&plan, generation, &identity)?;
+        check::require(&tenure.plan, &tenure.identity)?;
+        install::install(&tenure)?;
         try_transaction(|| record::installed(self.id))?;
         Ok(Duration::ZERO)
     }
@@ -312,13 +312,15 @@ impl Worker {
     }
 
     /// The master is told, at once if the phase changes, else once a second.
-    fn record(&mut self, state: &State, outcome: &step::Outcome) -> Result<()> {
+    fn record(&mut self, state: &State, outcome: &outcome::Outcome) -> Result<()> {
         let Some(engine) = self.engine.as_mut() else { return Ok(()) };
         let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
         let due = self.recorded.elapsed() > Duration::from_secs(1);
         if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
-            let queue_bytes = record::queue_bytes(engine)?;
-            try_transaction(|| record::step(engine, outcome, queue_bytes))?;
+            let queue_bytes = engine.queue_bytes()?;
+            try_transaction(|| {
+                record::step((engine.plan.id, engine.generation), &engine.tables, outcome, queue_bytes)
+            })?;
             self.recorded = Instant::now();
         }
         Ok(())
@@ -338,7 +340,7 @@ impl Worker {
                 self.retry(&error.into_failure());
                 return;
             }
-            if let Some(failure) = cutover::abandoned(&error, is_overdue(&now)) {
+            if let Some(failure) = given_up::abandoned(&error, is_overdue(&now)) {
                 self.abandon(&failure);
                 return;
             }
@@ -430,7 +432,7 @@ fn is_overdue(state: &State) -> bool {
 }
 
 /// How long a copy rests after a step, whatever phase it is done in.
-fn pause_of_copy(outcome: &step::Outcome, worked: Duration) -> Duration {
+fn pause_of_copy(outcome: &outcome::Outcome, worked: Duration) -> Duration {
     // Where nobody writes, nobody is disturbed.
     let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
     let by_rate = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
@@ -461,14 +463,14 @@ fn doing(work: Work) -> Option<&'static str> {
 
 /// Takes the plan for this worker: generation + 1 on the master, before anything on
 /// a shard is read.
-fn take_plan(id: i64) -> Result<(Plan, i64, String)> {
+fn take_plan(id: i64) -> Result<Tenure> {
     try_transaction(|| take(id))
 }
 
 /// The same within a transaction.
-fn take(id: i64) -> Result<(Plan, i64, String)> {
+fn take(id: i64) -> Result<Tenure> {
     let generation = record::take(id)?;
-    Ok((split::load(id)?, generation, split::identity()))
+    Ok(Tenure { plan: split::load(id)?, generation, identity: split::identity() })
 }
 
 /// Where a decision may be forgotten, the operator is told what waiting is for.
@@ -496,7 +498,7 @@ fn is_lease_due(renewed: Option<Instant>) -> bool {
 
 fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
     if is_lease_due(*renewed) {
-        engine.control_transaction(&install::renew_lease(engine.plan.id))?;
+        engine.control_transaction(&lease::renew(engine.plan.id))?;
         *renewed = Some(Instant::now());
     }
     Ok(())

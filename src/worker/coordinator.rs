@@ -2,7 +2,8 @@
 
 use super::keeper::{Child, Keeper};
 use super::pause::Pause;
-use super::{accept_signals, lock, pin_settings, plan, sweeper};
+use super::start::{accept_signals, pin_settings};
+use super::{lock, plan, sweeper};
 use crate::guc;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::{self, LIBRARY};

@@ -4,8 +4,9 @@
 //! fatal error every few seconds while its database does not exist, and would be in the
 //! way of DROP DATABASE.
 
+use super::coordinator;
 use super::keeper::Keeper;
-use super::{accept_signals, coordinator};
+use super::start::accept_signals;
 use crate::guc;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::LIBRARY;

@@ -1,6 +1,7 @@
 //! The worker of one split: takes the split's lock, does its work, ends.
 
-use super::{accept_signals, lock, pin_settings, plan};
+use super::start::{accept_signals, pin_settings};
+use super::{lock, plan};
 use crate::server::{txn, wait};
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;

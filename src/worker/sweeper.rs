@@ -1,7 +1,8 @@
 //! Expires leases and archives old reservations. A process of its own: an error in a
 //! sweep must not hold up splits, nor a long look at splits a lease.
 
-use super::{accept_signals, lock, pin_settings, plan};
+use super::start::{accept_signals, pin_settings};
+use super::{lock, plan};
 use crate::guc;
 use crate::placement::{sweep, sweep_clock};
 use crate::server::process::Kind;

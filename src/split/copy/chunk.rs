@@ -1,13 +1,13 @@
 //! Chunks: ranges of blocks of one leaf. In one snapshot a row has one ctid, so it
 //! is on one side of the cursor, and a chunk costs its own blocks only.
 
-use super::progress::{Cursor, Progress};
 use super::scope_size;
 use super::window::copy_rows;
 use crate::agent::error::Result;
+use crate::agent::state::progress::{Cursor, Progress};
 use crate::guc;
-use crate::remote::copy::Copied;
-use crate::split::engine::{Engine, unbounded};
+use crate::remote::copy::{Bounds, Copied};
+use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
 const MIN_BLOCKS: i64 = 1;
@@ -44,7 +44,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         table.format()
     );
     let began = Instant::now();
-    let copied = copy_rows(engine, position, &out, unbounded())?;
+    let copied = copy_rows(engine, position, &out, Bounds::unlimited())?;
     if !is_last {
         progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);

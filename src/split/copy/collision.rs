@@ -8,7 +8,8 @@ use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
-use crate::split::engine::{Engine, Table};
+use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// Turns a violation of a constraint on the target into what follows from it; other errors
 /// stay what they are.

@@ -1,12 +1,13 @@
 //! What has changed on the source since the last step, and what follows from it.
 
 use super::leaves::{self, Since};
-use super::progress::{Cursor, LeafProgress, Progress, TableProgress};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Leaf, Observation, TableShape};
+use crate::agent::state::progress::{Cursor, LeafProgress, Progress, TableProgress};
 use crate::error::SqlState;
 use crate::guc;
-use crate::split::engine::{Engine, Table};
+use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// What a step must do before it copies anything.
 #[derive(Debug, Default)]

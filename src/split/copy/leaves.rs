@@ -3,15 +3,16 @@
 //! through before: a step looks at new ones before it writes, and again at the end, so
 //! that nothing was written to one that came meanwhile.
 
-use super::progress::{self, Progress, TargetLeaf};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
+use crate::agent::state::progress::{self, Progress, TargetLeaf};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::ident;
-use crate::split::engine::{self, Engine};
+use crate::split::engine::Engine;
 use crate::split::install::triggers;
 
 /// A row of the scope where none must be.
@@ -137,10 +138,7 @@ fn store(engine: &mut Engine, progress: &Progress, lost: &[usize], now: &Observa
             table.target_leaves.get_or_insert_with(Vec::new).push(gone);
         }
     }
-    engine.target.query(
-        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
-        &[Some(&engine.plan.id.to_string()), Some(&progress::to_json(&stored))],
-    )?;
+    progress::store(&mut engine.target, engine.plan.id, &stored)?;
     engine.target.run("COMMIT")?;
     Ok(())
 }
@@ -207,7 +205,7 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
     if !engine.tables.iter().any(|table| table.target.is_partitioned()) {
         return Ok(());
     }
-    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let same = now.tables.iter().zip(&progress.tables).all(|(shape, table)| {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         known.len() == shape.leaves().len()
@@ -233,7 +231,7 @@ pub fn check_source_before_finish(
     plan: &Plan,
 ) -> Result<()> {
     let Some(progress) = progress::stored(target, plan.id)? else { return Ok(()) };
-    let now = engine::observe(source, plan, Side::Source)?;
+    let now = observe::observe(source, plan, Side::Source)?;
     let is_upgraded = progress.server.split(':').next() != Some(now.system());
     for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
@@ -285,7 +283,7 @@ fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
 pub fn own(target: &mut Connection, plan: &Plan) -> Result<Option<(Vec<String>, Vec<String>)>> {
     let progress = progress::stored(target, plan.id)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
-    let now = engine::observe(target, plan, Side::Target)?;
+    let now = observe::observe(target, plan, Side::Target)?;
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
     let (mut own, mut changed) = (Vec::new(), Vec::new());
     for (shape, table) in now.tables.iter().zip(&progress.tables) {

@@ -3,11 +3,10 @@
 
 pub mod chunk;
 pub mod collision;
-pub mod columns;
 pub mod compare;
-pub mod counters;
+pub mod foreign_keys;
 pub mod leaves;
-pub mod progress;
+pub mod outcome;
 pub mod scope_size;
 pub mod sieve;
 pub mod step;

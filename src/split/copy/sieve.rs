@@ -6,16 +6,10 @@
 //! The server reads a COPY in the same way: how many columns a row has, then of each its
 //! length and its bytes. Where one message ends and the next begins means nothing.
 
-use crate::agent::types::Family;
 use crate::catalog::split::Plan;
-use crate::keys::ordered::Ordered;
-use crate::keys::scope::Scope;
 use crate::remote::RemoteError;
 use crate::remote::quote::literal;
-use crate::split::engine::Table;
-use shardmaster_client::shard_for;
-use std::collections::HashSet;
-use std::num::NonZeroU32;
+use crate::split::table::mesh::Mesh;
 use std::rc::Rc;
 
 /// What a COPY in binary form begins with, before the length of what follows in its head.
@@ -23,117 +17,6 @@ const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 const HEAD: usize = SIGNATURE.len() + 8;
 /// Bytes of a key, which is collected before it is looked at.
 const LONGEST_KEY: usize = 1 << 20;
-/// Bytes of a value that an error shows.
-const SHOWN: usize = 100;
-
-type Bound = Option<Vec<u8>>;
-
-/// The keys that move, as the bytes of their values.
-#[derive(Debug)]
-enum Keys {
-    Listed(HashSet<Vec<u8>>),
-    Buckets {
-        count: NonZeroU32,
-        buckets: HashSet<u32>,
-    },
-    /// From, and to before; None: open.
-    Ranges(Vec<(Bound, Bound)>),
-}
-
-/// What a table's rows are held to; the same for each of its COPYs.
-#[derive(Debug)]
-pub struct Mesh {
-    of: Ordered,
-    keys: Keys,
-    /// The place of the shard-by column among those that are sent.
-    position: usize,
-}
-
-impl Mesh {
-    /// None: the bytes do not tell, and the target is asked.
-    pub fn new(plan: &Plan, table: &Table) -> Option<Mesh> {
-        let column = &table.target_by;
-        let is_plain = column.type_name == column.base && column.builtin;
-        if !is_plain || column.generated.is_some() || !table.is_binary() {
-            return None;
-        }
-        let of = match column.family()? {
-            Family::Integer => Ordered::BigInt,
-            // Blanks at the end of others mean nothing.
-            Family::Text if matches!(column.base.as_str(), "text" | "character varying") => Ordered::Text,
-            Family::Uuid => Ordered::Uuid,
-            Family::Text | Family::Numeric | Family::Enum(_) => return None,
-        };
-        let position = table.pairs.iter().position(|pair| pair.target == column.name)?;
-        Some(Mesh { of, keys: keys(&plan.scope, of)?, position })
-    }
-
-    fn holds(&self, value: &[u8]) -> bool {
-        let Some(sorted) = self.sorted(value) else { return false };
-        match &self.keys {
-            Keys::Listed(keys) => keys.contains(&sorted),
-            Keys::Ranges(ranges) => ranges.iter().any(|(lower, upper)| {
-                lower.as_ref().is_none_or(|lower| *lower <= sorted)
-                    && upper.as_ref().is_none_or(|upper| sorted < *upper)
-            }),
-            Keys::Buckets { count, buckets } => {
-                self.bucket(value, *count).is_some_and(|bucket| buckets.contains(&bucket))
-            }
-        }
-    }
-
-    /// As `Ordered::sort_bytes` writes the key.
-    fn sorted(&self, value: &[u8]) -> Option<Vec<u8>> {
-        match self.of {
-            Ordered::BigInt => Some((number(value)? ^ i64::MIN).to_be_bytes().to_vec()),
-            Ordered::Text | Ordered::Uuid => Some(value.to_vec()),
-        }
-    }
-
-    fn bucket(&self, value: &[u8], count: NonZeroU32) -> Option<u32> {
-        match self.of {
-            Ordered::BigInt => Some(shard_for(number(value)?, count)),
-            Ordered::Text => Some(shard_for(std::str::from_utf8(value).ok()?, count)),
-            Ordered::Uuid => Some(shard_for(<[u8; 16]>::try_from(value).ok()?, count)),
-        }
-    }
-
-    fn shown(&self, value: &[u8]) -> String {
-        match self.of {
-            Ordered::BigInt => number(value).map_or_else(String::new, |number| number.to_string()),
-            Ordered::Text => String::from_utf8_lossy(&value[..value.len().min(SHOWN)]).into_owned(),
-            Ordered::Uuid => value.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect(),
-        }
-    }
-}
-
-fn keys(scope: &Scope, of: Ordered) -> Option<Keys> {
-    Some(match scope {
-        Scope::Keys(keys) if keys.iter().all(|key| of.is_canonical(key)) => {
-            Keys::Listed(keys.iter().map(|key| of.sort_bytes(key)).collect())
-        }
-        Scope::Buckets { of: hashed, count, buckets } if *hashed == of => Keys::Buckets {
-            count: *count,
-            buckets: buckets.iter().map(|bucket| bucket.parse().ok()).collect::<Option<_>>()?,
-        },
-        Scope::Ranges { of: ordered, ranges } if *ordered == of => {
-            let bytes = |bound: &Option<String>| bound.as_ref().map(|key| of.sort_bytes(key));
-            Keys::Ranges(ranges.iter().map(|range| (bytes(&range.lower), bytes(&range.upper))).collect())
-        }
-        Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => return None,
-    })
-}
-
-/// A number of two, four or eight bytes.
-fn number(value: &[u8]) -> Option<i64> {
-    match value.len() {
-        2 => Some(i16::from_be_bytes(value.try_into().ok()?).into()),
-        4 => Some(i32::from_be_bytes(value.try_into().ok()?).into()),
-        8 => Some(i64::from_be_bytes(value.try_into().ok()?)),
-        _ => None,
-    }
-}
-
 /// What comes next.
 enum Next {
     /// The head, of which the length of its end is not known yet.
@@ -222,7 +105,7 @@ impl Sieve {
                     -1 => (Next::End, 2),
                     count => {
                         let count = usize::try_from(count).map_err(|_| Stray::Unreadable)?;
-                        if count <= self.mesh.position {
+                        if count <= self.mesh.position() {
                             return Err(Stray::Unreadable);
                         }
                         (Next::Length(Row { column: 0, count }), 2)
@@ -231,7 +114,7 @@ impl Sieve {
             }
             Next::Length(row) => {
                 let Some(length) = bytes.get(..4) else { return Ok(None) };
-                let is_key = row.column == self.mesh.position;
+                let is_key = row.column == self.mesh.position();
                 let behind = Row { column: row.column + 1, ..row };
                 match number_at(length) {
                     -1 if is_key => return Err(Stray::Null),
@@ -264,17 +147,17 @@ impl Sieve {
 }
 
 /// The error, as the target's own is.
-pub fn explain(stray: Stray, plan: &Plan, table: &Table) -> RemoteError {
-    let (shard, name, id) = (&plan.source.shard_key, &table.target.name, plan.id);
+pub fn explain(stray: Stray, plan: &Plan, table: &str) -> RemoteError {
+    let (shard, id) = (&plan.source.shard_key, plan.id);
     let (key, what) = match stray {
         Stray::Key(key) => (Some(key.clone()), format!("key \"{key}\"")),
         Stray::Null => (None, "no key".to_owned()),
         Stray::Unreadable => (None, "a form that cannot be read".to_owned()),
     };
-    let detail = serde_json::json!({"table": name, "key": key, "shard": shard, "split_id": id});
+    let detail = serde_json::json!({"table": table, "key": key, "shard": shard, "split_id": id});
     RemoteError::stray(
         shard,
-        format!("shard \"{shard}\" gave a row of {what} for table {name}, which split {id} does not move"),
+        format!("shard \"{shard}\" gave a row of {what} for table {table}, which split {id} does not move"),
         detail.to_string(),
         format!(
             "Nothing of this step was kept. Find out what on shard {}, or between it and the master, gives rows of others; then resume the split, or roll it back.",

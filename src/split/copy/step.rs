@@ -6,41 +6,27 @@
 //! same transaction. So a crash anywhere resumes from what the target holds.
 
 use super::compare::{self, Differences};
-use super::progress::{self, Progress, TableProgress};
+use super::foreign_keys::{self, Look};
 use super::window::{self, Entries};
-use super::{chunk, counters, leaves};
+use super::{chunk, leaves};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
+use crate::agent::state::progress::{self, Progress, TableProgress};
+use crate::agent::state::{consumed, lease, overflow, tenure};
+use crate::agent::{self, observe};
 use crate::catalog::split;
 use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::engine::{self, Engine};
-use crate::split::install::{self, triggers};
+use crate::split::copy::outcome::Outcome;
+use crate::split::engine::Engine;
+use crate::split::install::triggers;
 use crate::split::points::{self, reach};
-use crate::split::references::{self, Look};
-use crate::{agent, guc};
 use std::time::{Duration, Instant};
-
-/// What a step has done.
-#[derive(Debug)]
-pub struct Outcome {
-    pub progress: Progress,
-    /// Changes in the step's window.
-    pub changes: i64,
-    /// The step's chunks, their rows and bytes.
-    pub chunks: u64,
-    pub rows: u64,
-    pub bytes: u64,
-    /// Time that the rows of the window took to come over. That messages take their time,
-    /// however few rows there are, is left out: a distant target is not behind.
-    pub lag: Duration,
-    /// Why the copy starts again, if it does.
-    pub restarted: Option<String>,
-}
 
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
@@ -66,13 +52,6 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     }
     commit(engine, &mut outcome, &now, Reading::Ends)?;
     Ok(outcome)
-}
-
-impl Outcome {
-    /// A step that found nothing to do commits nothing.
-    pub fn is_empty(&self) -> bool {
-        self.chunks == 0 && self.changes == 0 && self.restarted.is_none()
-    }
 }
 
 /// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
@@ -110,37 +89,22 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
 
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
-    let now = engine::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    let now = observe::observe(&mut engine.reader, &engine.plan, Side::Source)?;
     engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
-    counters::read(engine)?;
+    engine.counters = consumed::counters(&mut engine.reader, engine.plan.id)?;
     Ok(now)
 }
 
 /// 3. The target's transaction: only the current generation gets the progress row,
 ///    and only now the cursors are read. `source`: what this step has seen there.
 pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
-    engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    let now = engine::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
-    let rows = engine.target.run(&format!(
-        "SELECT state FROM shardmaster_agent.progress WHERE split_id = {} FOR UPDATE",
-        engine.plan.id
-    ))?;
-    let state = rows.scalar().ok_or(SplitError::Superseded)?;
-    let progress: Progress = serde_json::from_str(state).map_err(|e| {
-        SplitError::failed(
-            SqlState::INTERNAL,
-            format!(
-                "progress of split {} on shard \"{}\" cannot be read: {e}",
-                engine.plan.id,
-                engine.target.shard()
-            ),
-            "Roll the split back and start it again.",
-        )
-    })?;
+    let progress = progress::lock(&mut engine.target, engine.plan.id)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
 }
@@ -183,7 +147,7 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<O
     engine.reader.run("ROLLBACK")?;
     let mut names = Vec::new();
     for position in differences.uncaptured {
-        let fresh = engine::observe(&mut engine.control, &engine.plan, Side::Source)?;
+        let fresh = observe::observe(&mut engine.control, &engine.plan, Side::Source)?;
         if let (Some(table), Some(shape)) =
             (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
@@ -253,7 +217,7 @@ pub fn apply(
         true => Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect()),
         false => Look::All,
     };
-    references::check_step(engine, &outcome.progress, &look)?;
+    foreign_keys::check_step(engine, &outcome.progress, &look)?;
     reach(points::STEP_CHUNK)?;
     Ok(outcome)
 }
@@ -298,11 +262,7 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
     leaves::check_unchanged(engine, &outcome.progress)?;
     outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
     outcome.progress.worker = engine.generation;
-    let state = progress::to_json(&outcome.progress);
-    engine.target.query(
-        "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
-        &[Some(&engine.plan.id.to_string()), Some(&state)],
-    )?;
+    progress::store(&mut engine.target, engine.plan.id, &outcome.progress)?;
     make_durable(engine, outcome.progress.steps)?;
     reach(points::STEP_DURABLE)?;
     engine.target.run("COMMIT")?;
@@ -325,17 +285,14 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
 /// writes is the number of the step, so that a source which has forgotten it is noticed.
 pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
     let id = engine.plan.id;
-    let deciding = engine.deciding.take().map_or(String::new(), |instance| counters::deciding(id, &instance));
-    engine.control_transaction(&format!(
-        "{}; {}{deciding}",
-        install::renew_lease(id),
-        counters::announce(id, step)
-    ))
+    let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
+    statements.extend(engine.deciding.take().map(|instance| consumed::decide(id, &instance)));
+    engine.control_transaction(&statements.join("; "))
 }
 
 /// Why capture has stopped, for the split's history.
 fn tell_stopped(engine: &mut Engine) -> Result<()> {
-    let why = match crate::split::record::queue_bytes(engine)? >= crate::guc::queue_max_bytes() {
+    let why = match engine.queue_bytes()? >= crate::guc::queue_max_bytes() {
         true => "its queue was full (shardmaster.queue_max_size)",
         false => "its lease had ended (shardmaster.capture_lease)",
     };
@@ -351,7 +308,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     let id = engine.plan.id;
-    engine::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    tenure::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
     let empty = Progress {
         steps: engine.counters.consumed,
         draining: true,
@@ -372,17 +329,15 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     for position in 0..engine.tables.len() {
         window::delete_scope(engine, position)?;
     }
-    engine.target.query(
-        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
-        &[Some(&id.to_string()), Some(&progress::to_json(&empty))],
-    )?;
+    progress::store(&mut engine.target, id, &empty)?;
     engine.target.run("COMMIT")?;
     reach(points::OVERFLOW_RESET)?;
     let queues: Vec<String> = engine.tables.iter().map(|t| format!("DELETE FROM {}", t.queue)).collect();
     engine.control_transaction(&format!(
-        "{}; DELETE FROM shardmaster_agent.overflow WHERE split_id = {id}; {}",
+        "{}; {}; {}",
         queues.join("; "),
-        install::renew_lease(id)
+        overflow::delete(id),
+        lease::renew(id)
     ))?;
     reach(points::OVERFLOW_CLEARED)?;
     // Whoever finds it closed until here leaves a mark, and this is done once more.
@@ -397,11 +352,8 @@ fn end_draining(engine: &mut Engine, mut progress: Progress) -> Result<Outcome> 
     engine.reader.run("ROLLBACK")?;
     wait_for_holders(engine)?;
     progress.draining = false;
-    engine::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    engine.target.query(
-        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1",
-        &[Some(&engine.plan.id.to_string()), Some(&progress::to_json(&progress))],
-    )?;
+    tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    progress::store(&mut engine.target, engine.plan.id, &progress)?;
     engine.target.run("COMMIT")?;
     Err(SplitError::Retry("the copy to start again: writers without a queue have ended".into()))
 }

@@ -2,15 +2,17 @@
 //! the one before, P. Sequence numbers are not commit order, snapshots are.
 
 use super::collision;
-use super::progress::{Cursor, Progress, TableProgress};
 use super::sieve::{Sieve, explain};
 use crate::agent::error::Result;
 use crate::agent::scope;
+use crate::agent::state::consumed;
+use crate::agent::state::progress::{Cursor, Progress, TableProgress};
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds, Copied};
 use crate::remote::quote::literal;
-use crate::split::engine::{Engine, Table, unbounded};
+use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
 /// and end, and the rows in between are deleted.
@@ -93,7 +95,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         &format!("COPY ({}) TO STDOUT ({})", table.window(&condition), table.text_format()),
         &mut engine.target,
         &format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
-        unbounded(),
+        Bounds::unlimited(),
     )?;
     delete_changed(&mut engine.target, &engine.plan.scope, table)?;
     let scope = engine.plan.scope.predicate(&table.source_by, "t");
@@ -103,7 +105,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         table.changed_rows(&condition),
         table.format()
     );
-    let bounds = Bounds { bytes: engine.window_limit, ..unbounded() };
+    let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
     copy_rows(engine, position, &out, bounds)?;
     Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
 }
@@ -121,11 +123,6 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
     Ok(())
 }
 
-/// A join that leaves of rows `t` of the target those that the step's window has changed.
-pub fn changed_rows(table: &Table) -> String {
-    format!("JOIN {} k ON {}", table.window_table(), table.target_join())
-}
-
 /// Copies rows of the source into the target: those of the scope, whatever the source gives.
 /// Another one is an error, found on the way where the bytes tell, else by the target.
 pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds) -> Result<Copied> {
@@ -134,7 +131,8 @@ pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds
     let copied = match &table.mesh {
         Some(mesh) => {
             let mut sieve = Sieve::new(mesh.clone());
-            let mut look = |bytes: &[u8]| sieve.pass(bytes).map_err(|stray| explain(stray, plan, table));
+            let mut look =
+                |bytes: &[u8]| sieve.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name));
             copy::pipe_through(reader, out, target, &copy_into(table), bounds, &mut look)
         }
         None => copy::pipe(reader, out, target, &copy_scope_into(&plan.scope, table), bounds),
@@ -177,10 +175,6 @@ pub fn consume(engine: &Engine, snapshot: &str, step: i64, queues: &[usize]) -> 
         .filter_map(|position| engine.tables.get(*position))
         .map(|table| format!("DELETE FROM {} WHERE {seen}", table.queue))
         .collect();
-    statements.push(format!(
-        "UPDATE shardmaster_agent.consumed SET snapshot = {}::pg_snapshot, steps = {step} WHERE split_id = {}",
-        literal(snapshot),
-        engine.plan.id
-    ));
+    statements.push(consumed::give_away(engine.plan.id, step, snapshot));
     statements.join("; ")
 }

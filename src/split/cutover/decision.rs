@@ -4,9 +4,10 @@
 //! Invariant: the source bears it out. It is `moved` with the same version; or it is
 //! `fenced`, and has noted which run of the master was about to decide.
 
-use super::fence;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::state::consumed;
+use crate::agent::state::side::{self, Row, State};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::server::sql;
@@ -20,21 +21,28 @@ const MOST_LOST: i64 = 1_000_000;
 /// The version with which the shards say that the cutover was decided.
 pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
     let id = engine.plan.id;
-    let (source, moved) = fence::state(&mut engine.control, id, Side::Source)?;
-    let (target, opened) = fence::state(&mut engine.target, id, Side::Target)?;
-    let opened = opened.filter(|_| target == "open" || target == "left");
-    let version = match (source.as_str(), moved, opened) {
-        ("moved", Some(moved), None) => moved,
-        ("moved", Some(moved), Some(opened)) if moved == opened => opened,
-        ("fenced", _, Some(opened)) if was_about_to_be_made(engine)? => opened,
-        ("moved", _, _) | (_, _, Some(_)) => {
+    let source = side::read(&mut engine.control, id, Side::Source)?;
+    let target = side::read(&mut engine.target, id, Side::Target)?;
+    let opened = target.and_then(Row::opened);
+    let moved = source.and_then(|row| row.version);
+    let source = source.map(|row| row.state);
+    let version = match (source, moved, opened) {
+        (Some(State::Moved), Some(moved), None) => moved,
+        (Some(State::Moved), Some(moved), Some(opened)) if moved == opened => opened,
+        // The source notes it before a decision, under its fence.
+        (Some(State::Fenced), _, Some(opened)) if consumed::deciding(&mut engine.control, id)?.is_some() => {
+            opened
+        }
+        (Some(State::Moved), _, _) | (_, _, Some(_)) => {
             let says =
                 opened.map_or("it is closed".to_owned(), |v| format!("it is open with routing version {v}"));
             return Err(refused(
                 &engine.plan,
                 &format!(
-                    "shard \"{}\" says {says}, shard \"{}\" is \"{source}\"",
-                    engine.plan.target.shard_key, engine.plan.source.shard_key
+                    "shard \"{}\" says {says}, shard \"{}\" is \"{}\"",
+                    engine.plan.target.shard_key,
+                    engine.plan.source.shard_key,
+                    source.map_or("", State::as_str)
                 ),
             ));
         }
@@ -42,15 +50,6 @@ pub fn lost(engine: &mut Engine) -> Result<Option<i64>> {
     };
     require_possible(&engine.plan, version)?;
     Ok(Some(version))
-}
-
-/// The source notes it before a decision, under its fence.
-fn was_about_to_be_made(engine: &mut Engine) -> Result<bool> {
-    let deciding = engine.control.run(&format!(
-        "SELECT deciding IS NOT NULL FROM shardmaster_agent.consumed WHERE split_id = {}",
-        engine.plan.id
-    ))?;
-    Ok(deciding.scalar() == Some("t"))
 }
 
 /// Refuses a version that this keyspace cannot have had.

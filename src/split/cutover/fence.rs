@@ -9,10 +9,10 @@
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
+use crate::agent::state::tenure;
 use crate::remote::Connection;
-use crate::remote::quote::literal;
 use crate::server::wait;
-use crate::split::engine::{self, Engine};
+use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
 /// A transaction that holds the capture lock.
@@ -89,7 +89,7 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
     let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
     session::require_one_server(&mut fence, &mut engine.reader)?;
     session::require_one_server(&mut fence, &mut engine.control)?;
-    session::register(&mut fence, &engine.plan, Side::Source)?;
+    tenure::register(&mut fence, &engine.plan, Side::Source)?;
     Ok(fence)
 }
 
@@ -169,58 +169,4 @@ pub fn holders_text(engine: &mut Engine) -> Result<String> {
     } else {
         format!("open transactions of writers on shard \"{shard}\": {}", holders.join("; "))
     })
-}
-
-/// Changes the state of a side from one of `from`; synchronous, and only for the
-/// current generation. False: the state was another one.
-pub fn change_state(
-    connection: &mut Connection,
-    split: i64,
-    side: Side,
-    generation: i64,
-    from: &[&str],
-    to: &str,
-    version: Option<i64>,
-) -> Result<bool> {
-    engine::begin_as(connection, split, side, generation)?;
-    let changed = write_state(connection, (split, side), from, to, version)?;
-    connection.run("COMMIT")?;
-    Ok(changed)
-}
-
-/// The same in a transaction that is open already.
-pub fn write_state(
-    connection: &mut Connection,
-    (split, side): (i64, Side),
-    from: &[&str],
-    to: &str,
-    version: Option<i64>,
-) -> Result<bool> {
-    let from: Vec<String> = from.iter().map(|state| literal(state)).collect();
-    let version = version.map_or("NULL".to_owned(), |v| v.to_string());
-    let changed = connection.run(&format!(
-        "UPDATE shardmaster_agent.side SET state = {}, version = {version}
-          WHERE split_id = {split} AND side = {} AND state IN ({})",
-        literal(to),
-        literal(side.as_str()),
-        from.join(", ")
-    ))?;
-    Ok(changed.affected == 1)
-}
-
-/// State and version of a side.
-pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<(String, Option<i64>)> {
-    let rows = connection.run(&format!(
-        "SELECT state, version FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
-        literal(side.as_str())
-    ))?;
-    let row = rows.rows.into_iter().next().unwrap_or_default();
-    let state = row.first().cloned().flatten().unwrap_or_default();
-    let version = row.get(1).cloned().flatten().and_then(|v| v.parse().ok());
-    Ok((state, version))
-}
-
-/// Whether finish has left a target: its rows have gone from the source, its guard has gone.
-pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
-    Ok(state(target, split, Side::Target)?.0 == "left")
 }

@@ -7,20 +7,26 @@
 
 pub mod decision;
 pub mod fence;
+pub mod given_up;
 pub mod on_master;
 pub mod recovery;
 pub mod sequences;
+pub mod source;
+pub mod told;
 pub mod watch;
 
-use super::copy::step::{self, Outcome, Reading};
-use super::copy::{compare, leaves, window};
+use super::copy::outcome::Outcome;
+use super::copy::step::{self, Reading};
+use super::copy::{compare, foreign_keys, leaves, window};
 use super::end::old_guards;
-use super::engine::{self, Engine};
+use super::engine::Engine;
 use super::lifecycle::phases;
 use super::points::{self, reach};
-use super::{record, references};
+use super::record;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::state::side::{self, Version};
+use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::error::{Failure, SqlState};
@@ -29,55 +35,9 @@ use crate::remote::Connection;
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{transaction, try_transaction};
-use crate::server::{sql, wait};
+use crate::server::{instance, sql, wait};
 use sequences::Ahead;
 use std::time::{Duration, Instant};
-
-/// Why a cutover was given up: everything is set back and the operator is told.
-pub fn gave_up(reason: &str) -> Failure {
-    Failure::new(SqlState::parse("55P03"), format!("cutover given up, waiting for {reason}")).hint(
-        "End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again; until then the split goes on following its source.",
-    )
-}
-
-/// What a cutover does not wait for.
-pub const COPIES_AGAIN: &str = "the copy, which had to start again";
-
-/// Why a worker does not begin a cutover that another one has left.
-pub fn interrupted() -> Failure {
-    Failure::new(
-        SqlState::parse("55P03"),
-        "cutover given up: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
-    )
-    .hint("Call shard_split_cutover again; until then the split goes on following its source.")
-}
-
-/// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it
-/// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
-pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
-    match error {
-        SplitError::GaveUp(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
-            Some(failure.clone())
-        }
-        SplitError::Remote(error) if error.may_pass() => Some(gave_up(&error.to_string())),
-        SplitError::Remote(error) => Some(error.clone().into()),
-        SplitError::Retry(_) | SplitError::Injected(_) if is_overdue => Some(gave_up(&error.to_string())),
-        SplitError::Retry(_)
-        | SplitError::Injected(_)
-        | SplitError::Superseded
-        | SplitError::Behind { .. } => None,
-    }
-}
-
-fn deadline_passed(error: SplitError) -> SplitError {
-    match error {
-        SplitError::Remote(error) if error.is_lock_timeout() => {
-            SplitError::GaveUp(gave_up(&format!("a lock on the moving tables ({error})")))
-        }
-        SplitError::Retry(reason) => SplitError::GaveUp(gave_up(&reason)),
-        other => other,
-    }
-}
 
 /// Beyond the deadline, for a question that is under way.
 const TO_ASK: Duration = Duration::from_millis(500);
@@ -86,12 +46,12 @@ const TO_ASK: Duration = Duration::from_millis(500);
 /// session that has kept them out: what is then written down on the master may have to wait
 /// there.
 pub fn run(engine: &mut Engine) -> Result<()> {
-    let mut source = Source::Open;
-    let outcome = steps(engine, &mut source);
-    if outcome.is_err() && source == Source::Fenced {
+    let mut is = Source::Open;
+    let outcome = steps(engine, &mut is);
+    if outcome.is_err() && is == Source::Fenced {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
         // If it does not succeed, recovery does it.
-        let _ = recovery::reopen_source(&mut engine.control, engine.plan.id, engine.generation);
+        let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
         reach(points::CUTOVER_REOPENED)?;
     }
     outcome
@@ -109,11 +69,11 @@ enum Source {
     Left,
 }
 
-fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
+fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     // Nobody waits for step 0; it has as long as the rest.
     be_ready(engine, Instant::now() + guc::cutover_timeout())?;
-    references::check_all(engine)?;
+    foreign_keys::check_all(engine)?;
     sequences::raise(engine, Ahead::Plenty)?;
     let mut fence = fence::open(engine)?;
 
@@ -125,10 +85,10 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     let began = Instant::now();
     reach(points::CUTOVER_DISABLED)?;
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
-        .map_err(deadline_passed)?;
+        .map_err(given_up::deadline_passed)?;
     reach(points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
-    *source = Source::Fenced;
+    *is = Source::Fenced;
     close_fence(engine, &mut fence, deadline)?;
     reach(points::CUTOVER_FENCED)?;
     in_time(deadline)?;
@@ -139,12 +99,12 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
     let heard = Instant::now();
     reach(points::CUTOVER_SEQUENCES)?;
     if Instant::now() > deadline {
-        return Err(SplitError::GaveUp(gave_up("the last changes to be applied")));
+        return Err(SplitError::GaveUp(given_up::because("the last changes to be applied")));
     }
     require_both(engine, heard)?;
     let (version, standby) =
         decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
-    *source = Source::Left;
+    *is = Source::Left;
     engine.set_deadline(None);
     reach(points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
@@ -170,7 +130,9 @@ fn steps(engine: &mut Engine, source: &mut Source) -> Result<()> {
 fn in_time(deadline: Instant) -> Result<()> {
     match Instant::now() <= deadline {
         true => Ok(()),
-        false => Err(SplitError::GaveUp(gave_up("its own worker, which was held up past the deadline"))),
+        false => {
+            Err(SplitError::GaveUp(given_up::because("its own worker, which was held up past the deadline")))
+        }
     }
 }
 
@@ -182,7 +144,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
                 let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
-                return Err(SplitError::GaveUp(gave_up(&reason)));
+                return Err(SplitError::GaveUp(given_up::because(&reason)));
             }
             other => other?,
         };
@@ -193,7 +155,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         }
         let reason = if !outcome.progress.is_copied() {
             // The backfill does that, and faster than attempts at a cutover.
-            return Err(SplitError::GaveUp(gave_up(COPIES_AGAIN)));
+            return Err(SplitError::GaveUp(given_up::because(given_up::COPIES_AGAIN)));
         } else if outcome.changes > guc::cutover_max_rows() {
             Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
         } else if outcome.lag > guc::max_lag() {
@@ -205,7 +167,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         };
         let Some(reason) = reason else { return Ok(()) };
         if Instant::now() > deadline {
-            return Err(SplitError::GaveUp(gave_up(&reason)));
+            return Err(SplitError::GaveUp(given_up::because(&reason)));
         }
         wait::report(&reason);
         wait::sleep(Duration::from_millis(100));
@@ -238,14 +200,16 @@ fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
         if state.phase != Phase::CutoverPending || !matches!(state.goal, Goal::Completed | Goal::Finished) {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
-        set_step(engine.plan.id, CutoverStep::Disabled);
+        record::cutover_step(engine.plan.id, CutoverStep::Disabled);
         change::set_moving(&engine.plan.keyspace, &engine.plan.entries, &engine.plan.target.shard_key)
             .map_err(Failure::from)?;
         Ok(())
     })?;
     match standby {
         Standby::HasIt => Ok(()),
-        Standby::Unknown => Err(SplitError::GaveUp(gave_up("the synchronous standby of the master"))),
+        Standby::Unknown => {
+            Err(SplitError::GaveUp(given_up::because("the synchronous standby of the master")))
+        }
     }
 }
 
@@ -259,7 +223,7 @@ fn unlock_source(engine: &mut Engine) -> Result<()> {
 pub fn close_fence(engine: &mut Engine, fence: &mut Connection, deadline: Instant) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let control = &mut engine.control;
-    if !fence::change_state(control, id, Side::Source, generation, &["capture"], "fenced", None)? {
+    if !tenure::change(control, id, generation, &side::FENCE, Version::None)? {
         return Err(SplitError::Retry("the state of the source to be settled".into()));
     }
     fence::require_held(fence, deadline)
@@ -284,10 +248,10 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     }
     let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
     if Instant::now() > deadline {
-        return Err(SplitError::GaveUp(gave_up("writers for most of shardmaster.cutover_timeout")));
+        return Err(SplitError::GaveUp(given_up::because("writers for most of shardmaster.cutover_timeout")));
     }
     if waiting > guc::cutover_max_rows() {
-        return Err(SplitError::GaveUp(gave_up(&format!("{waiting} changed rows to be applied"))));
+        return Err(SplitError::GaveUp(given_up::because(&format!("{waiting} changed rows to be applied"))));
     }
     engine.window_limit = Some(guc::cutover_max_bytes());
     let applied = step::apply(engine, before, &now, differences);
@@ -297,29 +261,16 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
     // From this commit on a decision may exist that this server might forget.
-    engine.deciding = Some(transaction(instance));
+    engine.deciding = Some(transaction(instance::current));
     step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
     check_queue_is_empty(engine, &now.snapshot)?;
     check_no_heir(engine)?;
     Ok(outcome)
 }
 
-/// This run of this server: what it has committed it knows, as long as it is the same.
-pub fn instance() -> String {
-    sql::read_one(
-        "SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
-                          substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
-                          extract(epoch FROM pg_postmaster_start_time()))",
-        &[],
-        |row| row.get::<String>(1),
-    )
-    .flatten()
-    .unwrap_or_default()
-}
-
 /// Behind the fence nobody can have queued what S_f has not seen.
 fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
-    let left = recovery::unseen_entries(engine, Some(snapshot))?;
+    let left = source::unseen_entries(engine, Some(snapshot))?;
     if left == 0 {
         return Ok(());
     }
@@ -357,7 +308,7 @@ fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64
         let version = write_decision(plan, generation, last_event_id, None)?;
         match Instant::now() < deadline {
             true => Ok(version),
-            false => Err(SplitError::GaveUp(gave_up("locks on the master"))),
+            false => Err(SplitError::GaveUp(given_up::because("locks on the master"))),
         }
     })
 }
@@ -426,7 +377,7 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
     transaction(|| {
         standby::commit_alone();
-        set_step(engine.plan.id, CutoverStep::Opened);
+        record::cutover_step(engine.plan.id, CutoverStep::Opened);
     });
     Ok(())
 }
@@ -434,8 +385,8 @@ pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
 /// The part of it that is done on the target.
 pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let guards = old_guards::find(target, plan)?;
-    engine::begin_as(target, plan.id, Side::Target, generation)?;
-    fence::write_state(target, (plan.id, Side::Target), &["closed"], "open", Some(version))?;
+    tenure::begin_as(target, plan.id, Side::Target, generation)?;
+    side::OPEN.write(target, plan.id, Version::Is(version))?;
     old_guards::release(target, plan, &guards)?;
     target.run("COMMIT")?;
     Ok(())
@@ -445,15 +396,7 @@ pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version:
 ///    now. Retried for ever.
 pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
-    fence::change_state(
-        &mut engine.control,
-        id,
-        Side::Source,
-        generation,
-        &["fenced"],
-        "moved",
-        Some(version),
-    )?;
+    tenure::change(&mut engine.control, id, generation, &side::MOVE, Version::Is(version))?;
     Ok(())
 }
 
@@ -463,22 +406,10 @@ pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
     transaction(|| {
         standby::commit_alone();
         old_guards::forget(&engine.plan);
-        set_step(engine.plan.id, CutoverStep::Moved);
+        record::cutover_step(engine.plan.id, CutoverStep::Moved);
         sql::write(
             "UPDATE shardmaster.split_plan SET fence_ms = coalesce($2::float8::numeric, fence_ms) WHERE id = $1",
             &[engine.plan.id.into(), milliseconds.into()],
         );
     });
-}
-
-/// With what the operator sees: from the first step to the last the split does not wait for him.
-pub fn set_step(id: i64, step: CutoverStep) {
-    let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET cutover_step = $2, updated_at = clock_timestamp(),
-                activity = CASE WHEN activity IN ('idle', 'working') THEN $3 ELSE activity END
-          WHERE id = $1",
-        &[id.into(), step.as_str().into(), (if rests { "idle" } else { "working" }).into()],
-    );
 }

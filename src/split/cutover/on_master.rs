@@ -1,6 +1,6 @@
 //! What a cutover writes on the master while writers wait for it.
 
-use super::gave_up;
+use super::given_up;
 use crate::agent::error::{Result, SplitError};
 use crate::server::sql;
 use crate::server::standby::{self, Standby};
@@ -11,7 +11,9 @@ use std::time::Instant;
 pub fn by<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, Standby)> {
     standby::by(deadline, body).unwrap_or_else(|| {
         let holders = transaction(holders);
-        Err(SplitError::GaveUp(gave_up(&format!("a lock on the master, held perhaps by {holders}"))))
+        Err(SplitError::GaveUp(given_up::because(&format!(
+            "a lock on the master, held perhaps by {holders}"
+        ))))
     })
 }
 

@@ -1,24 +1,26 @@
 //! After a crash: what master, source and target say decides how it goes on. By
 //! then no session of an earlier worker is left, and the generation is ours.
 
-use super::{decision, fence, sequences, watch};
+use super::{decision, fence, sequences};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::{self, Installed, Side};
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::tenure::{self, Tenure};
+use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::quote::literal;
 use crate::routing::change;
 use crate::server::txn::{transaction, try_transaction};
-use crate::server::{standby, wait};
-use crate::split::copy::progress::Progress;
-use crate::split::copy::{counters, step};
-use crate::split::end::{finish, redirect};
-use crate::split::engine::{self, Engine};
+use crate::server::{instance, standby, wait};
+use crate::split::copy::step;
+use crate::split::cutover::{self, source, told};
+use crate::split::end::redirect;
+use crate::split::engine::Engine;
 use crate::split::points::{self, reach};
-use crate::split::{cutover, record};
+use crate::split::record;
 use std::time::Instant;
 
 /// Settles what an interrupted cutover left before its decision.
@@ -30,10 +32,10 @@ pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
     if let Some(version) = decision::lost(engine)? {
         return adopt(engine, version);
     }
-    let (source, _) = fence::state(&mut engine.control, id, Side::Source)?;
-    if source == "fenced" || state.cutover_step != CutoverStep::None {
+    let source = side::state(&mut engine.control, id, Side::Source)?;
+    if source == Some(State::Fenced) || state.cutover_step != CutoverStep::None {
         // The target is closed, so no client has written there: going back is safe.
-        reopen_source(&mut engine.control, id, engine.generation)?;
+        source::reopen(&mut engine.control, id, engine.generation)?;
     }
     reopen_routes(&engine.plan)
 }
@@ -57,13 +59,13 @@ pub enum SetBack {
 /// never lost, says that there is none. Another run may have been restored to a time
 /// before its decision.
 /// An operator who says that the target is lost takes that upon himself.
-pub fn set_back(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<SetBack> {
-    let Some(mut source) = source_of(plan, identity)? else {
+pub fn set_back(tenure: &Tenure, target_lost: bool) -> Result<SetBack> {
+    let plan = &tenure.plan;
+    let Some(mut source) = source_of(plan, &tenure.identity)? else {
         return reopen_routes(plan).map(|()| SetBack::Done);
     };
-    session::take_over(&mut source, plan, Side::Source, generation)?;
-    session::register(&mut source, plan, Side::Source)?;
-    if open_source(&mut source, plan, generation, target_lost)? == SetBack::Done {
+    tenure.take_over(&mut source, Side::Source)?;
+    if open_source(&mut source, plan, tenure.generation, target_lost)? == SetBack::Done {
         reopen_routes(plan)?;
         return Ok(SetBack::Done);
     }
@@ -79,8 +81,8 @@ pub fn set_back(plan: &Plan, generation: i64, identity: &str, target_lost: bool)
 /// with the row.
 pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool) -> Result<()> {
     let Some(mut source) = source_of(plan, identity)? else { return Ok(()) };
-    session::end_previous(&mut source, plan, Side::Source)?;
-    match session::known_generation(&mut source, plan, Side::Source)? {
+    tenure::end_previous(&mut source, plan, Side::Source)?;
+    match tenure::known_generation(&mut source, plan, Side::Source)? {
         Some(known) if known <= seen => {
             open_source(&mut source, plan, known, target_lost)?;
         }
@@ -92,36 +94,24 @@ pub fn let_writers_in(plan: &Plan, seen: i64, identity: &str, target_lost: bool)
 
 /// A session on the source. None: restored to a time before the split, it has no fence.
 fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
-    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
-    session::check_identity(&mut source, identity)?;
-    match session::installed(&mut source, plan, Side::Source)? {
+    let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
+    match side::installed(&mut source, plan, Side::Source)? {
         Installed::Ours => Ok(Some(source)),
         Installed::No => Ok(None),
-        Installed::Foreign => Err(session::foreign(source.shard(), plan).into()),
+        Installed::Foreign => Err(side::foreign(source.shard(), plan).into()),
     }
 }
 
 /// Opens it where no decision can exist.
 fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_lost: bool) -> Result<SetBack> {
-    let (state, _) = fence::state(source, plan.id, Side::Source)?;
-    let deciding = source
-        .run(&format!("SELECT deciding FROM shardmaster_agent.consumed WHERE split_id = {}", plan.id))?;
-    let may_be_forgotten = deciding.scalar().is_some_and(|run| run != transaction(cutover::instance));
-    if state == "moved" || may_be_forgotten && !target_lost {
+    let state = side::state(source, plan.id, Side::Source)?;
+    let deciding = consumed::deciding(source, plan.id)?;
+    let may_be_forgotten = deciding.is_some_and(|run| run != transaction(instance::current));
+    if state == Some(State::Moved) || may_be_forgotten && !target_lost {
         return Ok(SetBack::AskTarget);
     }
-    reopen_source(source, plan.id, generation)?;
+    source::reopen(source, plan.id, generation)?;
     Ok(SetBack::Done)
-}
-
-/// The source takes writes again, and its note of a decision goes in the same commit.
-pub fn reopen_source(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
-    engine::begin_as(source, split, Side::Source, generation)?;
-    fence::write_state(source, (split, Side::Source), &["fenced"], "capture", None)?;
-    source.run(&format!(
-        "UPDATE shardmaster_agent.consumed SET deciding = NULL WHERE split_id = {split} AND deciding IS NOT NULL; COMMIT"
-    ))?;
-    Ok(())
 }
 
 /// The routes lead to the source again, if a cutover had disabled them.
@@ -134,29 +124,30 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
             return Ok(());
         }
         change::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
-        cutover::set_step(plan.id, CutoverStep::None);
+        record::cutover_step(plan.id, CutoverStep::None);
         split::event(plan.id, None, None, "the cutover was set back: the source takes writes again");
         Ok(())
     })
 }
 
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
-    let last_event_id = stored_progress(engine)?.last_event_id;
+    let stored = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
     transaction(|| {
         standby::commit_alone();
         split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")
     });
-    cutover::decide(&engine.plan, engine.generation, last_event_id, Some(version))?;
+    cutover::decide(&engine.plan, engine.generation, stored.last_event_id, Some(version))?;
     Ok(())
 }
 
 /// A side does not know the split, and the source redirects its keys: they are entered
 /// after the last row has left the source, so this master, restored from a time before, has
 /// lost the decision and the finish. False: it is not so.
-pub fn adopt_finished(plan: &Plan, generation: i64, identity: &str) -> Result<bool> {
-    let Some(version) = redirected_version(plan, identity)? else { return Ok(false) };
+pub fn adopt_finished(tenure: &Tenure) -> Result<bool> {
+    let plan = &tenure.plan;
+    let Some(version) = redirected_version(plan, &tenure.identity)? else { return Ok(false) };
     decision::require_possible(plan, version)?;
-    cutover::decide(plan, generation, 0, Some(version))?;
+    cutover::decide(plan, tenure.generation, 0, Some(version))?;
     transaction(|| record::finish_was_lost(plan.id));
     Ok(true)
 }
@@ -172,28 +163,19 @@ pub fn adopt_finish(plan: &Plan, version: i64, identity: &str) -> Result<bool> {
 
 /// The version with which the source's redirect knows the split's keys.
 fn redirected_version(plan: &Plan, identity: &str) -> Result<Option<i64>> {
-    let mut source = session::open_mover(plan, Side::Source, "recovery")?;
-    session::check_identity(&mut source, identity)?;
+    let mut source = tenure::open(plan, identity, Side::Source, "recovery")?;
     redirect::known_version(&mut source, plan)
-}
-
-/// What the target's rows stand for.
-pub fn stored_progress(engine: &mut Engine) -> Result<Progress> {
-    let rows = engine
-        .target
-        .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", engine.plan.id))?;
-    Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default())
 }
 
 /// Carries a decided cutover to its end, as often as a shard forgets it. The source is
 /// fenced before the target opens, whatever has happened to either since.
 pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     let id = engine.plan.id;
-    if fence::is_left(&mut engine.target, id)? {
+    if side::is_left(&mut engine.target, id)? {
         return take_up_finish(engine, version);
     }
-    let is_open = fence::state(&mut engine.target, id, Side::Target)?.0 == "open";
-    if fence::state(&mut engine.control, id, Side::Source)?.0 == "capture" {
+    let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(State::Open);
+    if side::state(&mut engine.control, id, Side::Source)? == Some(State::Capture) {
         fence_again(engine)?;
         reach(points::RECOVERY_FENCED)?;
         if is_open {
@@ -218,8 +200,8 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
 /// it up where it was.
 fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     let Engine { control, plan, .. } = engine;
-    if let Some(text) = watch::difference(control, plan, Side::Source, ("moved", version))? {
-        return Err(finish::source_forgot(plan, &text));
+    if let Some(text) = told::difference(control, plan, Side::Source, (State::Moved, version))? {
+        return Err(told::source_forgot(plan, &text));
     }
     transaction(|| record::finish_was_lost(plan.id));
     Ok(())
@@ -228,10 +210,7 @@ fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
 /// Once finish has begun to delete, the source is no copy of what the target has lost.
 fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
-    let purging = engine
-        .control
-        .run(&format!("SELECT purging FROM shardmaster_agent.consumed WHERE split_id = {id}"))?;
-    if purging.scalar() != Some("t") {
+    if !consumed::is_purging(&mut engine.control, id)? {
         return Ok(());
     }
     let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
@@ -294,49 +273,9 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
 /// The target takes writes already, so what the source took without its fence cannot be
 /// brought over: it is told, and finish deletes nothing before the operator has seen it.
 fn report_stray(engine: &mut Engine) -> Result<()> {
-    let stray = stray_changes(engine)?;
+    let stray = source::stray_changes(engine)?;
     let text =
         format!("{stray} changes were made on the source after the last window, while it had no fence");
     transaction(|| split::event(engine.plan.id, None, None, &text));
     Ok(())
-}
-
-/// Changes on the source that no window has taken and none will.
-pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
-    let progress = stored_progress(engine)?;
-    let server = engine::observe(&mut engine.control, &engine.plan, Side::Source)?.server;
-    let was_set_back = counters::read(engine)?.disagreement(progress.steps).is_some();
-    // On another server, or another timeline, the last window's transaction ids are
-    // given out again: there only what the source itself remembers counts.
-    let is_same = server == progress.server && !was_set_back;
-    let snapshot = if is_same { progress.snapshot } else { consumed_snapshot(engine)? };
-    unseen_entries(engine, snapshot.as_deref())
-}
-
-/// The snapshot up to which the source has given its queue away.
-fn consumed_snapshot(engine: &mut Engine) -> Result<Option<String>> {
-    let rows = engine.control.run(&format!(
-        "SELECT snapshot FROM shardmaster_agent.consumed WHERE split_id = {}",
-        engine.plan.id
-    ))?;
-    Ok(rows.scalar().map(str::to_owned))
-}
-
-/// Queued changes that a snapshot has not seen; without one, all of them.
-pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
-    let condition = snapshot.map_or("true".to_owned(), |snapshot| {
-        format!("NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
-    });
-    let mut counts: Vec<String> = engine
-        .tables
-        .iter()
-        .map(|t| format!("(SELECT count(*) FROM {} WHERE {condition})", t.queue))
-        .collect();
-    // Each of these transactions made at least one.
-    counts.push(format!(
-        "(SELECT count(*) FROM shardmaster_agent.overflow WHERE split_id = {} AND {condition})",
-        engine.plan.id
-    ));
-    let rows = engine.control.run(&format!("SELECT {}", counts.join(" + ")))?;
-    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
 }

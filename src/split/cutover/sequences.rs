@@ -5,8 +5,9 @@ use crate::agent::error::{Result, SplitError};
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
-use crate::split::cutover;
-use crate::split::engine::{Engine, Table};
+use crate::split::cutover::given_up;
+use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// Sequences that fill columns of a table: owned by them, or called in a default.
 const OF_TABLE: &str = "
@@ -197,7 +198,7 @@ fn raise_one(
         Ok(_) => Ok(()),
         Err(error) if error.is_lock_timeout() => {
             target.run("ROLLBACK")?;
-            Err(SplitError::GaveUp(cutover::gave_up(&format!(
+            Err(SplitError::GaveUp(given_up::because(&format!(
                 "a transaction on shard \"{}\" that has drawn from sequence {to}",
                 target.shard()
             ))))

@@ -8,6 +8,7 @@ use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::{Entries, Redirect};
 use crate::agent::session::{self, Side};
+use crate::agent::state::{self, master};
 use crate::catalog::{redirect as stored, shard, split};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -24,7 +25,7 @@ type Removed = Vec<(String, String)>;
 pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "adopt")?;
-    if connection.run("SELECT to_regclass('shardmaster_agent.master')")?.scalar().is_some() {
+    if state::has(&mut connection, "master")? {
         if let Some(highest) = highest_number(&mut connection).map_err(SplitError::into_failure)? {
             if highest > HIGHEST {
                 return Err(Failure::new(
@@ -35,7 +36,7 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
             }
             split::number_after(highest);
         }
-        connection.query("UPDATE shardmaster_agent.master SET identity = $1", &[Some(&split::identity())])?;
+        master::adopt(&mut connection, &split::identity()).map_err(SplitError::into_failure)?;
     }
     Ok(())
 }
@@ -73,7 +74,7 @@ fn close_ledger(shard_key: &str, kept: &[i64]) {
 
 /// What was found, and the splits of which something stays.
 fn remove_orphans(connection: &mut Connection) -> Result<(Removed, Vec<i64>)> {
-    session::check_identity(connection, &split::identity())?;
+    master::check(connection, &split::identity())?;
     let (mut removed, mut kept) = (Vec::new(), Vec::new());
     for found in sides(connection)? {
         if is_accounted_for(&found) {
@@ -133,7 +134,7 @@ fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
            FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
           WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND tgname ~ '^00_shardmaster_\\d{1,18}_[st]_'"
         .to_owned();
-    if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_some() {
+    if state::has(connection, "side")? {
         query = format!(
             "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
                     CASE WHEN s.state = 'moved' THEN s.other_shard END, s.entries

@@ -4,6 +4,7 @@
 use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
+use crate::agent::state::master;
 use crate::catalog::redirect::{self as stored, ToEnd};
 use crate::catalog::split::{self, Left};
 use crate::error::Failure;
@@ -44,7 +45,7 @@ pub fn run(id: i64) -> Result<()> {
 
 fn end(left: &Left, identity: &str, ending: &Ending<'_>) -> Result<()> {
     let mut session = session::open(&left.source, "redirect")?;
-    session::check_identity(&mut session, identity)?;
+    master::check(&mut session, identity)?;
     redirect::end(&mut session, &left.token, ending)
 }
 

@@ -7,7 +7,11 @@
 use super::proof::Prover;
 use super::{purge, redirect};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::{self, Installed, Side};
+use crate::agent::observe;
+use crate::agent::session::{self, Side};
+use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::tenure::{self, Tenure};
+use crate::agent::state::{consumed, progress};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
@@ -17,34 +21,27 @@ use crate::remote::quote::array_literal;
 use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::copy::leaves;
-use crate::split::cutover::{self, fence, recovery, watch};
+use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
 use crate::split::install::{self, triggers};
 use crate::split::points::{self, reach};
+use crate::split::record::{self, FinishRequest};
 use crate::split::{owners, references};
 
-/// What the master knows of a finish that was asked for.
-pub struct Request {
-    pub version: i64,
-    /// The operator accepts that rows are deleted which the target does not have.
-    pub accepts: bool,
-    /// No row of the scope is left on the source.
-    pub is_purged: bool,
-}
-
-pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<()> {
+pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
+    let plan = &tenure.plan;
     reach(points::FINISH_BEGIN)?;
-    let (source, target) = if request.is_purged || is_entered(plan, identity)? {
-        (take_source(plan, generation, identity)?, take_if_there(plan, Side::Target, generation, identity)?)
+    let (source, target) = if request.is_purged || is_entered(tenure)? {
+        (take_source(tenure)?, tenure.take_if_there(Side::Target, "finish")?)
     } else {
-        let (engine, deleted) = delete_rows(plan, generation, identity, request)?;
+        let (engine, deleted) = delete_rows(tenure, request)?;
         transaction(|| record_purged(plan.id, deleted, request.accepts));
         (Some(engine.control), Some(engine.target))
     };
     reach(points::FINISH_ROWS)?;
     let mut target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
     let can_show = match &mut target {
-        Some(target) => !fence::is_left(target, plan.id)?,
+        Some(target) => !side::is_left(target, plan.id)?,
         None => false,
     };
     let source =
@@ -59,7 +56,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
     }
     reach(points::FINISH_UNGUARDED)?;
     if let Some(mut source) = source {
-        redirect::install(&mut source, plan, generation, request.version)?;
+        redirect::install(&mut source, plan, tenure.generation, request.version)?;
         reach(points::FINISH_REDIRECTED)?;
         triggers::drop_all(&mut source, plan.id, Side::Source)?;
         reach(points::FINISH_UNTRIGGERED)?;
@@ -69,9 +66,9 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
-    require_ended(plan, identity)?;
+    require_ended(tenure)?;
     reach(points::FINISH_OBJECTS)?;
-    transaction(|| record(plan.id, Ending::Redirected));
+    transaction(|| record_end(plan.id, Ending::Redirected));
     Ok(())
 }
 
@@ -92,10 +89,10 @@ fn target_forgot(plan: &Plan) -> SplitError {
 /// The source's rows are gone: a target that was set back to a time before the cutover has
 /// lost what nobody else holds. One that an earlier finish has left is as it should be.
 fn require_still_open(mut target: Connection, plan: &Plan, version: i64) -> Result<Connection> {
-    if fence::is_left(&mut target, plan.id)? {
+    if side::is_left(&mut target, plan.id)? {
         return Ok(target);
     }
-    let difference = watch::difference(&mut target, plan, Side::Target, ("open", version))?;
+    let difference = told::difference(&mut target, plan, Side::Target, (State::Open, version))?;
     let Some(text) = difference else { return Ok(target) };
     let (source, shard) = (&plan.source.shard_key, &plan.target.shard_key);
     Err(SplitError::failed(
@@ -120,45 +117,29 @@ fn require_still_moved(
     version: i64,
     can_show: bool,
 ) -> Result<Connection> {
-    let difference = watch::difference(&mut source, plan, Side::Source, ("moved", version))?;
+    let difference = told::difference(&mut source, plan, Side::Source, (State::Moved, version))?;
     let Some(text) = difference else { return Ok(source) };
     if can_show {
         transaction(|| begin_again(plan.id, &text));
         return Err(SplitError::Retry(text));
     }
-    Err(source_forgot(plan, &text))
-}
-
-/// The source has rows again, and the target cannot show any more which of them it has.
-pub fn source_forgot(plan: &Plan, text: &str) -> SplitError {
-    let shard = &plan.source.shard_key;
-    SplitError::failed(
-        SqlState::NOT_IN_STATE,
-        format!(
-            "{text}: it was set back to a time before the cutover of split {}, whose rows had left it already",
-            plan.id
-        ),
-        format!(
-            "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
-            plan.id
-        ),
-    )
+    Err(told::source_forgot(plan, &text))
 }
 
 /// The source has rows again: both shards are told once more, then they are deleted anew.
 fn begin_again(id: i64, text: &str) {
-    cutover::set_step(id, CutoverStep::Decided);
+    record::cutover_step(id, CutoverStep::Decided);
     sql::write("UPDATE shardmaster.split_plan SET purged_at = NULL WHERE id = $1", &[id.into()]);
     split::event(id, None, None, &format!("told again: {text}"));
 }
 
 /// Each side has been left as it was to be. One that has its part of the split again was set
 /// back since: the next attempt finds out what that means.
-fn require_ended(plan: &Plan, identity: &str) -> Result<()> {
+fn require_ended(tenure: &Tenure) -> Result<()> {
+    let plan = &tenure.plan;
     for side in [Side::Source, Side::Target] {
-        let mut session = session::open_mover(plan, side, "finish")?;
-        session::check_identity(&mut session, identity)?;
-        let is_back = session::installed(&mut session, plan, side)? == Installed::Ours;
+        let mut session = tenure.open(side, "finish")?;
+        let is_back = side::installed(&mut session, plan, side)? == Installed::Ours;
         let is_unguarded = side == Side::Source && redirect::known_version(&mut session, plan)?.is_none();
         if is_back || is_unguarded {
             return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
@@ -167,51 +148,29 @@ fn require_ended(plan: &Plan, identity: &str) -> Result<()> {
     Ok(())
 }
 
-/// A session that has taken its side over.
-fn take(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Connection> {
-    let mut session = session::open_mover(plan, side, "finish")?;
-    session::check_identity(&mut session, identity)?;
-    session::take_over(&mut session, plan, side, generation)?;
-    session::register(&mut session, plan, side)?;
-    Ok(session)
-}
-
-/// The same, if the side is not gone already.
-fn take_if_there(plan: &Plan, side: Side, generation: i64, identity: &str) -> Result<Option<Connection>> {
-    let mut session = session::open_mover(plan, side, "finish")?;
-    session::check_identity(&mut session, identity)?;
-    match session::installed(&mut session, plan, side)? {
-        Installed::Ours => take(plan, side, generation, identity).map(Some),
-        Installed::No | Installed::Foreign => Ok(None),
-    }
-}
-
 /// A master that was restored may not know that no row is left: keys are entered in the
 /// redirect after the last one has gone.
-fn is_entered(plan: &Plan, identity: &str) -> Result<bool> {
-    let mut session = session::open_mover(plan, Side::Source, "finish")?;
-    session::check_identity(&mut session, identity)?;
-    Ok(redirect::known_version(&mut session, plan)?.is_some())
+fn is_entered(tenure: &Tenure) -> Result<bool> {
+    let mut session = tenure.open(Side::Source, "finish")?;
+    Ok(redirect::known_version(&mut session, &tenure.plan)?.is_some())
 }
 
 /// The source may do without its side once the redirect knows what has left.
-fn take_source(plan: &Plan, generation: i64, identity: &str) -> Result<Option<Connection>> {
-    let mut session = session::open_mover(plan, Side::Source, "finish")?;
-    session::check_identity(&mut session, identity)?;
-    if redirect::known_version(&mut session, plan)?.is_none() {
-        return take(plan, Side::Source, generation, identity).map(Some);
+fn take_source(tenure: &Tenure) -> Result<Option<Connection>> {
+    if is_entered(tenure)? {
+        return tenure.take_if_there(Side::Source, "finish");
     }
-    take_if_there(plan, Side::Source, generation, identity)
+    tenure.take(Side::Source, "finish").map(Some)
 }
 
 /// Deletes the scope's rows on the source; how many they were. The sessions of both sides
 /// go on to what follows.
-fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) -> Result<(Engine, u64)> {
-    let mut plan = plan.clone();
+fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
+    let mut tenure = tenure.clone();
     if request.accepts {
-        leave_out_dropped(&mut plan)?;
+        leave_out_dropped(&mut tenure.plan)?;
     }
-    let mut engine = Engine::attach(plan, generation, identity)?;
+    let mut engine = Engine::attach(&tenure)?;
     require_told(&mut engine, request.version)?;
     owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
@@ -225,14 +184,12 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
     require_no_bond(&mut engine)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&mut source, &mut engine.control)?;
-    session::register(&mut source, &engine.plan, Side::Source)?;
+    tenure::register(&mut source, &engine.plan, Side::Source)?;
     // Durable before the first row goes: from here on the rows cannot come over again.
-    engine.control_transaction(&format!(
-        "UPDATE shardmaster_agent.consumed SET purging = true WHERE split_id = {}",
-        engine.plan.id
-    ))?;
+    let purge = consumed::purge(engine.plan.id);
+    engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
-    let progress = recovery::stored_progress(&mut engine)?;
+    let progress = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
     let mut deleted = 0;
     for position in 0..engine.tables.len() {
         let bonds = references::Bonds::load(&mut source, &engine.plan)?;
@@ -247,13 +204,13 @@ fn delete_rows(plan: &Plan, generation: i64, identity: &str, request: &Request) 
 
 /// Both shards say what the cutover told them; else it is told again before anything else.
 fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
-    let source = watch::difference(&mut engine.control, &engine.plan, Side::Source, ("moved", version))?;
-    let target = watch::difference(&mut engine.target, &engine.plan, Side::Target, ("open", version))?;
+    let source = told::difference(&mut engine.control, &engine.plan, Side::Source, (State::Moved, version))?;
+    let target = told::difference(&mut engine.target, &engine.plan, Side::Target, (State::Open, version))?;
     let Some(text) = source.or(target) else {
         return Ok(());
     };
     transaction(|| {
-        cutover::set_step(engine.plan.id, CutoverStep::Decided);
+        record::cutover_step(engine.plan.id, CutoverStep::Decided);
         split::event(engine.plan.id, None, None, &format!("told again: {text}"));
     });
     Err(SplitError::Retry(text))
@@ -291,7 +248,7 @@ fn require_no_subscription(engine: &mut Engine) -> Result<()> {
 
 /// What stale clients wrote while the source had lost its fence exists nowhere else.
 fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
-    let stray = recovery::stray_changes(engine)?;
+    let stray = source::stray_changes(engine)?;
     if stray == 0 {
         return Ok(());
     }
@@ -308,7 +265,7 @@ fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
 
 /// By oid: a table that was renamed, and another that has taken its name, are not the same.
 fn require_same_tables(engine: &mut Engine) -> Result<()> {
-    let progress = recovery::stored_progress(engine)?;
+    let progress = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
     for (table, known) in engine.tables.iter().zip(&progress.tables) {
         let oid = table.source.oid.as_deref().unwrap_or_default();
         if !known.structure.starts_with(&format!("oid {oid},")) {
@@ -327,7 +284,7 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
 /// Tables that the source does not have any more hold no rows that could be deleted.
 fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "finish")?;
-    let observed = crate::split::engine::observe(&mut source, plan, Side::Source)?;
+    let observed = observe::observe(&mut source, plan, Side::Source)?;
     let mut shapes = observed.tables.iter();
     plan.tables.retain(|_| shapes.next().is_some_and(|shape| shape.oid.is_some()));
     Ok(())
@@ -352,7 +309,7 @@ pub enum Ending {
 }
 
 /// The split is finished.
-pub fn record(id: i64, ending: Ending) {
+pub fn record_end(id: i64, ending: Ending) {
     let is_lost = ending == Ending::SourceLost;
     sql::write(
         "UPDATE shardmaster.split_plan

@@ -4,34 +4,34 @@
 
 use super::{finish, redirect};
 use crate::agent::error::Result;
-use crate::agent::session::{self, Installed, Side};
-use crate::catalog::split::{self, Plan};
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Installed};
+use crate::agent::state::tenure::Tenure;
+use crate::catalog::split;
 use crate::catalog::split_state::CutoverStep;
 use crate::server::txn::transaction;
-use crate::split::cutover::{self, fence};
-use crate::split::{install, record};
+use crate::split::{cutover, install, record};
 
 /// The operator has said that the source is lost, and answers for what it has not given
 /// away. Each part can be repeated.
-pub fn finish_without_source(plan: &Plan, generation: i64, identity: &str, version: i64) -> Result<()> {
-    let mut target = session::open_mover(plan, Side::Target, "finish")?;
-    session::check_identity(&mut target, identity)?;
+pub fn finish_without_source(tenure: &Tenure, version: i64) -> Result<()> {
+    let plan = &tenure.plan;
+    let mut target = tenure.open(Side::Target, "finish")?;
     // A finish that was under way when the source went may have left the target behind it.
     let is_purged = transaction(|| record::finish_request(plan.id)).is_purged;
-    if !is_purged || session::installed(&mut target, plan, Side::Target)? == Installed::Ours {
-        session::take_over(&mut target, plan, Side::Target, generation)?;
-        session::register(&mut target, plan, Side::Target)?;
-        if !fence::is_left(&mut target, plan.id)? {
-            cutover::open_side(&mut target, plan, generation, version)?;
+    if !is_purged || side::installed(&mut target, plan, Side::Target)? == Installed::Ours {
+        tenure.take_over(&mut target, Side::Target)?;
+        if !side::is_left(&mut target, plan.id)? {
+            cutover::open_side(&mut target, plan, tenure.generation, version)?;
         }
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
     redirect::forget_released(&mut target, plan)?;
     transaction(|| {
-        cutover::set_step(plan.id, CutoverStep::Moved);
+        record::cutover_step(plan.id, CutoverStep::Moved);
         let text = "the source was given up as lost; shard_cleanup removes what it holds of the split";
         split::event(plan.id, None, None, text);
-        finish::record(plan.id, finish::Ending::SourceLost);
+        finish::record_end(plan.id, finish::Ending::SourceLost);
     });
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::agent::redirect::{Entries, Redirect};
 use crate::agent::scope::range_rows;
 use crate::agent::scope_table;
 use crate::agent::session::Side;
+use crate::agent::state::side;
 use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
 use crate::keys::interval::Interval;
@@ -29,13 +30,7 @@ pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let entries = Entries::of(&plan.scope);
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
     let redirect = redirect::find(target, namespace, keyspace, entries)?;
-    let splits = target.query(
-        "SELECT split_id FROM shardmaster_agent.side
-          WHERE side = 'source' AND state = 'moved' AND token <> $1
-            AND namespace = $2 AND keyspace = $3 AND entries = $4 ORDER BY split_id",
-        &[Some(&plan.token), Some(namespace), Some(keyspace), Some(&entries.name())],
-    )?;
-    let splits = splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
+    let splits = side::moved_away(target, plan, &entries.name())?;
     Ok(OldGuards { redirect, splits })
 }
 

@@ -6,13 +6,15 @@
 //! shown to be on the target or taken away there by a client.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::state::progress::Progress;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{array_literal, literal};
-use crate::remote::{Connection, copy};
 use crate::server::txn::transaction;
-use crate::split::copy::progress::Progress;
-use crate::split::engine::{Engine, Table, unbounded};
+use crate::split::engine::Engine;
+use crate::split::table::Table;
 use crate::{agent, guc};
 
 /// The target, asked for the keys of one table.
@@ -46,7 +48,7 @@ impl<'a> Prover<'a> {
             &format!("COPY (SELECT {keys} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})"),
             self.target,
             &format!("COPY {window} FROM STDIN ({format})"),
-            unbounded(),
+            Bounds::unlimited(),
         )?;
         if copied.rows > 0 {
             self.target.run(&format!("ANALYZE {window}"))?;

@@ -6,15 +6,17 @@ use super::proof::Prover;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
+use crate::agent::state::tenure;
+use crate::agent::{self, observe};
 use crate::catalog::split::Plan;
+use crate::guc;
 use crate::remote::Connection;
+use crate::remote::quote::text_array;
 use crate::server::wait;
 use crate::split::copy::scope_size;
-use crate::split::engine;
 use crate::split::owners::LookedThrough;
 use crate::split::points::{Point, reach};
 use crate::split::references::{self, Bonds};
-use crate::{agent, guc};
 use std::cell::RefCell;
 use std::time::Instant;
 
@@ -29,7 +31,7 @@ pub fn scope_rows(
     after_batch: &'static Point,
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
-    let observed = engine::observe(connection, plan, side)?;
+    let observed = observe::observe(connection, plan, side)?;
     let walk = Walk::new(plan, side, generation, after_batch);
     walk.look_through(connection, observed.code())?;
     let mut deleted = 0;
@@ -79,8 +81,8 @@ impl Walk {
     /// The same in the transaction of a batch: nothing comes to the leaf until its end.
     fn look_again(&self, connection: &mut Connection, leaf: &str) -> Result<()> {
         connection.run(&format!("LOCK TABLE ONLY {leaf} IN ROW EXCLUSIVE MODE"))?;
-        let (schemas, names) = engine::table_names(&self.plan, self.side);
-        let lists = [schemas, names].map(|list| engine::text_array(&list));
+        let (schemas, names) = observe::table_names(&self.plan, self.side);
+        let lists = [schemas, names].map(|list| text_array(&list));
         let query = format!("SELECT {}", agent::CODE);
         let code = connection.query_prepared("code", &query, &[Some(&lists[0]), Some(&lists[1])])?;
         let code = code.scalar().unwrap_or_default().to_owned();
@@ -159,7 +161,7 @@ impl Batches<'_> {
         prover: Option<&mut Prover<'_>>,
     ) -> Result<u64> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
-        engine::begin_as(connection, plan.id, *side, *generation)?;
+        tenure::begin_as(connection, plan.id, *side, *generation)?;
         self.walk.look_again(connection, self.leaf)?;
         let bond = bonds
             .as_ref()

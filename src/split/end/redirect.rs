@@ -4,9 +4,11 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
+use crate::agent::observe;
 use crate::agent::redirect::{self as agent_redirect, Entries, Facts, Redirect};
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::{self, tenure};
 use crate::agent::types::Family;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -16,13 +18,12 @@ use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
-use crate::split::engine;
 use crate::split::install::{self, triggers};
 use crate::split::points::{self, reach};
 
 /// Whether the agent of this database knows redirects.
 fn is_known(connection: &mut Connection) -> Result<bool> {
-    Ok(connection.run("SELECT to_regclass('shardmaster_agent.redirect')")?.scalar().is_some())
+    Ok(state::has(connection, "redirect")?)
 }
 
 /// The redirects of the database.
@@ -73,7 +74,7 @@ pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>
 
 /// Enters the plan's keys and creates the triggers that are missing.
 pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
-    let observed = engine::observe(source, plan, Side::Source)?;
+    let observed = observe::observe(source, plan, Side::Source)?;
     let mut tables: Vec<(&TableShape, &Column)> = Vec::new();
     for (policy, shape) in plan.tables.iter().zip(&observed.tables) {
         // What was dropped has no writers.
@@ -114,7 +115,7 @@ fn enter(
     columns: &[&Column],
 ) -> Result<Option<Redirect>> {
     let Some(first) = columns.first() else { return Ok(None) };
-    engine::begin_as(source, plan.id, Side::Source, generation)?;
+    tenure::begin_as(source, plan.id, Side::Source, generation)?;
     install::bootstrap(source)?;
     let redirect = ensure(source, plan, first)?;
     let facts = Facts { shard: &plan.target.shard_key, version, split: plan.id, token: &plan.token };

@@ -3,7 +3,9 @@
 
 use super::purge;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::{self, Installed, Side};
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Installed, State, Version};
+use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::Phase;
 use crate::error::SqlState;
@@ -12,53 +14,52 @@ use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
-use crate::split::cutover::{fence, recovery};
+use crate::split::cutover::recovery;
 use crate::split::points::{self, reach};
 use crate::split::{install, record};
 
 /// Undoes a split that nothing interrupted in its cutover any more (recovery has
 /// settled that).
-pub fn run(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+pub fn run(tenure: &Tenure) -> Result<()> {
+    let plan = &tenure.plan;
     reach(points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
     // What was never begun needs no server to be undone.
     let was_begun = transaction(|| ledger_is_open(plan.id));
     if was_begun {
-        remove(plan, generation, identity, target_lost)?;
+        remove(tenure, target_lost)?;
     }
     reach(points::ROLLBACK_OBJECTS)?;
     if was_begun {
-        require_gone(plan, identity, target_lost)?;
+        require_gone(tenure, target_lost)?;
     }
     try_transaction(|| record(plan.id, target_lost))
 }
 
-fn remove(plan: &Plan, generation: i64, identity: &str, target_lost: bool) -> Result<()> {
-    let mut source = session::open_mover(plan, Side::Source, "rollback")?;
-    session::check_identity(&mut source, identity)?;
-    let installed = session::installed(&mut source, plan, Side::Source)?;
-    let target = if target_lost { None } else { Some(open_target(plan, identity)?) };
+fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
+    let plan = &tenure.plan;
+    let mut source = tenure.open(Side::Source, "rollback")?;
+    let installed = side::installed(&mut source, plan, Side::Source)?;
+    let target = if target_lost { None } else { Some(open_target(tenure)?) };
     if installed == Installed::Ours {
-        session::take_over(&mut source, plan, Side::Source, generation)?;
-        session::register(&mut source, plan, Side::Source)?;
-        set_back(&mut source, plan, generation)?;
+        tenure.take_over(&mut source, Side::Source)?;
+        set_back(&mut source, plan, tenure.generation)?;
     }
     recovery::reopen_routes(plan)?;
     if installed != Installed::Foreign {
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
     reach(points::ROLLBACK_CAPTURE)?;
-    target.map_or(Ok(()), |target| remove_from_target(target, plan, generation))
+    target.map_or(Ok(()), |target| remove_from_target(target, tenure))
 }
 
 /// Nothing of the split is on a shard before the master forgets that there was. One that has
 /// its part again was set back since, and has its rows again: the next attempt removes them.
-fn require_gone(plan: &Plan, identity: &str, target_lost: bool) -> Result<()> {
+fn require_gone(tenure: &Tenure, target_lost: bool) -> Result<()> {
     let sides = [Side::Source, Side::Target];
     for side in sides.into_iter().filter(|side| !(target_lost && *side == Side::Target)) {
-        let mut session = session::open_mover(plan, side, "rollback")?;
-        session::check_identity(&mut session, identity)?;
-        if session::installed(&mut session, plan, side)? == Installed::Ours {
+        let mut session = tenure.open(side, "rollback")?;
+        if side::installed(&mut session, &tenure.plan, side)? == Installed::Ours {
             return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
         }
     }
@@ -66,8 +67,9 @@ fn require_gone(plan: &Plan, identity: &str, target_lost: bool) -> Result<()> {
 }
 
 /// The target's session; a decision that it knows stands.
-fn open_target(plan: &Plan, identity: &str) -> Result<Connection> {
-    let mut target = session::open_mover(plan, Side::Target, "rollback").map_err(|error| match error {
+fn open_target(tenure: &Tenure) -> Result<Connection> {
+    let plan = &tenure.plan;
+    let mut target = tenure.open(Side::Target, "rollback").map_err(|error| match error {
         SplitError::Remote(mut error) if error.may_pass() => {
             error.hint = Some(format!(
                 "Writers of the source are served. If the target is gone for good: SELECT shard_split_rollback({}, target_lost => true).",
@@ -77,23 +79,29 @@ fn open_target(plan: &Plan, identity: &str) -> Result<Connection> {
         }
         other => other,
     })?;
-    session::check_identity(&mut target, identity)?;
     require_not_open(&mut target, plan)?;
     Ok(target)
 }
 
-fn remove_from_target(mut target: Connection, plan: &Plan, generation: i64) -> Result<()> {
-    let installed = session::installed(&mut target, plan, Side::Target)?;
+fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
+    let plan = &tenure.plan;
+    let installed = side::installed(&mut target, plan, Side::Target)?;
     if installed == Installed::Ours {
-        session::take_over(&mut target, plan, Side::Target, generation)?;
-        session::register(&mut target, plan, Side::Target)?;
+        tenure.take_over(&mut target, Side::Target)?;
         // Without a committed step no row of the scope there is ours.
         if let Some((own, changed)) = leaves::own(&mut target, plan)? {
             if !changed.is_empty() {
                 transaction(|| split::event(plan.id, None, None, &left_alone(&changed)));
             }
             let only = Some(own.as_slice());
-            purge::scope_rows(&mut target, plan, Side::Target, generation, only, points::ROLLBACK_BATCH)?;
+            purge::scope_rows(
+                &mut target,
+                plan,
+                Side::Target,
+                tenure.generation,
+                only,
+                points::ROLLBACK_BATCH,
+            )?;
         }
     }
     reach(points::ROLLBACK_ROWS)?;
@@ -113,8 +121,11 @@ fn left_alone(leaves: &[String]) -> String {
 
 /// A target that was opened knows of a decision; the source may have been restored since.
 fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
-    let is_ours = session::installed(target, plan, Side::Target)? == Installed::Ours;
-    if is_ours && ["open", "left"].contains(&fence::state(target, plan.id, Side::Target)?.0.as_str()) {
+    let is_ours = side::installed(target, plan, Side::Target)? == Installed::Ours;
+    if is_ours
+        && side::read(target, plan.id, Side::Target)?
+            .is_some_and(|row| matches!(row.state, State::Open | State::Left))
+    {
         return Err(decided(plan.id));
     }
     Ok(())
@@ -130,10 +141,10 @@ fn decided(id: i64) -> SplitError {
 
 /// A cutover that was interrupted before its decision is set back first.
 fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
-    if fence::state(source, plan.id, Side::Source)?.0 == "moved" {
+    if side::state(source, plan.id, Side::Source)? == Some(State::Moved) {
         return Err(decided(plan.id));
     }
-    fence::change_state(source, plan.id, Side::Source, generation, &["fenced"], "capture", None)?;
+    tenure::change(source, plan.id, generation, &side::REOPEN, Version::None)?;
     Ok(())
 }
 

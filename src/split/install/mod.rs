@@ -6,8 +6,6 @@
 pub mod triggers;
 
 use super::copy::leaves;
-use super::copy::progress::{Progress, TableProgress};
-use super::engine::{self, Table};
 use super::owners;
 use super::points::{self, reach};
 use crate::agent::error::{Result, SplitError};
@@ -15,29 +13,33 @@ use crate::agent::filter::Filter;
 use crate::agent::redirect::Entries;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::progress::{self, Progress, TableProgress};
+use crate::agent::state::side::{self, Version};
+use crate::agent::state::tenure::{self, Tenure};
+use crate::agent::state::{self, consumed, lease, master, overflow};
+use crate::agent::{self, observe};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
+use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
-use crate::remote::quote::literal;
 use crate::server::sql;
 use crate::server::txn::transaction;
-use crate::{agent, guc};
+use crate::split::table::{self, Table};
 
 /// Installs the guard on the target and capture on the source.
-pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
+pub fn install(tenure: &Tenure) -> Result<()> {
+    let plan = &tenure.plan;
     reach(points::INSTALL_BEGIN)?;
-    let mut source = session::open_mover(plan, Side::Source, "install")?;
-    let mut target = session::open_mover(plan, Side::Target, "install")?;
-    session::check_identity(&mut source, identity)?;
-    session::check_identity(&mut target, identity)?;
+    let mut source = tenure.open(Side::Source, "install")?;
+    let mut target = tenure.open(Side::Target, "install")?;
     owners::require_none(&mut source, plan, Side::Source)?;
     owners::require_none(&mut target, plan, Side::Target)?;
-    let tables = engine::describe(plan, &mut source, &mut target)?;
+    let tables = table::describe(plan, &mut source, &mut target)?;
     transaction(|| write_ledger(plan));
     reach(points::INSTALL_LEDGER)?;
 
-    create_side(&mut target, plan, &tables, Side::Target, generation, identity)?;
+    create_side(&mut target, tenure, &tables, Side::Target)?;
     reach(points::INSTALL_TARGET)?;
     for table in &tables {
         triggers::install(&mut target, plan, table, Side::Target)?;
@@ -45,7 +47,7 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
     reach(points::INSTALL_GUARDED)?;
     find_strangers(&mut target, plan, &tables)?;
 
-    create_side(&mut source, plan, &tables, Side::Source, generation, identity)?;
+    create_side(&mut source, tenure, &tables, Side::Source)?;
     reach(points::INSTALL_SOURCE)?;
     if guc::capture() {
         for table in &tables {
@@ -61,7 +63,7 @@ pub fn install(plan: &Plan, generation: i64, identity: &str) -> Result<()> {
 /// TRIGGER has waited for their writers. Nothing has been copied, so they are nobody's of
 /// ours, and no rollback touches them. What is found here is where rows may go.
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
-    let now = engine::observe(target, plan, Side::Target)?;
+    let now = observe::observe(target, plan, Side::Target)?;
     for (policy, shape) in plan.tables.iter().zip(&now.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         if let Some(stranger) = leaves::find_row(target, plan, column, &shape.name, false)? {
@@ -95,11 +97,7 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
             .collect(),
         ..Progress::default()
     };
-    target.query(
-        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1 AND state->>'snapshot' IS NULL",
-        &[Some(&plan.id.to_string()), Some(&crate::split::copy::progress::to_json(&empty))],
-    )?;
-    Ok(())
+    progress::store_first(target, plan.id, &empty)
 }
 
 fn write_ledger(plan: &Plan) {
@@ -113,23 +111,14 @@ fn write_ledger(plan: &Plan) {
 
 /// State row, generation, scope, queues and functions of one side, in one
 /// transaction, which ends before the first trigger is created.
-fn create_side(
-    connection: &mut Connection,
-    plan: &Plan,
-    tables: &[Table],
-    side: Side,
-    generation: i64,
-    identity: &str,
-) -> Result<()> {
+fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], side: Side) -> Result<()> {
+    let plan = &tenure.plan;
     connection.run("BEGIN")?;
     bootstrap(connection)?;
-    session::require_own(connection, plan, side)?;
-    connection.query(
-        "INSERT INTO shardmaster_agent.master (identity, agent_version) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-        &[Some(identity), Some(&agent::VERSION.to_string())],
-    )?;
-    session::check_identity(connection, identity)?;
-    create_rows(connection, plan, side, generation)?;
+    side::require_own(connection, plan, side)?;
+    master::insert(connection, &tenure.identity)?;
+    master::check(connection, &tenure.identity)?;
+    create_rows(connection, plan, side, tenure.generation)?;
     create_scope(connection, plan, tables, side)?;
     match side {
         Side::Source => create_capture(connection, plan, tables)?,
@@ -137,77 +126,33 @@ fn create_side(
     }
     connection.run("COMMIT")?;
     // The state row exists now: from here on the generation decides who may act.
-    session::take_over(connection, plan, side, generation)?;
-    session::register(connection, plan, side)
+    tenure.take_over(connection, side)
 }
 
 fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
-    let (state, own, other) = match side {
-        Side::Source => ("capture", &plan.source, &plan.target),
-        Side::Target => ("closed", &plan.target, &plan.source),
-    };
-    let id = plan.id.to_string();
-    connection.query(
-        "INSERT INTO shardmaster_agent.side
-                (split_id, side, state, token, shard, other_shard, namespace, keyspace, entries)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-        &[
-            Some(&id),
-            Some(side.as_str()),
-            Some(state),
-            Some(&plan.token),
-            Some(&own.shard_key),
-            Some(&other.shard_key),
-            Some(&own.namespace),
-            Some(&plan.keyspace),
-            Some(&Entries::of(&plan.scope).name()),
-        ],
-    )?;
-    connection.query(
-        "INSERT INTO shardmaster_agent.generation (split_id, side, generation) VALUES ($1, $2, $3)
-         ON CONFLICT DO NOTHING",
-        &[Some(&id), Some(side.as_str()), Some(&(generation - 1).to_string())],
-    )?;
+    side::insert(connection, plan, side, &Entries::of(&plan.scope).name())?;
+    tenure::insert(connection, plan.id, side, generation)?;
     match side {
         Side::Source => {
-            connection.query(
-                "INSERT INTO shardmaster_agent.consumed (split_id) VALUES ($1) ON CONFLICT DO NOTHING",
-                &[Some(&id)],
-            )?;
-            connection.run(&renew_lease(plan.id))?;
+            consumed::insert(connection, plan.id)?;
+            connection.run(&lease::renew(plan.id))?;
+            Ok(())
         }
         Side::Target => {
             let empty = Progress {
                 tables: plan.tables.iter().map(|_| TableProgress::default()).collect(),
                 ..Progress::default()
             };
-            let state = crate::split::copy::progress::to_json(&empty);
-            connection.query(
-                "INSERT INTO shardmaster_agent.progress (split_id, state) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-                &[Some(&id), Some(&state)],
-            )?;
+            progress::insert(connection, plan.id, &empty)
         }
     }
-    Ok(())
 }
 
-/// The statement that lets capture go on, in a row of its own: in the state row it
-/// would give every REPEATABLE READ writer a serialization failure.
-pub fn renew_lease(split: i64) -> String {
-    format!(
-        "INSERT INTO shardmaster_agent.lease (split_id, open_until, max_bytes)
-         VALUES ({split}, clock_timestamp() + interval '{} s', {})
-         ON CONFLICT (split_id) DO UPDATE SET open_until = EXCLUDED.open_until, max_bytes = EXCLUDED.max_bytes",
-        guc::capture_lease_seconds(),
-        guc::queue_max_bytes()
-    )
-}
-
-/// The same by a session of its own, for a split that rests.
+/// Renews the lease by a session of its own, for a split that rests.
 pub fn keep_lease(plan: &Plan) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "lease")?;
-    if session::installed(&mut source, plan, Side::Source)? == session::Installed::Ours {
-        source.run(&renew_lease(plan.id))?;
+    if side::installed(&mut source, plan, Side::Source)? == side::Installed::Ours {
+        source.run(&lease::renew(plan.id))?;
     }
     Ok(())
 }
@@ -304,18 +249,13 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
 /// last: until then a trigger that is left refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     triggers::drop_all(connection, split, side)?;
-    if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_none() {
+    if !state::has(connection, "side")? {
         return Ok(());
     }
     connection.run("BEGIN")?;
     bootstrap(connection)?;
     drop_objects(connection, split, side)?;
-    let side_name = literal(side.as_str());
-    connection.run(&format!(
-        "DELETE FROM shardmaster_agent.session WHERE split_id = {split} AND side = {side_name};
-         DELETE FROM shardmaster_agent.generation WHERE split_id = {split} AND side = {side_name};
-         DELETE FROM shardmaster_agent.side WHERE split_id = {split} AND side = {side_name}"
-    ))?;
+    connection.run(&format!("{}; {}", tenure::delete(split, side), side::delete(split, side)))?;
     drop_unused_schema(connection)?;
     connection.run("COMMIT")?;
     Ok(())
@@ -328,9 +268,7 @@ pub fn leave_target(connection: &mut Connection, split: i64) -> Result<()> {
     connection.run("BEGIN")?;
     bootstrap(connection)?;
     drop_objects(connection, split, Side::Target)?;
-    connection.run(&format!(
-        "UPDATE shardmaster_agent.side SET state = 'left' WHERE split_id = {split} AND side = 'target'"
-    ))?;
+    side::LEAVE.write(connection, split, Version::Kept)?;
     connection.run("COMMIT")?;
     Ok(())
 }
@@ -351,7 +289,7 @@ fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Result<(
         }
         Side::Target => {
             drop_tables(connection, &format!("gone_{split}_"))?;
-            connection.run(&format!("DELETE FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
+            connection.run(&progress::delete(split))?;
         }
     }
     Ok(())
@@ -392,11 +330,8 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
 /// The queues and what counts them, once no trigger is left that would write to them.
 fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
     drop_tables(connection, &format!("queue_{split}_"))?;
-    connection.run(&format!(
-        "DELETE FROM shardmaster_agent.consumed WHERE split_id = {split};
-         DELETE FROM shardmaster_agent.lease WHERE split_id = {split};
-         DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}"
-    ))?;
+    let rows = [consumed::delete(split), lease::delete(split), overflow::delete(split)];
+    connection.run(&rows.join("; "))?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::guc;
 use crate::remote::quote::ident;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
-use crate::split::engine::Table;
+use crate::split::table::Table;
 use std::time::{Duration, Instant};
 
 /// Creates what a table has not, few triggers in a transaction, because CREATE TRIGGER

@@ -1,17 +1,18 @@
 //! That a table's rows move by one key: on a shard no two policies mean one table.
 
-use super::check::Finding;
 use crate::agent::error::Result;
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::split::engine;
+use crate::remote::quote::text_array;
+use crate::split::finding::Finding;
 
 const POLICIES: &str = include_str!("../../../sql/check/policies.sql");
 
 /// A finding for each table of the split that another policy means too.
 pub fn check(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Finding>> {
-    let (mut schemas, mut names) = engine::table_names(plan, side);
+    let (mut schemas, mut names) = observe::table_names(plan, side);
     let count = names.len();
     let mut keyspaces = vec![plan.keyspace.clone(); count];
     for other in &plan.other_tables {
@@ -19,7 +20,7 @@ pub fn check(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec
         schemas.push(other.schema.clone());
         names.push(other.name.clone());
     }
-    let lists = [keyspaces, schemas, names].map(|list| engine::text_array(&list));
+    let lists = [keyspaces, schemas, names].map(|list| text_array(&list));
     let rows = connection
         .query(POLICIES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&count.to_string())])?;
     let name = format!("{}: one keyspace", side.as_str());

@@ -10,8 +10,8 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::ident;
-use crate::split::engine::{self, Table};
-use crate::split::plan::check::Finding;
+use crate::split::finding::Finding;
+use crate::split::table::{self, Table};
 
 const ACROSS: &str = "source: foreign keys across keys";
 const MISSING: &str = "target: referenced rows";
@@ -38,7 +38,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
     if outgoing.is_empty() {
         return Ok(findings);
     }
-    let tables = engine::describe(plan, &mut source, &mut target)?;
+    let tables = table::describe(plan, &mut source, &mut target)?;
     let known = columns_by(&mut source, plan, Side::Source)?;
     for (number, reference) in outgoing.iter().enumerate() {
         // What it references on the source, by the name of the table.

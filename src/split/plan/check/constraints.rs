@@ -2,14 +2,15 @@
 //! have promised as much of each row that comes, of those from long ago, too. And columns
 //! that the target generates: their functions give the values that the source's have given.
 
-use super::{Finding, plain};
+use super::plain;
 use crate::agent::error::Result;
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::remote::Connection;
-use crate::remote::quote::ident;
-use crate::split::engine;
+use crate::remote::quote::{ident, text_array};
+use crate::split::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CONSTRAINTS: &str = include_str!("../../../../sql/check/constraints.sql");
@@ -155,8 +156,8 @@ fn in_schema(text: &str, from: &str, into: &str) -> String {
 }
 
 fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
-    let (schemas, names) = engine::table_names(plan, side);
-    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [schemas, names].map(|list| text_array(&list));
     let rows = connection.query(CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
     Ok(rows
         .rows
@@ -213,8 +214,8 @@ fn functions(
     connection: &mut Connection,
     side: Side,
 ) -> Result<BTreeMap<(usize, String), String>> {
-    let (schemas, names) = engine::table_names(plan, side);
-    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [schemas, names].map(|list| text_array(&list));
     let rows = connection.query(GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
@@ -226,8 +227,8 @@ fn functions(
 /// Both sides have the same domains, or `columns` says so; but the source may hold values
 /// from before a constraint.
 fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
-    let (schemas, names) = engine::table_names(plan, Side::Source);
-    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let (schemas, names) = observe::table_names(plan, Side::Source);
+    let lists = [schemas, names].map(|list| text_array(&list));
     let rows = source.query(DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut findings = Vec::new();
     for row in &rows.rows {

@@ -1,8 +1,9 @@
 //! Encodings of the two databases: which texts arrive as what they were.
 
-use super::{Finding, Looked};
+use super::looked::Looked;
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
+use crate::split::finding::Finding;
 
 /// Those of which every text has one form in UTF-8 that comes back as it was; all
 /// characters were tried. Of EUC_JP some have a twin, so that two keys became one.

@@ -1,11 +1,11 @@
 //! What shard_split_map() says must be a function of one row of the source: the copy, every
 //! change and every comparison computes it again, and must come to the same.
 
-use super::Finding;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
+use crate::split::finding::Finding;
 use crate::split::owners::{self, Code};
 
 const MADE_OF: &str = include_str!("../../../../sql/check/expression.sql");

@@ -3,13 +3,14 @@
 //! plan a query over an index. One whose body is a text finds what it names by the
 //! search_path: under the mover's it may fail, or mean something else.
 
-use super::Finding;
 use crate::agent::error::Result;
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::split::engine;
+use crate::remote::quote::text_array;
+use crate::split::finding::Finding;
 
 const FUNCTIONS: &str = include_str!("../../../../sql/check/functions.sql");
 
@@ -50,8 +51,8 @@ pub fn is_called(plan: &Plan, source: &Observation, called: &Called) -> bool {
 }
 
 pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<Called>> {
-    let (schemas, names) = engine::table_names(plan, side);
-    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [schemas, names].map(|list| text_array(&list));
     let is_target = (side == Side::Target).to_string();
     let rows = connection.query(FUNCTIONS, &[Some(&lists[0]), Some(&lists[1]), Some(&is_target)])?;
     let mut found = Vec::new();

@@ -5,6 +5,7 @@ mod constraints;
 mod encoding;
 mod expressions;
 mod functions;
+mod looked;
 mod pairs;
 mod partitions;
 mod plain;
@@ -13,60 +14,20 @@ mod scope;
 
 use super::policies;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
+use crate::agent::state::master;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
-use crate::remote::{Connection, clean};
-use crate::split::{engine, owners, references};
+use crate::remote::Connection;
+use crate::remote::quote::text_array;
+use crate::split::finding::Finding;
+use crate::split::{owners, references};
+use looked::Looked;
 
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
 const TABLES: &str = include_str!("../../../../sql/check/tables.sql");
-
-/// One line of shard_split_check().
-#[derive(Debug)]
-pub struct Finding {
-    pub name: String,
-    pub ok: bool,
-    pub detail: String,
-    pub hint: Option<String>,
-    /// It may pass by itself: a server that is away.
-    transient: bool,
-}
-
-impl Finding {
-    pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
-        let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
-        // Names of tables and the like are their owners' texts, and end in a terminal.
-        let detail = clean::more(&detail.into());
-        Finding { name: name.to_owned(), ok, detail, hint, transient: false }
-    }
-
-    /// What is well, and worth a second look.
-    pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
-        Finding { hint: Some(hint.to_owned()), ..Finding::new(name, true, detail, "") }
-    }
-
-    fn unreachable(side: Side, error: SplitError) -> Finding {
-        let transient = error.may_pass();
-        let failure = error.into_failure();
-        let hint = failure.hint.clone().unwrap_or_default();
-        let name = format!("{}: connection", side.as_str());
-        Finding { transient, ..Finding::new(&name, false, failure.message, &hint) }
-    }
-}
-
-/// What one side is: its tables, and how its server writes values.
-struct Looked {
-    observation: Observation,
-    version: i32,
-    /// As sessions get it that say nothing of it.
-    lc_monetary: String,
-    /// What it calls that is not known to work.
-    called: Vec<functions::Called>,
-    /// Whether a query over its tables runs nothing of somebody who is not trusted.
-    is_trusted: bool,
-}
 
 /// Every finding. A side that is not to be reached is one of them.
 pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
@@ -191,7 +152,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         Side::Target => &plan.target,
     };
     let mut connection = session::open(shard, &format!("split {} check", plan.id))?;
-    session::check_identity(&mut connection, identity)?;
+    master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
     let direct = direct_connection(&mut connection, &label("direct connection"));
@@ -202,10 +163,10 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     findings.extend(others.findings(plan, side));
     let server = asked("what its server is like", connection.run(SERVER))?;
     findings.extend(server.rows.iter().map(|row| from_row(side, row)));
-    let observation = asked("what its tables are like", engine::observe(&mut connection, plan, side))?;
-    let (schemas, names) = engine::table_names(plan, side);
+    let observation = asked("what its tables are like", observe::observe(&mut connection, plan, side))?;
+    let (schemas, names) = observe::table_names(plan, side);
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [engine::text_array(&schemas), engine::text_array(&names), engine::text_array(&columns)];
+    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
     let is_target = (side == Side::Target).to_string();
     let tables =
         connection.query(TABLES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&is_target)]);

@@ -1,10 +1,12 @@
 //! Tables that take each other's rows: columns, types and keys of both sides.
 
-use super::{Finding, Looked, encoding};
+use super::encoding;
+use super::looked::Looked;
 use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::remote::quote::{ident, literal};
-use crate::split::copy::columns::{self, Source};
+use crate::split::finding::Finding;
+use crate::split::table::columns::{self, Source};
 
 /// PostgreSQL writes bytes above 127 of a "char" as \ooo from this version on.
 const CHAR_IN_OCTAL: i32 = 160_000;

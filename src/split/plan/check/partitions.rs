@@ -1,15 +1,16 @@
 //! Partitions of the target: each row of the scope has one that takes it. What a partition
 //! takes is asked of the target, whether a row is such a one of the source.
 
+use super::plain;
 use super::scope::look_through;
-use super::{Finding, plain};
 use crate::agent::error::Result;
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::ident;
-use crate::split::engine;
+use crate::remote::quote::{ident, text_array};
+use crate::split::finding::Finding;
 use std::collections::BTreeSet;
 
 const PARTITIONS: &str = include_str!("../../../../sql/check/partitions.sql");
@@ -112,8 +113,8 @@ fn homeless(
 }
 
 fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Leaf>> {
-    let (schemas, names) = engine::table_names(plan, side);
-    let lists = [schemas, names].map(|list| engine::text_array(&list));
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [schemas, names].map(|list| text_array(&list));
     let rows = connection.query(PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();

@@ -1,11 +1,11 @@
 //! A table that is the same on both shards, however differently they are written: rows
 //! would be copied onto themselves, and finish would delete the only ones.
 
-use super::Finding;
 use crate::agent::error::Result;
 use crate::agent::session;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::catalog::split::Plan;
+use crate::split::finding::Finding;
 
 /// Where both shards are one database, no table or partition is on both sides.
 pub fn check(plan: &Plan, source: &Observation, target: &Observation) -> Result<Vec<Finding>> {

@@ -1,9 +1,10 @@
 //! The columns by which rows belong to keys: the list of what is known to be right.
 
-use super::{Finding, encoding};
+use super::encoding;
 use crate::agent::error::Result;
-use crate::agent::session::{self, Installed, Side};
+use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation, TableShape};
+use crate::agent::state::side::{self, Installed};
 use crate::agent::types::Family;
 use crate::catalog::split::Plan;
 use crate::keys::key_type::KeyType;
@@ -12,6 +13,7 @@ use crate::keys::scope::Scope;
 use crate::remote::connection::Rows;
 use crate::remote::quote::{array_literal, ident};
 use crate::remote::{Connection, RemoteError};
+use crate::split::finding::Finding;
 
 /// The shard-by columns, and rows of the scope where none must be.
 pub fn check(
@@ -22,9 +24,9 @@ pub fn check(
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let label = |name: &str| format!("{}: {name}", side.as_str());
-    let installed = session::installed(connection, plan, side)?;
+    let installed = side::installed(connection, plan, side)?;
     if installed == Installed::Foreign {
-        let failure = session::foreign(connection.shard(), plan);
+        let failure = side::foreign(connection.shard(), plan);
         let hint = failure.hint.unwrap_or_default();
         findings.push(Finding::new(&label("number of the split"), false, failure.message, &hint));
     }

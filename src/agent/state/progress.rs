@@ -1,7 +1,10 @@
-//! What the rows on the target stand for: stored there as one jsonb document, in
-//! the transaction that stores the rows.
+//! The table `progress`, on a target: what its rows stand for, stored as one jsonb document
+//! in the transaction that stores the rows.
 
-use crate::remote::{Connection, RemoteError};
+use super::has;
+use crate::agent::error::{Result, SplitError};
+use crate::error::SqlState;
+use crate::remote::Connection;
 use serde::{Deserialize, Serialize};
 
 /// The snapshot S, the cursors and the counters.
@@ -114,21 +117,63 @@ impl Progress {
 }
 
 /// The stored form.
-pub fn to_json(progress: &Progress) -> String {
+fn to_json(progress: &Progress) -> String {
     // Serialising plain data to a String has no way to fail.
     serde_json::to_string(progress).unwrap_or_default()
 }
 
 /// The progress that is stored on a target; None: there is none, or none that can be read.
-pub fn stored(target: &mut Connection, split: i64) -> std::result::Result<Option<Progress>, RemoteError> {
-    if target.run("SELECT to_regclass('shardmaster_agent.progress')")?.scalar().is_none() {
+pub fn stored(target: &mut Connection, split: i64) -> Result<Option<Progress>> {
+    if !has(target, "progress")? {
         return Ok(None);
     }
-    let rows = target.query(
-        "SELECT state FROM shardmaster_agent.progress WHERE split_id = $1",
-        &[Some(&split.to_string())],
-    )?;
+    let rows =
+        target.run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
     Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()))
+}
+
+/// The same, kept from changing until the transaction ends.
+pub fn lock(target: &mut Connection, split: i64) -> Result<Progress> {
+    let rows = target
+        .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE"))?;
+    let state = rows.scalar().ok_or(SplitError::Superseded)?;
+    serde_json::from_str(state).map_err(|error| {
+        SplitError::failed(
+            SqlState::INTERNAL,
+            format!("progress of split {split} on shard \"{}\" cannot be read: {error}", target.shard()),
+            "Roll the split back and start it again.",
+        )
+    })
+}
+
+/// Stored in the transaction that is open.
+pub fn store(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+    target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
+        &[Some(&split.to_string()), Some(&to_json(progress))],
+    )?;
+    Ok(())
+}
+
+/// The same, as long as no step was committed.
+pub fn store_first(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+    target.query(
+        "UPDATE shardmaster_agent.progress SET state = $2 WHERE split_id = $1 AND state->>'snapshot' IS NULL",
+        &[Some(&split.to_string()), Some(&to_json(progress))],
+    )?;
+    Ok(())
+}
+
+pub fn insert(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+    target.query(
+        "INSERT INTO shardmaster_agent.progress (split_id, state) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        &[Some(&split.to_string()), Some(&to_json(progress))],
+    )?;
+    Ok(())
+}
+
+pub fn delete(split: i64) -> String {
+    format!("DELETE FROM shardmaster_agent.progress WHERE split_id = {split}")
 }
 
 #[cfg(test)]

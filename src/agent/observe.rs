@@ -1,0 +1,46 @@
+//! What a shard's tables look like now, asked in one query.
+
+use super::error::{Result, SplitError};
+use super::session::Side;
+use super::shape::Observation;
+use crate::agent;
+use crate::catalog::split::Plan;
+use crate::remote::quote::text_array;
+use crate::remote::{Connection, RemoteError};
+use std::sync::LazyLock;
+
+static OBSERVE: LazyLock<String> =
+    LazyLock::new(|| include_str!("../../sql/agent/observe.sql").replace("{code}", agent::CODE));
+
+/// What a shard's tables look like now, in the session's snapshot.
+pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
+    let (schemas, names) = table_names(plan, side);
+    let functions: Vec<String> =
+        plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    let rows = connection.query_prepared(
+        "observe",
+        &OBSERVE,
+        &[
+            Some(&text_array(&schemas)),
+            Some(&text_array(&names)),
+            Some(&agent::trigger_prefix(plan.id, side)),
+            Some(&text_array(&functions)),
+            Some(&text_array(&columns)),
+        ],
+    )?;
+    let shard = connection.shard().to_owned();
+    let json = rows.scalar().unwrap_or_default();
+    serde_json::from_str(json)
+        .map_err(|e| SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}"))))
+}
+
+/// Schemas and names of the tables on a side.
+pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
+    let namespace = match side {
+        Side::Source => &plan.source.namespace,
+        Side::Target => &plan.target.namespace,
+    };
+    let schemas = plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
+    (schemas, plan.tables.iter().map(|t| t.name.clone()).collect())
+}

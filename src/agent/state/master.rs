@@ -1,0 +1,59 @@
+//! The table `master`: the one master that may move data of a database.
+
+use super::{has, is_gone};
+use crate::agent::error::{Result, SplitError};
+use crate::error::SqlState;
+use crate::remote::{Connection, quote};
+
+/// Of the tables and functions in the agent's schema.
+const VERSION: i32 = 1;
+
+/// Refuses a shard that belongs to another master, or whose agent another version of the
+/// extension has installed: what this one would write there may mean something else.
+pub fn check(connection: &mut Connection, identity: &str) -> Result<()> {
+    if !has(connection, "master")? {
+        return Ok(());
+    }
+    let rows = match connection.run("SELECT identity, agent_version FROM shardmaster_agent.master") {
+        // The last split there has ended in between, and taken the schema along.
+        Err(error) if is_gone(&error) => return Ok(()),
+        rows => rows?,
+    };
+    let shard = connection.shard();
+    let Some([Some(known), Some(version)]) = rows.rows.first().map(Vec::as_slice) else { return Ok(()) };
+    if known != identity {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!("shard \"{shard}\" belongs to another master"),
+            format!(
+                "If this master replaces the other one, and the other one is gone for good, run SELECT shard_adopt({}).",
+                quote::literal(shard)
+            ),
+        ));
+    }
+    if *version != VERSION.to_string() {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!(
+                "what is installed on shard \"{shard}\" is of version {version}, and this master knows version {VERSION}"
+            ),
+            "Use the version of the extension that has installed it until its splits have ended and its redirects have been dropped.",
+        ));
+    }
+    Ok(())
+}
+
+/// The first master that comes has the database.
+pub fn insert(connection: &mut Connection, identity: &str) -> Result<()> {
+    connection.query(
+        "INSERT INTO shardmaster_agent.master (identity, agent_version) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        &[Some(identity), Some(&VERSION.to_string())],
+    )?;
+    Ok(())
+}
+
+/// Gives the database to another master.
+pub fn adopt(connection: &mut Connection, identity: &str) -> Result<()> {
+    connection.query("UPDATE shardmaster_agent.master SET identity = $1", &[Some(identity)])?;
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! The table `overflow`, on a source: transactions whose changes the queue did not take. The
+//! trigger writes it.
+
+/// A query: how many of them a condition over their `xid` holds for.
+pub fn count(split: i64, condition: &str) -> String {
+    format!("SELECT count(*) FROM shardmaster_agent.overflow WHERE split_id = {split} AND {condition}")
+}
+
+pub fn delete(split: i64) -> String {
+    format!("DELETE FROM shardmaster_agent.overflow WHERE split_id = {split}")
+}

@@ -1,0 +1,278 @@
+//! The table `side`: the state of each side of a split, which clients' triggers read. It is
+//! changed by the rows of `CHANGES` alone, each committed synchronously.
+
+use super::{has, is_gone};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::quote::{self, literal};
+
+/// What a side does with its clients' writes of the moving keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// A source takes them and queues their keys.
+    Capture,
+    /// A source refuses them for the moment of a cutover.
+    Fenced,
+    /// A source refuses them, and names the target.
+    Moved,
+    /// A target refuses them, since it has not all of the rows.
+    Closed,
+    /// A target takes them.
+    Open,
+    /// A target takes them, and nothing of the split is left there but this row.
+    Left,
+}
+
+impl State {
+    pub const ALL: [State; 6] =
+        [State::Capture, State::Fenced, State::Moved, State::Closed, State::Open, State::Left];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Capture => "capture",
+            State::Fenced => "fenced",
+            State::Moved => "moved",
+            State::Closed => "closed",
+            State::Open => "open",
+            State::Left => "left",
+        }
+    }
+
+    fn parse(text: &str) -> Option<State> {
+        State::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+
+    /// How a side begins.
+    pub fn first(side: Side) -> State {
+        match side {
+            Side::Source => State::Capture,
+            Side::Target => State::Closed,
+        }
+    }
+}
+
+/// What becomes of a side's routing version when it changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    None,
+    Kept,
+    /// Of the decision.
+    Is(i64),
+}
+
+/// A change that a side may make.
+#[derive(Debug)]
+pub struct Change {
+    pub side: Side,
+    pub from: State,
+    pub to: State,
+}
+
+/// A cutover keeps writers out.
+pub const FENCE: Change = Change { side: Side::Source, from: State::Capture, to: State::Fenced };
+/// A cutover is set back: writers come in again.
+pub const REOPEN: Change = Change { side: Side::Source, from: State::Fenced, to: State::Capture };
+/// A cutover was decided: the source sends its clients away.
+pub const MOVE: Change = Change { side: Side::Source, from: State::Fenced, to: State::Moved };
+/// A cutover was decided: the target takes clients.
+pub const OPEN: Change = Change { side: Side::Target, from: State::Closed, to: State::Open };
+/// A finish has left the target.
+pub const LEAVE: Change = Change { side: Side::Target, from: State::Open, to: State::Left };
+
+impl Change {
+    /// Makes the change in a transaction of the caller's, which the generation allows. False:
+    /// the side was in another state.
+    pub fn write(&self, connection: &mut Connection, split: i64, version: Version) -> Result<bool> {
+        let version = match version {
+            Version::None => "NULL".to_owned(),
+            Version::Kept => "version".to_owned(),
+            Version::Is(version) => version.to_string(),
+        };
+        let changed = connection.run(&format!(
+            "UPDATE shardmaster_agent.side SET state = {}, version = {version}
+              WHERE split_id = {split} AND side = {} AND state = {}",
+            literal(self.to.as_str()),
+            literal(self.side.as_str()),
+            literal(self.from.as_str())
+        ))?;
+        Ok(changed.affected == 1)
+    }
+}
+
+/// What a side says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    pub state: State,
+    /// Of the routing, since when the keys are elsewhere or here.
+    pub version: Option<i64>,
+}
+
+impl Row {
+    /// The version, where the target has been opened with one.
+    pub fn opened(self) -> Option<i64> {
+        self.version.filter(|_| matches!(self.state, State::Open | State::Left))
+    }
+}
+
+/// None: there is no such side.
+pub fn read(connection: &mut Connection, split: i64, side: Side) -> Result<Option<Row>> {
+    let rows = connection.run(&format!(
+        "SELECT state, version FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
+        literal(side.as_str())
+    ))?;
+    let Some([Some(text), version]) = rows.rows.first().map(Vec::as_slice) else { return Ok(None) };
+    let Some(state) = State::parse(text) else {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!(
+                "shard \"{}\" says that the {} of split {split} is \"{text}\", which is no state of it",
+                connection.shard(),
+                side.as_str()
+            ),
+            "Another version of the extension has installed it, or somebody has written into the agent's tables there.",
+        ));
+    };
+    Ok(Some(Row { state, version: version.as_deref().and_then(|version| version.parse().ok()) }))
+}
+
+/// The state alone.
+pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<Option<State>> {
+    Ok(read(connection, split, side)?.map(|row| row.state))
+}
+
+/// Whether finish has left a target: its rows have gone from the source, its guard has gone.
+pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
+    Ok(state(target, split, Side::Target)? == Some(State::Left))
+}
+
+/// The row of a side that begins; one that is there stays as it is.
+pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &str) -> Result<()> {
+    let (own, other) = match side {
+        Side::Source => (&plan.source, &plan.target),
+        Side::Target => (&plan.target, &plan.source),
+    };
+    connection.query(
+        "INSERT INTO shardmaster_agent.side
+                (split_id, side, state, token, shard, other_shard, namespace, keyspace, entries)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+        &[
+            Some(&plan.id.to_string()),
+            Some(side.as_str()),
+            Some(State::first(side).as_str()),
+            Some(&plan.token),
+            Some(&own.shard_key),
+            Some(&other.shard_key),
+            Some(&own.namespace),
+            Some(&plan.keyspace),
+            Some(entries),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Other splits of the same keyspace whose keys have left this database and that are not
+/// finished, in the order in which all splits lock them.
+pub fn moved_away(connection: &mut Connection, plan: &Plan, entries: &str) -> Result<Vec<i64>> {
+    let splits = connection.query(
+        "SELECT split_id FROM shardmaster_agent.side
+          WHERE side = 'source' AND state = 'moved' AND token <> $1
+            AND namespace = $2 AND keyspace = $3 AND entries = $4 ORDER BY split_id",
+        &[Some(&plan.token), Some(&plan.target.namespace), Some(&plan.keyspace), Some(entries)],
+    )?;
+    Ok(splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect())
+}
+
+/// Whose the objects are that a shard has under a split's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Installed {
+    No,
+    Ours,
+    /// Of another split: a master that was restored gives numbers out again.
+    Foreign,
+}
+
+/// What the shard has of a side, known by the plan's token.
+pub fn installed(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Installed> {
+    if !has(connection, "side")? {
+        return Ok(Installed::No);
+    }
+    let rows = match connection.query(
+        "SELECT token = $3 FROM shardmaster_agent.side WHERE split_id = $1 AND side = $2",
+        &[Some(&plan.id.to_string()), Some(side.as_str()), Some(&plan.token)],
+    ) {
+        Err(error) if is_gone(&error) => return Ok(Installed::No),
+        rows => rows?,
+    };
+    Ok(match rows.scalar() {
+        None => Installed::No,
+        Some("t") => Installed::Ours,
+        Some(_) => Installed::Foreign,
+    })
+}
+
+/// The error of `Installed::Foreign`, and of its finding.
+pub fn foreign(shard: &str, plan: &Plan) -> Failure {
+    Failure::new(
+        SqlState::IN_USE,
+        format!("shard \"{shard}\" has objects of another split {}, which this master does not know", plan.id),
+    )
+    .hint(format!(
+        "This master was restored and has given the number out again: SELECT shard_adopt({}), which moves its numbers on, then roll this plan back and plan again.",
+        quote::literal(shard)
+    ))
+}
+
+/// Refuses a shard that has another split's objects under the plan's number.
+pub fn require_own(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
+    match installed(connection, plan, side)? {
+        Installed::No | Installed::Ours => Ok(()),
+        Installed::Foreign => Err(foreign(connection.shard(), plan).into()),
+    }
+}
+
+pub fn delete(split: i64, side: Side) -> String {
+    format!(
+        "DELETE FROM shardmaster_agent.side WHERE split_id = {split} AND side = {}",
+        literal(side.as_str())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHANGES: [&Change; 5] = [&FENCE, &REOPEN, &MOVE, &OPEN, &LEAVE];
+
+    #[test]
+    fn every_state_is_reached_from_the_first_of_its_side() {
+        for side in [Side::Source, Side::Target] {
+            let mut reached = vec![State::first(side)];
+            while let Some(next) = CHANGES
+                .iter()
+                .find(|c| c.side == side && reached.contains(&c.from) && !reached.contains(&c.to))
+            {
+                reached.push(next.to);
+            }
+            let of_side =
+                |state: &&State| CHANGES.iter().any(|c| c.side == side && [c.from, c.to].contains(state));
+            assert_eq!(State::ALL.iter().filter(of_side).count(), reached.len(), "{side:?}");
+        }
+    }
+
+    #[test]
+    fn no_way_leads_back_from_a_decision() {
+        assert!(CHANGES.iter().all(|c| !matches!(c.from, State::Moved | State::Left)));
+        assert!(CHANGES.iter().all(|c| c.to != State::Closed));
+    }
+
+    #[test]
+    fn the_table_takes_the_same_states() {
+        let sql = include_str!("../../../sql/agent/bootstrap.sql");
+        let names: Vec<String> = State::ALL.iter().map(|state| format!("'{}'", state.as_str())).collect();
+        assert!(sql.contains(&format!("CHECK (state IN ({}))", names.join(", "))));
+        assert_eq!(State::ALL.map(|state| State::parse(state.as_str())), State::ALL.map(Some));
+    }
+}

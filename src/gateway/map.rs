@@ -1,0 +1,28 @@
+//! What a configuration is written from.
+
+use crate::catalog::gateway::Place;
+use crate::catalog::keyspace::Keyspace;
+use std::fmt::Write;
+
+/// A keyspace with its entries and the places that they name.
+pub struct Map {
+    pub keyspace: Keyspace,
+    pub version: i64,
+    pub places: Vec<Place>,
+    /// Words for the Lua module `shardmaster.route`.
+    pub entries: Vec<String>,
+}
+
+/// The name of a shard's group of replicas. nginx ignores the case of such names, so it
+/// holds no capitals.
+pub fn upstream(keyspace: &Keyspace, place: &Place) -> String {
+    let mut name = String::from("shardmaster_");
+    for byte in keyspace.name.bytes() {
+        if byte.is_ascii_lowercase() || byte.is_ascii_digit() {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, "_{byte:02x}");
+        }
+    }
+    format!("{name}_{}", place.index)
+}

@@ -1,0 +1,57 @@
+//! What a look-up finds.
+
+use super::RoutingError;
+use crate::catalog::shard::{self, ShardStatus};
+use crate::error::Failure;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    Read,
+    Write,
+}
+
+impl Intent {
+    pub fn parse(text: &str) -> Result<Intent, RoutingError> {
+        match text {
+            "read" => Ok(Intent::Read),
+            "write" => Ok(Intent::Write),
+            other => Err(RoutingError::Invalid {
+                argument: "intent",
+                problem: format!("\"{other}\" is neither \"read\" nor \"write\""),
+            }),
+        }
+    }
+}
+
+/// Where a key is to be found.
+pub struct Route {
+    pub shard_key: String,
+    pub namespace: String,
+    pub version: i64,
+    /// For clients; None: the connection that they have.
+    pub conninfo: Option<String>,
+}
+
+/// What an entry and its shard say.
+pub struct Found {
+    pub version: i64,
+    pub disabled: bool,
+    pub shard_key: String,
+    pub shard_status: ShardStatus,
+    pub namespace: String,
+    pub conninfo: Option<String>,
+    pub client_conninfo: Option<String>,
+}
+
+impl Found {
+    pub fn route(&self) -> Result<Route, Failure> {
+        let conninfo =
+            shard::conninfo_for_clients(self.conninfo.as_deref(), self.client_conninfo.as_deref())?;
+        Ok(Route {
+            conninfo,
+            shard_key: self.shard_key.clone(),
+            namespace: self.namespace.clone(),
+            version: self.version,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Foreign keys of the target that the server does not check for the mover: no step is
+//! committed that leaves a row of the scope without the row that it references.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Column;
+use crate::agent::state::progress::Progress;
+use crate::error::{Failure, SqlState};
+use crate::remote::copy::Bounds;
+use crate::remote::quote::ident;
+use crate::split::engine::Engine;
+use crate::split::references::{Watched, in_scope, moves};
+
+/// Which rows of the scope a step looks at.
+pub enum Look {
+    All,
+    /// Those that the windows of these tables (by position) have changed.
+    Changed(Vec<usize>),
+}
+
+/// Before a step is committed that leaves all of the scope's rows on the target: none of
+/// them references a row that is not there. A step that completes the copy looks at all,
+/// a later one at what its windows have changed.
+pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Result<()> {
+    if engine.watched.references.is_empty() || !after.is_copied() {
+        return Ok(());
+    }
+    for index in 0..engine.watched.references.len() {
+        let Some(position) = engine.watched.references[index].from_position else { continue };
+        match looked {
+            Look::All => check_reference(engine, index, position, None)?,
+            Look::Changed(tables) if tables.contains(&position) => {
+                let rows = engine.tables[position].changed_on_target();
+                check_reference(engine, index, position, Some(&rows))?;
+            }
+            Look::Changed(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Before a cutover: all rows once more, by the foreign keys that there are now.
+pub fn check_all(engine: &mut Engine) -> Result<()> {
+    engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+    if engine.watched.references.is_empty() {
+        return Ok(());
+    }
+    engine.target.run("BEGIN")?;
+    for index in 0..engine.watched.references.len() {
+        if let Some(position) = engine.watched.references[index].from_position {
+            check_reference(engine, index, position, None)?;
+        }
+    }
+    engine.target.run("COMMIT")?;
+    Ok(())
+}
+
+/// Referenced rows are locked first, as the server does it: who deletes one at the same
+/// time does not see ours yet.
+fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
+    let Watched { references, by } = &engine.watched;
+    let reference = &references[index];
+    let Some(scope) = in_scope(&engine.plan, by, position, "t") else { return Ok(()) };
+    let rows = rows.unwrap_or_default();
+    let join = reference.join("p", "t");
+    let moves = moves(&engine.plan, by, reference.to_position, "p");
+    if reference.can_lock {
+        let lock = format!(
+            "SELECT count(*) FROM (
+                SELECT 1 FROM {} p WHERE NOT {moves} AND EXISTS (SELECT 1 FROM {} t {rows} WHERE {scope} AND {join})
+                   FOR KEY SHARE) locked",
+            reference.to, reference.from
+        );
+        engine.target.run_within(&lock, Bounds::unlimited().patience)?;
+    }
+    let query = format!(
+        "SELECT {} FROM {} t {rows}
+          WHERE {scope} AND {} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {join} AND {}) LIMIT 1",
+        reference.value("t"),
+        reference.from,
+        reference.references("t"),
+        reference.to,
+        is_common(by, reference.to_position, &moves)
+    );
+    let rows = engine.target.run_within(&query, Bounds::unlimited().patience)?;
+    match rows.scalar() {
+        None => Ok(()),
+        Some(value) => Err(SplitError::Failed(
+            Failure::new(
+                SqlState::parse("23503"),
+                format!(
+                    "a moving row references a row that is not on shard \"{}\": {}",
+                    engine.target.shard(),
+                    reference.describe(value)
+                ),
+            )
+            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
+        )),
+    }
+}
+
+/// Which rows of a referenced table count: those that move too, or that are nobody's and so
+/// on every shard. Another key's row of the same value is another row.
+fn is_common(by: &[Option<Column>], position: Option<usize>, moves: &str) -> String {
+    match position.and_then(|position| by.get(position)).and_then(Option::as_ref) {
+        None => "true".to_owned(),
+        Some(column) => format!("(p.{} IS NULL OR {moves})", ident(&column.name)),
+    }
+}

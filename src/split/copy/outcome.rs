@@ -1,0 +1,28 @@
+//! What a step has done.
+
+use crate::agent::state::progress::Progress;
+use std::time::Duration;
+
+/// What a step has done.
+#[derive(Debug)]
+pub struct Outcome {
+    pub progress: Progress,
+    /// Changes in the step's window.
+    pub changes: i64,
+    /// The step's chunks, their rows and bytes.
+    pub chunks: u64,
+    pub rows: u64,
+    pub bytes: u64,
+    /// Time that the rows of the window took to come over. That messages take their time,
+    /// however few rows there are, is left out: a distant target is not behind.
+    pub lag: Duration,
+    /// Why the copy starts again, if it does.
+    pub restarted: Option<String>,
+}
+
+impl Outcome {
+    /// A step that found nothing to do commits nothing.
+    pub fn is_empty(&self) -> bool {
+        self.chunks == 0 && self.changes == 0 && self.restarted.is_none()
+    }
+}

@@ -1,0 +1,49 @@
+//! The source on either side of a decision: it is opened again, or what it took without its
+//! fence is counted.
+
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Version};
+use crate::agent::state::{consumed, overflow, progress, tenure};
+use crate::remote::Connection;
+use crate::remote::quote::literal;
+use crate::split::engine::Engine;
+
+/// The source takes writes again, and its note of a decision goes in the same commit.
+pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()> {
+    tenure::begin_as(source, split, Side::Source, generation)?;
+    side::REOPEN.write(source, split, Version::None)?;
+    source.run(&format!("{}; COMMIT", consumed::forget_decision(split)))?;
+    Ok(())
+}
+
+/// Changes on the source that no window has taken and none will.
+pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
+    let progress = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
+    let server = observe::observe(&mut engine.control, &engine.plan, Side::Source)?.server;
+    let was_set_back =
+        consumed::counters(&mut engine.reader, engine.plan.id)?.disagreement(progress.steps).is_some();
+    // On another server, or another timeline, the last window's transaction ids are
+    // given out again: there only what the source itself remembers counts.
+    let is_same = server == progress.server && !was_set_back;
+    let snapshot =
+        if is_same { progress.snapshot } else { consumed::snapshot(&mut engine.control, engine.plan.id)? };
+    unseen_entries(engine, snapshot.as_deref())
+}
+
+/// Queued changes that a snapshot has not seen; without one, all of them.
+pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
+    let condition = snapshot.map_or("true".to_owned(), |snapshot| {
+        format!("NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
+    });
+    let mut counts: Vec<String> = engine
+        .tables
+        .iter()
+        .map(|t| format!("(SELECT count(*) FROM {} WHERE {condition})", t.queue))
+        .collect();
+    // Each of these transactions made at least one.
+    counts.push(format!("({})", overflow::count(engine.plan.id, &condition)));
+    let rows = engine.control.run(&format!("SELECT {}", counts.join(" + ")))?;
+    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
+}

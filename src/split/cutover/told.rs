@@ -1,0 +1,63 @@
+//! Whether a side still says what the cutover has told it.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Installed, State};
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+
+/// What a side says instead of what it was told; None: it has not forgotten.
+pub fn difference(
+    session: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    (wanted, version): (State, i64),
+) -> Result<Option<String>> {
+    let shard = session.shard().to_owned();
+    if side::installed(session, plan, side)? != Installed::Ours {
+        return Err(forgot_the_split(&shard, plan.id, side));
+    }
+    let row = side::read(session, plan.id, side)?;
+    if row.is_some_and(|row| row.state == wanted && row.version == Some(version)) {
+        return Ok(None);
+    }
+    let state = row.map_or("", |row| row.state.as_str());
+    let wanted = wanted.as_str();
+    Ok(Some(format!("{} shard \"{shard}\" says \"{state}\" where it was told \"{wanted}\"", side.as_str())))
+}
+
+/// A shard that was restored to a time before the split: nothing there can be told
+/// anything, and only the operator knows what else it has lost.
+fn forgot_the_split(shard: &str, id: i64, side: Side) -> SplitError {
+    let consequence = match side {
+        Side::Source => "it takes writes of keys that have moved; nothing is deleted from it",
+        Side::Target => "its rows are not those that were moved there; nothing is deleted from the source",
+    };
+    let failure = Failure::new(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "{} shard \"{shard}\" does not know split {id} any more, whose cutover has decided: {consequence}",
+            side.as_str()
+        ),
+    );
+    SplitError::NotInstalled(failure.hint(
+        "It was restored to a time before the split, or cleaned up. Keep clients off it, restore it to a time after the cutover, and resume the split.",
+    ))
+}
+
+/// The source has rows again, and the target cannot show any more which of them it has.
+pub fn source_forgot(plan: &Plan, text: &str) -> SplitError {
+    let shard = &plan.source.shard_key;
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "{text}: it was set back to a time before the cutover of split {}, whose rows had left it already",
+            plan.id
+        ),
+        format!(
+            "Nothing is deleted from it. Keep clients off it and restore shard \"{shard}\" to a time after the cutover, then call shard_split_finish({}) again.",
+            plan.id
+        ),
+    )
+}

@@ -1,0 +1,38 @@
+//! What a check finds, in words for the operator.
+
+use crate::agent::error::SplitError;
+use crate::agent::session::Side;
+use crate::remote::clean;
+
+/// One line of shard_split_check().
+#[derive(Debug)]
+pub struct Finding {
+    pub name: String,
+    pub ok: bool,
+    pub detail: String,
+    pub hint: Option<String>,
+    /// It may pass by itself: a server that is away.
+    pub transient: bool,
+}
+
+impl Finding {
+    pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
+        let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
+        // Names of tables and the like are their owners' texts, and end in a terminal.
+        let detail = clean::more(&detail.into());
+        Finding { name: name.to_owned(), ok, detail, hint, transient: false }
+    }
+
+    /// What is well, and worth a second look.
+    pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
+        Finding { hint: Some(hint.to_owned()), ..Finding::new(name, true, detail, "") }
+    }
+
+    pub fn unreachable(side: Side, error: SplitError) -> Finding {
+        let transient = error.may_pass();
+        let failure = error.into_failure();
+        let hint = failure.hint.clone().unwrap_or_default();
+        let name = format!("{}: connection", side.as_str());
+        Finding { transient, ..Finding::new(&name, false, failure.message, &hint) }
+    }
+}

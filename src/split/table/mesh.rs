@@ -1,0 +1,125 @@
+//! Which rows may go over, told from the bytes of their shard-by column: the keys that move,
+//! in the binary form of their type.
+
+use crate::agent::shape::Column;
+use crate::agent::types::Family;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use shardmaster_client::shard_for;
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+
+/// Bytes of a value that an error shows.
+const SHOWN: usize = 100;
+
+type Bound = Option<Vec<u8>>;
+
+/// The keys that move, as the bytes of their values.
+#[derive(Debug)]
+enum Keys {
+    Listed(HashSet<Vec<u8>>),
+    Buckets {
+        count: NonZeroU32,
+        buckets: HashSet<u32>,
+    },
+    /// From, and to before; None: open.
+    Ranges(Vec<(Bound, Bound)>),
+}
+
+/// What a table's rows are held to; the same for each of its COPYs.
+#[derive(Debug)]
+pub struct Mesh {
+    of: Ordered,
+    keys: Keys,
+    /// The place of the shard-by column among those that are sent.
+    position: usize,
+}
+
+impl Mesh {
+    /// Of a column that is sent at this position, in binary form. None: the bytes do not tell,
+    /// and the target is asked.
+    pub fn new(scope: &Scope, column: &Column, position: usize) -> Option<Mesh> {
+        let is_plain = column.type_name == column.base && column.builtin;
+        if !is_plain || column.generated.is_some() {
+            return None;
+        }
+        let of = match column.family()? {
+            Family::Integer => Ordered::BigInt,
+            // Blanks at the end of others mean nothing.
+            Family::Text if matches!(column.base.as_str(), "text" | "character varying") => Ordered::Text,
+            Family::Uuid => Ordered::Uuid,
+            Family::Text | Family::Numeric | Family::Enum(_) => return None,
+        };
+        Some(Mesh { of, keys: keys(scope, of)?, position })
+    }
+
+    /// The column of a COPY that holds the key, from 0.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    pub fn holds(&self, value: &[u8]) -> bool {
+        let Some(sorted) = self.sorted(value) else { return false };
+        match &self.keys {
+            Keys::Listed(keys) => keys.contains(&sorted),
+            Keys::Ranges(ranges) => ranges.iter().any(|(lower, upper)| {
+                lower.as_ref().is_none_or(|lower| *lower <= sorted)
+                    && upper.as_ref().is_none_or(|upper| sorted < *upper)
+            }),
+            Keys::Buckets { count, buckets } => {
+                self.bucket(value, *count).is_some_and(|bucket| buckets.contains(&bucket))
+            }
+        }
+    }
+
+    /// As `Ordered::sort_bytes` writes the key.
+    fn sorted(&self, value: &[u8]) -> Option<Vec<u8>> {
+        match self.of {
+            Ordered::BigInt => Some((number(value)? ^ i64::MIN).to_be_bytes().to_vec()),
+            Ordered::Text | Ordered::Uuid => Some(value.to_vec()),
+        }
+    }
+
+    fn bucket(&self, value: &[u8], count: NonZeroU32) -> Option<u32> {
+        match self.of {
+            Ordered::BigInt => Some(shard_for(number(value)?, count)),
+            Ordered::Text => Some(shard_for(std::str::from_utf8(value).ok()?, count)),
+            Ordered::Uuid => Some(shard_for(<[u8; 16]>::try_from(value).ok()?, count)),
+        }
+    }
+
+    pub fn shown(&self, value: &[u8]) -> String {
+        match self.of {
+            Ordered::BigInt => number(value).map_or_else(String::new, |number| number.to_string()),
+            Ordered::Text => String::from_utf8_lossy(&value[..value.len().min(SHOWN)]).into_owned(),
+            Ordered::Uuid => value.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+fn keys(scope: &Scope, of: Ordered) -> Option<Keys> {
+    Some(match scope {
+        Scope::Keys(keys) if keys.iter().all(|key| of.is_canonical(key)) => {
+            Keys::Listed(keys.iter().map(|key| of.sort_bytes(key)).collect())
+        }
+        Scope::Buckets { of: hashed, count, buckets } if *hashed == of => Keys::Buckets {
+            count: *count,
+            buckets: buckets.iter().map(|bucket| bucket.parse().ok()).collect::<Option<_>>()?,
+        },
+        Scope::Ranges { of: ordered, ranges } if *ordered == of => {
+            let bytes = |bound: &Option<String>| bound.as_ref().map(|key| of.sort_bytes(key));
+            Keys::Ranges(ranges.iter().map(|range| (bytes(&range.lower), bytes(&range.upper))).collect())
+        }
+        Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => return None,
+    })
+}
+
+/// A number of two, four or eight bytes.
+fn number(value: &[u8]) -> Option<i64> {
+    match value.len() {
+        2 => Some(i16::from_be_bytes(value.try_into().ok()?).into()),
+        4 => Some(i32::from_be_bytes(value.try_into().ok()?).into()),
+        8 => Some(i64::from_be_bytes(value.try_into().ok()?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,236 @@
+//! A table of a split, as both sides have it: what is selected of its rows, and how they are
+//! written and found again.
+
+use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::observe::observe;
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
+use crate::catalog::split::{Plan, Policy};
+use crate::error::SqlState;
+use crate::keys::scope::Scope;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal};
+use columns::{Pair, Source};
+use mesh::Mesh;
+use std::rc::Rc;
+
+pub mod columns;
+pub mod mesh;
+
+/// One table of the split, as both sides have it.
+pub struct Table {
+    pub policy: Policy,
+    pub source: TableShape,
+    pub target: TableShape,
+    /// The shard-by column on the source and on the target.
+    pub source_by: Column,
+    pub target_by: Column,
+    pub queue: String,
+    /// What fills which column of the target, and how the two differ in what is refused.
+    pub pairs: Vec<Pair>,
+    pub differences: Vec<String>,
+    /// That of both databases, where it is the same and not UTF-8: texts come over as
+    /// they are.
+    pub encoding: Option<String>,
+    /// What rows on their way are held to; None: the target sees to it.
+    pub mesh: Option<Rc<Mesh>>,
+}
+
+impl Table {
+    /// What is selected of a row `t` of the source, in copy and tail alike.
+    pub fn select_list(&self) -> String {
+        self.pairs.iter().map(Pair::select).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The target's table without what inherits from it, whose rows are not the split's.
+    pub fn target_only(&self) -> String {
+        let only = if self.target.is_partitioned() { "" } else { "ONLY " };
+        format!("{only}{}", self.target.name)
+    }
+
+    /// The columns of the target that it fills.
+    pub fn target_columns(&self) -> String {
+        let names: Vec<String> = self.pairs.iter().map(|pair| pair.target.clone()).collect();
+        crate::remote::quote::idents("", &names)
+    }
+
+    /// How rows are written, in copy and tail alike: binary where every type has one
+    /// form on all servers, else text.
+    pub fn format(&self) -> String {
+        if self.is_binary() { "FORMAT binary".to_owned() } else { self.text_format() }
+    }
+
+    pub fn is_binary(&self) -> bool {
+        let is_same = |pair: &Pair| match &pair.source {
+            Source::Expression(_) => false,
+            Source::Column(name) => self.source.column(name).is_some_and(|from| {
+                let to = self.target.column(&pair.target);
+                from.is_binary() && to.is_some_and(|to| to.is_binary() && to.base == from.base)
+            }),
+        };
+        // Texts within the binary form would be converted all the same.
+        self.encoding.is_none() && self.pairs.iter().all(is_same)
+    }
+
+    /// What its rows on their way can be held to; None: the bytes do not tell.
+    fn mesh(&self, scope: &Scope) -> Option<Mesh> {
+        let position = self.pairs.iter().position(|pair| pair.target == self.target_by.name)?;
+        self.is_binary().then(|| Mesh::new(scope, &self.target_by, position)).flatten()
+    }
+
+    /// How keys of a window are written.
+    pub fn text_format(&self) -> String {
+        match &self.encoding {
+            Some(encoding) => format!("FORMAT text, ENCODING {}", literal(encoding)),
+            None => "FORMAT text".to_owned(),
+        }
+    }
+
+    /// Whether the equality of each column of the key is that of its bytes.
+    fn has_plain_key(&self) -> bool {
+        let is_plain = |name: &String| self.source.column(name).is_some_and(Column::is_plain_key);
+        self.source.key().iter().all(is_plain)
+    }
+
+    /// The keys of a window, each image once: a type's own equality would take two for
+    /// one that need not be one on the other side.
+    pub fn window(&self, condition: &str) -> String {
+        let keys = agent::queue_keys(&self.source).join(", ");
+        let from = format!("FROM {} WHERE op <> 'T' AND {condition}", self.queue);
+        if self.has_plain_key() {
+            format!("SELECT DISTINCT {keys} {from}")
+        } else {
+            format!(
+                "SELECT DISTINCT ON (ROW({keys})) {keys} {from} ORDER BY ROW({keys}) USING OPERATOR(pg_catalog.*<)"
+            )
+        }
+    }
+
+    /// The rows `t` of the source whose keys are in a window, each once; what follows is
+    /// one more condition.
+    pub fn changed_rows(&self, condition: &str) -> String {
+        let name = &self.source.name;
+        if self.has_plain_key() {
+            // By names that no expression over the row means.
+            let keys: Vec<String> =
+                (1..=self.source.key().len()).map(|n| format!("\"shardmaster key {n}\"")).collect();
+            let window = self.window(condition);
+            return format!(
+                "{name} t JOIN ({window}) k ({}) ON {} WHERE true",
+                keys.join(", "),
+                key_join(&self.source, "k", &keys)
+            );
+        }
+        format!(
+            "{name} t WHERE EXISTS (SELECT FROM {} k WHERE k.op <> 'T' AND {condition} AND {})",
+            self.queue,
+            key_join(&self.source, "k", &agent::queue_keys(&self.source))
+        )
+    }
+
+    /// The rows `t` of the target are those of the keys `k` of a window.
+    pub fn target_join(&self) -> String {
+        key_join(&self.target, "k", &agent::queue_keys(&self.source))
+    }
+
+    /// A join that leaves of rows `t` of the target those that the step's window has changed.
+    pub fn changed_on_target(&self) -> String {
+        format!("JOIN {} k ON {}", self.window_table(), self.target_join())
+    }
+
+    /// A noted key `g` of the target beside a key `k` of the window.
+    pub fn gone_join(&self) -> String {
+        agent::queue_keys(&self.source)
+            .iter()
+            .zip(self.target.key_operators())
+            .map(|(key, operator)| format!("g.{key} {operator} k.{key}"))
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
+    /// The temporary table on the target that takes the keys of a window.
+    pub fn window_table(&self) -> String {
+        format!("pg_temp.window_{}", self.policy.ordinal)
+    }
+}
+
+/// `t.key = k.k1 AND ...`, each by the equality that the key's own index goes by.
+fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
+    shape
+        .key()
+        .iter()
+        .zip(shape.key_operators())
+        .zip(keys)
+        .map(|((column, operator), key)| format!("t.{} {operator} {window}.{key}", ident(column)))
+        .collect::<Vec<_>>()
+        .join(" AND ")
+}
+
+/// Observes both sides and pairs their tables.
+pub fn describe(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
+    let on_source = observe(source, plan, Side::Source)?;
+    let on_target = observe(target, plan, Side::Target)?;
+    let is_same = on_source.encoding == on_target.encoding && on_source.encoding != "UTF8";
+    let encoding = is_same.then_some(on_source.encoding);
+    plan.tables
+        .iter()
+        .zip(on_source.tables.into_iter().zip(on_target.tables))
+        .map(|(policy, (source, target))| {
+            let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, source, target)? };
+            table.mesh = table.mesh(&plan.scope).map(Rc::new);
+            Ok(table)
+        })
+        .collect()
+}
+
+fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) -> Result<Table> {
+    let missing = |shard: &str, what: &str| {
+        SplitError::failed(
+            SqlState::parse("42P01"),
+            format!("table {}: {what} on shard \"{shard}\"", policy.table_name),
+            format!("SELECT * FROM shard_split_check({}) lists everything that is in the way.", plan.id),
+        )
+    };
+    for (shape, shard) in [(&source, &plan.source.shard_key), (&target, &plan.target.shard_key)] {
+        if shape.oid.is_none() {
+            return Err(missing(shard, "does not exist"));
+        }
+        if shape.key().is_empty() {
+            return Err(missing(shard, "has no primary key"));
+        }
+    }
+    let by = |shape: &TableShape, shard: &str| {
+        shape
+            .column(&policy.shard_by)
+            .cloned()
+            .ok_or_else(|| missing(shard, &format!("has no column \"{}\"", policy.shard_by)))
+    };
+    let source_by = by(&source, &plan.source.shard_key)?;
+    let target_by = by(&target, &plan.target.shard_key)?;
+    let queue = format!("shardmaster_agent.{}", agent::queue_table(plan.id, policy.ordinal));
+    let fixed: Vec<&str> =
+        target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
+    let pairing = columns::pair(&source, &target, &policy.maps, &fixed);
+    let mut differences: Vec<String> =
+        pairing.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect();
+    if source.key() != target.key() {
+        differences.push(format!(
+            "primary key ({}) on the source, ({}) on the target",
+            source.key().join(", "),
+            target.key().join(", ")
+        ));
+    }
+    Ok(Table {
+        policy: policy.clone(),
+        source,
+        target,
+        source_by,
+        target_by,
+        queue,
+        pairs: pairing.pairs,
+        differences,
+        encoding: None,
+        mesh: None,
+    })
+}
