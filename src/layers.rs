@@ -1,7 +1,8 @@
 //! Rooms of this library, from the lowest floor to the highest: each uses only what is
-//! below it. An arrow that runs up, or sideways, fails here and is not left to a reader.
+//! below it. And within a room no two files need each other, by whatever way round. An arrow
+//! that runs up, or in a circle, fails here and is not left to a reader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors from the ground up; rooms of one floor do not know each other.
@@ -74,6 +75,125 @@ fn named(code: &str) -> Vec<&str> {
         }
     }
     found
+}
+
+/// The paths of `use` statements, each spelled out to its end.
+fn used(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for statement in code.split(';') {
+        let Some(at) = statement.rfind("use ").filter(|at| !statement[at + 4..].contains(['=', '('])) else {
+            continue;
+        };
+        spell_out("", &statement[at + 4..], &mut found);
+    }
+    found
+}
+
+fn spell_out(before: &str, path: &str, found: &mut Vec<String>) {
+    let Some((prefix, list)) = path.split_once('{') else {
+        let name = path.split(" as ").next().unwrap_or_default();
+        found.push(format!("{before}{}", name.trim()));
+        return;
+    };
+    let before = format!("{before}{}", prefix.trim());
+    let list = list.trim_end().strip_suffix('}').unwrap_or(list);
+    let mut depth = 0;
+    let parts = list.split(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|part| !part.trim().is_empty()) {
+        spell_out(&before, part, found);
+    }
+}
+
+/// The module that a file is, as `split::copy`; the library itself is "".
+fn module(path: &Path) -> String {
+    let inside = path.strip_prefix(source()).unwrap().with_extension("");
+    let names: Vec<String> = inside.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    let names = names.strip_suffix(&["mod".to_owned()]).unwrap_or(&names);
+    if names == ["lib"] { String::new() } else { names.join("::") }
+}
+
+/// The file that a path leads to, seen from a module: the longest part of it that is one.
+fn target<'a>(modules: &'a BTreeSet<String>, here: &str, path: &str) -> Option<&'a String> {
+    let mut base: Vec<&str> = here.split("::").filter(|name| !name.is_empty()).collect();
+    let mut rest: Vec<&str> = path.split("::").collect();
+    match rest.first().copied()? {
+        "crate" => {
+            base.clear();
+            rest.remove(0);
+        }
+        "self" => {
+            rest.remove(0);
+        }
+        "super" => {
+            while rest.first() == Some(&"super") {
+                base.pop();
+                rest.remove(0);
+            }
+        }
+        child if modules.contains([&base[..], &[child]].concat().join("::").as_str()) => {}
+        _ => return None,
+    }
+    base.extend(rest);
+    (1..=base.len()).rev().find_map(|length| modules.get(base[..length].join("::").as_str()))
+}
+
+/// What each file needs of the others.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let files = files();
+    let modules: BTreeSet<String> = files.keys().map(|path| module(path)).collect();
+    let is_path = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let mut arrows = BTreeMap::new();
+    for path in files.keys() {
+        let (here, code) = (module(path), code(path));
+        let mut paths = used(&code);
+        // Paths within the code: `crate::room::file::f()`, `child::f()`.
+        paths.extend(
+            code.split(|c| !is_path(c))
+                .filter(|path| path.contains("::") && !path.ends_with("::"))
+                .map(str::to_owned),
+        );
+        let needs =
+            paths.iter().filter_map(|path| target(&modules, &here, path)).filter(|there| **there != here);
+        // What begins in the library's own file is everybody's.
+        let needs = needs.filter(|there| !there.is_empty() && !here.is_empty()).cloned().collect();
+        arrows.insert(here, needs);
+    }
+    arrows
+}
+
+#[test]
+fn no_arrows_run_in_a_circle() {
+    let mut left: BTreeMap<String, BTreeSet<String>> = arrows();
+    assert!(left.values().map(BTreeSet::len).sum::<usize>() > 500, "hardly an arrow was found");
+    // Who needs nobody that is left, or is needed by nobody, is in no circle.
+    loop {
+        let needed: BTreeSet<String> = left.values().flatten().cloned().collect();
+        let before = left.len();
+        let there: BTreeSet<String> = left.keys().cloned().collect();
+        left.retain(|file, needs| needed.contains(file) && needs.iter().any(|other| there.contains(other)));
+        if left.len() == before {
+            break;
+        }
+    }
+    let within = |needs: &BTreeSet<String>| {
+        needs.iter().filter(|other| left.contains_key(*other)).cloned().collect::<Vec<_>>().join(", ")
+    };
+    let circles: Vec<String> =
+        left.iter().map(|(file, needs)| format!("{file} needs {}", within(needs))).collect();
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn paths_are_spelled_out() {
+    let code = "pub use super::a::{self, b::{C, d}, E as F};\nfn f() { let x = 1; }";
+    assert_eq!(used(code), ["super::a::self", "super::a::b::C", "super::a::b::d", "super::a::E"]);
 }
 
 fn floor(room: &str) -> Option<usize> {

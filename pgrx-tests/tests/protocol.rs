@@ -259,6 +259,24 @@ fn another_master_is_refused_until_it_adopts_the_shard() {
 }
 
 #[test]
+fn what_another_version_has_installed_is_left_alone() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    source(&cluster).batch_execute("UPDATE shardmaster_agent.master SET agent_version = 2").unwrap();
+    let workers =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+    cluster.superuser().unwrap().batch_execute(workers).unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    let wanted = "what is installed on shard \"shard_a\" is of version 2, and this master knows version 1";
+    assert!(error.to_string().contains(wanted), "{error}");
+    source(&cluster).batch_execute("UPDATE shardmaster_agent.master SET agent_version = 1").unwrap();
+    split.call("resume").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+#[test]
 fn a_row_of_another_key_in_the_way_is_named() {
     let cluster = cluster(&[]);
     for shard in &cluster.shards {

@@ -181,9 +181,13 @@ fn number_at(bytes: &[u8]) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::interval::Interval;
+    use crate::keys::ordered::Ordered;
+    use crate::keys::scope::Scope;
+    use std::num::NonZeroU32;
 
-    fn mesh(of: Ordered, keys: Keys) -> Rc<Mesh> {
-        Rc::new(Mesh { of, keys, position: 1 })
+    fn mesh(scope: &Scope, of: Ordered) -> Rc<Mesh> {
+        Rc::new(Mesh::of(scope, of, 1).unwrap())
     }
 
     /// Rows of three columns: a long value, the key, NULL.
@@ -223,7 +227,7 @@ mod tests {
     #[test]
     fn listed_keys_pass_and_no_others() {
         let texts = Scope::Keys(vec!["moves".into(), "x".into(), String::new()]);
-        let texts = mesh(Ordered::Text, keys(&texts, Ordered::Text).unwrap());
+        let texts = mesh(&texts, Ordered::Text);
         assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b""), Some(b"x")], b"\xff\xff")), Ok(()));
         let stray = Err(Stray::Key("stays".into()));
         assert_eq!(pass(&texts, &copy(&[Some(b"moves"), Some(b"stays"), Some(b"x")], b"")), stray);
@@ -231,12 +235,12 @@ mod tests {
         assert_eq!(pass(&texts, &copy(&[Some(b"x ")], b"")), Err(Stray::Key("x ".into())));
 
         let numbers = Scope::Keys(vec!["-7".into(), "300".into()]);
-        let numbers = mesh(Ordered::BigInt, keys(&numbers, Ordered::BigInt).unwrap());
+        let numbers = mesh(&numbers, Ordered::BigInt);
         let value = |number: i64| number.to_be_bytes();
         let small = 300_i16.to_be_bytes();
         assert_eq!(pass(&numbers, &copy(&[Some(&value(-7)), Some(&small)], b"")), Ok(()));
         assert_eq!(pass(&numbers, &copy(&[Some(&value(7))], b"")), Err(Stray::Key("7".into())));
-        assert!(keys(&Scope::Keys(vec!["007".into()]), Ordered::BigInt).is_none());
+        assert!(Mesh::of(&Scope::Keys(vec!["007".into()]), Ordered::BigInt, 1).is_none());
     }
 
     #[test]
@@ -244,13 +248,13 @@ mod tests {
         let count = NonZeroU32::new(64).unwrap();
         let bucket = Ordered::Text.bucket("moves", count);
         let scope = Scope::Buckets { of: Ordered::Text, count, buckets: vec![bucket.to_string()] };
-        let hashed = mesh(Ordered::Text, keys(&scope, Ordered::Text).unwrap());
+        let hashed = mesh(&scope, Ordered::Text);
         assert_eq!(pass(&hashed, &copy(&[Some(b"moves")], b"")), Ok(()));
         assert_ne!(Ordered::Text.bucket("stays", count), bucket);
         assert!(pass(&hashed, &copy(&[Some(b"stays")], b"")).is_err());
         assert!(pass(&hashed, &copy(&[Some(b"\xff\xfe")], b"")).is_err());
 
-        let range = |lower: Option<&str>, upper: Option<&str>| crate::keys::interval::Interval {
+        let range = |lower: Option<&str>, upper: Option<&str>| Interval {
             lower: lower.map(str::to_owned),
             upper: upper.map(str::to_owned),
         };
@@ -258,7 +262,7 @@ mod tests {
             of: Ordered::BigInt,
             ranges: vec![range(None, Some("-5")), range(Some("3"), Some("9"))],
         };
-        let ranged = mesh(Ordered::BigInt, keys(&scope, Ordered::BigInt).unwrap());
+        let ranged = mesh(&scope, Ordered::BigInt);
         for (number, is_in) in [(-6, true), (-5, false), (0, false), (3, true), (8, true), (9, false)] {
             let value = i64::to_be_bytes(number);
             assert_eq!(pass(&ranged, &copy(&[Some(&value)], b"")).is_ok(), is_in, "{number}");
@@ -267,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_is_no_copy_does_not_pass() {
-        let texts = mesh(Ordered::Text, keys(&Scope::Keys(vec!["x".into()]), Ordered::Text).unwrap());
+        let texts = mesh(&Scope::Keys(vec!["x".into()]), Ordered::Text);
         assert_eq!(pass(&texts, b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xff"), Ok(()));
         for bytes in [
             &b"x\ty\tz of a COPY as a text\n"[..],

@@ -50,6 +50,11 @@ impl Mesh {
             Family::Uuid => Ordered::Uuid,
             Family::Text | Family::Numeric | Family::Enum(_) => return None,
         };
+        Mesh::of(scope, of, position)
+    }
+
+    /// Of keys of a type, whatever column they are in.
+    pub fn of(scope: &Scope, of: Ordered, position: usize) -> Option<Mesh> {
         Some(Mesh { of, keys: keys(scope, of)?, position })
     }
 
