@@ -163,8 +163,6 @@ CREATE TABLE shardmaster.split_plan (
                                ('planning', 'dual_write', 'backfill', 'completed', 'finished', 'rolled_back')),
     cutover_step             text NOT NULL DEFAULT 'none' CHECK (cutover_step IN
                                ('none', 'disabled', 'decided', 'opened', 'moved')),
-    backfill_status          text NOT NULL DEFAULT 'pending' CHECK (backfill_status IN ('pending', 'running', 'completed', 'failed')),
-    tail_status              text NOT NULL DEFAULT 'pending' CHECK (tail_status IN ('pending', 'running', 'caught_up', 'failed')),
     activity                 text NOT NULL DEFAULT 'idle' CHECK (activity IN ('idle', 'working', 'retrying', 'paused', 'failed')),
     paused                   boolean NOT NULL DEFAULT false,
     waiting_for              text,
@@ -179,23 +177,10 @@ CREATE TABLE shardmaster.split_plan (
     started_at               timestamptz,
     attempts                 int NOT NULL DEFAULT 0,
     tail_requests            bigint NOT NULL DEFAULT 0,
-    total_rows_copied        bigint NOT NULL DEFAULT 0,
-    total_rows_estimated     bigint,
-    percent                  numeric,
-    last_event_id            bigint,
-    last_event_ts            timestamptz,
-    lag_rows                 bigint,
-    lag                      interval,
-    queue_bytes              bigint,
-    measured_at              timestamptz,
-    fence_ms                 numeric,
     routing_version_at_start bigint,
     routing_version_cutover  bigint,
     created_at               timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at               timestamptz NOT NULL DEFAULT clock_timestamp(),
-    dual_write_started_at    timestamptz,
-    backfill_started_at      timestamptz,
-    backfill_completed_at    timestamptz,
     cutover_asked_at         timestamptz,
     cutover_at               timestamptz,
     watched_at               timestamptz,
@@ -213,13 +198,12 @@ COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end 
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
 COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover: an old request is none any more for a worker that has not heard it';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
-COMMENT ON COLUMN shardmaster.split_plan.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.tenants IS 'what moves, by routing_entry.key: keys, buckets or ranges';
-COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal), what is (phase), and the counters';
+COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (goal) and what is (phase)';
 COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which shards know the split: the hash of its secret';
 COMMENT ON COLUMN shardmaster.split_plan.secret IS 'by which the capture triggers know the mover; no shard stores it';
 
@@ -252,22 +236,47 @@ CREATE TABLE shardmaster.split_table (
     ordinal         int NOT NULL,
     table_name      text NOT NULL,
     shard_by        text NOT NULL,
+    PRIMARY KEY (split_id, ordinal)
+);
+COMMENT ON TABLE shardmaster.split_table IS 'the table policies as they were at planning';
+
+-- How far a worker is: a row comes when it begins to install, and goes with a rollback.
+CREATE TABLE shardmaster.split_progress (
+    split_id              bigint PRIMARY KEY REFERENCES shardmaster.split_plan (id),
+    backfill_status       text NOT NULL DEFAULT 'pending' CHECK (backfill_status IN ('pending', 'running', 'completed', 'failed')),
+    tail_status           text NOT NULL DEFAULT 'pending' CHECK (tail_status IN ('pending', 'running', 'caught_up', 'failed')),
+    total_rows_copied     bigint NOT NULL DEFAULT 0,
+    percent               numeric,
+    last_event_id         bigint,
+    last_event_ts         timestamptz,
+    lag_rows              bigint,
+    lag                   interval,
+    queue_bytes           bigint,
+    measured_at           timestamptz,
+    fence_ms              numeric,
+    dual_write_started_at timestamptz,
+    backfill_started_at   timestamptz,
+    backfill_completed_at timestamptz
+);
+COMMENT ON TABLE shardmaster.split_progress IS 'how far each split is: what its worker counts and measures';
+COMMENT ON COLUMN shardmaster.split_progress.measured_at IS 'when the worker last read lag_rows, lag and queue_bytes on the source';
+
+CREATE TABLE shardmaster.split_table_progress (
+    split_id        bigint NOT NULL REFERENCES shardmaster.split_progress (split_id) ON DELETE CASCADE,
+    ordinal         int NOT NULL,
     status          text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'running', 'completed', 'failed')),
-    key_columns     text[],
     "position"      text,
     rows_copied     bigint NOT NULL DEFAULT 0,
     changes_applied bigint NOT NULL DEFAULT 0,
     bytes           bigint NOT NULL DEFAULT 0,
     chunks_ok       bigint NOT NULL DEFAULT 0,
     chunks_failed   bigint NOT NULL DEFAULT 0,
-    blocks_done     bigint NOT NULL DEFAULT 0,
-    blocks_total    bigint,
     started_at      timestamptz,
     completed_at    timestamptz,
     last_error      text,
     PRIMARY KEY (split_id, ordinal)
 );
-COMMENT ON TABLE shardmaster.split_table IS 'the table policies as they were at planning, with the progress of each table';
+COMMENT ON TABLE shardmaster.split_table_progress IS 'how far each table of a split is';
 
 -- What shard_split_map() says.
 CREATE TABLE shardmaster.split_map (
@@ -351,6 +360,8 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_key', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.redirect', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_progress', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table_progress', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_event_id_seq', '');

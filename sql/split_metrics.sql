@@ -43,9 +43,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
                 -- It follows its source meanwhile.
                 WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
-                     AND p.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'
+                     AND g.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'
                 WHEN NOT d.does THEN a.query END
       FROM shardmaster.split_plan p
+      LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
       -- One that waits for the plan's row is not written down there yet.
       LEFT JOIN LATERAL (
         SELECT w.pid, w.query FROM pg_stat_activity w
@@ -72,32 +73,33 @@ RETURNS TABLE (
     error_detail text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
-    SELECT p.id, p.source_shard, p.target_shard, p.phase, p.total_rows_copied,
-           p.backfill_status,
+    SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
+           coalesce(g.backfill_status, 'pending'),
            -- Whether it has caught up is not what the worker last saw, who may be away.
-           CASE WHEN p.phase <> 'cutover_pending' OR p.tail_status = 'failed' THEN p.tail_status
+           CASE WHEN p.phase <> 'cutover_pending' OR g.tail_status = 'failed' THEN coalesce(g.tail_status, 'pending')
                 WHEN f.is_behind THEN 'running'
                 WHEN NOT f.is_behind THEN 'caught_up' END, p.tenants, p.started_at, p.updated_at,
-           p.error_message, p.last_event_id, p.last_event_ts, p.routing_version_at_start,
-           p.routing_version_cutover, p.dual_write_started_at, p.backfill_started_at,
-           p.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
+           p.error_message, g.last_event_id, g.last_event_ts, p.routing_version_at_start,
+           p.routing_version_cutover, g.dual_write_started_at, g.backfill_started_at,
+           g.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
-           p.percent,
-           CASE WHEN p.phase = 'backfill' AND p.percent > 0
-                THEN (clock_timestamp() - p.backfill_started_at) * ((100 - p.percent) / p.percent)::float8 END,
-           CASE WHEN n.followed THEN f.lag_rows ELSE p.lag_rows END,
-           CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE p.lag END,
-           CASE WHEN n.followed THEN f.queue_bytes ELSE p.queue_bytes END, p.fence_ms, p.attempts, p.keyspace,
+           g.percent,
+           CASE WHEN p.phase = 'backfill' AND g.percent > 0
+                THEN (clock_timestamp() - g.backfill_started_at) * ((100 - g.percent) / g.percent)::float8 END,
+           CASE WHEN n.followed THEN f.lag_rows ELSE g.lag_rows END,
+           CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE g.lag END,
+           CASE WHEN n.followed THEN f.queue_bytes ELSE g.queue_bytes END, g.fence_ms, p.attempts, p.keyspace,
            CASE p.scope_kind WHEN 'range' THEN array_to_string(p.tenants[:3], ' ') ||
                                    CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
                              WHEN 'all' THEN format('all, %s', cardinality(p.tenants))
                              ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description,
            CASE WHEN n.followed AND f.lag_rows IS NULL
-                THEN coalesce(p.measured_at, p.dual_write_started_at, p.created_at) END,
+                THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail
       FROM shardmaster.split_plan p
+      LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')) n (followed)
       LEFT JOIN @extschema@.shard_split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
@@ -114,9 +116,12 @@ RETURNS TABLE (
     chunks_ok bigint, chunks_failed bigint, started_at timestamptz, completed_at timestamptz, last_error text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1);
-    SELECT t.table_name, t.status, t."position", t.rows_copied, t.changes_applied, t.bytes,
-           t.chunks_ok, t.chunks_failed, t.started_at, t.completed_at, t.last_error
-      FROM shardmaster.split_table t WHERE t.split_id = $1 ORDER BY t.ordinal
+    SELECT t.table_name, coalesce(g.status, 'pending'), g."position", coalesce(g.rows_copied, 0),
+           coalesce(g.changes_applied, 0), coalesce(g.bytes, 0), coalesce(g.chunks_ok, 0),
+           coalesce(g.chunks_failed, 0), g.started_at, g.completed_at, g.last_error
+      FROM shardmaster.split_table t
+      LEFT JOIN shardmaster.split_table_progress g ON g.split_id = t.split_id AND g.ordinal = t.ordinal
+     WHERE t.split_id = $1 ORDER BY t.ordinal
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_tables(bigint) IS
     'the tables of a split with their progress; bytes as they went over the wire';

@@ -129,7 +129,8 @@ pub fn forget_splits(master: &mut Client) {
         .batch_execute(
             "BEGIN;
              DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_key; DELETE FROM shardmaster.redirect;
-             DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_ledger;
+             DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_progress;
+             DELETE FROM shardmaster.split_ledger;
              DELETE FROM shardmaster.split_plan;
              SELECT setval('shardmaster.split_plan_id_seq', 1, false);
              COMMIT",

@@ -178,7 +178,8 @@ fn a_failed_tail_tells_its_detail_and_goes_on() {
         Ok((status.as_deref() == Some("caught_up")).then_some(()))
     })
     .unwrap();
-    let stored = "SELECT tail_status = 'caught_up' AND error_detail IS NULL FROM shardmaster.split_plan";
+    let stored = "SELECT g.tail_status = 'caught_up' AND p.error_detail IS NULL
+                    FROM shardmaster.split_plan p JOIN shardmaster.split_progress g ON g.split_id = p.id";
     wait::until_true(&mut master, "the worker to write it down", LIMIT, stored).unwrap();
     assert_eq!(split.metric::<Option<String>>("error_detail").unwrap(), None);
     cut_over_and_compare(&cluster, &split);

@@ -11,6 +11,7 @@ pub mod routing;
 pub mod routing_history;
 pub mod shard;
 pub mod split;
+pub mod split_progress;
 pub mod split_state;
 pub mod table_policy;
 pub mod trusted_owner;

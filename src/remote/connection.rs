@@ -97,9 +97,10 @@ impl Connection {
     /// The next move of connecting, once the socket is ready; what it is to be ready for
     /// then. None: the session is open.
     pub(super) fn go_on_connecting(&mut self) -> Result<Option<Ready>, RemoteError> {
-        // SAFETY (all of this function): raw is a live connection that this owns.
+        // SAFETY: raw is a live connection that this owns.
         match unsafe { pq::PQconnectPoll(self.raw.as_ptr()) } {
             pq::PostgresPollingStatusType::PGRES_POLLING_OK => {
+                // SAFETY: as above.
                 unsafe {
                     pq::PQsetnonblocking(self.raw.as_ptr(), 1);
                     pq::PQsetNoticeProcessor(self.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
@@ -278,15 +279,18 @@ impl Connection {
         &mut self,
         last: &mut Result<Rows, RemoteError>,
     ) -> Result<Option<Ready>, RemoteError> {
-        // SAFETY (all of this function): a live connection; PQgetResult is called only
+        // SAFETY: a live connection; PQgetResult is called only
         // when it cannot block.
         if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
             return Err(self.last_error());
         }
+        // SAFETY: as above.
         if unsafe { pq::PQflush(self.raw.as_ptr()) } == 1 {
             return Ok(Some(Ready::ReadOrWrite));
         }
+        // SAFETY: as above.
         while unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
+            // SAFETY: as above.
             let Some(result) = NonNull::new(unsafe { pq::PQgetResult(self.raw.as_ptr()) }) else {
                 return Ok(None);
             };
@@ -307,7 +311,7 @@ impl Connection {
     /// Ends a statement that nobody waits for any more. From PostgreSQL 14 on its server
     /// notices by itself that the session is gone.
     fn cancel(&self) {
-        // SAFETY (all of this function): a live connection; the request is made of it, used
+        // SAFETY: a live connection; the request is made of it, used
         // once and freed. It goes over a connection of its own.
         unsafe {
             let runs =
@@ -348,14 +352,16 @@ impl Connection {
     /// The next result of the running statement; None when there are no more.
     pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
         loop {
-            // SAFETY (all of this function): a live connection; PQgetResult is called
+            // SAFETY: a live connection; PQgetResult is called
             // only when it cannot block.
             let unsent = match unsafe { pq::PQflush(self.raw.as_ptr()) } {
                 0 => false,
                 1 => true,
                 _ => return Err(self.last_error()),
             };
+            // SAFETY: as above.
             if !unsent && unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
+                // SAFETY: as above.
                 let result = unsafe { pq::PQgetResult(self.raw.as_ptr()) };
                 self.received.reset();
                 return Ok(NonNull::new(result).map(QueryResult));
@@ -365,6 +371,7 @@ impl Connection {
                 return Err(self.give_up(error));
             }
             let began = Instant::now();
+            // SAFETY: as above.
             if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
                 return Err(self.last_error());
             }
@@ -412,7 +419,7 @@ pub(super) struct QueryResult(NonNull<pq::PGresult>);
 impl QueryResult {
     pub(super) fn status(&self) -> Status {
         use pq::ExecStatusType as E;
-        // SAFETY (all methods): a live result.
+        // SAFETY: a live result.
         match unsafe { pq::PQresultStatus(self.0.as_ptr()) } {
             E::PGRES_COMMAND_OK | E::PGRES_TUPLES_OK | E::PGRES_EMPTY_QUERY | E::PGRES_SINGLE_TUPLE => {
                 Status::Rows
@@ -432,13 +439,16 @@ impl QueryResult {
     }
 
     pub(super) fn affected(&self) -> u64 {
+        // SAFETY: as above.
         let tag = unsafe { CStr::from_ptr(pq::PQcmdTuples(self.0.as_ptr())) };
         tag.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(0)
     }
 
     fn rows(&self) -> Rows {
         let raw = self.0.as_ptr();
+        // SAFETY: as above.
         let (rows, columns) = unsafe { (pq::PQntuples(raw), pq::PQnfields(raw)) };
+        // SAFETY: as above.
         let cell = |row, column| unsafe {
             (pq::PQgetisnull(raw, row, column) == 0)
                 .then(|| CStr::from_ptr(pq::PQgetvalue(raw, row, column)).to_string_lossy().into_owned())
@@ -450,10 +460,12 @@ impl QueryResult {
     }
 
     pub(super) fn error(&self, shard: &str) -> RemoteError {
+        // SAFETY: as above.
         let field = |code: u8| unsafe {
             let text = pq::PQresultErrorField(self.0.as_ptr(), c_int::from(code));
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
+        // SAFETY: as above.
         let whole = unsafe { CStr::from_ptr(pq::PQresultErrorMessage(self.0.as_ptr())) };
         RemoteError {
             shard: shard.to_owned(),

@@ -195,7 +195,7 @@ fn put(
 
 /// Nothing to read from the source: meanwhile the target takes what is unsent.
 fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Duration) -> Result<(), Broken> {
-    // SAFETY (all of this function): live connections.
+    // SAFETY: live connections.
     let unsent = match unsafe { pq::PQflush(target.raw()) } {
         0 => false,
         1 => true,
@@ -207,9 +207,11 @@ fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Dur
         source.wait_ready(Ready::Read, patience)
     }
     .map_err(Broken::Source)?;
+    // SAFETY: as above.
     if unsafe { pq::PQconsumeInput(source.raw()) } == 0 {
         return Err(Broken::Source(source.last_error()));
     }
+    // SAFETY: as above.
     if unsent && unsafe { pq::PQconsumeInput(target.raw()) } == 0 {
         return Err(Broken::Target(target.last_error()));
     }

@@ -40,7 +40,7 @@ impl Connection {
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Option<Current>, RemoteError> {
         const LOOK: Duration = Duration::from_millis(500);
-        // SAFETY (all of this function): a live connection.
+        // SAFETY: a live connection.
         let mut current = unsafe { Current::of(self.raw()) };
         let mut deadline = Instant::now() + timeout;
         // libpq asks to behave as if the first poll had said "writing".
@@ -56,6 +56,7 @@ impl Connection {
                 continue;
             }
             ready = self.go_on_connecting()?;
+            // SAFETY: as above.
             let now = unsafe { Current::of(self.raw()) };
             if now != current {
                 (current, deadline) = (now, Instant::now() + timeout);

@@ -1,5 +1,6 @@
-//! SPI in three calls: `read` (takes no transaction id, works on a standby), `write`
-//! and `write_returning`. Errors of the SQL unwind; a wrong column type is a bug.
+//! SPI: what reads takes no transaction id and works on a standby; what writes does not. Each
+//! with a text, or with a plan that the session keeps (`Prepared`). Errors of the SQL unwind;
+//! a wrong column type is a bug.
 
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::*;

@@ -5,7 +5,8 @@ use super::cutover::given_up;
 use super::lifecycle::phases::transition;
 use super::table::Table;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::state::progress::{Progress, TableProgress};
+use crate::agent::state::progress::TableProgress;
+use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{event, split};
 use crate::error::{Failure, SqlState};
@@ -96,24 +97,21 @@ pub fn installed(id: i64) -> Result<()> {
     change_phase(id, state.phase, Phase::DualWrite, "")?;
     sql::write(
         "UPDATE shardmaster.split_plan p
-            SET dual_write_started_at = clock_timestamp(), activity = 'idle', waiting_for = NULL, attempts = 0,
+            SET activity = 'idle', waiting_for = NULL, attempts = 0,
                 error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
                 routing_version_at_start = (SELECT coalesce(max(v.version), 0) FROM shardmaster.routing_version v WHERE v.keyspace = p.keyspace)
           WHERE id = $1",
         &[id.into()],
     );
+    split_progress::begin(id);
     Ok(())
 }
 
 pub fn backfill_begun(id: i64) -> Result<()> {
     let state = split::lock(id)?;
     change_phase(id, state.phase, Phase::Backfill, "")?;
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET backfill_status = 'running', backfill_started_at = clock_timestamp(), activity = 'working'
-          WHERE id = $1",
-        &[id.into()],
-    );
+    sql::write("UPDATE shardmaster.split_plan SET activity = 'working' WHERE id = $1", &[id.into()]);
+    split_progress::copying(id);
     Ok(())
 }
 
@@ -160,27 +158,23 @@ pub fn step(
         "running"
     });
     sql::write(
-        "UPDATE shardmaster.split_plan
-            SET total_rows_copied = $2, percent = round($3::numeric, 1),
-                last_event_id = greatest(last_event_id, $4),
-                last_event_ts = greatest(last_event_ts, $8::timestamptz), tail_status = coalesce($9, tail_status),
-                lag_rows = $5, lag = make_interval(secs => $6), queue_bytes = $7, measured_at = clock_timestamp(), activity = 'working',
-                waiting_for = NULL, updated_at = clock_timestamp()
+        "UPDATE shardmaster.split_plan SET activity = 'working', waiting_for = NULL, updated_at = clock_timestamp()
           WHERE id = $1",
-        &[
-            id.into(),
-            outcome.progress.rows_copied().into(),
-            percent.into(),
-            outcome.progress.last_event_id.into(),
-            outcome.changes.into(),
-            outcome.lag.as_secs_f64().into(),
-            queue_bytes.into(),
-            outcome.progress.last_event_at.as_deref().into(),
-            tail_status.into(),
-        ],
+        &[id.into()],
     );
+    let step = Step {
+        rows_copied: outcome.progress.rows_copied(),
+        percent,
+        last_event_id: outcome.progress.last_event_id,
+        last_event_at: outcome.progress.last_event_at.as_deref(),
+        tail_status,
+        changes: outcome.changes,
+        lag: outcome.lag,
+        queue_bytes,
+    };
+    split_progress::step(id, &step);
     for (table, progress) in tables.iter().zip(&outcome.progress.tables) {
-        table_progress(id, table.policy.ordinal, table.source.key(), progress);
+        table_progress(id, table.policy.ordinal, progress);
     }
     enter(id, state.phase, next)?;
     let is_asked = matches!(state.goal, Goal::Completed | Goal::Finished);
@@ -191,42 +185,22 @@ pub fn step(
     Ok(())
 }
 
-/// The newest change of a step that is not recorded otherwise.
-pub fn last_event(id: i64, progress: &Progress) {
-    sql::write(
-        "UPDATE shardmaster.split_plan SET last_event_ts = greatest(last_event_ts, $2::timestamptz) WHERE id = $1",
-        &[id.into(), progress.last_event_at.as_deref().into()],
-    );
-}
-
-fn table_progress(id: i64, ordinal: i32, key: &[String], progress: &TableProgress) {
+fn table_progress(id: i64, ordinal: i32, progress: &TableProgress) {
     let (done, all) = progress.blocks();
     let position = match (progress.is_copied(), progress.chunks) {
         (true, _) => "end".to_owned(),
         (false, 0) => "start".to_owned(),
         (false, _) => format!("block {done} of {all}"),
     };
-    sql::write(
-        "UPDATE shardmaster.split_table
-            SET status = CASE WHEN $3 = 'end' THEN 'completed' WHEN $3 = 'start' THEN 'pending' ELSE 'running' END,
-                \"position\" = $3, rows_copied = $4, changes_applied = $5, bytes = $6, chunks_ok = $7,
-                blocks_done = $8, blocks_total = $9, key_columns = $10, last_error = NULL,
-                started_at = CASE WHEN $7 > 0 THEN coalesce(started_at, clock_timestamp()) END,
-                completed_at = CASE WHEN $3 = 'end' THEN coalesce(completed_at, clock_timestamp()) END
-          WHERE split_id = $1 AND ordinal = $2",
-        &[
-            id.into(),
-            ordinal.into(),
-            position.into(),
-            progress.rows_copied.into(),
-            progress.changes_applied.into(),
-            progress.bytes.into(),
-            progress.chunks.into(),
-            done.into(),
-            all.into(),
-            key.to_vec().into(),
-        ],
-    );
+    let table = split_progress::Table {
+        ordinal,
+        position,
+        rows_copied: progress.rows_copied,
+        changes_applied: progress.changes_applied,
+        bytes: progress.bytes,
+        chunks: progress.chunks,
+    };
+    split_progress::table(id, &table);
 }
 
 /// The phase that a step leads to, with what is written down at its door.
@@ -235,18 +209,19 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
         return Ok(());
     }
     change_phase(id, from, to, "")?;
-    let set = match to {
-        Phase::Tailing => {
-            "backfill_status = 'completed', backfill_completed_at = clock_timestamp(), tail_status = 'running'"
+    match to {
+        Phase::CutoverPending => {
+            sql::write("UPDATE shardmaster.split_plan SET activity = 'idle' WHERE id = $1", &[id.into()]);
         }
-        Phase::CutoverPending => "tail_status = 'caught_up', activity = 'idle'",
         Phase::Backfill => {
-            "backfill_status = 'running', tail_status = 'pending', backfill_completed_at = NULL,
-             goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END"
+            sql::write(
+                "UPDATE shardmaster.split_plan SET goal = 'backfill' WHERE id = $1 AND goal <> 'rolled_back'",
+                &[id.into()],
+            );
         }
-        Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => "activity = activity",
-    };
-    sql::write(&format!("UPDATE shardmaster.split_plan SET {set} WHERE id = $1"), &[id.into()]);
+        Phase::Tailing | Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => {}
+    }
+    split_progress::entered(id, to);
     if to == Phase::CutoverPending {
         event::notify(&serde_json::json!({"event": "caught_up", "split_id": id}));
     }
@@ -297,18 +272,8 @@ pub fn recovered(id: i64) {
 /// Something that an operator must look at. The worker ends; the same call, made
 /// again, resumes from here.
 pub fn failed(id: i64, phase: Phase, failure: &Failure) {
-    let statuses = match phase {
-        Phase::Backfill => ", backfill_status = 'failed'",
-        Phase::Tailing | Phase::CutoverPending => ", tail_status = 'failed'",
-        Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => "",
-    };
-    store_error(id, failure, &format!("activity = 'failed', worker_pid = NULL{statuses}"));
-    sql::write(
-        "UPDATE shardmaster.split_table SET last_error = $2, chunks_failed = chunks_failed + 1,
-                status = CASE WHEN $3 THEN 'failed' ELSE status END
-          WHERE split_id = $1 AND status = 'running'",
-        &[id.into(), failure.message.as_str().into(), (phase == Phase::Backfill).into()],
-    );
+    store_error(id, failure, "activity = 'failed', worker_pid = NULL");
+    split_progress::failed(id, phase, &failure.message);
     split::event(id, None, None, &format!("failed: {}", failure.message));
     split::notify(id, phase.as_str(), "failed");
 }
@@ -318,8 +283,8 @@ pub fn gave_up(id: i64, failure: &Failure) {
     standby::commit_alone();
     // A rollback that was asked for meanwhile stays asked for.
     let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
-    // Whether it has caught up the next step shows.
-    store_error(id, failure, &format!("activity = 'idle', tail_status = 'running', {goal}"));
+    store_error(id, failure, &format!("activity = 'idle', {goal}"));
+    split_progress::follows(id);
     split::event(id, None, None, &failure.message);
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }

@@ -69,11 +69,13 @@ pub fn until_created(look_again: Duration) -> Duration {
 pub fn with_work() -> Vec<Open> {
     sql::read(
         &format!(
-            "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, p.backfill_status,
-                    p.tail_status, p.total_rows_copied, p.last_event_id, p.tail_requests),
+            "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, g.backfill_status,
+                    g.tail_status, g.total_rows_copied, g.last_event_id, p.tail_requests),
                     p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out,
                     {}
-               FROM shardmaster.split_plan p WHERE {}
+               FROM shardmaster.split_plan p
+               LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
+              WHERE {}
               ORDER BY keeps_out DESC, {}, p.id",
             work::ends(),
             work::has_work(),

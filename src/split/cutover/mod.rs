@@ -28,6 +28,7 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -118,7 +119,7 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     record_moved(engine, Some(began.elapsed()));
     transaction(|| {
         standby::commit_alone();
-        record::last_event(engine.plan.id, &outcome.progress);
+        split_progress::last_event(engine.plan.id, outcome.progress.last_event_at.as_deref());
         if standby == Standby::Unknown {
             split::event(engine.plan.id, None, None, ALONE);
         }
@@ -343,11 +344,11 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     sql::write(
             "UPDATE shardmaster.split_plan
                 SET routing_version_cutover = $2, cutover_step = 'decided', cutover_at = clock_timestamp(),
-                    last_event_id = greatest(last_event_id, $3), lag_rows = 0, lag = interval '0', queue_bytes = 0,
                     waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL
               WHERE id = $1",
-            &[plan.id.into(), version.into(), last_event_id.into()],
+            &[plan.id.into(), version.into()],
         );
+    split_progress::decided(plan.id, last_event_id);
     record::change_phase(
         plan.id,
         Phase::CutoverPending,
@@ -407,9 +408,8 @@ pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
         standby::commit_alone();
         old_guards::forget(&engine.plan);
         record::cutover_step(engine.plan.id, CutoverStep::Moved);
-        sql::write(
-            "UPDATE shardmaster.split_plan SET fence_ms = coalesce($2::float8::numeric, fence_ms) WHERE id = $1",
-            &[engine.plan.id.into(), milliseconds.into()],
-        );
+        if let Some(milliseconds) = milliseconds {
+            split_progress::fenced(engine.plan.id, milliseconds);
+        }
     });
 }

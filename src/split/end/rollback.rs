@@ -7,6 +7,7 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State, Version};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_progress;
 use crate::catalog::split_state::Phase;
 use crate::error::SqlState;
 use crate::placement::tenants;
@@ -170,23 +171,12 @@ fn record(id: i64, target_lost: bool) -> Result<()> {
     record::change_phase(id, state.phase, Phase::RolledBack, "")?;
     sql::write(
         "UPDATE shardmaster.split_plan
-            SET backfill_status = 'pending', tail_status = 'pending', activity = 'idle', waiting_for = NULL,
-                error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL, attempts = 0, worker_pid = NULL,
-                total_rows_copied = 0, percent = NULL, last_event_id = NULL, last_event_ts = NULL,
-                lag_rows = NULL, lag = NULL, queue_bytes = NULL, measured_at = NULL, fence_ms = NULL, cutover_step = 'none',
-                dual_write_started_at = NULL, backfill_started_at = NULL, backfill_completed_at = NULL,
-                paused = false, target_lost = false
+            SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL,
+                error_hint = NULL, attempts = 0, worker_pid = NULL, cutover_step = 'none', paused = false, target_lost = false
           WHERE id = $1",
         &[id.into()],
     );
-    sql::write(
-        "UPDATE shardmaster.split_table
-            SET status = 'pending', \"position\" = NULL, rows_copied = 0, changes_applied = 0, bytes = 0,
-                chunks_ok = 0, chunks_failed = 0, blocks_done = 0, blocks_total = NULL, started_at = NULL,
-                completed_at = NULL, last_error = NULL
-          WHERE split_id = $1",
-        &[id.into()],
-    );
+    split_progress::clear(id);
     sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
     tenants::cancel_for_split(id);
     // What a lost target holds, should it come back, is shard_cleanup's.

@@ -10,6 +10,7 @@ pub mod work;
 use super::end::ending;
 use super::plan;
 use crate::catalog::split::{self, Map, State};
+use crate::catalog::split_progress;
 use crate::catalog::split_state::{Goal, Phase};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
@@ -25,13 +26,12 @@ fn set_goal(id: i64, goal: Goal) {
             SET goal = $2, error_code = NULL, error_message = NULL, error_detail = NULL, error_hint = NULL,
                 attempts = 0,
                 activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END,
-                backfill_status = CASE backfill_status WHEN 'failed' THEN 'running' ELSE backfill_status END,
-                tail_status = CASE tail_status WHEN 'failed' THEN 'running' ELSE tail_status END,
                 cutover_asked_at = CASE $2 WHEN 'completed' THEN clock_timestamp() ELSE cutover_asked_at END,
                 started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
           WHERE id = $1",
         &[id.into(), goal.as_str().into()],
     );
+    split_progress::resumed(id);
     split::event(id, None, None, &format!("asked for {}", goal.as_str()));
     wake::split_on_commit(id);
 }

@@ -1,0 +1,173 @@
+//! The tables `split_progress` and `split_table_progress`: how far a split is. The rows come
+//! with its installation and go with its rollback; what has none has not begun. Whoever
+//! writes here holds the plan's lock.
+
+use super::split_state::Phase;
+use crate::server::sql;
+use std::time::Duration;
+
+fn update(id: i64, set: &str) {
+    sql::write(&format!("UPDATE shardmaster.split_progress SET {set} WHERE split_id = $1"), &[id.into()]);
+}
+
+/// Both sides are installed.
+pub fn begin(id: i64) {
+    sql::write(
+        "INSERT INTO shardmaster.split_progress (split_id, dual_write_started_at) VALUES ($1, clock_timestamp())
+         ON CONFLICT (split_id) DO UPDATE SET dual_write_started_at = EXCLUDED.dual_write_started_at",
+        &[id.into()],
+    );
+    sql::write(
+        "INSERT INTO shardmaster.split_table_progress (split_id, ordinal)
+         SELECT split_id, ordinal FROM shardmaster.split_table WHERE split_id = $1 ON CONFLICT DO NOTHING",
+        &[id.into()],
+    );
+}
+
+/// Nothing of the split is left on the shards.
+pub fn clear(id: i64) {
+    sql::write("DELETE FROM shardmaster.split_progress WHERE split_id = $1", &[id.into()]);
+}
+
+/// The first copy begins.
+pub fn copying(id: i64) {
+    update(id, "backfill_status = 'running', backfill_started_at = clock_timestamp()");
+}
+
+/// A step has led to another phase.
+pub fn entered(id: i64, phase: Phase) {
+    match phase {
+        Phase::Tailing => update(
+            id,
+            "backfill_status = 'completed', backfill_completed_at = clock_timestamp(), tail_status = 'running'",
+        ),
+        Phase::CutoverPending => update(id, "tail_status = 'caught_up'"),
+        Phase::Backfill => {
+            update(id, "backfill_status = 'running', tail_status = 'pending', backfill_completed_at = NULL")
+        }
+        Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => {}
+    }
+}
+
+/// What a step has found and done.
+pub struct Step<'a> {
+    pub rows_copied: i64,
+    /// Of the blocks of all tables.
+    pub percent: f64,
+    pub last_event_id: i64,
+    /// As the source wrote it.
+    pub last_event_at: Option<&'a str>,
+    /// None: as before.
+    pub tail_status: Option<&'a str>,
+    pub changes: i64,
+    pub lag: Duration,
+    pub queue_bytes: i64,
+}
+
+pub fn step(id: i64, step: &Step<'_>) {
+    sql::write(
+        "UPDATE shardmaster.split_progress
+            SET total_rows_copied = $2, percent = round($3::numeric, 1), last_event_id = greatest(last_event_id, $4),
+                last_event_ts = greatest(last_event_ts, $5::timestamptz), tail_status = coalesce($6, tail_status),
+                lag_rows = $7, lag = make_interval(secs => $8), queue_bytes = $9, measured_at = clock_timestamp()
+          WHERE split_id = $1",
+        &[
+            id.into(),
+            step.rows_copied.into(),
+            step.percent.into(),
+            step.last_event_id.into(),
+            step.last_event_at.into(),
+            step.tail_status.into(),
+            step.changes.into(),
+            step.lag.as_secs_f64().into(),
+            step.queue_bytes.into(),
+        ],
+    );
+}
+
+/// The newest change of a step that is not recorded otherwise, as the source wrote its time.
+pub fn last_event(id: i64, at: Option<&str>) {
+    sql::write(
+        "UPDATE shardmaster.split_progress SET last_event_ts = greatest(last_event_ts, $2::timestamptz)
+          WHERE split_id = $1",
+        &[id.into(), at.into()],
+    );
+}
+
+/// A cutover has decided: nothing is waiting on the source.
+pub fn decided(id: i64, last_event_id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_progress
+            SET last_event_id = greatest(last_event_id, $2), lag_rows = 0, lag = interval '0', queue_bytes = 0
+          WHERE split_id = $1",
+        &[id.into(), last_event_id.into()],
+    );
+}
+
+/// How long writers had to wait, at most.
+pub fn fenced(id: i64, milliseconds: f64) {
+    sql::write(
+        "UPDATE shardmaster.split_progress SET fence_ms = $2::float8::numeric WHERE split_id = $1",
+        &[id.into(), milliseconds.into()],
+    );
+}
+
+/// A cutover was given up: whether it has caught up the next step shows.
+pub fn follows(id: i64) {
+    update(id, "tail_status = 'running'");
+}
+
+/// What failed is asked for again.
+pub fn resumed(id: i64) {
+    update(
+        id,
+        "backfill_status = CASE backfill_status WHEN 'failed' THEN 'running' ELSE backfill_status END,
+         tail_status = CASE tail_status WHEN 'failed' THEN 'running' ELSE tail_status END",
+    );
+}
+
+/// Something has gone wrong in this phase.
+pub fn failed(id: i64, phase: Phase, message: &str) {
+    match phase {
+        Phase::Backfill => update(id, "backfill_status = 'failed'"),
+        Phase::Tailing | Phase::CutoverPending => update(id, "tail_status = 'failed'"),
+        Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => {}
+    }
+    sql::write(
+        "UPDATE shardmaster.split_table_progress SET last_error = $2, chunks_failed = chunks_failed + 1,
+                status = CASE WHEN $3 THEN 'failed' ELSE status END
+          WHERE split_id = $1 AND status = 'running'",
+        &[id.into(), message.into(), (phase == Phase::Backfill).into()],
+    );
+}
+
+/// How far one table is.
+pub struct Table {
+    pub ordinal: i32,
+    /// "start", "end", or what lies between.
+    pub position: String,
+    pub rows_copied: i64,
+    pub changes_applied: i64,
+    pub bytes: i64,
+    pub chunks: i64,
+}
+
+pub fn table(id: i64, table: &Table) {
+    sql::write(
+        "UPDATE shardmaster.split_table_progress
+            SET status = CASE WHEN $3 = 'end' THEN 'completed' WHEN $3 = 'start' THEN 'pending' ELSE 'running' END,
+                \"position\" = $3, rows_copied = $4, changes_applied = $5, bytes = $6, chunks_ok = $7, last_error = NULL,
+                started_at = CASE WHEN $7 > 0 THEN coalesce(started_at, clock_timestamp()) END,
+                completed_at = CASE WHEN $3 = 'end' THEN coalesce(completed_at, clock_timestamp()) END
+          WHERE split_id = $1 AND ordinal = $2",
+        &[
+            id.into(),
+            table.ordinal.into(),
+            table.position.as_str().into(),
+            table.rows_copied.into(),
+            table.changes_applied.into(),
+            table.bytes.into(),
+            table.chunks.into(),
+        ],
+    );
+}
