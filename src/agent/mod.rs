@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod filter;
+pub mod place;
 pub mod redirect;
 pub mod scope;
 pub mod session;

@@ -1,7 +1,7 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
 use super::error::{Result, SplitError};
-use super::session_hash;
+use super::{place, session_hash};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -105,6 +105,7 @@ fn open_by(
     // settings that stand before it, and where it is not, the session goes with them.
     let opening: Vec<&str> = [PINNED].into_iter().chain(since).chain([agent::TRUST]).collect();
     connection.run(&opening.join(";\n"))?;
+    place::learn(&mut connection, shard);
     Ok(connection)
 }
 
