@@ -4,6 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
 use shardmaster_tests::matrix::leftovers;
+use shardmaster_tests::relay::Relay;
 use shardmaster_tests::scene::{LIMIT, client, cluster, forget_splits, plan, source, state_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
@@ -23,10 +24,11 @@ fn by_port(cluster: &mut Cluster, server: usize) -> String {
     let server = &mut cluster.servers[server];
     // The name of the socket in its folder goes with the port.
     server.configure(&["listen_addresses = '127.0.0.1'", &format!("port = {port}")]).unwrap();
-    server.restart(Stop::Fast).unwrap();
+    server.stop(Stop::Fast).unwrap();
     let socket = server.socket_dir();
     std::os::unix::fs::symlink(socket.join(format!(".s.PGSQL.{port}")), socket.join(".s.PGSQL.5432"))
         .unwrap();
+    server.run().unwrap();
     format!("host=127.0.0.1 port={port} dbname={DATABASE} user={MOVER}")
 }
 
@@ -109,40 +111,42 @@ fn a_part_of_a_range_is_let_in_at_another_address() {
     wait_until_let_in(&mut client, 9001);
     let other = client.batch_execute("INSERT INTO items VALUES ('able', 9001, 'x', 9001)").unwrap_err();
     assert_eq!(state_of(&other), "SM001");
+    let left = "SELECT coalesce(string_agg(format('%s %s %s', key, ending, asked_of), ', ' ORDER BY key), '')
+                  FROM shardmaster.redirect";
+    let mut seen = String::new();
     wait::until("one part to be left on each side", LIMIT, || {
-        let query = "SELECT string_agg(key, ' ' ORDER BY key) FROM shardmaster.redirect
-                      HAVING bool_and(NOT ending AND asked_of IS NULL)";
-        let rows = master.query_opt(query, &[])?;
-        Ok((rows.map(|row| row.get::<_, String>(0)).as_deref() == Some("[a,m) [mz,n)")).then_some(()))
+        seen = master.query_one(left, &[])?.get(0);
+        Ok((seen == "[a,m) f , [mz,n) f ").then_some(()))
     })
+    .map_err(|e| format!("{e}: {seen}"))
     .unwrap();
 }
 
 /// A shard that cannot be asked keeps the redirect until it can.
 #[test]
 fn a_shard_that_does_not_answer_is_asked_again() {
-    let mut cluster = cluster(&[]);
-    let address = by_port(&mut cluster, 0);
+    let cluster = cluster(&[]);
     let split = plan(&cluster);
     finished(&split);
-    let closed = address.replace("user=mover", "user=nobody_yet");
-    add(&cluster, "again", &closed);
+    let relay = Relay::before(&cluster.servers[0]).unwrap();
+    add(&cluster, "again", &relay.conninfo(DATABASE, MOVER));
+    relay.cut();
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
     wait::until("the worker to say why", LIMIT, || {
         let waiting: Option<String> = split.metric("waiting_for")?;
-        Ok(waiting
-            .is_some_and(|text| {
-                text.contains("whether shard \"again\" is where shard \"shard_a\" is")
-                    && text.contains("nobody_yet")
-            })
-            .then_some(()))
+        let said = "whether shard \"again\" is where shard \"shard_a\" is: shard \"again\"";
+        Ok(waiting.is_some_and(|text| text.contains(said)).then_some(()))
     })
     .unwrap();
     let mut client = client(&cluster);
     assert_eq!(insert(&mut client, 9001), "SM001");
-    source(&cluster).batch_execute("CREATE ROLE nobody_yet LOGIN SUPERUSER").unwrap();
+    relay.mend();
     wait_until_let_in(&mut client, 9001);
+    wait::until("nothing to be waited for", LIMIT, || {
+        Ok(split.metric::<Option<String>>("waiting_for")?.is_none().then_some(()))
+    })
+    .unwrap();
 }
 
 /// What a copy of the disk knows of itself is what the original knows.

@@ -69,6 +69,7 @@ pub fn run(plan: &Plan, generation: i64, identity: &str, request: &Request) -> R
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
+    reach(points::FINISH_DROPPED)?;
     require_ended(plan, identity)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record(plan.id, Ending::Redirected));
