@@ -47,6 +47,15 @@ COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the 
 COMMENT ON COLUMN shardmaster.shard.service IS 'addresses of the service that answers requests for its keys, separated by commas';
 COMMENT ON COLUMN shardmaster.shard.client_conninfo IS 'connection string handed to clients; NULL: derived from conninfo without user and file paths';
 
+-- What workers have learned at the addresses of shards. Not dumped: it is learned again.
+CREATE TABLE shardmaster.database_identity (
+    conninfo   text PRIMARY KEY,
+    identity   text NOT NULL,
+    learned_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE shardmaster.database_identity IS 'which database of which server is behind a connection string of the mover, as a worker last read it there';
+COMMENT ON COLUMN shardmaster.database_identity.identity IS 'system identifier of the server and oid of the database: two that differ are two databases; copies of a disk share it';
+
 -- A counter row instead of a sequence: a rolled-back shard_add leaves no hole.
 CREATE TABLE shardmaster.shard_index_counter (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -226,10 +235,12 @@ CREATE TABLE shardmaster.redirect (
     keyspace text NOT NULL,
     key      text NOT NULL,
     ending   boolean NOT NULL DEFAULT false,
+    asked_of text,
     PRIMARY KEY (split_id, key)
 );
 COMMENT ON TABLE shardmaster.redirect IS 'what the sources of finished splits refuse to clients with a stale route, by the names of entries; of a range, what is left of it';
 COMMENT ON COLUMN shardmaster.redirect.ending IS 'assigned to where it had left: a worker tells the shard';
+COMMENT ON COLUMN shardmaster.redirect.asked_of IS 'assigned to this shard, which may be where it had left by another address: a worker asks both';
 
 CREATE TABLE shardmaster.split_table (
     split_id        bigint NOT NULL REFERENCES shardmaster.split_plan (id),

@@ -12,12 +12,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FROM shardmaster.split_plan p JOIN shardmaster.split_ledger l ON l.split_id = p.id
      WHERE l.removed_at IS NULL AND p.finished_at IS NULL
     UNION ALL
-    SELECT p.id, p.source_shard, 'source', CASE WHEN r.ending THEN 'ending' ELSE 'redirect' END,
+    SELECT p.id, p.source_shard, 'source', CASE WHEN r.ending THEN 'ending' WHEN r.asked_of IS NOT NULL THEN 'asking' ELSE 'redirect' END,
            p.redirect_since, count(*)
       FROM shardmaster.split_plan p JOIN shardmaster.redirect r ON r.split_id = p.id
      WHERE p.redirect_since IS NOT NULL
-     GROUP BY p.id, r.ending
+     GROUP BY p.id, 4
      ORDER BY 1, 3
 $$;
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told). keys: how many entries';
+    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). keys: how many entries';

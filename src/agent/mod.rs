@@ -4,6 +4,8 @@
 pub mod error;
 pub mod filter;
 pub mod observe;
+pub mod one_database;
+pub mod place;
 pub mod redirect;
 pub mod scope;
 pub mod session;

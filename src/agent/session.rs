@@ -1,13 +1,12 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
 use super::error::{Result, SplitError};
-use super::session_hash;
+use super::{place, session_hash};
 use crate::catalog::shard::Shard;
-use crate::catalog::split::{self, Plan};
+use crate::catalog::split::Plan;
 use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::{Connection, RemoteError, conninfo};
-use crate::server::txn::transaction;
 use crate::server::wait;
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -86,26 +85,22 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
 
 /// A session with the pinned settings. `purpose` shows in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
-    open_by(shard, &parameters(shard, purpose), &|| true)
+    open_by(shard, &parameters(shard, purpose))
 }
 
-/// Connecting ends where it is not wanted any more.
-fn open_by(
-    shard: &Shard,
-    params: &[(String, String)],
-    is_wanted: &dyn Fn() -> bool,
-) -> std::result::Result<Connection, RemoteError> {
+fn open_by(shard: &Shard, params: &[(String, String)]) -> std::result::Result<Connection, RemoteError> {
     let params: Vec<(&str, &str)> =
         params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
-    let mut connection = Connection::open_while(&shard.shard_key, &params, guc::remote_timeout(), is_wanted)?;
+    let mut connection = Connection::open(&shard.shard_key, &params, guc::remote_timeout())?;
     let version = connection.server_version();
     let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since).map(|(_, settings)| *settings);
     // In one message: each answer is a way there and back. What is trusted is asked under the
     // settings that stand before it, and where it is not, the session goes with them.
     let opening: Vec<&str> = [PINNED].into_iter().chain(since).chain([TRUST]).collect();
     connection.run(&opening.join(";\n"))?;
+    place::learn(&mut connection, shard);
     Ok(connection)
 }
 
@@ -141,16 +136,11 @@ impl LocalEndpoint {
 
 /// A session that has the mover's secret. No log of statements holds what a session begins
 /// with; where that is not ours alone to say, the secret is told by a statement.
-fn open_known(
-    shard: &Shard,
-    purpose: &str,
-    secret: &str,
-    is_wanted: &dyn Fn() -> bool,
-) -> Result<Connection> {
+fn open_known(shard: &Shard, purpose: &str, secret: &str) -> Result<Connection> {
     let mut params = parameters(shard, purpose);
     if let Some(options) = own_options(shard) {
         params.push(("options".to_owned(), format!("{options} -c shardmaster_agent.mover={secret}")));
-        match open_by(shard, &params, is_wanted) {
+        match open_by(shard, &params) {
             // A pooler in between.
             Err(error) if error.message.contains("unsupported startup parameter") => {
                 params.truncate(params.len() - 1)
@@ -158,7 +148,7 @@ fn open_known(
             outcome => return Ok(outcome?),
         }
     }
-    let mut connection = open_by(shard, &params, is_wanted)?;
+    let mut connection = open_by(shard, &params)?;
     connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(secret)])?;
     Ok(connection)
 }
@@ -180,10 +170,8 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Source => &plan.source,
         Side::Target => &plan.target,
     };
-    // A rollback that can do without the target does not wait for a host that is gone.
-    let is_wanted = || side == Side::Source || !is_lost_by_now(plan.id);
     let purpose = format!("split {} {purpose}", plan.id);
-    let mut connection = open_known(shard, &purpose, &plan.secret, &is_wanted)?;
+    let mut connection = open_known(shard, &purpose, &plan.secret)?;
     if matches!(plan.scope, Scope::Buckets { .. }) {
         session_hash::set_up(&mut connection)?;
     }
@@ -191,14 +179,6 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         connection.run("SET session_replication_role = replica").map_err(explain_replica)?;
     }
     Ok(connection)
-}
-
-/// The operator has said meanwhile that the target will not come back.
-fn is_lost_by_now(id: i64) -> bool {
-    // SAFETY: a plain variable of this process. A session has its own transaction, and its
-    // caller to cancel it.
-    let is_worker = unsafe { !pg_sys::MyBgworkerEntry.is_null() };
-    is_worker && transaction(|| split::state(id)).is_ok_and(|state| state.target_lost)
 }
 
 fn explain_replica(mut error: RemoteError) -> RemoteError {

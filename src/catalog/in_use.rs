@@ -1,6 +1,8 @@
 //! What active splits hold: keys, shards, keyspaces. A plan is active until it is
 //! rolled back or finished.
 
+use super::place::{self, Sameness};
+use super::shard::{self, Shard};
 use super::split_state::IS_ACTIVE;
 use crate::server::sql;
 use std::collections::BTreeSet;
@@ -48,4 +50,24 @@ pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
         &[keyspace.into()],
         |row| row.value(1),
     )
+}
+
+/// Another split than the given one that moves rows of a table from or to where a shard is, or
+/// may be.
+pub fn split_of_table(keyspace: &str, table: &str, at: &Shard, other_than: i64) -> Option<i64> {
+    let splits: Vec<(i64, String, String)> = sql::read(
+        &format!(
+            "SELECT id, source_shard, target_shard FROM shardmaster.split_plan
+              WHERE keyspace = $1 AND id <> $3 AND {IS_ACTIVE}
+                AND EXISTS (SELECT 1 FROM shardmaster.split_table t WHERE t.split_id = split_plan.id AND t.table_name = $2)
+              ORDER BY id"
+        ),
+        &[keyspace.into(), table.into(), other_than.into()],
+        |row| (row.value(1), row.value(2), row.value(3)),
+    );
+    let is_there = |shard_key: &str| {
+        shard_key == at.shard_key
+            || shard::by_key(shard_key).is_ok_and(|shard| place::compare(&shard, at) != Sameness::Different)
+    };
+    splits.into_iter().find(|(_, source, target)| is_there(source) || is_there(target)).map(|(id, ..)| id)
 }

@@ -2,7 +2,8 @@
 //! refuses. Which redirect an entry is in, the place says where the source is, not its name.
 
 use super::keyspace::{self, Keyspace, Strategy};
-use super::shard::{self, Place, Shard};
+use super::place::{self, Sameness};
+use super::shard::{self, Shard};
 use super::split_state::IS_ACTIVE;
 use crate::guc;
 use crate::keys::interval::Interval;
@@ -26,11 +27,13 @@ pub fn record(split: i64) {
 
 /// What becomes of entries that a redirect should let in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum Then<'a> {
     /// It does already.
     Forget,
     /// A worker tells it.
     End,
+    /// A worker asks first whether this shard is where the redirect is.
+    Ask(&'a str),
 }
 
 /// A split has brought the entries to a shard, whose redirect has let them in.
@@ -40,9 +43,7 @@ pub fn came_back(keyspace: &str, names: &[String], shard: &Shard) {
     }
     // No assignment reads or changes them meanwhile.
     let Ok(keyspace) = keyspace::lock(keyspace) else { return };
-    for split in take_out(&keyspace, names, &shard.place(), Then::Forget) {
-        forget_if_over(split);
-    }
+    take_out(&keyspace, names, shard, Then::Forget);
 }
 
 /// Entries are assigned to shards, in the same order: what refuses them there is to end,
@@ -57,15 +58,7 @@ pub fn assigned(keyspace: &Keyspace, names: &[String], shards: &[String]) {
     }
     for (shard_key, names) in by_shard {
         let Ok(shard) = shard::by_key(shard_key) else { continue };
-        for split in take_out(keyspace, &names, &shard.place(), Then::End) {
-            sql::write(
-                "UPDATE shardmaster.split_plan SET redirect_ending = true, watched_at = NULL,
-                        activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END
-                  WHERE id = $1",
-                &[split.into()],
-            );
-            wake::split_on_commit(split);
-        }
+        take_out(keyspace, &names, &shard, Then::End);
     }
 }
 
@@ -78,25 +71,54 @@ fn any_stands(keyspace: &str) -> bool {
     .is_some()
 }
 
-/// Splits of a keyspace whose redirect is at a place.
-fn splits_at(keyspace: &str, place: &Place) -> Vec<i64> {
+/// Splits of a keyspace whose redirect is where a shard is, and those where it may be: the
+/// shards have two addresses, and nobody who could tell is asked here.
+fn splits_at(keyspace: &str, shard: &Shard) -> [Vec<i64>; 2] {
     let sources: Vec<(i64, String)> = sql::read(
         "SELECT id, source_shard FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL",
         &[keyspace.into()],
         |row| (row.value(1), row.value(2)),
     );
-    let mut known: BTreeMap<String, bool> = BTreeMap::new();
-    let mut is_there = |shard_key: &str| {
-        *known
-            .entry(shard_key.to_owned())
-            .or_insert_with(|| shard::by_key(shard_key).is_ok_and(|shard| shard.place() == *place))
-    };
-    sources.into_iter().filter(|(_, source)| is_there(source)).map(|(id, _)| id).collect()
+    let mut known: BTreeMap<String, Sameness> = BTreeMap::new();
+    let (mut there, mut perhaps) = (Vec::new(), Vec::new());
+    for (id, source) in sources {
+        let sameness = known.entry(source).or_insert_with_key(|source| {
+            shard::by_key(source).map_or(Sameness::Different, |source| place::compare(&source, shard))
+        });
+        match sameness {
+            Sameness::Same => there.push(id),
+            Sameness::Unknown => perhaps.push(id),
+            Sameness::Different => {}
+        }
+    }
+    [there, perhaps]
+}
+
+/// What leads to a shard again is refused there no longer.
+fn take_out(keyspace: &Keyspace, names: &[String], shard: &Shard, then: Then<'_>) {
+    let [there, perhaps] = splits_at(&keyspace.name, shard);
+    for (splits, then) in [(there, then), (perhaps, Then::Ask(&shard.shard_key))] {
+        for split in take_out_of(keyspace, names, splits, then) {
+            match then {
+                Then::Forget => forget_if_over(split),
+                Then::End | Then::Ask(_) => call_worker(split),
+            }
+        }
+    }
+}
+
+fn call_worker(split: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET redirect_ending = true, watched_at = NULL,
+                activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END
+          WHERE id = $1",
+        &[split.into()],
+    );
+    wake::split_on_commit(split);
 }
 
 /// Which splits it concerns.
-fn take_out(keyspace: &Keyspace, names: &[String], place: &Place, then: Then) -> Vec<i64> {
-    let splits = splits_at(&keyspace.name, place);
+fn take_out_of(keyspace: &Keyspace, names: &[String], splits: Vec<i64>, then: Then<'_>) -> Vec<i64> {
     if splits.is_empty() {
         return splits;
     }
@@ -109,34 +131,53 @@ fn take_out(keyspace: &Keyspace, names: &[String], place: &Place, then: Then) ->
     }
 }
 
-fn take_out_named(splits: Vec<i64>, names: &[String], then: Then) -> Vec<i64> {
-    let statement = match then {
-        Then::Forget => {
-            "DELETE FROM shardmaster.redirect WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id"
-        }
-        Then::End => {
-            "UPDATE shardmaster.redirect SET ending = true WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id"
-        }
+fn take_out_named(splits: Vec<i64>, names: &[String], then: Then<'_>) -> Vec<i64> {
+    let (splits, names) = (splits.into(), names.to_vec().into());
+    let id = |row: sql::Row<'_>| row.value(1);
+    let concerned: Vec<i64> = match then {
+        Then::Forget => sql::write_returning(
+            "DELETE FROM shardmaster.redirect WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
+            &[splits, names],
+            id,
+        ),
+        Then::End => sql::write_returning(
+            "UPDATE shardmaster.redirect SET ending = true WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
+            &[splits, names],
+            id,
+        ),
+        Then::Ask(shard) => sql::write_returning(
+            "UPDATE shardmaster.redirect SET asked_of = $3 WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
+            &[splits, names, shard.into()],
+            id,
+        ),
     };
-    let concerned: BTreeSet<i64> =
-        sql::write_returning(statement, &[splits.into(), names.to_vec().into()], |row| row.value(1))
-            .into_iter()
-            .collect();
-    concerned.into_iter().collect()
+    concerned.into_iter().collect::<BTreeSet<i64>>().into_iter().collect()
+}
+
+/// What is marked of an entry.
+#[derive(Clone, PartialEq, Eq)]
+struct Mark {
+    ending: bool,
+    asked_of: Option<String>,
 }
 
 /// Whether a split has ranges of which something is taken out; what is left of them goes on.
-fn cut_out(split: i64, keyspace: &str, of: Ordered, back: &[Interval], then: Then) -> bool {
-    let rows: Vec<(String, bool)> = sql::read(
-        "SELECT key, ending FROM shardmaster.redirect WHERE split_id = $1",
+fn cut_out(split: i64, keyspace: &str, of: Ordered, back: &[Interval], then: Then<'_>) -> bool {
+    let rows: Vec<(String, Mark)> = sql::read(
+        "SELECT key, ending, asked_of FROM shardmaster.redirect WHERE split_id = $1",
         &[split.into()],
-        |row| (row.value(1), row.value(2)),
+        |row| (row.value(1), Mark { ending: row.value(2), asked_of: row.get(3) }),
     );
     let mut concerned = false;
-    for (name, ending) in rows {
+    for (name, mark) in rows {
         let Some(range) = Interval::parse(&name, of) else { continue };
         let taken: Vec<Interval> = back.iter().filter_map(|part| range.intersection(part, of)).collect();
-        if taken.is_empty() || ending && then == Then::End {
+        let marked = match then {
+            Then::Forget => None,
+            Then::End => Some(Mark { ending: true, ..mark.clone() }),
+            Then::Ask(shard) => Some(Mark { asked_of: Some(shard.to_owned()), ..mark.clone() }),
+        };
+        if taken.is_empty() || marked.as_ref() == Some(&mark) {
             continue;
         }
         concerned = true;
@@ -148,20 +189,38 @@ fn cut_out(split: i64, keyspace: &str, of: Ordered, back: &[Interval], then: The
             "DELETE FROM shardmaster.redirect WHERE split_id = $1 AND key = $2",
             &[split.into(), name.into()],
         );
-        insert(split, keyspace, of, &left, ending);
-        if then == Then::End {
-            insert(split, keyspace, of, &taken, true);
+        insert(split, keyspace, of, &left, mark);
+        if let Some(marked) = marked {
+            insert(split, keyspace, of, &taken, marked);
         }
     }
     concerned
 }
 
-fn insert(split: i64, keyspace: &str, of: Ordered, ranges: &[Interval], ending: bool) {
+fn insert(split: i64, keyspace: &str, of: Ordered, ranges: &[Interval], mark: Mark) {
     let names: Vec<String> = ranges.iter().map(|range| range.name(of)).collect();
     sql::write(
-        "INSERT INTO shardmaster.redirect (split_id, keyspace, key, ending) SELECT $1, $2, unnest($3), $4
-         ON CONFLICT (split_id, key) DO UPDATE SET ending = EXCLUDED.ending",
-        &[split.into(), keyspace.into(), names.into(), ending.into()],
+        "INSERT INTO shardmaster.redirect (split_id, keyspace, key, ending, asked_of) SELECT $1, $2, unnest($3), $4, $5
+         ON CONFLICT (split_id, key) DO UPDATE SET ending = EXCLUDED.ending, asked_of = EXCLUDED.asked_of",
+        &[split.into(), keyspace.into(), names.into(), mark.ending.into(), mark.asked_of.into()],
+    );
+}
+
+/// Shards to which something of a split's redirect was assigned that may be where it is.
+pub fn asked(split: i64) -> Vec<String> {
+    sql::read(
+        "SELECT DISTINCT asked_of FROM shardmaster.redirect WHERE split_id = $1 AND asked_of IS NOT NULL ORDER BY 1",
+        &[split.into()],
+        |row| row.value(1),
+    )
+}
+
+/// The shard is, or is not, where a split's redirect is. What was assigned to it came back,
+/// or the redirect of it stays.
+pub fn answered(split: i64, shard: &str, is_there: bool) {
+    sql::write(
+        "UPDATE shardmaster.redirect SET ending = ending OR $3, asked_of = NULL WHERE split_id = $1 AND asked_of = $2",
+        &[split.into(), shard.into(), is_there.into()],
     );
 }
 
@@ -199,7 +258,8 @@ pub fn ended(split: i64, names: &[String]) {
     );
     sql::write(
         "UPDATE shardmaster.split_plan p
-            SET redirect_ending = EXISTS (SELECT 1 FROM shardmaster.redirect r WHERE r.split_id = p.id AND r.ending)
+            SET redirect_ending = EXISTS (SELECT 1 FROM shardmaster.redirect r
+                                       WHERE r.split_id = p.id AND (r.ending OR r.asked_of IS NOT NULL))
           WHERE p.id = $1",
         &[split.into()],
     );

@@ -7,8 +7,6 @@ use thiserror::Error;
 
 /// The kind of shards that hold rows; every other kind has slots alone.
 pub const POSTGRES: &str = "postgres";
-/// Of a connection string that names none.
-const DEFAULT_PORT: &str = "5432";
 
 #[derive(Debug, Error)]
 pub enum TopologyError {
@@ -147,28 +145,7 @@ fn from_row(row: Row<'_>) -> Shard {
     }
 }
 
-/// Where a shard's rows are, whatever it is called and whoever connects to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Host, port and database; None: this very database.
-    endpoint: Option<[String; 3]>,
-    namespace: String,
-}
-
 impl Shard {
-    /// By what the connection string says; a service stands for itself.
-    pub fn place(&self) -> Place {
-        let endpoint = self.conninfo.as_ref().map(|text| match Conninfo::parse(text) {
-            Ok(conninfo) => {
-                let host = conninfo.host().or_else(|| conninfo.get("service")).unwrap_or_default();
-                let port = conninfo.get("port").unwrap_or(DEFAULT_PORT);
-                [host, port, conninfo.get("dbname").unwrap_or_default()].map(str::to_owned)
-            }
-            Err(_) => [text.clone(), String::new(), String::new()],
-        });
-        Place { endpoint, namespace: self.namespace.clone() }
-    }
-
     pub fn holds_rows(&self) -> bool {
         self.kind == POSTGRES
     }
@@ -200,13 +177,6 @@ pub fn by_key(shard_key: &str) -> Result<Shard, TopologyError> {
 pub fn by_id(id: i64) -> Option<Shard> {
     let query = format!("SELECT {COLUMNS} FROM shardmaster.shard WHERE id = $1");
     sql::read_one(&query, &[id.into()], from_row)
-}
-
-/// All shards in the database of one, which may be reached by several strings.
-pub fn names_of_database(shard_key: &str) -> Vec<String> {
-    let Ok(one) = by_key(shard_key).map(|shard| shard.place().endpoint) else { return Vec::new() };
-    let is_there = |shard: &Shard| shard.holds_rows() && shard.place().endpoint == one;
-    all().into_iter().filter(is_there).map(|shard| shard.shard_key).collect()
 }
 
 /// Servers that keys can be routed to, in the order of their shard_index.

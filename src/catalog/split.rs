@@ -135,6 +135,17 @@ pub fn state(id: i64) -> Result<State, Failure> {
     sql::read_one(&state_query(""), &[id.into()], |row| state_of(&row)).unwrap_or_else(|| Err(unknown(id)))
 }
 
+/// The shards of a split of which its operator has said that they are gone for good.
+pub fn lost_shards(id: i64) -> Vec<String> {
+    sql::read(
+        "SELECT s.shard FROM shardmaster.split_plan p,
+                LATERAL (VALUES (p.source_shard, p.source_lost), (p.target_shard, p.target_lost)) s (shard, is_lost)
+          WHERE p.id = $1 AND s.is_lost",
+        &[id.into()],
+        |row| row.value(1),
+    )
+}
+
 /// Takes the plan's row lock and reads its state: whoever changes a plan does this
 /// first.
 pub fn lock(id: i64) -> Result<State, Failure> {

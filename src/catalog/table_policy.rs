@@ -2,6 +2,7 @@
 //! writes them, and their shard-by column by its plain name.
 
 use super::keyspace::Locked;
+use super::place;
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -94,19 +95,29 @@ pub struct OtherTable {
     pub name: String,
 }
 
-/// The tables of other keyspaces in the databases of two shards.
+/// The tables of other keyspaces in the databases of two shards, as far as it is known which
+/// databases those of other addresses are.
 pub fn of_other_keyspaces(keyspace: &str, shards: [&str; 2]) -> Vec<OtherTable> {
-    sql::read(
+    let itself = place::ITSELF;
+    let query = format!(
         "SELECT DISTINCT p.keyspace, CASE WHEN cardinality(i.parts) = 1 THEN s.namespace ELSE i.parts[1] END,
                 i.parts[cardinality(i.parts)]
            FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts), shardmaster.shard s
           WHERE p.keyspace <> $1 AND s.kind = 'postgres'
             AND EXISTS (SELECT 1 FROM shardmaster.shard o
-                         WHERE o.shard_key IN ($2, $3) AND o.conninfo IS NOT DISTINCT FROM s.conninfo)
-          ORDER BY 1, 2, 3",
-        &[keyspace.into(), shards[0].into(), shards[1].into()],
-        |row| OtherTable { keyspace: row.value(1), schema: row.value(2), name: row.value(3) },
-    )
+                          LEFT JOIN shardmaster.database_identity here ON here.conninfo = s.conninfo
+                          LEFT JOIN shardmaster.database_identity there ON there.conninfo = o.conninfo
+                         WHERE o.shard_key IN ($2, $3)
+                           AND (o.conninfo IS NOT DISTINCT FROM s.conninfo
+                                OR CASE WHEN s.conninfo IS NULL THEN ({itself}) ELSE here.identity END
+                                   = CASE WHEN o.conninfo IS NULL THEN ({itself}) ELSE there.identity END))
+          ORDER BY 1, 2, 3"
+    );
+    sql::read(&query, &[keyspace.into(), shards[0].into(), shards[1].into()], |row| OtherTable {
+        keyspace: row.value(1),
+        schema: row.value(2),
+        name: row.value(3),
+    })
 }
 
 /// Keyspace and name of a policy that means the table by another name, or in another

@@ -4,6 +4,7 @@ use super::clean;
 use super::error::{RemoteError, hint_of};
 use super::flood::{self, Received};
 use super::wait::{self, Ready};
+use super::wanted;
 use crate::error::SqlState;
 use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
@@ -18,12 +19,17 @@ const SILENCE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 struct Silence {
     before: Option<Said>,
+    told: Duration,
 }
 
 impl Silence {
-    fn tell(&mut self, shards: &str, since: Duration) {
+    fn tell(&mut self, shards: impl Fn() -> String, since: Duration) {
+        if since < self.told + SILENCE {
+            return;
+        }
+        self.told = since;
         let before = self.before.get_or_insert_with(said).text();
-        report(&format!("an answer of shard {shards} for {} s: {before}", since.as_secs()));
+        report(&format!("an answer of shard {} for {} s: {before}", shards(), since.as_secs()));
     }
 }
 
@@ -148,7 +154,7 @@ impl Connection {
             names.join(" and ")
         };
         let mut silence = Silence::default();
-        while !wait::for_any(&sockets, until.min(Instant::now() + SILENCE)) {
+        while !wait::for_any(&sockets, until.min(Instant::now() + wanted::ASK)) {
             if Instant::now() >= until {
                 let shard = sessions.first().map_or("", |(session, _)| &session.shard);
                 // A deadline came before the timeout: to the tenth of a second.
@@ -156,7 +162,10 @@ impl Connection {
                 let elapsed = Duration::from_millis(u64::try_from(tenths * 100).unwrap_or(0));
                 return Err(RemoteError::no_answer(shard, elapsed.min(timeout)));
             }
-            silence.tell(&shards(), began.elapsed());
+            if let Some((lost, _)) = sessions.iter().find(|(session, _)| !wanted::is_wanted(&session.shard)) {
+                return Err(RemoteError::not_wanted(&lost.shard));
+            }
+            silence.tell(shards, began.elapsed());
         }
         Ok(())
     }
@@ -329,7 +338,7 @@ impl Connection {
     }
 
     /// Gives the session up. Its server sees the end of it, and stops working for it.
-    fn give_up(&mut self, error: RemoteError) -> RemoteError {
+    pub(super) fn give_up(&mut self, error: RemoteError) -> RemoteError {
         unsafe extern "C" {
             fn shutdown(socket: c_int, how: c_int) -> c_int;
         }

@@ -201,12 +201,17 @@ fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Dur
         1 => true,
         _ => return Err(Broken::Target(target_error(target, patience))),
     };
-    if unsent {
+    let waited = if unsent {
         Connection::wait_any(&[(source, Ready::Read), (target, Ready::ReadOrWrite)], patience)
     } else {
         source.wait_ready(Ready::Read, patience)
+    };
+    if let Err(error) = waited {
+        if unsent {
+            target.give_up(error.clone());
+        }
+        return Err(Broken::Source(source.give_up(error)));
     }
-    .map_err(Broken::Source)?;
     // SAFETY: as above.
     if unsafe { pq::PQconsumeInput(source.raw()) } == 0 {
         return Err(Broken::Source(source.last_error()));
@@ -225,7 +230,9 @@ fn flush(target: &mut Connection, patience: Duration) -> Result<(), RemoteError>
         match unsafe { pq::PQflush(target.raw()) } {
             0 => return Ok(()),
             1 => {
-                target.wait_ready(Ready::ReadOrWrite, patience)?;
+                if let Err(error) = target.wait_ready(Ready::ReadOrWrite, patience) {
+                    return Err(target.give_up(error));
+                }
                 // A target that fails says so while it is written to.
                 // SAFETY: a live connection.
                 if unsafe { pq::PQconsumeInput(target.raw()) } == 0 {

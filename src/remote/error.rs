@@ -46,6 +46,11 @@ impl RemoteError {
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
     }
 
+    /// Of a shard whose answer helps nobody by now.
+    pub fn not_wanted(shard: &str) -> RemoteError {
+        RemoteError::connection(shard, "nobody waits for it any longer")
+    }
+
     /// Says what was asked, where nothing else does: the connection is gone, or the answer
     /// did not come in time.
     pub fn asked(mut self, question: &str) -> RemoteError {

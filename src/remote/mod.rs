@@ -11,6 +11,7 @@ mod hosts;
 mod open;
 pub mod quote;
 mod wait;
+pub mod wanted;
 
 pub use connection::Connection;
 pub use error::RemoteError;

@@ -4,18 +4,14 @@ use super::connection::Connection;
 use super::error::RemoteError;
 use super::hosts::{Current, Hosts};
 use super::wait::{self, Ready};
+use super::wanted;
 use std::time::{Duration, Instant};
 
 impl Connection {
     /// Connects; every wait ends at the timeout or with an interrupt, and where nobody wants it
-    /// any more, who is asked twice a second. Of several hosts each has its own timeout, that of
+    /// any more. Of several hosts each has its own timeout, that of
     /// the connection string where it has one.
-    pub fn open_while(
-        shard: &str,
-        params: &[(&str, &str)],
-        timeout: Duration,
-        is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Connection, RemoteError> {
+    pub fn open(shard: &str, params: &[(&str, &str)], timeout: Duration) -> Result<Connection, RemoteError> {
         let mut hosts_left: Vec<(&'static str, String)> = Vec::new();
         loop {
             // What comes last counts.
@@ -25,7 +21,7 @@ impl Connection {
             // SAFETY: a live connection.
             let hosts = unsafe { Hosts::of(connection.raw()) };
             let own = hosts.timeout.map_or(timeout, |own| own.min(timeout));
-            let Some(silent) = connection.finish_connecting(own, is_wanted)? else { return Ok(connection) };
+            let Some(silent) = connection.finish_connecting(own)? else { return Ok(connection) };
             hosts_left = hosts.without(&silent).ok_or_else(|| {
                 let text = format!("timed out while connecting to {}", silent.describe());
                 RemoteError::connection(shard, text)
@@ -34,21 +30,16 @@ impl Connection {
     }
 
     /// None: the session is there. Otherwise the host that has not answered in time.
-    fn finish_connecting(
-        &mut self,
-        timeout: Duration,
-        is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Option<Current>, RemoteError> {
-        const LOOK: Duration = Duration::from_millis(500);
+    fn finish_connecting(&mut self, timeout: Duration) -> Result<Option<Current>, RemoteError> {
         // SAFETY: a live connection.
         let mut current = unsafe { Current::of(self.raw()) };
         let mut deadline = Instant::now() + timeout;
         // libpq asks to behave as if the first poll had said "writing".
         let mut ready = Some(Ready::ReadOrWrite);
         while let Some(wanted) = ready {
-            if !wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + LOOK)) {
-                if !is_wanted() {
-                    return Err(RemoteError::connection(self.shard(), "nobody waits for it any longer"));
+            if !wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + wanted::ASK)) {
+                if !wanted::is_wanted(self.shard()) {
+                    return Err(RemoteError::not_wanted(self.shard()));
                 }
                 if Instant::now() >= deadline {
                     return Ok(Some(current));

@@ -1,7 +1,7 @@
 //! Shards come, change and go.
 
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, in_use, keyspace, local, name, redirect, routing};
+use crate::catalog::{event, in_use, keyspace, local, name, place, redirect, routing};
 use crate::error::Failure;
 use crate::placement::shard as placement;
 use crate::remote::conninfo::Conninfo;
@@ -114,6 +114,7 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     placement::lock(shard.id);
     placement::dropped(&shard)?;
     shard::delete(&shard);
+    place::forget_unused();
     event::topology_changed();
     Ok(())
 }

@@ -52,6 +52,7 @@ points! {
     FINISH_REDIRECTED = "finish_redirected", "completed", "the redirect refuses, and the split's own triggers still do";
     FINISH_UNTRIGGERED = "finish_untriggered", "completed", "the split's own triggers are gone, its state row and queue are still there";
     FINISH_LEFT = "finish_left", "completed", "the source has nothing of the split but the redirect, the target still says that it was left";
+    FINISH_DROPPED = "finish_dropped", "completed", "the target's last row of state is gone, neither side has been looked at once more";
     FINISH_OBJECTS = "finish_objects", "completed", "of the split nothing is left on a shard but the redirect, the plan is not finished yet";
     REDIRECT_BEGIN = "redirect_begin", "completed", "something of a redirect is to end, the shard still refuses it";
     REDIRECT_ENDED = "redirect_ended", "completed", "the shard refuses it no longer, the master does not know";

@@ -17,9 +17,11 @@ use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
+use crate::remote::wanted;
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::wait;
 use crate::split::cutover::given_up;
+use pgrx::pg_sys;
 use std::time::{Duration, Instant};
 
 /// The longest pause between two attempts.
@@ -38,6 +40,7 @@ struct Worker {
 
 /// Works until nothing is left to do, or until an operator is needed.
 pub fn run(split_id: i64) {
+    wanted::wait_while(move |shard| !is_lost(split_id, shard));
     let now = Instant::now();
     let mut worker =
         Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: now, began: now };
@@ -70,6 +73,13 @@ pub fn run(split_id: i64) {
             Err(error) => worker.after_error(error, &state, work),
         }
     }
+}
+
+/// The operator has said meanwhile that the shard will not come back.
+fn is_lost(split_id: i64, shard: &str) -> bool {
+    // SAFETY: a look at the state of the transaction. None is open where a shard is waited for.
+    let may_ask = unsafe { !pg_sys::IsTransactionState() };
+    may_ask && transaction(|| split::lost_shards(split_id)).iter().any(|lost| lost == shard)
 }
 
 /// Whether something else is to be done by now. What is asked for after this look
@@ -329,8 +339,10 @@ impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
     fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
         self.engine = None;
-        // Its operator waits for the target no longer.
-        if !state.target_lost && transaction(|| split::state(self.id)).is_ok_and(|now| now.target_lost) {
+        // Its operator waits for one of the shards no longer.
+        let is_given_up =
+            |now: State| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
+        if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
             return;
         }
         if work == Work::Cutover {

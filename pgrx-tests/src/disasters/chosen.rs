@@ -38,6 +38,7 @@ pub const CHOSEN: &[(Disaster, &str)] = &[
     (Hung(Place::Target),    "rollback_objects"),
     (Disk(Place::Master),    "finish_unguarded"),
     (Dump(Place::Master),    "finish_left"),
+    (Disk(Place::Target),    "finish_dropped"),
     (Disk(Place::Target),    "rollback_objects"),
     (Standby(Place::Master), "cutover_reopened"),
 ];

@@ -77,6 +77,7 @@ pub const MOMENTS: &[Moment] = &[
     at("finish_redirected", Stage::Purged),
     at("finish_untriggered", Stage::Purged),
     at("finish_left", Stage::Ended),
+    at("finish_dropped", Stage::Ended),
     at("finish_objects", Stage::Ended),
     at("rollback_begin", Stage::RollingBack),
     at("rollback_capture", Stage::RollingBack),

@@ -22,22 +22,35 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     }
     let table = &engine.tables[position];
     let detail = error.detail.clone().unwrap_or_default();
-    let owner = taken_key(&detail).and_then(|key| owner_of(engine, table, key));
-    let entry = owner.as_deref().and_then(|owner| transaction(|| entry_of(&engine.plan.keyspace, owner)));
-    let whose = match &owner {
-        None => "a row of another key".to_owned(),
-        Some(_) if entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry)) => {
-            "another row of the moving keys".to_owned()
+    let found = taken_key(&detail).map_or(InTheWay::Unknown, |key| find(engine, table, key));
+    let whose = match &found {
+        InTheWay::Unknown => {
+            if let Some(other) = split_of_table(engine, table) {
+                // It may be one of its rows.
+                return SplitError::Retry(format!(
+                    "split {other}, which moves rows of table {}: one of them may be the row that is in the way on shard \"{}\"",
+                    table.target.name, error.shard
+                ));
+            }
+            "a row whose key cannot be told".to_owned()
         }
-        Some(owner) => format!("a row of key \"{owner}\""),
+        InTheWay::WithoutKey => "a row without a key".to_owned(),
+        InTheWay::Of(owner) => {
+            let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
+            let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
+            if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
+                // Its row goes, or changes, with the steps of that split.
+                return SplitError::Retry(format!(
+                    "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
+                    error.shard, table.target.name
+                ));
+            }
+            match is_ours {
+                true => "another row of the moving keys".to_owned(),
+                false => format!("a row of key \"{owner}\""),
+            }
+        }
     };
-    if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
-        // Its row goes, or changes, with the steps of that split.
-        return SplitError::Retry(format!(
-            "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
-            error.shard, table.target.name
-        ));
-    }
     SplitError::Failed(
         Failure::new(
             SqlState::parse("23505"),
@@ -82,9 +95,26 @@ fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
     (columns.len() == values.len()).then_some((columns, values))
 }
 
+/// What is known of the row that has the key.
+enum InTheWay {
+    /// Of an index over an expression, or with values that cannot be told apart, the DETAIL does
+    /// not say which row it is; or the row has gone since.
+    Unknown,
+    WithoutKey,
+    Of(String),
+}
+
+fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> InTheWay {
+    match owner_of(engine, table, key) {
+        None => InTheWay::Unknown,
+        Some(None) => InTheWay::WithoutKey,
+        Some(Some(owner)) => InTheWay::Of(owner),
+    }
+}
+
 /// The shard key of the row that has the key, by a session of its own: the step's is
 /// in the middle of a COPY. None where it is not found.
-fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Option<String> {
+fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Option<Option<String>> {
     let (columns, values) = key;
     // Names and values stand in the DETAIL as the owner of the table and its clients have
     // written them: what is no column is not asked, and values are parameters.
@@ -114,7 +144,7 @@ fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Opti
             &values,
         )
         .ok()?;
-    rows.scalar().map(str::to_owned)
+    rows.rows.into_iter().next().and_then(|row| row.into_iter().next())
 }
 
 /// The entry of routing that a value of a shard-by column belongs to.
@@ -127,6 +157,12 @@ fn entry_of(keyspace: &str, value: &str) -> Option<String> {
 fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
     transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
         .filter(|(split, _)| *split != engine.plan.id)
+}
+
+/// Another active split with rows of the table on the target.
+fn split_of_table(engine: &Engine, table: &Table) -> Option<i64> {
+    let plan = &engine.plan;
+    transaction(|| in_use::split_of_table(&plan.keyspace, &table.policy.table_name, &plan.target, plan.id))
 }
 
 #[cfg(test)]

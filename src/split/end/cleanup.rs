@@ -3,13 +3,14 @@
 
 mod routes;
 
-use super::cleanup::routes::Route;
+use super::cleanup::routes::{Names, Route};
 use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::{Entries, Redirect};
 use crate::agent::session::{self, Side};
 use crate::agent::state::{self, master};
-use crate::catalog::{redirect as stored, shard, split};
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::{redirect as stored, split};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
@@ -55,7 +56,7 @@ fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
 pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "cleanup")?;
-    let (removed, kept) = remove_orphans(&mut connection).map_err(SplitError::into_failure)?;
+    let (removed, kept) = remove_orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
     close_ledger(shard_key, &kept);
     Ok(removed)
 }
@@ -73,15 +74,16 @@ fn close_ledger(shard_key: &str, kept: &[i64]) {
 }
 
 /// What was found, and the splits of which something stays.
-fn remove_orphans(connection: &mut Connection) -> Result<(Removed, Vec<i64>)> {
+fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
     master::check(connection, &split::identity())?;
+    let mut names = Names::of(shard);
     let (mut removed, mut kept) = (Vec::new(), Vec::new());
     for found in sides(connection)? {
         if is_accounted_for(&found) {
             continue;
         }
         let object = format!("{} side of split {}", found.side.as_str(), found.id);
-        if let Some(why) = keeps_clients_off(connection, &found)? {
+        if let Some(why) = keeps_clients_off(connection, &mut names, &found)? {
             removed.push((object, why));
             kept.push(found.id);
             continue;
@@ -90,7 +92,7 @@ fn remove_orphans(connection: &mut Connection) -> Result<(Removed, Vec<i64>)> {
         removed.push((object, "removed".to_owned()));
     }
     for redirect in redirect::all(connection)? {
-        remove_from_redirect(connection, &redirect, &mut removed)?;
+        remove_from_redirect(connection, &mut names, &redirect, &mut removed)?;
     }
     Ok((removed, kept))
 }
@@ -98,6 +100,7 @@ fn remove_orphans(connection: &mut Connection) -> Result<(Removed, Vec<i64>)> {
 /// The same for what splits have entered in a redirect.
 fn remove_from_redirect(
     connection: &mut Connection,
+    names: &mut Names,
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
@@ -107,7 +110,7 @@ fn remove_from_redirect(
         }
         let (left, moved_to) = redirect::left(connection, redirect, &token)?;
         let object = format!("redirect of split {id}");
-        if let Some(route) = routes::to_shard(&left, connection.shard()) {
+        if let Some(route) = names.route(connection, &left) {
             removed.push((object, kept(&route, &moved_to)));
             continue;
         }
@@ -171,10 +174,14 @@ fn is_accounted_for(found: &Found) -> bool {
 
 /// A redirect of rows that have left must stay while this master sends clients of these
 /// keys here: it was restored to a time before they moved.
-fn keeps_clients_off(connection: &mut Connection, found: &Found) -> Result<Option<String>> {
+fn keeps_clients_off(
+    connection: &mut Connection,
+    names: &mut Names,
+    found: &Found,
+) -> Result<Option<String>> {
     let Some((moved_to, entries)) = &found.moved else { return Ok(None) };
     let left = routes::read(connection, found.id, *entries)?;
-    Ok(routes::to_shard(&left, connection.shard()).map(|route| kept(&route, moved_to)))
+    Ok(names.route(connection, &left).map(|route| kept(&route, moved_to)))
 }
 
 fn kept(route: &Route, moved_to: &str) -> String {

@@ -3,9 +3,11 @@
 
 use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::one_database::is_one_database;
 use crate::agent::session;
 use crate::agent::state::master;
 use crate::catalog::redirect::{self as stored, ToEnd};
+use crate::catalog::shard;
 use crate::catalog::split::{self, Left};
 use crate::error::Failure;
 use crate::server::sql;
@@ -24,8 +26,9 @@ pub fn drop_all(id: i64) -> std::result::Result<(), Failure> {
 /// What is due, by the split's worker. A shard that is out of reach is asked again later: a
 /// worker that waited for it would keep others waiting.
 pub fn run(id: i64) -> Result<()> {
-    let (left, to_end, identity) =
-        try_transaction(|| Ok::<_, SplitError>((split::left(id)?, stored::to_end(id), split::identity())))?;
+    let (left, identity) = try_transaction(|| Ok::<_, SplitError>((split::left(id)?, split::identity())))?;
+    let unknown = ask(id, &left)?;
+    let to_end = transaction(|| stored::to_end(id));
     reach(points::REDIRECT_BEGIN)?;
     let ended = match &to_end {
         ToEnd::Nothing => Ok(()),
@@ -40,7 +43,47 @@ pub fn run(id: i64) -> Result<()> {
         Err(error) if error.may_pass() => transaction(|| postpone(id, &error.to_string())),
         Err(error) => return Err(error),
     }
+    if let Some(reason) = unknown {
+        transaction(|| postpone(id, &reason));
+    }
     Ok(())
+}
+
+/// Whether what was assigned to shards of another address came back, is for the servers to
+/// say. Why one of them could not be asked; it is asked again.
+fn ask(id: i64, left: &Left) -> Result<Option<String>> {
+    let mut unknown = None;
+    for shard_key in transaction(|| stored::asked(id)) {
+        let other = transaction(|| shard::by_key(&shard_key).ok());
+        let is_there = match &other {
+            None => false,
+            Some(other) => match is_one_database(&left.source, other) {
+                Ok(is_there) => is_there,
+                Err(error) => {
+                    unknown = Some(format!(
+                        "whether shard \"{shard_key}\" is where shard \"{}\" is: {error}",
+                        left.source.shard_key
+                    ));
+                    continue;
+                }
+            },
+        };
+        transaction(|| {
+            stored::answered(id, &shard_key, is_there);
+            let text = match is_there {
+                true => format!(
+                    "shards \"{}\" and \"{shard_key}\" are one database by two addresses",
+                    left.source.shard_key
+                ),
+                false => format!(
+                    "shard \"{shard_key}\" is not where shard \"{}\" is: the redirect stays",
+                    left.source.shard_key
+                ),
+            };
+            split::event(id, None, None, &text);
+        });
+    }
+    Ok(unknown)
 }
 
 fn end(left: &Left, identity: &str, ending: &Ending<'_>) -> Result<()> {

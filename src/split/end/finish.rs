@@ -66,6 +66,7 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
+    reach(points::FINISH_DROPPED)?;
     require_ended(tenure)?;
     reach(points::FINISH_OBJECTS)?;
     transaction(|| record_end(plan.id, Ending::Redirected));

@@ -4,6 +4,7 @@ pub mod check;
 pub mod policies;
 
 use crate::catalog::keyspace::{self, Locked, Strategy};
+use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
 use crate::catalog::{in_use, routing, split};
@@ -23,6 +24,8 @@ pub enum PlanError {
     NothingOnSource { shard: String, keyspace: String },
     #[error("source and target are the same shard \"{0}\"")]
     SameShard(String),
+    #[error("{0}")]
+    OnePlace(String),
     #[error("shard \"{shard}\" is of kind \"{kind}\" and holds no rows")]
     HoldsNoRows { shard: String, kind: String },
     #[error("source shard \"{0}\" is disabled")]
@@ -47,6 +50,7 @@ impl From<PlanError> for Failure {
                 (SqlState::INVALID_VALUE, "shard_entries() lists what is routed where.")
             }
             PlanError::SameShard(_) => (SqlState::INVALID_VALUE, "Name two different shards."),
+            PlanError::OnePlace(_) => (SqlState::INVALID_VALUE, STAY),
             PlanError::HoldsNoRows { .. } => {
                 (SqlState::INVALID_VALUE, "Only shards of kind \"postgres\" can be split.")
             }
@@ -72,6 +76,16 @@ impl From<PlanError> for Failure {
         Failure::new(state, error.to_string()).hint(hint)
     }
 }
+
+/// Two names of one place, which only the servers may know.
+fn one_place(source: &Shard, target: &Shard) -> String {
+    format!(
+        "shards \"{}\" and \"{}\" are one place: namespace \"{}\" of one database",
+        source.shard_key, target.shard_key, source.namespace
+    )
+}
+
+const STAY: &str = "No row has to move: assign the keys to the other name, with force => true.";
 
 /// What is to be moved.
 pub enum What {
@@ -192,6 +206,9 @@ fn check_shards(keyspace: &Locked, source: &Shard, target: &Shard) -> std::resul
         if !shard.holds_rows() {
             return Err(PlanError::HoldsNoRows { shard: shard.shard_key.clone(), kind: shard.kind.clone() });
         }
+    }
+    if place::compare(source, target) == Sameness::Same {
+        return Err(PlanError::OnePlace(one_place(source, target)));
     }
     if source.status == ShardStatus::Disabled {
         return Err(PlanError::SourceDisabled(source.shard_key.clone()));

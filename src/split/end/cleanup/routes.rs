@@ -2,10 +2,13 @@
 
 use crate::agent;
 use crate::agent::error::Result;
+use crate::agent::one_database::shares_locks;
 use crate::agent::redirect::Entries;
 use crate::agent::session::Side;
 use crate::catalog::keyspace::{self, Keyspace, Strategy};
-use crate::catalog::{routing, shard};
+use crate::catalog::place::{self, Sameness};
+use crate::catalog::routing;
+use crate::catalog::shard::Shard;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
@@ -40,18 +43,52 @@ pub fn read(connection: &mut Connection, split: i64, entries: Entries) -> Result
     })
 }
 
-/// The first entry that leads clients of what has left to the shard, by whatever keyspace
-/// it can be of.
-pub fn to_shard(left: &Scope, shard_key: &str) -> Option<Route> {
-    let shards: Vec<String> = shard::names_of_database(shard_key);
+/// The shards that are in the database of a session: by their addresses, or perhaps.
+pub struct Names {
+    known: Vec<String>,
+    unknown: Vec<Shard>,
+}
+
+impl Names {
+    pub fn of(shard: &Shard) -> Names {
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            place::in_database(shard).into_iter().partition(|(_, sameness)| *sameness == Sameness::Same);
+        Names {
+            known: known.into_iter().map(|(shard, _)| shard.shard_key).collect(),
+            unknown: unknown.into_iter().map(|(shard, _)| shard).collect(),
+        }
+    }
+
+    /// The first entry that leads clients of what has left to the database. A shard of another
+    /// address is asked when something leads to it; one that does not answer may be there.
+    pub fn route(&mut self, connection: &mut Connection, left: &Scope) -> Option<Route> {
+        loop {
+            if let Some(route) = to_shards(left, &self.known) {
+                return Some(route);
+            }
+            let leads = |shard: &Shard| to_shards(left, std::slice::from_ref(&shard.shard_key)).is_some();
+            let at = self.unknown.iter().position(leads)?;
+            let asked = self.unknown.remove(at);
+            if shares_locks(connection, &asked).unwrap_or(true) {
+                self.known.push(asked.shard_key);
+            }
+        }
+    }
+}
+
+/// By whatever keyspace it can be of.
+fn to_shards(left: &Scope, shards: &[String]) -> Option<Route> {
+    if shards.is_empty() {
+        return None;
+    }
     keyspace::all().iter().find_map(|keyspace| match (left, keyspace.strategy) {
         (Scope::Keys(keys), Strategy::Directory) => {
-            named(keyspace, keys, &shards).map(|entry| route("key", entry, keyspace, "shard_assign"))
+            named(keyspace, keys, shards).map(|entry| route("key", entry, keyspace, "shard_assign"))
         }
-        (Scope::Buckets { buckets, .. }, Strategy::Hash { .. }) => named(keyspace, buckets, &shards)
+        (Scope::Buckets { buckets, .. }, Strategy::Hash { .. }) => named(keyspace, buckets, shards)
             .map(|entry| route("bucket", entry, keyspace, "shard_assign_bucket")),
         (Scope::Ranges { of, ranges }, Strategy::Range { of: here }) if *of == here => {
-            overlapping(keyspace, *of, ranges, &shards)
+            overlapping(keyspace, *of, ranges, shards)
                 .map(|entry| route("range", entry, keyspace, "shard_assign_range"))
         }
         _ => None,

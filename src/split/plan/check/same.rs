@@ -2,17 +2,21 @@
 //! would be copied onto themselves, and finish would delete the only ones.
 
 use crate::agent::error::Result;
-use crate::agent::session;
+use crate::agent::one_database::is_one_database;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::catalog::split::Plan;
 use crate::split::finding::Finding;
+use crate::split::plan::{STAY, one_place};
 
 /// Where both shards are one database, no table or partition is on both sides.
 pub fn check(plan: &Plan, source: &Observation, target: &Observation) -> Result<Vec<Finding>> {
     let pairs = source.tables.iter().zip(&target.tables);
     let shared: Vec<String> = pairs.filter_map(|(from, to)| shared_table(from, to)).collect();
-    if shared.is_empty() || !is_one_database(plan)? {
+    if shared.is_empty() || !is_one_database(&plan.source, &plan.target)? {
         return Ok(Vec::new());
+    }
+    if plan.source.namespace == plan.target.namespace {
+        return Ok(vec![Finding::new("two shards", false, one_place(&plan.source, &plan.target), STAY)]);
     }
     let hint = "Leave the schema out of the table's name, so that each shard's namespace is meant; or give the shards two databases.";
     let finding =
@@ -27,16 +31,4 @@ fn shared_table(from: &TableShape, to: &TableShape) -> Option<String> {
     }
     let is_shared = |leaf: &&Leaf| to.leaves().iter().any(|other| other.oid == leaf.oid);
     from.leaves().iter().find(is_shared).map(|leaf| leaf.name.clone())
-}
-
-/// Locks belong to one database of one running server: neither the connection strings nor
-/// the identities of servers, which copies of a disk share, say as much.
-fn is_one_database(plan: &Plan) -> Result<bool> {
-    let mut source = session::open(&plan.source, "check")?;
-    let mut target = session::open(&plan.target, "check")?;
-    // By chance: everybody can hold a lock of a number that he knows.
-    let key = source.run("SELECT k FROM (SELECT (random() * 9e15)::bigint) r (k), pg_advisory_lock(k)")?;
-    let key = key.scalar().unwrap_or_default().to_owned();
-    let taken = target.run(&format!("SELECT pg_try_advisory_lock({key})"))?;
-    Ok(taken.scalar() == Some("f"))
 }

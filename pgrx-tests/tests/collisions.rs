@@ -1,0 +1,122 @@
+//! Rows that are in the way on the target: whose they are, and what a split waits for.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const COLUMNS: &str = "tenant bigint, id int, \"Mail\" text, n int, PRIMARY KEY (tenant, id)";
+
+/// Key 1 is on the first shard, and a row of key 9 on the second, with the same mail; the
+/// second has an index by which there may be only one of them.
+fn cluster(index: &str, mail: &str) -> Cluster {
+    let cluster = Cluster::servers(3, &["fsync = off", "shardmaster.watch_interval = 0"]).unwrap();
+    let rows = |tenant: i32| format!("INSERT INTO items VALUES ({tenant}, 1, {mail}, 7)");
+    let more =
+        [rows(1), format!("CREATE UNIQUE INDEX one_mail ON items ({index}); {}", rows(9)), String::new()];
+    for (shard, more) in cluster.shards.iter().zip(more) {
+        let statements = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items ({COLUMNS}); {more}; GRANT ALL ON items TO {CLIENT}"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&statements).unwrap();
+    }
+    let set_up = "SELECT shard_table_add('items', 'tenant', key_type => 'bigint');
+                  SELECT shard_assign('1', 'shard_a'), shard_assign_many('{8,9}', 'shard_b')";
+    cluster.superuser().unwrap().batch_execute(set_up).unwrap();
+    cluster
+}
+
+fn plan<'a>(cluster: &'a Cluster, source: &str, target: &str, key: &str) -> Split<'a> {
+    Split::plan(cluster, source, target, &[key]).unwrap()
+}
+
+fn copy(split: &Split<'_>) {
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+}
+
+fn wait_for(split: &Split<'_>, text: &str) {
+    wait::until(&format!("the split to wait for {text}"), LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        let failed: Option<String> = split.metric("error_message")?;
+        if split.metric::<String>("activity")? == "failed" {
+            return Err(failed.unwrap_or_default().into());
+        }
+        Ok(waiting.is_some_and(|waiting| waiting.contains(text)).then_some(()))
+    })
+    .unwrap();
+}
+
+fn count(cluster: &Cluster, server: usize, tenant: i64) -> i64 {
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    session.query_one("SELECT count(*) FROM items WHERE tenant = $1", &[&tenant]).unwrap().get(0)
+}
+
+/// Another split takes the row away: this one waits for it, and then goes on by itself.
+fn waits_for_the_other_split(index: &str, mail: &str, said: &str) {
+    let cluster = cluster(index, mail);
+    let other = plan(&cluster, "shard_b", "shard_c", "9");
+    other.run(|_| ()).unwrap();
+    let split = plan(&cluster, "shard_a", "shard_b", "1");
+    copy(&split);
+    wait_for(&split, &format!("split {}, which moves {said}", other.id));
+    other.finish(LIMIT).unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    assert_eq!((count(&cluster, 1, 1), count(&cluster, 1, 9), count(&cluster, 2, 9)), (1, 0, 1));
+}
+
+#[test]
+fn a_row_of_another_moving_split_is_waited_for() {
+    waits_for_the_other_split("\"Mail\", n", "'it''s'", "key \"9\": a row of it on shard \"shard_b\"");
+}
+
+#[test]
+fn a_row_behind_an_expression_is_waited_for() {
+    waits_for_the_other_split("lower(\"Mail\")", "'It''s'", "rows of table public.items: one of them may be");
+}
+
+/// The DETAIL separates values by what may stand in them.
+#[test]
+fn a_row_of_values_that_cannot_be_told_apart_is_waited_for() {
+    waits_for_the_other_split("\"Mail\", n", "'a, b'", "rows of table public.items: one of them may be");
+}
+
+/// Nobody takes the row away: an operator has to.
+#[test]
+fn a_row_that_cannot_be_told_is_not_called_another_key_s() {
+    let cluster = cluster("lower(\"Mail\")", "'It''s'");
+    let split = plan(&cluster, "shard_a", "shard_b", "1");
+    copy(&split);
+    let error = split.wait("tailing", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("23505"), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("collides with a row whose key cannot be told on shard \"shard_b\""), "{error}");
+    // What was planned since on that shard is waited for, when it is resumed.
+    let other = plan(&cluster, "shard_b", "shard_c", "9");
+    split.call("resume").unwrap();
+    wait_for(&split, &format!("split {}, which moves rows of table public.items", other.id));
+    other.run(|_| ()).unwrap();
+    other.finish(LIMIT).unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+}
+
+#[test]
+fn a_row_without_a_key_is_called_so() {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    let columns = "tenant bigint, id int PRIMARY KEY, n int";
+    let more = [
+        "INSERT INTO items VALUES (1, 1, 7)",
+        "CREATE UNIQUE INDEX ON items (n); INSERT INTO items VALUES (NULL, 2, 7)",
+    ];
+    for (shard, more) in cluster.shards.iter().zip(more) {
+        let statements = format!("SET ROLE {OWNER}; CREATE TABLE items ({columns}); {more}");
+        cluster.owner_of(shard).unwrap().batch_execute(&statements).unwrap();
+    }
+    let set_up = "SELECT shard_table_add('items', 'tenant', key_type => 'bigint'); SELECT shard_assign('1', 'shard_a')";
+    cluster.superuser().unwrap().batch_execute(set_up).unwrap();
+    let split = plan(&cluster, "shard_a", "shard_b", "1");
+    copy(&split);
+    let error = split.wait("tailing", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("collides with a row without a key"), "{error}");
+}

@@ -1,0 +1,121 @@
+//! An operator says that a shard is gone for good: a worker that waits for its answer, of
+//! whatever kind, waits no longer.
+
+use shardmaster_tests::scene::{LIMIT, plan, rows, source, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::Stage;
+use shardmaster_tests::wait;
+use std::time::{Duration, Instant};
+
+/// A worker that waited for the shard's answer would wait so long.
+const PATIENT: &str = "shardmaster.remote_timeout = '120s'";
+/// The operator's word is heard within a second; the rest is the work of a rollback.
+const SOON: Duration = Duration::from_secs(6);
+
+fn stage() -> Stage {
+    Stage::new(&[PATIENT, "shardmaster.watch_interval = 0"])
+}
+
+fn wait_for_silence(split: &Split<'_>, shard: &str) {
+    split.wait_held(&format!("an answer of shard \"{shard}\""), LIMIT).unwrap();
+}
+
+/// Rolled back without the target, soon; the source has nothing of the split any more.
+fn rolls_back(stage: &Stage, split: &Split<'_>, what: &str) {
+    let began = Instant::now();
+    let mut master = stage.cluster.superuser().unwrap();
+    master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(began.elapsed() < SOON, "{what}: {:?}", began.elapsed());
+    let left = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shardmaster_agent'";
+    assert_eq!(source(&stage.cluster).query_one(left, &[]).unwrap().get::<_, i64>(0), 0, "{what}");
+}
+
+/// Before a statement to the target: its BEGIN, its window, its commit; and while one is undone.
+#[test]
+fn a_lost_target_is_not_waited_for_in_a_statement() {
+    for point in ["install_guarded", "step_snapshot", "step_window", "step_durable", "rollback_batch"] {
+        let stage = stage();
+        let split = plan(&stage.cluster);
+        let undoes = point == "rollback_batch";
+        if undoes {
+            to_pending(&split);
+        }
+        stage.cluster.hold(point).unwrap();
+        if undoes {
+            split.call("rollback").unwrap();
+        } else {
+            split.call("start_dual_write").unwrap();
+            split.call("run_backfill").unwrap();
+        }
+        split.wait_held(point, LIMIT).unwrap();
+        stage.target.silence();
+        stage.cluster.fault("").unwrap();
+        wait_for_silence(&split, "shard_b");
+        rolls_back(&stage, &split, point);
+    }
+}
+
+#[test]
+fn a_lost_target_is_not_waited_for_in_a_copy() {
+    let stage = stage();
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 2000), i FROM generate_series(1000, 30000) i; ANALYZE items";
+    source(&stage.cluster).batch_execute(more).unwrap();
+    let split = plan(&stage.cluster);
+    stage.cluster.hold("step_window").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("step_window", LIMIT).unwrap();
+    stage.target.delay(Duration::from_millis(100));
+    stage.cluster.fault("").unwrap();
+    let mut target = stage.cluster.servers[1].superuser("app").unwrap();
+    let copies = "SELECT EXISTS (SELECT 1 FROM pg_stat_progress_copy WHERE tuples_processed > 0)";
+    wait::until_true(&mut target, "rows on their way", LIMIT, copies).unwrap();
+    stage.target.silence();
+    wait_for_silence(&split, "shard_b");
+    rolls_back(&stage, &split, "copy");
+}
+
+/// The server itself stands still, and not the link to it.
+#[test]
+fn a_lost_target_that_hangs_is_not_waited_for() {
+    let stage = stage();
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    stage.cluster.servers[1].hang().unwrap();
+    source(&stage.cluster).batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap();
+    wait_for_silence(&split, "shard_b");
+    rolls_back(&stage, &split, "hangs");
+    stage.cluster.servers[1].wake().unwrap();
+}
+
+/// The same word of the source, after the decision.
+#[test]
+fn a_lost_source_is_not_waited_for() {
+    for point in ["cutover_opened", "finish_begin"] {
+        let stage = stage();
+        let split = plan(&stage.cluster);
+        to_pending(&split);
+        let before = rows(&stage.cluster, 0);
+        stage.cluster.hold(point).unwrap();
+        split.call("cutover").unwrap();
+        if point == "finish_begin" {
+            split.wait("completed", LIMIT).unwrap();
+            split.call("finish").unwrap();
+        }
+        split.wait_held(point, LIMIT).unwrap();
+        stage.source.silence();
+        stage.cluster.fault("").unwrap();
+        wait::until("the worker to wait for the source", LIMIT, || {
+            let text: Option<String> = split.metric("waiting_for")?;
+            Ok(text.is_some_and(|text| text.contains("shard \"shard_a\"")).then_some(()))
+        })
+        .unwrap();
+        let began = Instant::now();
+        let mut master = stage.cluster.superuser().unwrap();
+        master.execute("SELECT shard_split_finish($1, source_lost => true)", &[&split.id]).unwrap();
+        split.wait("finished", LIMIT).unwrap();
+        assert!(began.elapsed() < SOON, "{point}: {:?}", began.elapsed());
+        assert_eq!(rows(&stage.cluster, 1), before);
+    }
+}

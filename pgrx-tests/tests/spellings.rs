@@ -1,0 +1,258 @@
+//! One database by two addresses: what decides is the database, not how a connection string
+//! writes where it is.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::matrix::leftovers;
+use shardmaster_tests::relay::Relay;
+use shardmaster_tests::scene::{LIMIT, client, cluster, forget_splits, plan, source, state_of};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::{standby, wait};
+use std::net::TcpListener;
+
+/// From plan to finish.
+fn finished(split: &Split<'_>) {
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+/// The server listens on a port of the loopback, too; the address of its database there.
+fn by_port(cluster: &mut Cluster, server: usize) -> String {
+    // Taken for a moment, so that nobody else's is found.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = &mut cluster.servers[server];
+    // The name of the socket in its folder goes with the port.
+    server.configure(&["listen_addresses = '127.0.0.1'", &format!("port = {port}")]).unwrap();
+    server.stop(Stop::Fast).unwrap();
+    let socket = server.socket_dir();
+    std::os::unix::fs::symlink(socket.join(format!(".s.PGSQL.{port}")), socket.join(".s.PGSQL.5432"))
+        .unwrap();
+    server.run().unwrap();
+    format!("host=127.0.0.1 port={port} dbname={DATABASE} user={MOVER}")
+}
+
+fn add(cluster: &Cluster, shard: &str, conninfo: &str) {
+    cluster.superuser().unwrap().execute("SELECT shard_add($1, $2)", &[&shard, &conninfo]).unwrap();
+}
+
+fn insert(client: &mut Client, id: i32) -> String {
+    match client.batch_execute(&format!("INSERT INTO items VALUES ('moves', {id}, 'x', {id})")) {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => state_of(&error).to_owned(),
+    }
+}
+
+fn wait_until_let_in(client: &mut Client, id: i32) {
+    wait::until("the redirect to let the key in", LIMIT, || Ok((insert(client, id) == "ok").then_some(())))
+        .unwrap();
+}
+
+fn wait_for_event(split: &Split<'_>, text: &str) {
+    wait::until(&format!("the event \"{text}\""), LIMIT, || Ok(split.events()?.contains(text).then_some(())))
+        .map_err(|e| format!("{e}\n{}\n{}", split.describe(), split.events().unwrap_or_default()))
+        .unwrap();
+}
+
+fn guards(cluster: &Cluster) -> i64 {
+    cluster.superuser().unwrap().query_one("SELECT count(*) FROM shard_guards()", &[]).unwrap().get(0)
+}
+
+#[test]
+fn keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in() {
+    let mut cluster = cluster(&[]);
+    let address = by_port(&mut cluster, 0);
+    let split = plan(&cluster);
+    finished(&split);
+    let mut client = client(&cluster);
+    assert_eq!(insert(&mut client, 9001), "SM001");
+    // Its name is not free as long as it sends clients away.
+    let mut master = cluster.superuser().unwrap();
+    let refused = master.batch_execute("SELECT shard_drop('shard_a')").unwrap_err();
+    assert_eq!(state_of(&refused), "55006");
+    add(&cluster, "again", &address);
+    master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
+    wait_until_let_in(&mut client, 9001);
+    wait_for_event(&split, "shards \"shard_a\" and \"again\" are one database by two addresses");
+    wait::until("the redirect to end", LIMIT, || Ok((guards(&cluster) == 0).then_some(()))).unwrap();
+    assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
+    // What stays moves to the new name; then the old one is dropped.
+    master
+        .batch_execute("SELECT shard_assign('stays', 'again', force => true), shard_drop('shard_a')")
+        .unwrap();
+    let known = "SELECT count(*) FROM shardmaster.database_identity i
+                  WHERE NOT EXISTS (SELECT 1 FROM shardmaster.shard s WHERE s.conninfo = i.conninfo)";
+    assert_eq!(master.query_one(known, &[]).unwrap().get::<_, i64>(0), 0);
+}
+
+#[test]
+fn a_part_of_a_range_is_let_in_at_another_address() {
+    let mut cluster = cluster(&[]);
+    let address = by_port(&mut cluster, 0);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('ranges', 'range', key_type => 'text');
+             SELECT shard_table_drop('items'), shard_table_add('items', 'tenant', keyspace => 'ranges');
+             SELECT shard_assign_range(NULL, NULL, 'shard_a', keyspace => 'ranges')",
+        )
+        .unwrap();
+    let split = Split::plan_by(
+        &cluster,
+        "SELECT shard_split_plan_range('shard_a', 'shard_b', 'a', 'n', keyspace => 'ranges')",
+    )
+    .unwrap();
+    finished(&split);
+    add(&cluster, "again", &address);
+    master
+        .batch_execute("SELECT shard_assign_range('m', 'mz', 'again', keyspace => 'ranges', force => true)")
+        .unwrap();
+    let mut client = client(&cluster);
+    wait_until_let_in(&mut client, 9001);
+    let other = client.batch_execute("INSERT INTO items VALUES ('able', 9001, 'x', 9001)").unwrap_err();
+    assert_eq!(state_of(&other), "SM001");
+    let left = "SELECT coalesce(string_agg(format('%s %s %s', key, ending, asked_of), ', ' ORDER BY key), '')
+                  FROM shardmaster.redirect";
+    let mut seen = String::new();
+    wait::until("one part to be left on each side", LIMIT, || {
+        seen = master.query_one(left, &[])?.get(0);
+        Ok((seen == "[a,m) f , [mz,n) f ").then_some(()))
+    })
+    .map_err(|e| format!("{e}: {seen}"))
+    .unwrap();
+}
+
+/// A shard that cannot be asked keeps the redirect until it can.
+#[test]
+fn a_shard_that_does_not_answer_is_asked_again() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    finished(&split);
+    let relay = Relay::before(&cluster.servers[0]).unwrap();
+    add(&cluster, "again", &relay.conninfo(DATABASE, MOVER));
+    relay.cut();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
+    wait::until("the worker to say why", LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        let said = "whether shard \"again\" is where shard \"shard_a\" is: shard \"again\"";
+        Ok(waiting.is_some_and(|text| text.contains(said)).then_some(()))
+    })
+    .unwrap();
+    let mut client = client(&cluster);
+    assert_eq!(insert(&mut client, 9001), "SM001");
+    relay.mend();
+    wait_until_let_in(&mut client, 9001);
+    wait::until("nothing to be waited for", LIMIT, || {
+        Ok(split.metric::<Option<String>>("waiting_for")?.is_none().then_some(()))
+    })
+    .unwrap();
+}
+
+/// What a copy of the disk knows of itself is what the original knows.
+#[test]
+fn a_copy_of_the_disk_is_another_place() {
+    let mut cluster = cluster(&[]);
+    let replica = standby::start(&cluster.servers[0]).unwrap();
+    standby::separate(&cluster.servers[0], &replica).unwrap();
+    replica.promote().unwrap();
+    add(&cluster, "copy", &replica.conninfo(DATABASE, MOVER));
+    let split = plan(&cluster);
+    finished(&split);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'copy', force => true)").unwrap();
+    wait_for_event(&split, "shard \"copy\" is not where shard \"shard_a\" is: the redirect stays");
+    assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
+    let known = "SELECT count(DISTINCT identity) = 2 AND count(*) = 3 FROM shardmaster.database_identity";
+    assert!(master.query_one(known, &[]).unwrap().get::<_, bool>(0));
+    // A split between the two is none to itself.
+    let between = Split::plan(&cluster, "copy", "shard_a", &["moves"]).unwrap();
+    let query = "SELECT count(*) FROM shard_split_check($1) WHERE NOT ok AND check_name IN ('two shards', 'two tables')";
+    assert_eq!(master.query_one(query, &[&between.id]).unwrap().get::<_, i64>(0), 0);
+    cluster.servers.push(replica);
+}
+
+/// Databases that are known to be two are not asked.
+#[test]
+fn shards_that_are_known_to_differ_are_not_asked() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    finished(&split);
+    let mut master = cluster.superuser().unwrap();
+    // Both were met by workers; that a key which has moved goes to its target is no question.
+    master.batch_execute("SELECT shard_unassign('moves'), shard_assign('moves', 'shard_b')").unwrap();
+    let asked = "SELECT count(*) FROM shardmaster.redirect WHERE asked_of IS NOT NULL OR ending";
+    assert_eq!(master.query_one(asked, &[]).unwrap().get::<_, i64>(0), 0);
+    assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
+}
+
+#[test]
+fn a_split_brings_keys_back_to_another_address() {
+    let mut cluster = cluster(&[]);
+    let address = by_port(&mut cluster, 0);
+    finished(&plan(&cluster));
+    add(&cluster, "again", &address);
+    let back = Split::plan(&cluster, "shard_b", "again", &["moves"]).unwrap();
+    finished(&back);
+    assert_eq!(insert(&mut client(&cluster), 9001), "ok");
+    wait::until("the first redirect to be forgotten", LIMIT, || {
+        let query = "SELECT count(*) FROM shard_guards() WHERE shard_key = 'shard_a'";
+        let left: i64 = cluster.superuser()?.query_one(query, &[])?.get(0);
+        Ok((left == 0).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_split_from_a_shard_to_itself_is_refused_by_name() {
+    let mut cluster = cluster(&[]);
+    let address = by_port(&mut cluster, 0);
+    add(&cluster, "again", &address);
+    add(
+        &cluster,
+        "reordered",
+        &format!("connect_timeout=7 {}", cluster.servers[0].conninfo(DATABASE, MOVER)),
+    );
+    // On paper, where the addresses say so.
+    let mut master = cluster.superuser().unwrap();
+    let refused =
+        master.batch_execute("SELECT shard_split_plan('shard_a', 'reordered', '{moves}')").unwrap_err();
+    assert_eq!(state_of(&refused), "22023");
+    let text = "shards \"shard_a\" and \"reordered\" are one place: namespace \"public\" of one database";
+    assert!(
+        refused.to_string().contains(text) || refused.as_db_error().unwrap().message() == text,
+        "{refused:?}"
+    );
+    // By the check, and by the worker before it installs anything, where only the servers know.
+    let split = Split::plan(&cluster, "shard_a", "again", &["moves"]).unwrap();
+    let text = "shards \"shard_a\" and \"again\" are one place: namespace \"public\" of one database";
+    let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok AND check_name = 'two shards'";
+    assert_eq!(master.query_one(query, &[&split.id]).unwrap().get::<_, String>(0), text);
+    split.call("start_dual_write").unwrap();
+    let error = split.wait("dual_write", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("two shards"), "{error}");
+    assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
+}
+
+/// A restored master sends clients to the shard by its other address: what keeps them off
+/// there is no orphan.
+#[test]
+fn a_redirect_stays_while_another_address_of_its_shard_is_routed_to() {
+    let mut cluster = cluster(&[]);
+    let address = by_port(&mut cluster, 0);
+    finished(&plan(&cluster));
+    let mut master = cluster.superuser().unwrap();
+    forget_splits(&mut master);
+    add(&cluster, "again", &address);
+    master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
+    let cleanup = |master: &mut Client| -> String {
+        master.query_one("SELECT action FROM shard_cleanup('shard_a')", &[]).unwrap().get(0)
+    };
+    let action = cleanup(&mut master);
+    assert!(action.starts_with("kept: key \"moves\" is routed to this shard"), "{action}");
+    assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
+    master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
+    assert_eq!(cleanup(&mut master), "removed");
+    assert_eq!(insert(&mut client(&cluster), 9001), "ok");
+}

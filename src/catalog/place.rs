@@ -1,0 +1,138 @@
+//! Where a shard's rows are, whatever it is called and however its address is written.
+//! Two addresses that are written differently may lead to one database. What workers have
+//! learned there tells databases apart; that two are one only the servers can say, since
+//! copies of a disk share all that a database knows of itself.
+
+use super::shard::{self, Shard};
+use crate::remote::conninfo::Conninfo;
+use crate::server::sql;
+
+/// What the master knows of two places without asking anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sameness {
+    Same,
+    Different,
+    /// Written differently, and not known to be two: one of them, or both, must be asked.
+    Unknown,
+}
+
+/// Keywords that say which server is reached, and which database there.
+const LEADS_TO: [&str; 6] =
+    ["host", "hostaddr", "port", "dbname", "target_session_attrs", "load_balance_hosts"];
+/// Of a connection string that names none.
+const DEFAULT_PORT: &str = "5432";
+
+/// Whether two connection strings lead to one database by their texts alone. What a service,
+/// the environment or the user's name fill in is in neither.
+fn is_one_address(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
+    let (Ok(one), Ok(other)) = (Conninfo::parse(one), Conninfo::parse(other)) else { return false };
+    let says_all = |conninfo: &Conninfo| {
+        conninfo.host().is_some() && conninfo.get("dbname").is_some() && conninfo.get("service").is_none()
+    };
+    let value = |conninfo: &Conninfo, keyword: &str| match (keyword, conninfo.get(keyword)) {
+        ("port", None) => DEFAULT_PORT.to_owned(),
+        (_, value) => value.unwrap_or_default().to_owned(),
+    };
+    says_all(&one)
+        && says_all(&other)
+        && LEADS_TO.iter().all(|keyword| value(&one, keyword) == value(&other, keyword))
+}
+
+/// Whether two shards are in one database.
+pub fn database(one: &Shard, other: &Shard) -> Sameness {
+    match (&one.conninfo, &other.conninfo) {
+        (None, None) => return Sameness::Same,
+        (Some(here), Some(there)) if is_one_address(here, there) => return Sameness::Same,
+        _ => {}
+    }
+    match (identity(one), identity(other)) {
+        (Some(here), Some(there)) if here != there => Sameness::Different,
+        _ => Sameness::Unknown,
+    }
+}
+
+/// Whether two shards are one namespace of one database.
+pub fn compare(one: &Shard, other: &Shard) -> Sameness {
+    if one.namespace != other.namespace { Sameness::Different } else { database(one, other) }
+}
+
+/// All other shards that are in the database of one, or may be.
+pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
+    let all = shard::all().into_iter().filter(Shard::holds_rows);
+    all.map(|other| (database(one, &other), other))
+        .filter(|(sameness, _)| *sameness != Sameness::Different)
+        .map(|(sameness, other)| (other, sameness))
+        .collect()
+}
+
+/// What a database says of itself, as a query of one text.
+pub const ITSELF: &str = "SELECT pg_catalog.concat_ws('/', c.system_identifier, d.oid)
+   FROM pg_catalog.pg_control_system() c, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
+
+/// As a worker has last read it there.
+fn identity(shard: &Shard) -> Option<String> {
+    match &shard.conninfo {
+        None => sql::read_one(ITSELF, &[], |row| row.get(1)).flatten(),
+        Some(conninfo) => sql::read_one(
+            "SELECT identity FROM shardmaster.database_identity WHERE conninfo = $1",
+            &[conninfo.as_str().into()],
+            |row| row.value(1),
+        ),
+    }
+}
+
+/// A worker has read it there.
+pub fn learned(conninfo: &str, identity: &str) {
+    sql::write(
+        "INSERT INTO shardmaster.database_identity AS known (conninfo, identity) VALUES ($1, $2)
+         ON CONFLICT (conninfo) DO UPDATE SET identity = EXCLUDED.identity, learned_at = clock_timestamp()
+         WHERE known.identity <> EXCLUDED.identity",
+        &[conninfo.into(), identity.into()],
+    );
+}
+
+/// Addresses of no shard are forgotten.
+pub fn forget_unused() {
+    sql::write(
+        "DELETE FROM shardmaster.database_identity i
+          WHERE NOT EXISTS (SELECT 1 FROM shardmaster.shard s WHERE s.conninfo = i.conninfo)",
+        &[],
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_is_known_by_what_it_says() {
+        let same = [
+            ("service=x", "service=x"),
+            ("host=a dbname=d user=u", "dbname=d host=a port=5432 connect_timeout=7"),
+            ("host=a,b dbname=d", "postgresql://a,b/d"),
+        ];
+        for (one, other) in same {
+            assert!(is_one_address(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_open_may_be_two_addresses() {
+        let open = [
+            // The database is called as the user.
+            ("host=a user=u", "host=a user=v"),
+            ("service=a dbname=d", "host=a dbname=d"),
+            ("service=a dbname=d user=u", "service=a dbname=d"),
+            ("host=a hostaddr=10.0.0.1 dbname=d", "host=a hostaddr=10.0.0.2 dbname=d"),
+            ("host=a,b dbname=d target_session_attrs=primary", "host=a,b dbname=d"),
+            ("host=a dbname=d", "host=a dbname=d port=5433"),
+            ("host=a dbname=d", "host=A dbname=d"),
+        ];
+        for (one, other) in open {
+            assert!(!is_one_address(one, other), "{one} {other}");
+        }
+    }
+}
