@@ -186,6 +186,40 @@ fn a_small_scope_is_found_by_an_index() {
     assert_eq!((row.get::<_, i64>(0) > 1, row.get::<_, i64>(1)), (true, 1));
 }
 
+/// A target's statistics know nothing of rows that have just come. A window costs its own
+/// rows all the same: neither a walk over the table, nor one over all that has come.
+#[test]
+fn a_window_is_found_by_its_keys() {
+    let cluster = cluster(&[]);
+    let off = "ALTER TABLE items SET (autovacuum_enabled = off)";
+    let mut there = cluster.servers[1].superuser(DATABASE).unwrap();
+    there
+        .batch_execute(&format!(
+            "INSERT INTO items SELECT 'lives here', i, 'v', i FROM generate_series(100001, 120000) i; {off}; ANALYZE items"
+        ))
+        .unwrap();
+    let mut here = source(&cluster);
+    here.batch_execute(
+        "INSERT INTO items SELECT 'moves', i, 'v', i FROM generate_series(10001, 20000) i; ANALYZE items",
+    )
+    .unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    there.batch_execute("SELECT pg_stat_reset()").unwrap();
+    here.batch_execute(
+        "UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id BETWEEN 10001 AND 10020",
+    )
+    .unwrap();
+    // What a session has read it tells within a second.
+    let written = "SELECT n_tup_del >= 20 FROM pg_stat_user_tables WHERE relname = 'items'";
+    wait::until_true(&mut there, "the window to be written", LIMIT, written).unwrap();
+    let read = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'items'";
+    let read: i64 = there.query_one(read, &[]).unwrap().get(0);
+    assert!(read < 2_000, "{read} rows were read for a window of 20");
+    cut_over_and_compare(&cluster, &split);
+    split.finish(LIMIT).unwrap();
+}
+
 /// The types' text and binary forms are those of the servers, not of the mover's role,
 /// whose settings are made as odd as they can be.
 #[test]

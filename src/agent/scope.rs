@@ -104,6 +104,14 @@ impl Scope {
         self.contains(&format!("{alias}.{}", ident(&column.name)), &column.base)
     }
 
+    /// The same for rows that other conditions find: a filter of which the planner thinks
+    /// nothing. A target's statistics know of no row that has just come. By them one row was
+    /// expected of the scope, and for each window the whole table was read, and compared with
+    /// every key.
+    pub fn filter(&self, column: &Column, alias: &str) -> String {
+        format!("CASE WHEN {} THEN true END", self.predicate(column, alias))
+    }
+
     /// Whether a row that comes to a table by COPY is in the scope: a condition over its
     /// columns. COPY plans nothing, so each of a list of keys would be compared with every
     /// row; the names in an object are sorted.

@@ -131,7 +131,7 @@ pub fn moves(plan: &Plan, by: &[Option<Column>], position: Option<usize>, row: &
 }
 
 /// The same for the rows that are looked for, in a form that an index can answer.
-pub fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> Option<String> {
+fn in_scope(plan: &Plan, by: &[Option<Column>], position: usize, row: &str) -> Option<String> {
     by.get(position).and_then(Option::as_ref).map(|column| plan.scope.predicate(column, row))
 }
 

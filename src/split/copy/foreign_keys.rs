@@ -8,7 +8,7 @@ use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::split::engine::Engine;
-use crate::split::references::{Watched, in_scope, moves};
+use crate::split::references::{Watched, moves};
 
 /// Which rows of the scope a step looks at.
 pub enum Look {
@@ -59,8 +59,12 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
 fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
     let Watched { references, by } = &engine.watched;
     let reference = &references[index];
-    let Some(scope) = in_scope(&engine.plan, by, position, "t") else { return Ok(()) };
-    let rows = rows.unwrap_or_default();
+    let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(()) };
+    let (rows, scope) = match rows {
+        // The window's keys find them.
+        Some(window) => (window, engine.plan.scope.filter(column, "t")),
+        None => ("", engine.plan.scope.predicate(column, "t")),
+    };
     let join = reference.join("p", "t");
     let moves = moves(&engine.plan, by, reference.to_position, "p");
     if reference.can_lock {

@@ -98,7 +98,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         Bounds::unlimited(),
     )?;
     delete_changed(&mut engine.target, &engine.plan.scope, table)?;
-    let scope = engine.plan.scope.predicate(&table.source_by, "t");
+    let scope = engine.plan.scope.filter(&table.source_by, "t");
     let out = format!(
         "COPY (SELECT {} FROM {} AND {scope} AND {below}) TO STDOUT ({})",
         table.select_list(),
@@ -117,7 +117,7 @@ fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Resu
         "ANALYZE {window}; DELETE FROM {} t USING {window} k WHERE {} AND {}",
         table.target_only(),
         table.target_join(),
-        scope.predicate(&table.target_by, "t"),
+        scope.filter(&table.target_by, "t"),
         window = table.window_table(),
     ))?;
     Ok(())

@@ -83,7 +83,7 @@ impl<'a> Prover<'a> {
         let gone =
             format!("shardmaster_agent.{}", agent::gone_table(self.plan.id, self.table.policy.ordinal));
         let keys = agent::queue_keys(&self.table.source).join(", ");
-        let scope = self.plan.scope.predicate(&self.table.target_by, "t");
+        let scope = self.plan.scope.filter(&self.table.target_by, "t");
         // Which leaf a row was in the source does not tell: it counts if all were emptied.
         let all_emptied = format!(
             "(SELECT bool_and(EXISTS (SELECT 1 FROM {gone} g WHERE g.op = 'T' AND g.leaf = l))
