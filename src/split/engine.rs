@@ -11,6 +11,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, Observation, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
+use crate::guc;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, literal};
 use crate::remote::{Connection, RemoteError};
@@ -187,7 +188,7 @@ pub struct Engine {
 /// Bounds of a copy that brings over whatever there is. A server that sorts or waits for
 /// its disk sends nothing for long; a link that is cut is noticed earlier by the system.
 pub fn unbounded() -> Bounds {
-    Bounds { patience: crate::guc::remote_timeout() * 10, bytes: None }
+    Bounds { patience: guc::remote_timeout() * 10, bytes: None, row: guc::max_row_bytes() }
 }
 
 impl Engine {
@@ -315,8 +316,13 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     )?;
     let shard = connection.shard().to_owned();
     let json = rows.scalar().unwrap_or_default();
-    serde_json::from_str(json)
-        .map_err(|e| SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}"))))
+    let observation: Observation = serde_json::from_str(json).map_err(|e| {
+        SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}")))
+    })?;
+    match observation.impossible(plan.tables.len()) {
+        Some((what, text)) => Err(RemoteError::no_number(&shard, what, &text).into()),
+        None => Ok(observation),
+    }
 }
 
 /// Schemas and names of the tables on a side.

@@ -9,6 +9,7 @@ use super::lifecycle::phases::transition;
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{event, split};
+use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::server::{sql, standby};
@@ -78,7 +79,7 @@ pub fn activity(id: i64, activity: &str, waiting_for: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.split_plan SET activity = $2, waiting_for = $3, updated_at = clock_timestamp()
           WHERE id = $1 AND (activity, waiting_for) IS DISTINCT FROM ($2, $3)",
-        &[id.into(), activity.into(), waiting_for.into()],
+        &[id.into(), activity.into(), waiting_for.map(clean::said).into()],
     );
 }
 
@@ -130,8 +131,7 @@ pub fn next_phase(phase: Phase, outcome: &Outcome) -> Phase {
 pub fn queue_bytes(engine: &mut Engine) -> Result<i64> {
     let sizes: Vec<String> =
         engine.tables.iter().map(|t| format!("pg_relation_size('{}'::regclass)", t.queue)).collect();
-    let rows = engine.control.run(&format!("SELECT {}", sizes.join(" + ")))?;
-    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
+    Ok(engine.control.count("the size of a queue", &format!("SELECT {}", sizes.join(" + ")))?)
 }
 
 /// After a step: counters as the target has them, and the phase.
@@ -159,7 +159,7 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
         "UPDATE shardmaster.split_plan
             SET total_rows_copied = $2, percent = round($3::numeric, 1),
                 last_event_id = greatest(last_event_id, $4),
-                last_event_ts = greatest(last_event_ts, $8::timestamptz), tail_status = coalesce($9, tail_status),
+                last_event_ts = greatest(last_event_ts, timestamptz 'epoch' + $8 * interval '1 microsecond'), tail_status = coalesce($9, tail_status),
                 lag_rows = $5, lag = make_interval(secs => $6), queue_bytes = $7, measured_at = clock_timestamp(), activity = 'working',
                 waiting_for = NULL, updated_at = clock_timestamp()
           WHERE id = $1",
@@ -171,7 +171,7 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
             outcome.changes.into(),
             outcome.lag.as_secs_f64().into(),
             queue_bytes.into(),
-            outcome.progress.last_event_at.as_deref().into(),
+            outcome.progress.last_event_at.into(),
             tail_status.into(),
         ],
     );
@@ -190,8 +190,10 @@ pub fn step(engine: &Engine, outcome: &Outcome, queue_bytes: i64) -> Result<()> 
 /// The newest change of a step that is not recorded otherwise.
 pub fn last_event(id: i64, progress: &Progress) {
     sql::write(
-        "UPDATE shardmaster.split_plan SET last_event_ts = greatest(last_event_ts, $2::timestamptz) WHERE id = $1",
-        &[id.into(), progress.last_event_at.as_deref().into()],
+        "UPDATE shardmaster.split_plan
+            SET last_event_ts = greatest(last_event_ts, timestamptz 'epoch' + $2 * interval '1 microsecond')
+          WHERE id = $1",
+        &[id.into(), progress.last_event_at.into()],
     );
 }
 
@@ -220,7 +222,7 @@ fn table_progress(id: i64, ordinal: i32, key: &[String], progress: &TableProgres
             progress.chunks.into(),
             done.into(),
             all.into(),
-            key.to_vec().into(),
+            key.iter().map(|column| clean::message(column)).collect::<Vec<_>>().into(),
         ],
     );
 }
@@ -259,7 +261,7 @@ pub fn reason(failure: &Failure) -> String {
 
 /// Something that may pass by itself.
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
-    let reason = reason(failure);
+    let reason = reason(&failure.cleaned());
     standby::commit_alone();
     sql::write(
         "UPDATE shardmaster.split_plan
@@ -267,7 +269,7 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
           WHERE id = $1",
         &[id.into(), reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
     );
-    pgrx::warning!("split {id} is retrying ({attempts}): {}", failure.message);
+    pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
 }
 
 /// What was retried is under way again; whether it has passed, its end will tell.
@@ -303,7 +305,7 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
         "UPDATE shardmaster.split_table SET last_error = $2, chunks_failed = chunks_failed + 1,
                 status = CASE WHEN $3 THEN 'failed' ELSE status END
           WHERE split_id = $1 AND status = 'running'",
-        &[id.into(), failure.message.as_str().into(), (phase == Phase::Backfill).into()],
+        &[id.into(), clean::said(&failure.message).into(), (phase == Phase::Backfill).into()],
     );
     split::event(id, None, None, &format!("failed: {}", failure.message));
     split::notify(id, phase.as_str(), "failed");
@@ -323,6 +325,7 @@ pub fn gave_up(id: i64, failure: &Failure) {
 /// A shard's DETAIL shows rows as they are; what a split is known by there, which is in some
 /// of the agent's own, is left out.
 fn store_error(id: i64, failure: &Failure, set: &str) {
+    let failure = failure.cleaned();
     sql::write(
         &format!(
             "UPDATE shardmaster.split_plan

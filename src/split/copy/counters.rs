@@ -8,6 +8,7 @@
 //! clients take for committed.
 
 use crate::agent::error::Result;
+use crate::remote::number;
 use crate::remote::quote::literal;
 use crate::split::engine::Engine;
 
@@ -48,10 +49,14 @@ pub fn read(engine: &mut Engine) -> Result<Counters> {
                 EXISTS (SELECT 1 FROM shardmaster_agent.overflow o WHERE o.split_id = {id})
            FROM shardmaster_agent.consumed c WHERE c.split_id = {id}"
     ))?;
+    // Without its row the source has forgotten all of it.
     let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
-    let number = |at: usize| cells.get(at).and_then(|cell| cell.parse().ok()).unwrap_or(0);
-    engine.counters =
-        Counters { consumed: number(0), announced: number(1), overflowed: cells.get(2) == Some(&"t") };
+    let steps = |at: usize| {
+        let cell = if cells.is_empty() { Some("0") } else { cells.get(at).copied() };
+        number::count(engine.reader.shard(), "the number of a step", cell)
+    };
+    let (consumed, announced) = (steps(0)?, steps(1)?);
+    engine.counters = Counters { consumed, announced, overflowed: cells.get(2) == Some(&"t") };
     Ok(engine.counters)
 }
 

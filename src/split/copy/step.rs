@@ -130,15 +130,15 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
         engine.plan.id
     ))?;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
-    let progress: Progress = serde_json::from_str(state).map_err(|e| {
+    let progress: Progress = Progress::read(state, engine.tables.len()).map_err(|e| {
         SplitError::failed(
-            SqlState::INTERNAL,
+            SqlState::NOT_IN_STATE,
             format!(
                 "progress of split {} on shard \"{}\" cannot be read: {e}",
                 engine.plan.id,
                 engine.target.shard()
             ),
-            "Roll the split back and start it again.",
+            "Somebody has written into the agent's tables there: find out who, then roll the split back and start it again.",
         )
     })?;
     check_target(engine, &progress, source, &now)?;
@@ -235,8 +235,7 @@ pub fn apply(
     let (began, mut round_trips) = (Instant::now(), 0);
     for (position, entry) in entries.iter().enumerate() {
         changes += entry.rows;
-        // Both sessions write times in one form and one zone, so texts of them are in order.
-        progress.last_event_at = progress.last_event_at.take().max(entry.newest.clone());
+        progress.last_event_at = progress.last_event_at.max(entry.newest);
         if entry.rows > 0 && !resets.contains(&position) {
             progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
             round_trips += window::ROUND_TRIPS;
@@ -356,7 +355,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
         steps: engine.counters.consumed,
         draining: true,
         last_event_id: before.last_event_id,
-        last_event_at: before.last_event_at.clone(),
+        last_event_at: before.last_event_at,
         tables: before
             .tables
             .iter()

@@ -182,7 +182,8 @@ pub fn stored_progress(engine: &mut Engine) -> Result<Progress> {
     let rows = engine
         .target
         .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", engine.plan.id))?;
-    Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default())
+    let read = |state: &str| Progress::read(state, engine.tables.len()).ok();
+    Ok(rows.scalar().and_then(read).unwrap_or_default())
 }
 
 /// Carries a decided cutover to its end, as often as a shard forgets it. The source is
@@ -337,6 +338,5 @@ pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64
         "(SELECT count(*) FROM shardmaster_agent.overflow WHERE split_id = {} AND {condition})",
         engine.plan.id
     ));
-    let rows = engine.control.run(&format!("SELECT {}", counts.join(" + ")))?;
-    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
+    Ok(engine.control.count("the number of changes in a queue", &format!("SELECT {}", counts.join(" + ")))?)
 }

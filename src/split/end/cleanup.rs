@@ -9,6 +9,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::{Entries, Redirect};
 use crate::agent::session::{self, Side};
 use crate::catalog::{redirect as stored, shard, split};
+use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
@@ -56,7 +57,8 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let mut connection = session::open(&shard, "cleanup")?;
     let (removed, kept) = remove_orphans(&mut connection).map_err(SplitError::into_failure)?;
     close_ledger(shard_key, &kept);
-    Ok(removed)
+    // What it says of other shards is its own text.
+    Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
 }
 
 /// Of splits that are over nothing is on the shard now but what was kept: it is removed, or

@@ -7,7 +7,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
+use crate::remote::{Connection, number};
 use crate::server::wait;
 use crate::split::copy::scope_size;
 use crate::split::engine;
@@ -126,7 +126,7 @@ impl Batches<'_> {
             "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint",
             &[Some(self.leaf)],
         )?;
-        let total: i64 = size.scalar().and_then(|t| t.parse().ok()).unwrap_or(0);
+        let total = number::blocks(connection.shard(), size.scalar())?;
         let (mut from, mut blocks, mut deleted) = (0_i64, 256_i64, 0_u64);
         loop {
             let to = from + blocks;

@@ -16,8 +16,9 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::catalog::split::Plan;
+use crate::clean;
 use crate::error::{Failure, SqlState};
-use crate::remote::{Connection, clean};
+use crate::remote::Connection;
 use crate::split::{engine, owners, references};
 
 const SERVER: &str = include_str!("../../../../sql/check/server.sql");
@@ -36,15 +37,15 @@ pub struct Finding {
 
 impl Finding {
     pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
-        let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
+        let hint = (!ok && !hint.is_empty()).then(|| clean::said(hint));
         // Names of tables and the like are their owners' texts, and end in a terminal.
         let detail = clean::more(&detail.into());
-        Finding { name: name.to_owned(), ok, detail, hint, transient: false }
+        Finding { name: clean::message(name), ok, detail, hint, transient: false }
     }
 
     /// What is well, and worth a second look.
     pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
-        Finding { hint: Some(hint.to_owned()), ..Finding::new(name, true, detail, "") }
+        Finding { hint: Some(clean::said(hint)), ..Finding::new(name, true, detail, "") }
     }
 
     fn unreachable(side: Side, error: SplitError) -> Finding {
