@@ -54,7 +54,7 @@ fn a_worker_takes_twice_the_longest_row() {
     let query = "SELECT length(body) FROM items WHERE val = 'long'";
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     let length = wait::until("the row to come over", LIMIT, || {
-        Ok(target.query_opt(query, &[])?.map(|row| row.get(0)))
+        Ok(target.query_opt(query, &[])?.map(|row| row.get::<_, i32>(0)))
     });
     assert_eq!(length.unwrap(), 200 << 20);
     let most = most_memory(&split).unwrap();

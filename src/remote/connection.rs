@@ -12,8 +12,6 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// Rows that a statement's tag can name.
-const MOST_ROWS: u64 = MOST.unsigned_abs();
 /// A shard that does not answer for so long is named where an operator looks.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -453,7 +451,7 @@ impl QueryResult {
     pub(super) fn affected(&self) -> u64 {
         let tag = unsafe { CStr::from_ptr(pq::PQcmdTuples(self.0.as_ptr())) };
         // Bounded, so that sums of them fit, whatever the server writes into the tag.
-        tag.to_str().ok().and_then(|t| t.parse().ok()).map_or(0, |rows: u64| rows.min(MOST_ROWS))
+        tag.to_str().ok().and_then(|t| t.parse().ok()).map_or(0, |rows: u64| rows.min(MOST.unsigned_abs()))
     }
 
     fn rows(&self) -> Rows {

@@ -130,10 +130,10 @@ struct Found {
 
 /// Sides by their state rows, and by triggers that have lost theirs.
 fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
-    let mut query = "SELECT DISTINCT (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[1] AS id,
-                CASE (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[2] WHEN 's' THEN 'source' ELSE 'target' END AS side
+    let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,
+                CASE WHEN starts_with(f.proname, 'capture') THEN 'source' ELSE 'target' END AS side
            FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
-          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND tgname ~ '^00_shardmaster_\\d{1,18}_[st]_'"
+          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND f.proname ~ '^(capture|guard)_\\d{1,18}_'"
         .to_owned();
     if connection.run("SELECT to_regclass('shardmaster_agent.side')")?.scalar().is_some() {
         query = format!(

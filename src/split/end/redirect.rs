@@ -420,12 +420,11 @@ fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> 
     let is_used = connection.query(
         &format!(
             "SELECT EXISTS (SELECT 1 FROM {})
-                 OR EXISTS (SELECT 1 FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
-                             WHERE starts_with(t.tgname, $1)
-                               AND f.pronamespace = to_regnamespace('shardmaster_agent'))",
-            redirect.table()
+                 OR EXISTS (SELECT 1 FROM pg_trigger t WHERE {})",
+            redirect.table(),
+            triggers::OF_REDIRECT
         ),
-        &[Some(&redirect.trigger_prefix())],
+        &[Some(&redirect.function())],
     )?;
     if is_used.scalar() == Some("t") {
         return Ok(());
