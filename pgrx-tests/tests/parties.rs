@@ -219,6 +219,8 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
     split.call("cutover").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(error.contains(&format!(" ({CLIENT}, a writer), open for ")), "{error}");
+    // Given up, and not only not reached while it was waited for.
+    assert!(error.contains("(55P03)"), "{error}");
     // Whoever waited for it has gone on.
     let mut other = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     other.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves' AND id = 4").unwrap();
