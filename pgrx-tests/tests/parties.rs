@@ -242,7 +242,7 @@ fn a_splits_secret_passes_its_own_triggers_alone() {
     let mut master = cluster.superuser().unwrap();
     let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
     let secret: String = master.query_one(query, &[&first.id]).unwrap().get(0);
-    let mut as_first = |server: usize| {
+    let as_first = |server: usize| {
         let mut client = cluster.servers[server].connect(DATABASE, CLIENT).unwrap();
         client.batch_execute(&format!("SET shardmaster_agent.mover = '{secret}'")).unwrap();
         client
