@@ -134,6 +134,10 @@ fn no_number_of_a_shard_is_counted_with_as_it_came() {
         };
         run(&cluster, lie.server, &format!("DROP TABLE IF EXISTS honest; CREATE TABLE honest AS {honest}"));
         run(&cluster, lie.server, lie.says);
+        // A plan that a session has already does not look whether a function of the server's
+        // own is another one: the next worker has new sessions.
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+        cluster.superuser().unwrap().batch_execute(end).unwrap();
         split.call("resume").unwrap();
         let (code, message) = failure(&split, lie.says);
         assert!(message.contains(lie.found) && code == "55000", "{}: {code} {message}", lie.says);
@@ -158,7 +162,7 @@ fn figures_of_one_shard_are_no_error_of_all() {
     run(
         &cluster,
         0,
-        "CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '290000-01-01'::timestamptz $$",
+        "CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '200000-01-01'::timestamptz $$",
     );
     run(
         &cluster,
