@@ -1,6 +1,7 @@
 //! One failure type for everything that a caller sees: SQLSTATE, message, detail
 //! and hint. Each subsystem has its own error enum and converts into this one.
 
+use crate::clean;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::ffi::{CString, c_char, c_int};
@@ -18,6 +19,8 @@ impl SqlState {
     pub const QUOTA_EXCEEDED: SqlState = SqlState(*b"SM004");
     /// The reservation is not live any more, or is somebody else's.
     pub const NOT_RESERVED: SqlState = SqlState(*b"SM005");
+    /// A row is longer than a split takes.
+    pub const ROW_TOO_LONG: SqlState = SqlState(*b"SM007");
     pub const NULL_NOT_ALLOWED: SqlState = SqlState(*b"22004");
     pub const INVALID_VALUE: SqlState = SqlState(*b"22023");
     pub const READ_ONLY: SqlState = SqlState(*b"25006");
@@ -32,9 +35,10 @@ impl SqlState {
     pub const TIMEOUT: SqlState = SqlState(*b"57014");
     pub const INTERNAL: SqlState = SqlState(*b"XX000");
 
-    /// From a server's report; anything that is not five bytes is an internal error.
+    /// From a server's report; anything that is not five digits and letters is an internal error.
     pub fn parse(text: &str) -> SqlState {
-        text.as_bytes().try_into().map_or(SqlState::INTERNAL, SqlState)
+        let is_code = text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+        text.as_bytes().try_into().ok().filter(|_| is_code).map_or(SqlState::INTERNAL, SqlState)
     }
 
     pub fn as_str(&self) -> &str {
@@ -73,6 +77,17 @@ impl Failure {
         self.hint = Some(hint.into());
         self
     }
+
+    /// As it may be shown and stored: names of a shard's are in it.
+    pub fn cleaned(&self) -> Failure {
+        let more = |text: &Option<String>| text.as_deref().map(clean::said);
+        Failure {
+            sqlstate: self.sqlstate,
+            message: clean::said(&self.message),
+            detail: more(&self.detail),
+            hint: more(&self.hint),
+        }
+    }
 }
 
 impl std::fmt::Display for Failure {
@@ -84,6 +99,7 @@ impl std::fmt::Display for Failure {
 /// The boundary to SQL: `?` in a `#[pg_extern]` ends here.
 impl From<Failure> for ErrorReport {
     fn from(failure: Failure) -> ErrorReport {
+        let failure = failure.cleaned();
         let code = PgSqlErrorCode::from(failure.sqlstate.packed());
         if code as isize != failure.sqlstate.packed() as isize {
             raise_own(failure);

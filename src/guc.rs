@@ -20,6 +20,7 @@ static MAX_LAG: Int = Int::new(1_000);
 static CUTOVER_TIMEOUT: Int = Int::new(10_000);
 static CUTOVER_MAX_ROWS: Int = Int::new(20_000);
 static CUTOVER_MAX_SIZE: Int = Int::new(64);
+static MAX_ROW_SIZE: Int = Int::new(512);
 static ROUTE_WAIT_TIMEOUT: Int = Int::new(10_000);
 static REMOTE_TIMEOUT: Int = Int::new(30_000);
 static CAPTURE_LEASE: Int = Int::new(86_400);
@@ -91,6 +92,10 @@ pub fn cutover_max_rows() -> i64 {
 /// Bytes of the changed rows that a cutover brings over.
 pub fn cutover_max_bytes() -> u64 {
     u64::try_from(CUTOVER_MAX_SIZE.get()).unwrap_or(0) << 20
+}
+/// Bytes of one row on its way, as COPY writes it.
+pub fn max_row_bytes() -> u64 {
+    u64::try_from(MAX_ROW_SIZE.get()).unwrap_or(0) << 20
 }
 pub fn route_wait_timeout() -> Duration {
     millis(&ROUTE_WAIT_TIMEOUT)
@@ -386,6 +391,17 @@ fn register_limits() {
         &CUTOVER_MAX_SIZE,
         1,
         i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MB,
+    );
+    int(
+        c"shardmaster.max_row_size",
+        c"Size of a row, as COPY writes it, above which a split stops.",
+        c"A worker takes twice of it while such a row goes over.",
+        &MAX_ROW_SIZE,
+        1,
+        // The server writes none that is longer.
+        1_024,
         GucContext::Sighup,
         GucFlags::UNIT_MB,
     );

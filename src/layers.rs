@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Floors from the ground up; rooms of one floor do not know each other.
 const FLOORS: [&[&str]; 11] = [
-    &["majors"],
+    &["majors", "clean"],
     &["error", "guc"],
     &["server", "keys"],
     &["remote"],

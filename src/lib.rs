@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 mod agent;
 mod api;
 mod catalog;
+mod clean;
 mod error;
 mod gateway;
 mod guc;

@@ -110,3 +110,40 @@ fn triggers_of_others_hold_no_rollback_up() {
     let cleanup = "SELECT shard_cleanup('shard_a'); SELECT shard_adopt('shard_a')";
     cluster.superuser().unwrap().batch_execute(cleanup).unwrap();
 }
+
+/// Whoever owns a table gives its triggers the names that he likes: others the names of ours,
+/// and ours any. What is ours goes all the same, and what is his stays.
+#[test]
+fn names_of_triggers_hold_neither_a_rollback_nor_a_redirect_up() {
+    let table = "CREATE TABLE items (tenant bigint, id int, PRIMARY KEY (tenant, id))";
+    let cluster = cluster(table, table);
+    let mut owner = cluster.servers[0].superuser(DATABASE).unwrap();
+    owner.batch_execute(&format!("SET ROLE {OWNER}")).unwrap();
+    let own = |name: &str| {
+        format!(
+            "CREATE TRIGGER \"{name}\" BEFORE UPDATE ON items FOR EACH ROW
+                 EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+        )
+    };
+    let left = "SELECT string_agg(tgname, ' ' ORDER BY tgname) FROM pg_trigger";
+    let first = plan(&cluster);
+    first.call("start_dual_write").unwrap();
+    first.wait("dual_write", LIMIT).unwrap();
+    let rename = format!("ALTER TRIGGER \"00_shardmaster_{}_s_i\" ON items RENAME TO \"a,b\"", first.id);
+    owner.batch_execute(&rename).unwrap();
+    owner.batch_execute(&own(&format!("00_shardmaster_{}_s_x", first.id))).unwrap();
+    first.call("rollback").unwrap();
+    first.wait("rolled_back", LIMIT).unwrap();
+    let names: String = owner.query_one(left, &[]).unwrap().get(0);
+    assert_eq!(names, format!("00_shardmaster_{}_s_x", first.id));
+    let second = plan(&cluster);
+    second.run(|_| ()).unwrap();
+    second.finish(LIMIT).unwrap();
+    owner.batch_execute("ALTER TRIGGER \"00_shardmaster_redirect_1_i\" ON items RENAME TO \"c,d\"").unwrap();
+    owner.batch_execute(&own("00_shardmaster_redirect_1_x")).unwrap();
+    second.drop_guard().unwrap();
+    let names: String = owner.query_one(left, &[]).unwrap().get(0);
+    assert_eq!(names, format!("00_shardmaster_{}_s_x 00_shardmaster_redirect_1_x", first.id));
+    let schema = "SELECT to_regnamespace('shardmaster_agent') IS NULL";
+    assert!(owner.query_one(schema, &[]).unwrap().get::<_, bool>(0));
+}

@@ -2,10 +2,10 @@
 //! docs/security.md that no other program shows.
 
 use postgres::{Client, SimpleQueryMessage};
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::hostile::routines;
 use shardmaster_tests::hostile::values::plausible;
-use shardmaster_tests::scene::{LIMIT, cluster, plan, source, state_of, to_pending};
+use shardmaster_tests::scene::{LIMIT, client, cluster, plan, source, state_of, to_pending};
 use shardmaster_tests::split::Split;
 
 /// Everything that the agent has on a shard, as statements that touch it.
@@ -219,6 +219,8 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
     split.call("cutover").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
     assert!(error.contains(&format!(" ({CLIENT}, a writer), open for ")), "{error}");
+    // Given up, and not only not reached while it was waited for.
+    assert!(error.contains("(55P03)"), "{error}");
     // Whoever waited for it has gone on.
     let mut other = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
     other.batch_execute("UPDATE items SET val = 'y' WHERE tenant = 'moves' AND id = 4").unwrap();
@@ -226,4 +228,74 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
     split.wait_settled(LIMIT).unwrap();
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
+}
+
+/// A source knows the secret of its split, and may have rights of a client on the target: with
+/// it a session passes this split's triggers, and no other's.
+#[test]
+fn a_splits_secret_passes_its_own_triggers_alone() {
+    let cluster = cluster(&[]);
+    let first = plan(&cluster);
+    let second = Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    to_pending(&first);
+    to_pending(&second);
+    let mut master = cluster.superuser().unwrap();
+    let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
+    let secret: String = master.query_one(query, &[&first.id]).unwrap().get(0);
+    let as_first = |server: usize| {
+        let mut client = cluster.servers[server].connect(DATABASE, CLIENT).unwrap();
+        client.batch_execute(&format!("SET shardmaster_agent.mover = '{secret}'")).unwrap();
+        client
+    };
+    // On the target: rows of its own keys, before it is open.
+    let insert =
+        |tenant: &str| format!("BEGIN; INSERT INTO items VALUES ('{tenant}', 9000, 'x', 9000); ROLLBACK");
+    as_first(1).batch_execute(&insert("moves")).unwrap();
+    let error = as_first(1).batch_execute(&insert("stays")).unwrap_err();
+    assert_eq!(state_of(&error), "SM002", "{error}");
+    let truncate = as_first(1).batch_execute("TRUNCATE items").unwrap_err();
+    assert_eq!(state_of(&truncate), "55006", "{truncate}");
+    // On the source: what it changes is captured.
+    let update = "UPDATE items SET val = 'not lost' WHERE tenant = 'stays'";
+    as_first(0).batch_execute(update).unwrap();
+    second.call("cutover").unwrap();
+    second.wait("completed", LIMIT).unwrap();
+    let arrived = "SELECT count(*) FROM items WHERE tenant = 'stays' AND val = 'not lost'";
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    assert_eq!(target.query_one(arrived, &[]).unwrap().get::<_, i64>(0), 300);
+    let error = as_first(0).batch_execute(update).unwrap_err();
+    assert_eq!(state_of(&error), "SM001", "{error}");
+}
+
+/// The same of a redirect, which knows the splits of its keyspace alone.
+#[test]
+fn a_secret_of_another_keyspace_passes_no_redirect() {
+    let cluster = cluster(&[]);
+    for server in &cluster.servers {
+        let mut owner = server.superuser(DATABASE).unwrap();
+        owner
+            .batch_execute(&format!(
+                "CREATE TABLE others (tenant text, id int, PRIMARY KEY (tenant, id)); ALTER TABLE others OWNER TO {OWNER}"
+            ))
+            .unwrap();
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('other', 'directory'); SELECT shard_table_add('others', 'tenant', 'other');
+             SELECT shard_assign('x', 'shard_a', keyspace => 'other')",
+        )
+        .unwrap();
+    let first = plan(&cluster);
+    first.run(|_| ()).unwrap();
+    first.finish(LIMIT).unwrap();
+    let query = "SELECT shard_split_plan('shard_a', 'shard_b', '{x}', keyspace => 'other')";
+    let second = Split::plan_by(&cluster, query).unwrap();
+    to_pending(&second);
+    let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
+    let secret: String = master.query_one(query, &[&second.id]).unwrap().get(0);
+    let mut client = client(&cluster);
+    client.batch_execute(&format!("SET shardmaster_agent.mover = '{secret}'")).unwrap();
+    let error = client.batch_execute("INSERT INTO items VALUES ('moves', 9000, 'x', 9000)").unwrap_err();
+    assert_eq!(state_of(&error), "SM001", "{error}");
 }

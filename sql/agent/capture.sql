@@ -19,7 +19,7 @@ DECLARE
     is_queued boolean := false;
 BEGIN
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
-        IF shardmaster_agent.is_mover() THEN
+        IF shardmaster_agent.is_mover({split}) THEN
             RETURN false;
         END IF;
     END IF;

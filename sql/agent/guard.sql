@@ -1,5 +1,5 @@
 -- On the target, until it is open: only the mover writes to rows of the scope. Called in
--- the WHEN clauses of its row triggers, which are not called for the mover, see is_mover().
+-- the WHEN clauses of its row triggers, which are not called for the mover, see is_mover.
 -- Once it is open, keys that clients take away are noted, so that finish does not miss
 -- their rows.
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}_row(change "char", new_by {by_type}, old_by {by_type}, {arguments}) RETURNS boolean
@@ -40,7 +40,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     now_state text;
 BEGIN
-    IF TG_OP <> 'TRUNCATE' OR shardmaster_agent.is_mover() THEN
+    IF TG_OP <> 'TRUNCATE' OR shardmaster_agent.is_mover({split}) THEN
         RETURN NULL;
     END IF;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN

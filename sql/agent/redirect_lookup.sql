@@ -22,7 +22,7 @@ DECLARE
     found_version pg_catalog.int8;
 BEGIN
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
-        IF shardmaster_agent.is_mover() THEN
+        IF shardmaster_agent.is_mover_in({namespace}, {keyspace}) THEN
             RETURN false;
         END IF;
     END IF;

@@ -83,9 +83,14 @@ fn barrier_table(split: i64) -> String {
 
 /// The trigger function of one table on one side.
 pub fn trigger_function(split: i64, side: Side, ordinal: i32) -> String {
+    format!("{}{ordinal}", trigger_functions(split, side))
+}
+
+/// What the names of a side's trigger functions begin with.
+pub fn trigger_functions(split: i64, side: Side) -> String {
     match side {
-        Side::Source => format!("capture_{split}_{ordinal}"),
-        Side::Target => format!("guard_{split}_{ordinal}"),
+        Side::Source => format!("capture_{split}_"),
+        Side::Target => format!("guard_{split}_"),
     }
 }
 
@@ -371,8 +376,8 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
     // On the target it is the mover that writes, row by row of a copy. On the source it is
     // clients, whom each condition costs.
     let unless = match side {
-        Side::Target => "NOT shardmaster_agent.is_mover() AND ",
-        Side::Source => "",
+        Side::Target => format!("NOT shardmaster_agent.is_mover({}) AND ", plan.id),
+        Side::Source => String::new(),
     };
     let fires = match event {
         Event::Truncate => "FOR EACH STATEMENT".to_owned(),

@@ -31,8 +31,13 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     )?;
     let shard = connection.shard().to_owned();
     let json = rows.scalar().unwrap_or_default();
-    serde_json::from_str(json)
-        .map_err(|e| SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}"))))
+    let observation: Observation = serde_json::from_str(json).map_err(|e| {
+        SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}")))
+    })?;
+    match observation.impossible(plan.tables.len()) {
+        Some((what, text)) => Err(RemoteError::no_number(&shard, what, &text).into()),
+        None => Ok(observation),
+    }
 }
 
 /// Schemas and names of the tables on a side.

@@ -220,6 +220,8 @@ impl Redirect {
                 ("security", self.security_of_filter().to_owned()),
                 ("type", column.base.clone()),
                 ("filter", filter.to_owned()),
+                ("namespace", literal(&self.namespace)),
+                ("keyspace", literal(&self.keyspace)),
                 ("id", self.id.to_string()),
                 ("version", version.to_string()),
                 ("found", self.found(column)),

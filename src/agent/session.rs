@@ -136,7 +136,8 @@ impl LocalEndpoint {
 
 /// A session that has the mover's secret. No log of statements holds what a session begins
 /// with; where that is not ours alone to say, the secret is told by a statement.
-fn open_known(shard: &Shard, purpose: &str, secret: &str) -> Result<Connection> {
+fn open_known(shard: &Shard, purpose: &str, plan: &Plan) -> Result<Connection> {
+    let secret = &plan.secret;
     let mut params = parameters(shard, purpose);
     if let Some(options) = own_options(shard) {
         params.push(("options".to_owned(), format!("{options} -c shardmaster_agent.mover={secret}")));
@@ -145,12 +146,33 @@ fn open_known(shard: &Shard, purpose: &str, secret: &str) -> Result<Connection> 
             Err(error) if error.message.contains("unsupported startup parameter") => {
                 params.truncate(params.len() - 1)
             }
-            outcome => return Ok(outcome?),
+            outcome => {
+                let mut connection = outcome?;
+                if !knows(&mut connection, plan)? {
+                    tell(&mut connection, secret)?;
+                }
+                return Ok(connection);
+            }
         }
     }
     let mut connection = open_by(shard, &params)?;
-    connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(secret)])?;
+    tell(&mut connection, secret)?;
     Ok(connection)
+}
+
+/// Whether a session has begun with the secret: a pooler may leave options out without a word.
+/// Asked by the hash, which the shard stores.
+fn knows(connection: &mut Connection, plan: &Plan) -> Result<bool> {
+    let known = connection.query(
+        "SELECT encode(sha256(convert_to(current_setting('shardmaster_agent.mover', true), 'UTF8')), 'hex') = $1",
+        &[Some(&plan.token)],
+    )?;
+    Ok(known.scalar() == Some("t"))
+}
+
+fn tell(connection: &mut Connection, secret: &str) -> Result<()> {
+    connection.query("SELECT set_config('shardmaster_agent.mover', $1, false)", &[Some(secret)])?;
+    Ok(())
 }
 
 /// What a shard's own connection string has for options; None: a service or the environment
@@ -171,7 +193,7 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Target => &plan.target,
     };
     let purpose = format!("split {} {purpose}", plan.id);
-    let mut connection = open_known(shard, &purpose, &plan.secret)?;
+    let mut connection = open_known(shard, &purpose, plan)?;
     if matches!(plan.scope, Scope::Buckets { .. }) {
         session_hash::set_up(&mut connection)?;
     }

@@ -1,5 +1,6 @@
 //! What a shard's tables look like, as one query of the agent observes them.
 
+use crate::remote::number::MOST_BLOCKS;
 use serde::Deserialize;
 
 const PLAIN_EQUALITY: &str = "OPERATOR(pg_catalog.=)";
@@ -111,6 +112,19 @@ pub struct Leaf {
 impl Observation {
     pub fn code(&self) -> &str {
         self.code.as_deref().unwrap_or_default()
+    }
+
+    /// A number that no server has reason to give; of a split of so many tables.
+    pub fn impossible(&self, tables: usize) -> Option<(&'static str, String)> {
+        if self.tables.len() != tables {
+            return Some(("the number of tables", self.tables.len().to_string()));
+        }
+        let leaves = || self.tables.iter().flat_map(TableShape::leaves);
+        let blocks = leaves().find(|leaf| !(0..=MOST_BLOCKS).contains(&leaf.blocks));
+        let oid = leaves().find(|leaf| leaf.oid.parse::<u32>().is_err());
+        blocks
+            .map(|leaf| ("the blocks of a table", leaf.blocks.to_string()))
+            .or_else(|| oid.map(|leaf| ("the oid of a table", leaf.oid.clone())))
     }
 
     /// The server's identity without its timeline.

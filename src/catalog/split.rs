@@ -6,11 +6,11 @@ use super::split_state::{CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
 use super::{redirect, trusted_owner};
 use crate::error::{Failure, SqlState};
-use crate::guc;
 use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
 use crate::server::sql::{self, Row};
+use crate::{clean, guc};
 use pgrx::prelude::*;
 use std::time::Duration;
 
@@ -265,9 +265,10 @@ fn policies(id: i64) -> Vec<Policy> {
 
 /// A line of a split's history.
 pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
+    let detail = clean::said(detail);
     sql::write(
         "INSERT INTO shardmaster.split_event (split_id, from_phase, to_phase, detail) VALUES ($1, $2, $3, $4)",
-        &[id.into(), from.map(Phase::as_str).into(), to.map(Phase::as_str).into(), detail.into()],
+        &[id.into(), from.map(Phase::as_str).into(), to.map(Phase::as_str).into(), detail.as_str().into()],
     );
     let line = serde_json::json!({
         "shardmaster": "split",

@@ -50,25 +50,25 @@ pub fn entered(id: i64, phase: Phase) {
 }
 
 /// What a step has found and done.
-pub struct Step<'a> {
+pub struct Step {
     pub rows_copied: i64,
     /// Of the blocks of all tables.
     pub percent: f64,
     pub last_event_id: i64,
-    /// As the source wrote it.
-    pub last_event_at: Option<&'a str>,
+    /// By the source's clock, in microseconds since 1970.
+    pub last_event_at: Option<i64>,
     /// None: as before.
-    pub tail_status: Option<&'a str>,
+    pub tail_status: Option<&'static str>,
     pub changes: i64,
     pub lag: Duration,
     pub queue_bytes: i64,
 }
 
-pub fn step(id: i64, step: &Step<'_>) {
+pub fn step(id: i64, step: &Step) {
     sql::write(
         "UPDATE shardmaster.split_progress
             SET total_rows_copied = $2, percent = round($3::numeric, 1), last_event_id = greatest(last_event_id, $4),
-                last_event_ts = greatest(last_event_ts, $5::timestamptz), tail_status = coalesce($6, tail_status),
+                last_event_ts = greatest(last_event_ts, timestamptz 'epoch' + $5 * interval '1 microsecond'), tail_status = coalesce($6, tail_status),
                 lag_rows = $7, lag = make_interval(secs => $8), queue_bytes = $9, measured_at = clock_timestamp()
           WHERE split_id = $1",
         &[
@@ -85,10 +85,10 @@ pub fn step(id: i64, step: &Step<'_>) {
     );
 }
 
-/// The newest change of a step that is not recorded otherwise, as the source wrote its time.
-pub fn last_event(id: i64, at: Option<&str>) {
+/// The newest change of a step that is not recorded otherwise, in microseconds since 1970.
+pub fn last_event(id: i64, at: Option<i64>) {
     sql::write(
-        "UPDATE shardmaster.split_progress SET last_event_ts = greatest(last_event_ts, $2::timestamptz)
+        "UPDATE shardmaster.split_progress SET last_event_ts = greatest(last_event_ts, timestamptz 'epoch' + $2 * interval '1 microsecond')
           WHERE split_id = $1",
         &[id.into(), at.into()],
     );

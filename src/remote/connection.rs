@@ -1,10 +1,11 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
-use super::clean;
 use super::error::{RemoteError, hint_of};
 use super::flood::{self, Received};
+use super::number::MOST;
 use super::wait::{self, Ready};
 use super::wanted;
+use crate::clean;
 use crate::error::SqlState;
 use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
@@ -93,6 +94,11 @@ impl Connection {
             lost: None,
             received: Received::default(),
         };
+        // From the first message on: libpq itself would write them into this server's log.
+        // SAFETY: a live connection; the function lives as long as the library.
+        unsafe {
+            pq::PQsetNoticeProcessor(connection.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
+        }
         // SAFETY: a live connection.
         match unsafe { pq::PQstatus(connection.raw.as_ptr()) } {
             pq::ConnStatusType::CONNECTION_BAD => Err(connection.last_error()),
@@ -103,14 +109,15 @@ impl Connection {
     /// The next move of connecting, once the socket is ready; what it is to be ready for
     /// then. None: the session is open.
     pub(super) fn go_on_connecting(&mut self) -> Result<Option<Ready>, RemoteError> {
+        let began = Instant::now();
         // SAFETY: raw is a live connection that this owns.
-        match unsafe { pq::PQconnectPoll(self.raw.as_ptr()) } {
+        let polled = unsafe { pq::PQconnectPoll(self.raw.as_ptr()) };
+        self.bound_answer(began)?;
+        match polled {
             pq::PostgresPollingStatusType::PGRES_POLLING_OK => {
+                self.received.reset();
                 // SAFETY: as above.
-                unsafe {
-                    pq::PQsetnonblocking(self.raw.as_ptr(), 1);
-                    pq::PQsetNoticeProcessor(self.raw.as_ptr(), Some(ignore_notice), std::ptr::null_mut());
-                }
+                unsafe { pq::PQsetnonblocking(self.raw.as_ptr(), 1) };
                 Ok(None)
             }
             pq::PostgresPollingStatusType::PGRES_POLLING_READING => Ok(Some(Ready::Read)),
@@ -288,12 +295,9 @@ impl Connection {
         &mut self,
         last: &mut Result<Rows, RemoteError>,
     ) -> Result<Option<Ready>, RemoteError> {
+        self.take_in()?;
         // SAFETY: a live connection; PQgetResult is called only
         // when it cannot block.
-        if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
-            return Err(self.last_error());
-        }
-        // SAFETY: as above.
         if unsafe { pq::PQflush(self.raw.as_ptr()) } == 1 {
             return Ok(Some(Ready::ReadOrWrite));
         }
@@ -379,15 +383,26 @@ impl Connection {
             if let Err(error) = self.wait_ready(ready, timeout) {
                 return Err(self.give_up(error));
             }
-            let began = Instant::now();
-            // SAFETY: as above.
-            if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
-                return Err(self.last_error());
-            }
-            if self.received.is_too_much(began) {
-                return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
-            }
+            self.take_in()?;
         }
+    }
+
+    /// Reads what has come of an answer, up to what one may take of this server's memory.
+    fn take_in(&mut self) -> Result<(), RemoteError> {
+        let began = Instant::now();
+        // SAFETY: a live connection.
+        if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
+            return Err(self.last_error());
+        }
+        self.bound_answer(began)
+    }
+
+    /// The session is given up where more has come than any answer has.
+    fn bound_answer(&mut self, began: Instant) -> Result<(), RemoteError> {
+        if self.received.is_too_much(began, flood::MOST) {
+            return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
+        }
+        Ok(())
     }
 
     /// The connection's own error, for when no result carries one.
@@ -450,7 +465,8 @@ impl QueryResult {
     pub(super) fn affected(&self) -> u64 {
         // SAFETY: as above.
         let tag = unsafe { CStr::from_ptr(pq::PQcmdTuples(self.0.as_ptr())) };
-        tag.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(0)
+        // Bounded, so that sums of them fit, whatever the server writes into the tag.
+        tag.to_str().ok().and_then(|t| t.parse().ok()).map_or(0, |rows: u64| rows.min(MOST.unsigned_abs()))
     }
 
     fn rows(&self) -> Rows {

@@ -1,13 +1,15 @@
 //! COPY from one shard straight into another: buffers are forwarded untouched and
-//! nothing is collected.
+//! nothing is collected but a row: it comes as a whole, however long it is. libpq holds what
+//! has come of it, and then gives it away as a copy; from that it goes out in pieces.
 
 use super::connection::{Connection, Status};
 use super::error::RemoteError;
+use super::flood::Received;
 use super::wait::Ready;
 use crate::guc;
 use pq_sys as pq;
 use std::ffi::c_char;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes handed to libpq before the target is waited for. Waiting earlier makes
 /// the two servers take turns; Citus measured 8 MB as the best.
@@ -27,13 +29,25 @@ pub struct Bounds {
     pub patience: Duration,
     /// Bytes; None: as many as there are.
     pub bytes: Option<u64>,
+    /// Bytes of one row, as COPY writes it.
+    pub row: u64,
+}
+
+/// What else a copy takes of this process while it waits for a row.
+const BESIDE: u64 = 64 << 20;
+
+impl Bounds {
+    /// What has come of a row is more than one may have.
+    fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
+        received.is_too_much(began, self.row + BESIDE)
+    }
 }
 
 impl Bounds {
     /// Of a copy that brings over whatever there is. A server that sorts or waits for
     /// its disk sends nothing for long; a link that is cut is noticed earlier by the system.
     pub fn unlimited() -> Bounds {
-        Bounds { patience: guc::remote_timeout() * 10, bytes: None }
+        Bounds { patience: guc::remote_timeout() * 10, bytes: None, row: guc::max_row_bytes() }
     }
 }
 
@@ -62,13 +76,13 @@ pub fn pipe_through(
     bounds: Bounds,
     look: Look<'_>,
 ) -> Result<Copied, RemoteError> {
-    let Bounds { patience, bytes: limit } = bounds;
+    let patience = bounds.patience;
     // Both at once: neither has to wait for the other to begin.
     source.send(out)?;
     target.send(into)?;
     started(source, patience)?;
     started(target, patience)?;
-    match forward(source, target, patience, limit, look) {
+    match forward(source, target, bounds, look) {
         Ok(Sent { rows: sent, bytes }) => {
             let rows = end(target, None, patience)?;
             if rows != sent {
@@ -117,84 +131,146 @@ fn started(connection: &mut Connection, patience: Duration) -> Result<(), Remote
 /// Bytes that are collected into one message to the target: libpq hands out a message
 /// for each row, and each message costs both it and the target.
 const MESSAGE: usize = 32 << 10;
-/// A long row is handed on in pieces of this size.
+/// A longer one is handed on in pieces of this size.
 const PIECE: usize = 256 << 10;
+
+/// What libpq has given away of a COPY, freed once.
+struct Row {
+    buffer: *mut c_char,
+    length: usize,
+}
+
+impl Row {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: libpq's own buffer of this length, which lives as long as this.
+        unsafe { std::slice::from_raw_parts(self.buffer.cast::<u8>(), self.length) }
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        // SAFETY: given away by libpq; the last use of it.
+        unsafe { pq::PQfreemem(self.buffer.cast()) };
+    }
+}
+
+/// What comes next of a COPY.
+enum Next {
+    Row(Row),
+    /// Nothing has come yet.
+    Wait,
+    End,
+    Failed,
+}
+
+fn next(source: &mut Connection) -> Next {
+    let mut buffer: *mut c_char = std::ptr::null_mut();
+    // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length that it
+    // returns.
+    match unsafe { pq::PQgetCopyData(source.raw(), &mut buffer, 1) } {
+        length @ 1.. => Next::Row(Row { buffer, length: usize::try_from(length).unwrap_or(0) }),
+        0 => Next::Wait,
+        -1 => Next::End,
+        _ => Next::Failed,
+    }
+}
 
 fn forward(
     source: &mut Connection,
     target: &mut Connection,
-    patience: Duration,
-    limit: Option<u64>,
+    bounds: Bounds,
     look: Look<'_>,
 ) -> Result<Sent, Broken> {
     let mut bytes = 0_u64;
-    let mut unsent = 0_usize;
-    let mut message: Vec<u8> = Vec::with_capacity(2 * MESSAGE);
+    let mut outgoing = Outgoing::new(bounds);
+    let mut received = Received::default();
     loop {
-        let mut buffer: *mut c_char = std::ptr::null_mut();
-        let before = message.len();
-        // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length
-        // that it returns, and is freed once.
-        let length = unsafe {
-            let length = pq::PQgetCopyData(source.raw(), &mut buffer, 1);
-            if let Ok(filled @ 1..) = usize::try_from(length) {
-                message.extend_from_slice(std::slice::from_raw_parts(buffer.cast::<u8>(), filled));
-                pq::PQfreemem(buffer.cast());
-            }
-            length
-        };
-        look(&message[before..]).map_err(Broken::Source)?;
-        if message.len() >= MESSAGE || length <= 0 {
-            put(target, &mut message, &mut unsent, patience).map_err(Broken::Target)?;
-        }
-        match length {
-            1.. => {
-                bytes += u64::try_from(length).unwrap_or(0);
-                if let Some(limit) = limit.filter(|limit| bytes > *limit) {
+        match next(source) {
+            Next::Row(row) => {
+                let length = u64::try_from(row.length).unwrap_or(u64::MAX);
+                bytes += length;
+                if length > bounds.row {
+                    return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
+                }
+                if let Some(limit) = bounds.bytes.filter(|limit| bytes > *limit) {
                     return Err(Broken::Source(RemoteError::too_large(source.shard(), limit)));
                 }
+                look(row.bytes()).map_err(Broken::Source)?;
+                outgoing.add(target, row.bytes()).map_err(Broken::Target)?;
             }
-            0 => wait_for_data(source, target, patience)?,
-            -1 => {
+            Next::Wait => {
+                outgoing.send(target).map_err(Broken::Target)?;
+                let began = wait_for_data(source, target, bounds.patience)?;
+                if bounds.is_passed_by(&mut received, began) {
+                    return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
+                }
+            }
+            Next::End => {
+                outgoing.send(target).map_err(Broken::Target)?;
                 return match source.finish() {
                     Ok(done) => Ok(Sent { rows: done.affected, bytes }),
                     Err(error) => Err(Broken::Source(error)),
                 };
             }
-            _ => return Err(Broken::Source(source.last_error())),
+            Next::Failed => return Err(Broken::Source(source.last_error())),
         }
     }
 }
 
-/// Hands what is collected to libpq, in pieces, because what libpq holds unsent it moves in
-/// memory with each one that leaves. Where one message ends and the next begins means
-/// nothing to COPY.
-fn put(
-    target: &mut Connection,
-    message: &mut Vec<u8>,
-    unsent: &mut usize,
-    patience: Duration,
-) -> Result<(), RemoteError> {
-    for piece in message.chunks(PIECE) {
+/// What goes to the target. Short rows are collected, long ones go as they are.
+struct Outgoing {
+    bounds: Bounds,
+    message: Vec<u8>,
+    /// Bytes that libpq has been handed since it was last waited for.
+    unsent: usize,
+}
+
+impl Outgoing {
+    fn new(bounds: Bounds) -> Outgoing {
+        Outgoing { bounds, message: Vec::with_capacity(2 * MESSAGE), unsent: 0 }
+    }
+
+    fn add(&mut self, target: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
+        if row.len() >= MESSAGE {
+            self.send(target)?;
+            return put(target, row, &mut self.unsent, self.bounds);
+        }
+        self.message.extend_from_slice(row);
+        if self.message.len() >= MESSAGE { self.send(target) } else { Ok(()) }
+    }
+
+    fn send(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
+        put(target, &self.message, &mut self.unsent, self.bounds)?;
+        self.message.clear();
+        Ok(())
+    }
+}
+
+/// Hands bytes to libpq, in pieces, because what libpq holds unsent it moves in memory with
+/// each one that leaves. Where one message ends and the next begins means nothing to COPY.
+fn put(target: &mut Connection, bytes: &[u8], unsent: &mut usize, bounds: Bounds) -> Result<(), RemoteError> {
+    for piece in bytes.chunks(PIECE) {
         let length = i32::try_from(piece.len()).unwrap_or(i32::MAX);
         // SAFETY: a live connection in COPY state; libpq copies the bytes.
         if unsafe { pq::PQputCopyData(target.raw(), piece.as_ptr().cast(), length) } != 1 {
-            return Err(target_error(target, patience));
+            return Err(target_error(target, bounds.patience));
         }
         *unsent += piece.len();
         if *unsent >= UNSENT_LIMIT {
-            flush(target, patience)?;
+            flush(target, bounds)?;
             *unsent = 0;
         }
     }
-    message.clear();
-    // One long row does not keep its memory for the rest of the copy.
-    message.shrink_to(2 * MESSAGE);
     Ok(())
 }
 
-/// Nothing to read from the source: meanwhile the target takes what is unsent.
-fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Duration) -> Result<(), Broken> {
+/// Nothing to read from the source: meanwhile the target takes what is unsent. Returns when
+/// it began to read.
+fn wait_for_data(
+    source: &mut Connection,
+    target: &mut Connection,
+    patience: Duration,
+) -> Result<Instant, Broken> {
     // SAFETY: live connections.
     let unsent = match unsafe { pq::PQflush(target.raw()) } {
         0 => false,
@@ -212,6 +288,7 @@ fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Dur
         }
         return Err(Broken::Source(source.give_up(error)));
     }
+    let began = Instant::now();
     // SAFETY: as above.
     if unsafe { pq::PQconsumeInput(source.raw()) } == 0 {
         return Err(Broken::Source(source.last_error()));
@@ -220,23 +297,29 @@ fn wait_for_data(source: &mut Connection, target: &mut Connection, patience: Dur
     if unsent && unsafe { pq::PQconsumeInput(target.raw()) } == 0 {
         return Err(Broken::Target(target.last_error()));
     }
-    Ok(())
+    Ok(began)
 }
 
 /// Sends everything that libpq holds for the target.
-fn flush(target: &mut Connection, patience: Duration) -> Result<(), RemoteError> {
+fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
+    let mut received = Received::default();
     loop {
         // SAFETY: a live connection.
         match unsafe { pq::PQflush(target.raw()) } {
             0 => return Ok(()),
             1 => {
-                if let Err(error) = target.wait_ready(Ready::ReadOrWrite, patience) {
+                if let Err(error) = target.wait_ready(Ready::ReadOrWrite, bounds.patience) {
                     return Err(target.give_up(error));
                 }
+                let began = Instant::now();
                 // A target that fails says so while it is written to.
                 // SAFETY: a live connection.
                 if unsafe { pq::PQconsumeInput(target.raw()) } == 0 {
                     return Err(target.last_error());
+                }
+                // Whatever it answers meanwhile is no row of the source's.
+                if bounds.is_passed_by(&mut received, began) {
+                    return Err(RemoteError::flooded(target.shard(), bounds.row));
                 }
             }
             _ => return Err(target.last_error()),

@@ -1,6 +1,6 @@
 //! What went wrong on a shard, with the shard's name.
 
-use super::clean;
+use crate::clean;
 use crate::error::{Failure, SqlState};
 use std::time::Duration;
 use thiserror::Error;
@@ -74,11 +74,35 @@ impl RemoteError {
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: Some(detail), hint: Some(hint) }
     }
 
+    /// A number that no shard comes to.
+    pub fn no_number(shard: &str, what: &str, text: &str) -> RemoteError {
+        let message = clean::message(&format!("{what} cannot be {text}"));
+        let hint = "No split has made that number: find out who has written into the tables of schema shardmaster_agent there, or what that server answers, before anything else.".to_owned();
+        let sqlstate = Some(SqlState::NOT_IN_STATE);
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+    }
+
     /// More than a copy may bring over at once.
     pub fn too_large(shard: &str, limit: u64) -> RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);
         let sqlstate = Some(SqlState::parse("54000"));
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: None }
+    }
+
+    /// A row that is longer than one may be.
+    pub fn row_too_long(shard: &str, limit: u64) -> RemoteError {
+        let message = format!("a row of more than {} MB", limit >> 20);
+        let hint = "Raise shardmaster.max_row_size, a worker takes twice of it; or make the row shorter, and resume the split with the call that it stopped in.".to_owned();
+        let sqlstate = Some(SqlState::ROW_TOO_LONG);
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+    }
+
+    /// Says whose row it was.
+    pub fn of_table(mut self, table: &str) -> RemoteError {
+        if self.sqlstate == Some(SqlState::ROW_TOO_LONG) {
+            self.message = format!("{} in table {table}", self.message);
+        }
+        self
     }
 
     /// More than any question of this library is answered with.

@@ -28,12 +28,12 @@ impl Default for Received {
 
 impl Received {
     /// Called after each read of the socket; true: the answer has become too much.
-    pub fn is_too_much(&mut self, began: Instant) -> bool {
+    pub fn is_too_much(&mut self, began: Instant, most: u64) -> bool {
         self.reads += 1;
         if began.elapsed() < LONG && !self.reads.is_multiple_of(READS) {
             return false;
         }
-        matches!((self.before, resident()), (Some(before), Some(now)) if now > before.saturating_add(MOST))
+        matches!((self.before, resident()), (Some(before), Some(now)) if now > before.saturating_add(most))
     }
 
     /// Before the next answer.

@@ -1,13 +1,13 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
 pub mod ask;
-pub mod clean;
 pub mod connection;
 pub mod conninfo;
 pub mod copy;
 mod error;
 mod flood;
 mod hosts;
+pub mod number;
 mod open;
 pub mod quote;
 mod wait;

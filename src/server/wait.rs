@@ -1,6 +1,7 @@
 //! Waiting the server's way: every wait ends at once when the process is woken,
 //! cancelled or terminated, or when the server is gone.
 
+use crate::clean;
 use pgrx::pg_sys;
 use std::cell::RefCell;
 use std::ffi::{CString, c_long};
@@ -88,8 +89,9 @@ fn publish(state: pg_sys::BackendState::Type, text: &str) {
     if unsafe { pg_sys::MyBgworkerEntry.is_null() } {
         return;
     }
-    SAID.set(text.to_owned());
-    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    let text = clean::said(text);
+    SAID.set(text.clone());
+    let text = CString::new(text).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.
     unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };
 }

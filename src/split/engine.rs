@@ -107,8 +107,7 @@ impl Engine {
     pub fn queue_bytes(&mut self) -> Result<i64> {
         let sizes: Vec<String> =
             self.tables.iter().map(|t| format!("pg_relation_size('{}'::regclass)", t.queue)).collect();
-        let rows = self.control.run(&format!("SELECT {}", sizes.join(" + ")))?;
-        Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
+        Ok(self.control.count("the size of a queue", &format!("SELECT {}", sizes.join(" + ")))?)
     }
 
     /// Runs statements on the source's control session in one transaction that the

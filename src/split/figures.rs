@@ -7,6 +7,7 @@ use crate::catalog::shard;
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::ask::{self, Answer, Ask};
+use crate::remote::number;
 use crate::server::sql;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 const WITHIN: Duration = Duration::from_secs(1);
 /// Rows of a queue beyond which nobody needs their number.
 const MOST_ROWS: i64 = 1_000_001;
+/// A century.
+const LONGEST_LAG: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// Of one split, now.
 pub struct Figures {
@@ -108,12 +111,16 @@ fn question(split: &Followed) -> String {
 fn read(split: &Followed, answer: Answer) -> Known {
     let rows = answer.map_err(|error| error.to_string())?;
     let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
-    let number = |at: usize| cells.get(at).copied().flatten().and_then(|cell| cell.parse::<i64>().ok());
-    let (Some(lag_rows), Some(queue_bytes)) = (number(0), number(2)) else {
+    let [Some(lag_rows), seconds, Some(queue_bytes), is_stopped] = cells.as_slice() else {
         return Err(format!("shard \"{}\" does not know split {}", split.source, split.id));
     };
-    let seconds = cells.get(1).copied().flatten().and_then(|cell| cell.parse::<f64>().ok()).unwrap_or(0.0);
-    let lag = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
-    let is_stopped = cells.get(3).copied().flatten() == Some("t");
+    let count =
+        |what, cell| number::count(&split.source, what, Some(cell)).map_err(|error| error.to_string());
+    let lag_rows = count("the number of changes in a queue", lag_rows)?.min(MOST_ROWS);
+    let queue_bytes = count("the size of a queue", queue_bytes)?;
+    // A clock that goes backwards makes it negative, and one shard's answer no error of all.
+    let seconds: f64 = seconds.and_then(|cell| cell.parse().ok()).unwrap_or(0.0);
+    let lag = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO).min(LONGEST_LAG);
+    let is_stopped = *is_stopped == Some("t");
     Ok(Figures { lag_rows, lag, queue_bytes, is_stopped })
 }

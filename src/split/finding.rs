@@ -2,7 +2,7 @@
 
 use crate::agent::error::SplitError;
 use crate::agent::session::Side;
-use crate::remote::clean;
+use crate::clean;
 
 /// One line of shard_split_check().
 #[derive(Debug)]
@@ -17,15 +17,15 @@ pub struct Finding {
 
 impl Finding {
     pub fn new(name: &str, ok: bool, detail: impl Into<String>, hint: &str) -> Finding {
-        let hint = (!ok && !hint.is_empty()).then(|| hint.to_owned());
+        let hint = (!ok && !hint.is_empty()).then(|| clean::said(hint));
         // Names of tables and the like are their owners' texts, and end in a terminal.
         let detail = clean::more(&detail.into());
-        Finding { name: name.to_owned(), ok, detail, hint, transient: false }
+        Finding { name: clean::message(name), ok, detail, hint, transient: false }
     }
 
     /// What is well, and worth a second look.
     pub fn note(name: &str, detail: impl Into<String>, hint: &str) -> Finding {
-        Finding { hint: Some(hint.to_owned()), ..Finding::new(name, true, detail, "") }
+        Finding { hint: Some(clean::said(hint)), ..Finding::new(name, true, detail, "") }
     }
 
     pub fn unreachable(side: Side, error: SplitError) -> Finding {

@@ -10,8 +10,8 @@ use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{event, split};
 use crate::error::{Failure, SqlState};
-use crate::guc;
 use crate::server::{sql, standby};
+use crate::{clean, guc};
 
 /// The next generation is this worker's.
 pub fn take(id: i64) -> Result<i64> {
@@ -87,7 +87,7 @@ pub fn activity(id: i64, activity: &str, waiting_for: Option<&str>) {
     sql::write(
         "UPDATE shardmaster.split_plan SET activity = $2, waiting_for = $3, updated_at = clock_timestamp()
           WHERE id = $1 AND (activity, waiting_for) IS DISTINCT FROM ($2, $3)",
-        &[id.into(), activity.into(), waiting_for.into()],
+        &[id.into(), activity.into(), waiting_for.map(clean::said).into()],
     );
 }
 
@@ -166,7 +166,7 @@ pub fn step(
         rows_copied: outcome.progress.rows_copied(),
         percent,
         last_event_id: outcome.progress.last_event_id,
-        last_event_at: outcome.progress.last_event_at.as_deref(),
+        last_event_at: outcome.progress.last_event_at,
         tail_status,
         changes: outcome.changes,
         lag: outcome.lag,
@@ -238,7 +238,7 @@ pub fn reason(failure: &Failure) -> String {
 
 /// Something that may pass by itself.
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
-    let reason = reason(failure);
+    let reason = reason(&failure.cleaned());
     standby::commit_alone();
     sql::write(
         "UPDATE shardmaster.split_plan
@@ -246,7 +246,7 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
           WHERE id = $1",
         &[id.into(), reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
     );
-    pgrx::warning!("split {id} is retrying ({attempts}): {}", failure.message);
+    pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
 }
 
 /// What was retried is under way again; whether it has passed, its end will tell.
@@ -273,7 +273,7 @@ pub fn recovered(id: i64) {
 /// again, resumes from here.
 pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     store_error(id, failure, "activity = 'failed', worker_pid = NULL");
-    split_progress::failed(id, phase, &failure.message);
+    split_progress::failed(id, phase, &clean::said(&failure.message));
     split::event(id, None, None, &format!("failed: {}", failure.message));
     split::notify(id, phase.as_str(), "failed");
 }
@@ -292,6 +292,7 @@ pub fn gave_up(id: i64, failure: &Failure) {
 /// A shard's DETAIL shows rows as they are; what a split is known by there, which is in some
 /// of the agent's own, is left out.
 fn store_error(id: i64, failure: &Failure, set: &str) {
+    let failure = failure.cleaned();
     sql::write(
         &format!(
             "UPDATE shardmaster.split_plan

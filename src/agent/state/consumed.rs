@@ -9,8 +9,8 @@
 //! clients take for committed.
 
 use crate::agent::error::Result;
-use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::{Connection, number};
 
 /// The source's counters, in one snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +49,12 @@ pub fn counters(source: &mut Connection, split: i64) -> Result<Counters> {
            FROM shardmaster_agent.consumed c WHERE c.split_id = {split}"
     ))?;
     let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
-    let number = |at: usize| cells.get(at).and_then(|cell| cell.parse().ok()).unwrap_or(0);
-    Ok(Counters { consumed: number(0), announced: number(1), overflowed: cells.get(2) == Some(&"t") })
+    // Without its row the source has forgotten all of it.
+    let steps = |at: usize| {
+        let cell = if cells.is_empty() { Some("0") } else { cells.get(at).copied() };
+        number::count(source.shard(), "the number of a step", cell)
+    };
+    Ok(Counters { consumed: steps(0)?, announced: steps(1)?, overflowed: cells.get(2) == Some(&"t") })
 }
 
 /// One column of the row, as text.

@@ -3,8 +3,10 @@
 
 use super::has;
 use crate::agent::error::{Result, SplitError};
+use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
+use crate::remote::number::{MOST, MOST_BLOCKS};
 use serde::{Deserialize, Serialize};
 
 /// The snapshot S, the cursors and the counters.
@@ -16,9 +18,10 @@ pub struct Progress {
     pub server: String,
     /// How many changes have been applied so far: the number of the last one.
     pub last_event_id: i64,
-    /// When the newest of them was made, by the source's clock. None: there was none.
+    /// When the newest of them was made, by the source's clock, in microseconds since 1970.
+    /// None: there was none.
     #[serde(default)]
-    pub last_event_at: Option<String>,
+    pub last_event_at: Option<i64>,
     /// Steps committed; the source counts the ones whose queue is consumed.
     pub steps: i64,
     /// The worker that has committed the last step, and the size of its last chunk that had
@@ -114,6 +117,53 @@ impl Progress {
     pub fn rows_copied(&self) -> i64 {
         self.tables.iter().map(|t| t.rows_copied).sum()
     }
+
+    /// What a target has stored of a split of so many tables. It counts on what is in there:
+    /// numbers that no split comes to are an error.
+    pub fn read(json: &str, tables: usize) -> std::result::Result<Progress, String> {
+        let progress: Progress = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        if progress.tables.len() != tables {
+            return Err(format!("it is of {} tables, the split of {tables}", progress.tables.len()));
+        }
+        match progress.impossible() {
+            Some((what, number)) => Err(format!("{what} cannot be {number}")),
+            None => Ok(progress),
+        }
+    }
+
+    /// A number that nothing honest comes to.
+    fn impossible(&self) -> Option<(&'static str, i64)> {
+        let own = [
+            ("last_event_id", Some(self.last_event_id), MOST),
+            ("last_event_at", self.last_event_at, MOST),
+            ("steps", Some(self.steps), MOST),
+            ("worker", Some(self.worker), MOST),
+            ("chunk_blocks", self.chunk_blocks, MOST_BLOCKS),
+        ];
+        let of_table = |table: &TableProgress| {
+            let counts = [
+                ("rows_copied", table.rows_copied),
+                ("changes_applied", table.changes_applied),
+                ("bytes", table.bytes),
+                ("chunks", table.chunks),
+            ];
+            counts.map(|(what, number)| (what, Some(number), MOST))
+        };
+        let of_leaf = |leaf: &LeafProgress| {
+            let cursor = match leaf.cursor {
+                Cursor::Block(next) => Some(next),
+                Cursor::End => None,
+            };
+            // A chunk may end behind the last block that there can be.
+            [("cursor", cursor, 2 * MOST_BLOCKS), ("blocks", Some(leaf.blocks), MOST_BLOCKS)]
+        };
+        let leaves = self.tables.iter().flat_map(|table| &table.leaves);
+        own.into_iter()
+            .chain(self.tables.iter().flat_map(of_table))
+            .chain(leaves.flat_map(of_leaf))
+            .filter_map(|(what, number, most)| number.map(|number| (what, number, most)))
+            .find_map(|(what, number, most)| (!(0..=most).contains(&number)).then_some((what, number)))
+    }
 }
 
 /// The stored form.
@@ -123,25 +173,26 @@ fn to_json(progress: &Progress) -> String {
 }
 
 /// The progress that is stored on a target; None: there is none, or none that can be read.
-pub fn stored(target: &mut Connection, split: i64) -> Result<Option<Progress>> {
+pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<Progress>> {
     if !has(target, "progress")? {
         return Ok(None);
     }
     let rows =
-        target.run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split}"))?;
-    Ok(rows.scalar().and_then(|state| serde_json::from_str(state).ok()))
+        target.run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {}", plan.id))?;
+    Ok(rows.scalar().and_then(|state| Progress::read(state, plan.tables.len()).ok()))
 }
 
 /// The same, kept from changing until the transaction ends.
-pub fn lock(target: &mut Connection, split: i64) -> Result<Progress> {
+pub fn lock(target: &mut Connection, plan: &Plan) -> Result<Progress> {
+    let split = plan.id;
     let rows = target
         .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE"))?;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
-    serde_json::from_str(state).map_err(|error| {
+    Progress::read(state, plan.tables.len()).map_err(|error| {
         SplitError::failed(
-            SqlState::INTERNAL,
+            SqlState::NOT_IN_STATE,
             format!("progress of split {split} on shard \"{}\" cannot be read: {error}", target.shard()),
-            "Roll the split back and start it again.",
+            "Somebody has written into the agent's tables there: find out who, then roll the split back and start it again.",
         )
     })
 }
@@ -179,6 +230,43 @@ pub fn delete(split: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each number by itself, too large and below zero.
+    #[test]
+    fn numbers_that_no_split_comes_to_are_not_taken() {
+        let leaf = LeafProgress {
+            oid: "1".into(),
+            filenode: "1".into(),
+            triggers: String::new(),
+            cursor: Cursor::Block(7),
+            blocks: 7,
+        };
+        let table = TableProgress { leaves: vec![leaf], ..TableProgress::default() };
+        let (last_event_at, chunk_blocks) = (Some(7), Some(7));
+        let good = Progress { tables: vec![table], last_event_at, chunk_blocks, ..Progress::default() };
+        let good = serde_json::to_value(&good).unwrap();
+        assert!(Progress::read(&good.to_string(), 1).is_ok());
+        assert!(Progress::read(&good.to_string(), 2).is_err());
+        let paths = [
+            "/last_event_id",
+            "/last_event_at",
+            "/steps",
+            "/worker",
+            "/chunk_blocks",
+            "/tables/0/rows_copied",
+            "/tables/0/changes_applied",
+            "/tables/0/bytes",
+            "/tables/0/chunks",
+            "/tables/0/leaves/0/blocks",
+            "/tables/0/leaves/0/cursor/block",
+        ];
+        for (path, number) in paths.iter().flat_map(|path| [(path, -1), (path, i64::MAX)]) {
+            let mut bad = good.clone();
+            *bad.pointer_mut(path).unwrap() = number.into();
+            let error = Progress::read(&bad.to_string(), 1).unwrap_err();
+            assert!(error.contains(&number.to_string()), "{path}: {error}");
+        }
+    }
 
     #[test]
     fn a_chunk_shrinks_with_each_worker_that_got_nowhere() {

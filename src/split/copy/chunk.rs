@@ -7,6 +7,7 @@ use crate::agent::error::Result;
 use crate::agent::state::progress::{Cursor, Progress};
 use crate::guc;
 use crate::remote::copy::{Bounds, Copied};
+use crate::remote::number;
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         "SELECT pg_relation_size({leaf_oid}::oid) / current_setting('block_size')::bigint,
                 {leaf_oid}::regclass::text"
     ))?;
-    let total = blocks.scalar().and_then(|t| t.parse::<i64>().ok()).unwrap_or(0);
+    let total = number::blocks(engine.reader.shard(), blocks.scalar())?;
     let leaf_name = blocks.rows.first().and_then(|r| r.get(1).cloned().flatten()).unwrap_or_default();
     let to = from + engine.chunk_blocks;
     let is_last = to >= total || from == 0 && has_few_rows(engine, position, &leaf_name)?;

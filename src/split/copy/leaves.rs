@@ -230,7 +230,7 @@ pub fn check_source_before_finish(
     target: &mut Connection,
     plan: &Plan,
 ) -> Result<()> {
-    let Some(progress) = progress::stored(target, plan.id)? else { return Ok(()) };
+    let Some(progress) = progress::stored(target, plan)? else { return Ok(()) };
     let now = observe::observe(source, plan, Side::Source)?;
     let is_upgraded = progress.server.split(':').next() != Some(now.system());
     for ((policy, shape), known) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
@@ -281,7 +281,7 @@ fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
 /// The target's leaves that only the split can have written moving rows to, by oid, and the
 /// names of those whose guard was changed; None: no step was committed.
 pub fn own(target: &mut Connection, plan: &Plan) -> Result<Option<(Vec<String>, Vec<String>)>> {
-    let progress = progress::stored(target, plan.id)?;
+    let progress = progress::stored(target, plan)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
     let now = observe::observe(target, plan, Side::Target)?;
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());

@@ -104,7 +104,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
-    let progress = progress::lock(&mut engine.target, engine.plan.id)?;
+    let progress = progress::lock(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
 }
@@ -199,8 +199,7 @@ pub fn apply(
     let (began, mut round_trips) = (Instant::now(), 0);
     for (position, entry) in entries.iter().enumerate() {
         changes += entry.rows;
-        // Both sessions write times in one form and one zone, so texts of them are in order.
-        progress.last_event_at = progress.last_event_at.take().max(entry.newest.clone());
+        progress.last_event_at = progress.last_event_at.max(entry.newest);
         if entry.rows > 0 && !resets.contains(&position) {
             progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
             round_trips += window::ROUND_TRIPS;
@@ -313,7 +312,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
         steps: engine.counters.consumed,
         draining: true,
         last_event_id: before.last_event_id,
-        last_event_at: before.last_event_at.clone(),
+        last_event_at: before.last_event_at,
         tables: before
             .tables
             .iter()

@@ -8,9 +8,9 @@ use crate::agent::scope;
 use crate::agent::state::consumed;
 use crate::agent::state::progress::{Cursor, Progress, TableProgress};
 use crate::keys::scope::Scope;
-use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds, Copied};
 use crate::remote::quote::literal;
+use crate::remote::{Connection, number};
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
@@ -22,8 +22,8 @@ pub const ROUND_TRIPS: u32 = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     pub rows: i64,
-    /// When the newest of them was made, by the source's clock; as text.
-    pub newest: Option<String>,
+    /// When the newest of them was made, by the source's clock, in microseconds since 1970.
+    pub newest: Option<i64>,
     pub truncated: bool,
 }
 
@@ -46,23 +46,25 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         .iter()
         .map(|table| {
             format!(
-                "SELECT {}, count(*), max(at), coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
+                "SELECT {}, count(*), (extract(epoch FROM max(at)) * 1000000)::bigint, coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
                 table.policy.ordinal, table.queue
             )
         })
         .collect();
     let rows = engine.reader.run(&format!("{} ORDER BY 1", queries.join(" UNION ALL ")))?;
-    let number = |cell: &Option<String>| cell.as_deref().and_then(|t| t.parse::<i64>().ok()).unwrap_or(0);
-    Ok(rows
-        .rows
-        .iter()
-        .map(|row| match row.as_slice() {
-            [_, rows, newest, truncated] => {
-                Entries { rows: number(rows), newest: newest.clone(), truncated: number(truncated) == 1 }
-            }
-            _ => Entries::default(),
-        })
-        .collect())
+    let shard = engine.reader.shard();
+    let entries = |row: &Vec<Option<String>>| match row.as_slice() {
+        [_, rows, newest, truncated] => Ok(Entries {
+            rows: number::count(shard, "the number of changes in a queue", rows.as_deref())?,
+            newest: newest
+                .as_deref()
+                .map(|at| number::count(shard, "the time of a change in microseconds", Some(at)))
+                .transpose()?,
+            truncated: truncated.as_deref() == Some("1"),
+        }),
+        _ => Ok(Entries::default()),
+    };
+    rows.rows.iter().map(entries).collect()
 }
 
 /// Where in S a row must be to be on the target already; None: nowhere.
@@ -137,7 +139,8 @@ pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds
         }
         None => copy::pipe(reader, out, target, &copy_scope_into(&plan.scope, table), bounds),
     };
-    copied.map_err(|error| collision::explain(error, engine, position))
+    let name = engine.tables[position].source.name.clone();
+    copied.map_err(|error| collision::explain(error.of_table(&name), engine, position))
 }
 
 fn copy_into(table: &Table) -> String {

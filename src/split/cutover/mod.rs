@@ -119,7 +119,7 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     record_moved(engine, Some(began.elapsed()));
     transaction(|| {
         standby::commit_alone();
-        split_progress::last_event(engine.plan.id, outcome.progress.last_event_at.as_deref());
+        split_progress::last_event(engine.plan.id, outcome.progress.last_event_at);
         if standby == Standby::Unknown {
             split::event(engine.plan.id, None, None, ALONE);
         }

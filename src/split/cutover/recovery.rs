@@ -131,7 +131,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
 }
 
 fn adopt(engine: &mut Engine, version: i64) -> Result<()> {
-    let stored = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
+    let stored = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     transaction(|| {
         standby::commit_alone();
         split::event(engine.plan.id, None, None, "the shards know a decision that this master had lost")

@@ -2,9 +2,10 @@
 //! no identifier is given out twice.
 
 use crate::agent::error::{Result, SplitError};
+use crate::error::SqlState;
 use crate::guc;
-use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::{Connection, RemoteError};
 use crate::split::cutover::given_up;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
@@ -93,12 +94,8 @@ pub fn find_unfit(
             return Ok(Some((format!("sequence {to} belongs to {owner}"), hint)));
         }
         let Some(value) = last_value(source, &from)? else { continue };
-        if state(target, &to)?.is_some_and(|state| !state.reaches(value)) {
-            let text = format!("sequence {to} ends before {value}, where that of the source is");
-            let hint = format!(
-                "ALTER SEQUENCE {to} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
-            );
-            return Ok(Some((text, hint)));
+        if let Some(unfit) = state(target, &to)?.and_then(|state| out_of_reach(state, &to, value)) {
+            return Ok(Some(unfit));
         }
     }
     Ok(None)
@@ -110,10 +107,41 @@ struct State {
     increment: i64,
     min: i64,
     max: i64,
+    start: i64,
     now: i64,
 }
 
 impl State {
+    /// None: no server makes such a sequence.
+    fn read(numbers: &[i64]) -> Option<State> {
+        let [increment, min, max, start, now] = *numbers else { return None };
+        let range = min..=max;
+        (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(State {
+            increment,
+            min,
+            max,
+            start,
+            now,
+        })
+    }
+
+    /// The last value that it is raised to: half of what lies between its start and its end.
+    /// How far a sequence is, a source alone says. One that was broken into may say anything,
+    /// and where a sequence is at its end nobody inserts into the target's table any more, of
+    /// whatever key. The bound is the target's own and moves with no raise, so nothing comes
+    /// past it by many of them.
+    fn bound(self) -> i64 {
+        let end = if self.is_up() { self.max } else { self.min };
+        let middle = (i128::from(self.start) + i128::from(end)) / 2;
+        self.within(middle)
+    }
+
+    /// Whether where the source's is cannot be followed.
+    fn is_out_of_bounds(self, value: i64) -> bool {
+        let (wanted, bound) = (self.beyond(value, 1), self.bound());
+        !self.has_passed(wanted) && if self.is_up() { value > bound } else { value < bound }
+    }
+
     fn is_up(self) -> bool {
         self.increment > 0
     }
@@ -147,22 +175,51 @@ impl State {
     }
 }
 
+/// None: the sequence is not there any more.
 fn last_value(connection: &mut Connection, sequence: &str) -> Result<Option<i64>> {
     let read = connection.run(&format!("SELECT last_value FROM {sequence}"))?;
-    Ok(read.scalar().and_then(|v| v.parse().ok()))
+    let Some(text) = read.scalar() else { return Ok(None) };
+    let no_number = || RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), text);
+    Ok(Some(text.parse().map_err(|_| no_number())?))
 }
 
 fn state(connection: &mut Connection, sequence: &str) -> Result<Option<State>> {
     let state = connection.query(
         &format!(
-            "SELECT seqincrement, seqmin, seqmax, (SELECT last_value FROM {sequence}) FROM pg_sequence WHERE seqrelid = $1::regclass"
+            "SELECT seqincrement, seqmin, seqmax, seqstart, (SELECT last_value FROM {sequence}) FROM pg_sequence WHERE seqrelid = $1::regclass"
         ),
         &[Some(sequence)],
     )?;
-    let numbers: Vec<i64> =
-        state.rows.iter().flatten().map(|c| c.as_deref().and_then(|t| t.parse().ok()).unwrap_or(0)).collect();
-    let [increment, min, max, now] = numbers.as_slice() else { return Ok(None) };
-    Ok(Some(State { increment: *increment, min: *min, max: *max, now: *now }))
+    let Some(row) = state.rows.first() else { return Ok(None) };
+    let numbers: Option<Vec<i64>> = row.iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
+    let read = numbers.and_then(|numbers| State::read(&numbers));
+    let no_number = || {
+        let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
+        RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), &cells.join(", "))
+    };
+    Ok(Some(read.ok_or_else(no_number)?))
+}
+
+/// Why a sequence is not raised so far, and what to do about it.
+fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, String)> {
+    if !state.reaches(value) {
+        let text = format!("sequence {sequence} ends before {value}, where that of the source is");
+        let hint = format!(
+            "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
+        );
+        return Some((text, hint));
+    }
+    if !state.is_out_of_bounds(value) {
+        return None;
+    }
+    let (start, bound) = (state.start, state.bound());
+    let text = format!(
+        "sequence {sequence}, which starts with {start}, is raised to {bound} at most, half way to its end, and that of the source is at {value}"
+    );
+    let hint = format!(
+        "A source that was broken into can say any value, and use up the target's sequence with it. If it is right: ALTER SEQUENCE {sequence} START WITH {value} on the target, from where the bound counts; or another MAXVALUE (MINVALUE, if it counts down)."
+    );
+    Some((text, hint))
 }
 
 /// Only upwards, under the lock that ALTER SEQUENCE takes: read and set apart, ids
@@ -175,6 +232,13 @@ fn raise_one(
 ) -> Result<()> {
     let Some(value) = last_value(source, from)? else { return Ok(()) };
     let Some(state) = state(target, to)? else { return Ok(()) };
+    if let Some((text, hint)) = out_of_reach(state, to, value) {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!("shard \"{}\": {text}", target.shard()),
+            hint,
+        ));
+    }
     // Never lowered, so what is there is there for good: nobody has to be waited for.
     if state.has_passed(state.beyond(value, 1)) {
         return Ok(());
@@ -213,7 +277,7 @@ mod tests {
 
     fn state(increment: i64, now: i64) -> State {
         let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
-        State { increment, min, max, now }
+        State { increment, min, max, start: increment.signum(), now }
     }
 
     #[test]
@@ -233,5 +297,32 @@ mod tests {
         }
         let full = State { max: 1005, ..state(10, 2) };
         assert_eq!(full.next_of_its_own(1004), 1004);
+    }
+
+    #[test]
+    fn what_is_no_sequence_is_none() {
+        assert!(State::read(&[1, 1, 10, 1, 10]).is_some());
+        for numbers in
+            [&[0, 1, 10, 1, 1][..], &[1, 10, 1, 1, 1], &[1, 1, 10, 11, 1], &[1, 1, 10, 1, 0], &[1, 1, 10, 1]]
+        {
+            assert!(State::read(numbers).is_none(), "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_is_followed_to_the_half_of_its_range() {
+        let int = |now| State { max: i64::from(i32::MAX), ..state(1, now) };
+        assert_eq!(int(1).bound(), 1 << 30);
+        // Where it is already does not move the bound.
+        for now in [1, 1 << 29] {
+            assert!(!int(now).is_out_of_bounds(1 << 30), "{now}");
+            assert!(int(now).is_out_of_bounds((1 << 30) + 1), "{now}");
+        }
+        // What has passed it needs no raise.
+        assert!(!int(i64::from(i32::MAX)).is_out_of_bounds((1 << 30) + 1));
+        let started = State { start: 1 << 30, ..int(1 << 30) };
+        assert!(!started.is_out_of_bounds((1 << 30) + 1));
+        assert!(state(-1, -1).is_out_of_bounds(i64::MIN + 1));
+        assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
     }
 }

@@ -20,7 +20,7 @@ pub fn reopen(source: &mut Connection, split: i64, generation: i64) -> Result<()
 
 /// Changes on the source that no window has taken and none will.
 pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
-    let progress = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let server = observe::observe(&mut engine.control, &engine.plan, Side::Source)?.server;
     let was_set_back =
         consumed::counters(&mut engine.reader, engine.plan.id)?.disagreement(progress.steps).is_some();
@@ -44,6 +44,5 @@ pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64
         .collect();
     // Each of these transactions made at least one.
     counts.push(format!("({})", overflow::count(engine.plan.id, &condition)));
-    let rows = engine.control.run(&format!("SELECT {}", counts.join(" + ")))?;
-    Ok(rows.scalar().and_then(|n| n.parse().ok()).unwrap_or(0))
+    Ok(engine.control.count("the number of changes in a queue", &format!("SELECT {}", counts.join(" + ")))?)
 }

@@ -11,6 +11,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::state::{self, master};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::{redirect as stored, split};
+use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::sql;
@@ -58,7 +59,8 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let mut connection = session::open(&shard, "cleanup")?;
     let (removed, kept) = remove_orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
     close_ledger(shard_key, &kept);
-    Ok(removed)
+    // What it says of other shards is its own text.
+    Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
 }
 
 /// Of splits that are over nothing is on the shard now but what was kept: it is removed, or
@@ -132,10 +134,10 @@ struct Found {
 
 /// Sides by their state rows, and by triggers that have lost theirs.
 fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
-    let mut query = "SELECT DISTINCT (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[1] AS id,
-                CASE (regexp_match(tgname, '^00_shardmaster_(\\d+)_([st])_'))[2] WHEN 's' THEN 'source' ELSE 'target' END AS side
+    let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,
+                CASE WHEN starts_with(f.proname, 'capture') THEN 'source' ELSE 'target' END AS side
            FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
-          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND tgname ~ '^00_shardmaster_\\d{1,18}_[st]_'"
+          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND f.proname ~ '^(capture|guard)_\\d{1,18}_'"
         .to_owned();
     if state::has(connection, "side")? {
         query = format!(

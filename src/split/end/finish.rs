@@ -190,7 +190,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     let purge = consumed::purge(engine.plan.id);
     engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
-    let progress = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let mut deleted = 0;
     for position in 0..engine.tables.len() {
         let bonds = references::Bonds::load(&mut source, &engine.plan)?;
@@ -266,7 +266,7 @@ fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
 
 /// By oid: a table that was renamed, and another that has taken its name, are not the same.
 fn require_same_tables(engine: &mut Engine) -> Result<()> {
-    let progress = progress::stored(&mut engine.target, engine.plan.id)?.unwrap_or_default();
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     for (table, known) in engine.tables.iter().zip(&progress.tables) {
         let oid = table.source.oid.as_deref().unwrap_or_default();
         if !known.structure.starts_with(&format!("oid {oid},")) {

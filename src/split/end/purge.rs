@@ -10,8 +10,8 @@ use crate::agent::state::tenure;
 use crate::agent::{self, observe};
 use crate::catalog::split::Plan;
 use crate::guc;
-use crate::remote::Connection;
 use crate::remote::quote::text_array;
+use crate::remote::{Connection, number};
 use crate::server::wait;
 use crate::split::copy::scope_size;
 use crate::split::owners::LookedThrough;
@@ -128,7 +128,7 @@ impl Batches<'_> {
             "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint",
             &[Some(self.leaf)],
         )?;
-        let total: i64 = size.scalar().and_then(|t| t.parse().ok()).unwrap_or(0);
+        let total = number::blocks(connection.shard(), size.scalar())?;
         let (mut from, mut blocks, mut deleted) = (0_i64, 256_i64, 0_u64);
         loop {
             let to = from + blocks;

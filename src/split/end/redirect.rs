@@ -16,8 +16,8 @@ use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
-use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::{Connection, number};
 use crate::split::install::{self, triggers};
 use crate::split::points::{self, reach};
 
@@ -256,9 +256,9 @@ fn filter_of_keys(connection: &mut Connection, table: &str, column: &Column) -> 
         Some(Family::Uuid) => ("pg_catalog.uuid_hash_extended({}, 0)", "true"),
         None => return Ok("true".to_owned()),
     };
-    let count = connection.run(&format!("SELECT count(*) FROM {table}"))?;
-    let count = count.scalar().and_then(|count| count.parse().ok()).unwrap_or(0);
-    let mut filter = Filter::by_hash(hash, count);
+    let query = format!("SELECT count(*) FROM {table}");
+    let count = connection.count("the number of keys that have left", &query)?;
+    let mut filter = Filter::by_hash(hash, usize::try_from(count).unwrap_or(usize::MAX));
     let positions =
         connection.run(&format!("SELECT {} FROM {table} WHERE {fits}", filter.position("key")))?;
     for row in positions.rows {
@@ -342,7 +342,7 @@ fn count(connection: &mut Connection, redirect: &Redirect, token: Option<&str>) 
         &format!("SELECT count(*) FROM {} WHERE token = coalesce($1, token)", redirect.table()),
         &[token],
     )?;
-    Ok(rows.scalar().and_then(|count| count.parse().ok()).unwrap_or(0))
+    Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
 fn take_out(
@@ -420,12 +420,11 @@ fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> 
     let is_used = connection.query(
         &format!(
             "SELECT EXISTS (SELECT 1 FROM {})
-                 OR EXISTS (SELECT 1 FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
-                             WHERE starts_with(t.tgname, $1)
-                               AND f.pronamespace = to_regnamespace('shardmaster_agent'))",
-            redirect.table()
+                 OR EXISTS (SELECT 1 FROM pg_trigger t WHERE {})",
+            redirect.table(),
+            triggers::OF_REDIRECT
         ),
-        &[Some(&redirect.trigger_prefix())],
+        &[Some(&redirect.function())],
     )?;
     if is_used.scalar() == Some("t") {
         return Ok(());

@@ -212,7 +212,8 @@ fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Re
 
 /// Drops a side's triggers, one table a transaction. Clones go with what they were made of.
 pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    drop_named(connection, &agent::trigger_prefix(split, side), "")
+    let called = "starts_with(f.proname, $1)";
+    drop_called(connection, called, &agent::trigger_functions(split, side), "")
 }
 
 /// Drops a redirect's triggers, each table's only while nothing has left: who puts keys in
@@ -227,22 +228,34 @@ pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result
              END IF;
          END $$; "
     );
-    drop_named(connection, &redirect.trigger_prefix(), &first)
+    drop_called(connection, OF_REDIRECT, &redirect.function(), &first)
 }
 
-fn drop_named(connection: &mut Connection, prefix: &str, first: &str) -> Result<()> {
+/// Whether a trigger `t` is a redirect's, by the look-up $1 that its condition calls: the
+/// function is one for all of them.
+pub const OF_REDIRECT: &str = "EXISTS (
+    SELECT 1 FROM pg_depend d JOIN pg_proc l ON l.oid = d.refobjid
+     WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_proc'::regclass
+       AND l.proname = $1 AND l.pronamespace = to_regnamespace('shardmaster_agent'))";
+
+/// Drops the triggers that call the agent's functions, whatever they are called: whoever owns
+/// a table can give its triggers other names, and ours to others.
+fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
     let rows = connection.query(
-        "SELECT format('%I.%I', n.nspname, c.relname), string_agg(t.tgname, ',')
-           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-           -- By the function's schema: names can be anybody's.
-           JOIN pg_proc f ON f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent')
-          WHERE t.tgparentid = 0 AND starts_with(t.tgname, $1) GROUP BY 1 ORDER BY 1",
-        &[Some(prefix)],
+        &format!(
+            "SELECT n.nspname, c.relname, json_agg(t.tgname)
+               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+               JOIN pg_proc f ON f.oid = t.tgfoid AND f.pronamespace = to_regnamespace('shardmaster_agent')
+              WHERE t.tgparentid = 0 AND {called} GROUP BY 1, 2 ORDER BY 1, 2"
+        ),
+        &[Some(function)],
     )?;
     for row in rows.rows {
-        let [Some(table), Some(triggers)] = row.as_slice() else { continue };
+        let [Some(schema), Some(name), Some(triggers)] = row.as_slice() else { continue };
+        let table = &format!("{}.{}", ident(schema), ident(name));
+        let triggers: Vec<String> = serde_json::from_str(triggers).unwrap_or_default();
         let drops: Vec<String> =
-            triggers.split(',').map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
+            triggers.iter().map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
         let statements = format!("{first}{}", drops.join("; "));
         match with_short_lock(connection, TableLock::AccessExclusive, &statements, table) {
             // Dropped meanwhile, with its table.

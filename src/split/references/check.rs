@@ -233,7 +233,7 @@ impl Values<'_> {
             &format!("COPY ({out}) TO STDOUT (FORMAT text)"),
             target,
             &format!("COPY {values} FROM STDIN (FORMAT text)"),
-            Bounds { patience: guc::remote_timeout(), bytes: None },
+            Bounds { patience: guc::remote_timeout(), ..Bounds::unlimited() },
         );
         if bounded(piped.map_err(SplitError::from))?.is_none() {
             return Ok(Some(too_long(MISSING, reference)));

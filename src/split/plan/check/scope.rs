@@ -12,7 +12,7 @@ use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::connection::Rows;
 use crate::remote::quote::{array_literal, ident};
-use crate::remote::{Connection, RemoteError};
+use crate::remote::{Connection, RemoteError, number};
 use crate::split::finding::Finding;
 
 /// The shard-by columns, and rows of the scope where none must be.
@@ -228,8 +228,8 @@ fn rows_that_stay(
         Err(error) => return Err(error.into()),
     };
     let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
-    let count = |at: usize| cells.get(at).and_then(|cell| cell.parse::<i64>().ok()).unwrap_or(0);
-    let (without, others) = (count(0), count(1));
+    let count = |at: usize| number::count(connection.shard(), "the number of rows", cells.get(at).copied());
+    let (without, others) = (count(0)?, count(1)?);
     if without + others == 0 {
         return Ok(Finding::new(name, true, format!("{}: none", shape.name), ""));
     }

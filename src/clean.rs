@@ -1,17 +1,30 @@
 //! Texts of a shard, as they may be shown and stored here: its administrator, or whoever has
-//! broken into it, could send any.
+//! broken into it, could send any. Its errors are cut where they come in. Whatever else of it
+//! ends up in what this master says, names of tables, roles and sessions, keys, expressions,
+//! is cut and cleaned where that leaves: in the errors of calls, in what is stored of a split,
+//! its history, the log, what a worker waits for, and findings.
 
 /// Bytes of a message.
 const MESSAGE: usize = 1_000;
 /// Bytes of a detail or a hint.
 const MORE: usize = 4_000;
 
+/// Bytes of what is said here, with texts of shards in it.
+const SAID: usize = 8_000;
+
+/// A shard's own message.
 pub fn message(text: &str) -> String {
     clean(text, MESSAGE)
 }
 
+/// Its detail, or hint.
 pub fn more(text: &str) -> String {
     clean(text, MORE)
+}
+
+/// What this master says.
+pub fn said(text: &str) -> String {
+    clean(text, SAID)
 }
 
 /// Without characters that a terminal obeys, and cut where it is too long.

@@ -1,0 +1,365 @@
+//! A shard whose server answers what it likes: the master's arithmetic bears it, and what it
+//! decides by it is nothing.
+
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::scene::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+/// What a shard says that is not so, and by which statement it says the truth again.
+struct Lie {
+    server: usize,
+    says: &'static str,
+    truth: &'static str,
+    /// Of the message.
+    found: &'static str,
+}
+
+const TRUE_STEPS: &str =
+    "UPDATE shardmaster_agent.consumed c SET steps = t.steps, announced = t.announced FROM honest t";
+const TRUE_PROGRESS: &str = "UPDATE shardmaster_agent.progress p SET state = t.state FROM honest t";
+const TRUE_BLOCKS: &str = "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
+    LANGUAGE sql STRICT AS $$ SELECT pg_catalog.pg_relation_size($1, 'main') $$";
+
+const LIES: [Lie; 11] = [
+    Lie {
+        server: 0,
+        says: "UPDATE shardmaster_agent.consumed SET announced = 9223372036854775807",
+        truth: TRUE_STEPS,
+        found: "the number of a step cannot be 9223372036854775807",
+    },
+    Lie {
+        server: 0,
+        says: "UPDATE shardmaster_agent.consumed SET steps = -9223372036854775808",
+        truth: TRUE_STEPS,
+        found: "the number of a step cannot be -9223372036854775808",
+    },
+    Lie {
+        server: 0,
+        says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
+                   LANGUAGE sql STRICT AS 'SELECT 9223372036854775807'",
+        truth: TRUE_BLOCKS,
+        found: "cannot be",
+    },
+    Lie {
+        server: 0,
+        says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
+                   LANGUAGE sql STRICT AS 'SELECT -1::bigint'",
+        truth: TRUE_BLOCKS,
+        found: "cannot be -1",
+    },
+    Lie {
+        server: 0,
+        says: "INSERT INTO shardmaster_agent.queue_1_1 (op, k1, k2, at) VALUES ('U', 'moves', 2, '4713-01-01 BC')",
+        truth: "DELETE FROM shardmaster_agent.queue_1_1",
+        found: "the time of a change in microseconds cannot be -",
+    },
+    Lie {
+        server: 1,
+        says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{last_event_id}', '9223372036854775807')",
+        truth: TRUE_PROGRESS,
+        found: "last_event_id cannot be 9223372036854775807",
+    },
+    Lie {
+        server: 1,
+        says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{steps}', '9223372036854775807')",
+        truth: TRUE_PROGRESS,
+        found: "steps cannot be 9223372036854775807",
+    },
+    Lie {
+        server: 1,
+        says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables,0,rows_copied}', '-1')",
+        truth: TRUE_PROGRESS,
+        found: "rows_copied cannot be -1",
+    },
+    Lie {
+        server: 1,
+        says: "UPDATE shardmaster_agent.progress
+                  SET state = jsonb_set(state, '{tables,0,leaves,0,cursor}', '{\"block\": 9223372036854775807}')",
+        truth: TRUE_PROGRESS,
+        found: "cursor cannot be 9223372036854775807",
+    },
+    Lie {
+        server: 1,
+        says: "UPDATE shardmaster_agent.progress SET state = jsonb_set(state, '{tables}', '[]')",
+        truth: TRUE_PROGRESS,
+        found: "it is of 0 tables, the split of 1",
+    },
+    Lie {
+        server: 1,
+        says: "CREATE OR REPLACE FUNCTION pg_catalog.pg_relation_size(regclass) RETURNS bigint
+                   LANGUAGE sql STRICT AS 'SELECT 9223372036854775807'",
+        truth: TRUE_BLOCKS,
+        found: "cannot be",
+    },
+];
+
+/// A split that has failed, with what it says.
+fn failure(split: &Split<'_>, lie: &str) -> (String, String) {
+    wait::until("the split to fail", LIMIT, || {
+        let query = "SELECT error_code, error_message FROM shardmaster.split_plan WHERE id = $1 AND activity = 'failed'";
+        let row = split.superuser()?.query_opt(query, &[&split.id])?;
+        Ok(row.map(|row| (row.get(0), row.get(1))))
+    })
+    .unwrap_or_else(|error| panic!("{lie}: {error}; {}", split.describe()))
+}
+
+fn rest(split: &Split<'_>) {
+    split.call("pause").unwrap();
+    wait::until("the split to rest", LIMIT, || {
+        Ok((split.metric::<String>("activity")? == "paused").then_some(()))
+    })
+    .unwrap();
+}
+
+fn run(cluster: &Cluster, server: usize, statement: &str) {
+    cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statement).unwrap();
+}
+
+/// Numbers past every bound, and below zero: each stops the split with its name, no worker
+/// dies of one, and with the truth it goes on as if nothing had been.
+#[test]
+fn no_number_of_a_shard_is_counted_with_as_it_came() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    for lie in LIES {
+        // At rest: the last step is the truth.
+        rest(&split);
+        let honest = match lie.server {
+            0 => "SELECT steps, announced FROM shardmaster_agent.consumed",
+            _ => "SELECT state FROM shardmaster_agent.progress",
+        };
+        run(&cluster, lie.server, &format!("DROP TABLE IF EXISTS honest; CREATE TABLE honest AS {honest}"));
+        run(&cluster, lie.server, lie.says);
+        // A plan that a session has already does not look whether a function of the server's
+        // own is another one: the next worker has new sessions.
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+        cluster.superuser().unwrap().batch_execute(end).unwrap();
+        split.call("resume").unwrap();
+        let (code, message) = failure(&split, lie.says);
+        assert!(message.contains(lie.found) && code == "55000", "{}: {code} {message}", lie.says);
+        run(&cluster, lie.server, lie.truth);
+        split.call("resume").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+    }
+    let log = std::fs::read_to_string(cluster.master.log_path()).unwrap();
+    assert!(!log.contains("panicked") && !log.contains("overflow"), "{log}");
+    run(&cluster, 0, "UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id < 100");
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// What shard_split_metrics asks of a shard that lies is an error of that shard's split, and
+/// the figures of others stay.
+#[test]
+fn figures_of_one_shard_are_no_error_of_all() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    rest(&split);
+    run(
+        &cluster,
+        0,
+        "CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '200000-01-01'::timestamptz $$",
+    );
+    run(
+        &cluster,
+        0,
+        "INSERT INTO shardmaster_agent.queue_1_1 (op, k1, k2, at) VALUES ('U', 'moves', 2, '4000-01-01 BC')",
+    );
+    let query = "SELECT lag_seconds FROM shard_split_figures($1)";
+    let lag: Option<f64> = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    assert_eq!(lag, Some(36_500.0 * 86_400.0), "a century");
+    let shown = "SELECT count(*) FROM shard_split_metrics()";
+    assert_eq!(cluster.superuser().unwrap().query_one(shown, &[]).unwrap().get::<_, i64>(0), 1);
+}
+
+/// A source says how far its sequences are, and nothing else does: it raises the target's to
+/// the half of their range at most, and forwards.
+#[test]
+fn a_source_uses_up_no_sequence_of_the_target() {
+    let cluster = cluster(&[]);
+    for server in [0, 1] {
+        run(&cluster, server, "ALTER TABLE items ADD n bigserial");
+    }
+    let last = |server: usize| -> i64 {
+        let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+        session.query_one("SELECT last_value FROM items_n_seq", &[]).unwrap().get(0)
+    };
+    let split = plan(&cluster);
+    let far = "SELECT setval('items_n_seq', 9000000000000000000)";
+    run(&cluster, 0, far);
+    let query = "SELECT detail || coalesce(hint, '') FROM shard_split_check($1) WHERE NOT ok";
+    let found = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
+    let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+    assert!(found.iter().any(|text| text.contains("is raised to 4611686018427387904 at most")), "{found:?}");
+    run(&cluster, 0, "SELECT setval('items_n_seq', 5000)");
+    to_pending(&split);
+    for (value, problem) in [
+        ("9000000000000000000", "is raised to 4611686018427387904 at most"),
+        ("9223372036854775807", "ends before 9223372036854775807"),
+    ] {
+        run(&cluster, 0, &format!("SELECT setval('items_n_seq', {value})"));
+        let before = last(1);
+        split.call("cutover").unwrap();
+        let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+        assert!(error.contains(problem) && error.contains("public.items_n_seq"), "{error}");
+        assert_eq!(last(1), before);
+    }
+    // One that is behind lowers nothing.
+    run(&cluster, 1, "SELECT setval('items_n_seq', 70000)");
+    run(&cluster, 0, "SELECT setval('items_n_seq', 5000)");
+    cut_over_and_compare(&cluster, &split);
+    assert_eq!(last(1), 70_000);
+}
+
+/// A target that was broken into: a sequence that no server makes is an error, and nobody
+/// divides by its step.
+#[test]
+fn a_sequence_that_no_server_makes_is_an_error() {
+    let cluster = cluster(&[]);
+    for server in [0, 1] {
+        run(&cluster, server, "ALTER TABLE items ADD n bigserial");
+    }
+    run(&cluster, 0, "SELECT setval('items_n_seq', 5000)");
+    let split = plan(&cluster);
+    to_pending(&split);
+    let change = |set: &str| {
+        run(
+            &cluster,
+            1,
+            &format!(
+                "SET allow_system_table_mods = on; UPDATE pg_sequence SET {set} WHERE seqrelid = 'items_n_seq'::regclass"
+            ),
+        );
+    };
+    for (lie, truth) in [
+        ("seqincrement = 0", "seqincrement = 1"),
+        ("seqmin = 100, seqmax = 1", "seqmin = 1, seqmax = 9223372036854775807"),
+    ] {
+        change(lie);
+        split.call("cutover").unwrap();
+        let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+        assert!(error.contains("sequence public.items_n_seq cannot be"), "{lie}: {error}");
+        change(truth);
+    }
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Columns of the catalog and of what is shown of it, in which a text is too long or holds what
+/// a terminal obeys.
+fn uncleaned(cluster: &Cluster) -> Vec<String> {
+    let mut master = cluster.superuser().unwrap();
+    let columns = "SELECT format('%s.%I', a.attrelid::regclass, a.attname),
+                          format('SELECT %I::text FROM %s', a.attname, a.attrelid::regclass)
+                     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+                    WHERE c.relnamespace = 'shardmaster'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+                      AND a.atttypid IN ('text'::regtype, 'text[]'::regtype)
+                   UNION ALL VALUES
+                     ('metrics', 'SELECT to_jsonb(m)::text FROM shard_split_metrics() m'),
+                     ('events', 'SELECT detail FROM shard_split_events(1)'),
+                     ('check', 'SELECT concat_ws(chr(32), check_name, detail, hint) FROM shard_split_check(1)'),
+                     ('activity', 'SELECT query FROM pg_stat_activity WHERE backend_type LIKE ''shardmaster%''')";
+    let mut found = Vec::new();
+    for row in master.query(columns, &[]).unwrap() {
+        let (name, query): (String, String) = (row.get(0), row.get(1));
+        let wrong = format!(
+            "SELECT count(*) FROM ({query}) t (x) WHERE octet_length(x) > 20000 OR x LIKE '%' || chr(27) || '%' OR x LIKE '%\\u001b%'"
+        );
+        if master.query_one(&wrong, &[]).unwrap().get::<_, i64>(0) > 0 {
+            found.push(name);
+        }
+    }
+    let log = std::fs::read_to_string(cluster.master.log_path()).unwrap();
+    found
+        .extend(log.lines().filter(|line| line.len() > 20_000 || line.contains('\u{1b}')).map(str::to_owned));
+    found
+}
+
+/// Names and expressions that a shard has are in findings, errors, the history, what is waited
+/// for and the log: nothing of them is longer than a screen, and no terminal obeys any.
+#[test]
+fn no_text_of_a_shard_is_stored_as_it_came() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = 1500"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    run(&cluster, 0, "CREATE ROLE \"\u{1b}[2Jrole\" LOGIN; GRANT ALL ON items TO \"\u{1b}[2Jrole\"");
+    let mut writer = cluster.servers[0].connect(DATABASE, "\u{1b}[2Jrole").unwrap();
+    writer.batch_execute("BEGIN; UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 2").unwrap();
+    split.call("cutover").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("[2Jrole") && !error.contains('\u{1b}'), "{error}");
+    assert_eq!(uncleaned(&cluster), Vec::<String>::new());
+    writer.batch_execute("ROLLBACK").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    run(
+        &cluster,
+        0,
+        "DO $do$ BEGIN
+             EXECUTE format('CREATE DOMAIN long AS text CHECK (VALUE <> %L)', chr(27) || '[2J' || repeat('x', 1000000));
+         END $do$;
+         ALTER TABLE items ADD more long",
+    );
+    let (_, message) = failure(&split, "another column");
+    assert!(message.contains("changed on the source"), "{message}");
+    let mut master = cluster.superuser().unwrap();
+    let query = "SELECT error_detail FROM shard_split_metrics($1)";
+    let detail: String = master.query_one(query, &[&split.id]).unwrap().get(0);
+    assert!(detail.contains("[2Jxxx") && detail.contains("[cut, "), "{detail}");
+    assert_eq!(uncleaned(&cluster), Vec::<String>::new());
+}
+
+/// A server that speaks the protocol as it likes: whoever connects is let in, and gets these
+/// messages. Its port.
+fn speaks(messages: impl Fn() -> Box<dyn Iterator<Item = Vec<u8>>> + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut startup = [0; 8192];
+            let _ = client.read(&mut startup);
+            let _ = client.write_all(b"R\0\0\0\x08\0\0\0\0");
+            for message in messages() {
+                if client.write_all(&message).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    port
+}
+
+fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body: Vec<u8> = parts.concat();
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[kind][..], &length.to_be_bytes(), &body].concat()
+}
+
+/// Notices come before a session is there, too: none of them is in the master's log. And what
+/// comes then is bounded as any answer is.
+#[test]
+fn nothing_that_comes_while_connecting_is_logged_or_kept() {
+    let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();
+    let fields: &[&[u8]] = &[b"SWARNING\0C01000\0Mforged \x1b[2J line\0\0"];
+    let fatal: &[&[u8]] = &[b"SFATAL\0C28000\0Mnot for you\0\0"];
+    let (notice, fatal) = (message(b'N', fields), message(b'E', fatal));
+    let loud = speaks(move || Box::new([notice.clone(), fatal.clone()].into_iter()));
+    let flood = speaks(|| {
+        let status = |n: usize| message(b'S', &[format!("p{n}\0").as_bytes(), &[b'x'; 29_000], b"\0"]);
+        Box::new((0..40_000).map(status))
+    });
+    let mut master = cluster.superuser().unwrap();
+    for (name, port, problem) in
+        [("loud", loud, "not for you"), ("flood", flood, "an answer of more than 256 MB")]
+    {
+        let conninfo =
+            format!("host=127.0.0.1 port={port} user=mover dbname=x sslmode=disable gssencmode=disable");
+        master.execute("SELECT shard_add($1, $2)", &[&name, &conninfo]).unwrap();
+        let error = master.query("SELECT * FROM shard_cleanup($1)", &[&name]).unwrap_err();
+        assert!(error.as_db_error().unwrap().message().contains(problem), "{error}");
+    }
+    let log = std::fs::read_to_string(cluster.master.log_path()).unwrap();
+    assert!(!log.contains("forged"), "{log}");
+}
