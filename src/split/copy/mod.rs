@@ -5,6 +5,7 @@ pub mod chunk;
 pub mod collision;
 pub mod columns;
 pub mod compare;
+pub mod computed;
 pub mod counters;
 pub mod leaves;
 pub mod progress;
