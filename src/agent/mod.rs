@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod filter;
+pub mod owners;
 pub mod redirect;
 pub mod scope;
 pub mod session;
@@ -29,9 +30,9 @@ pub const BOOTSTRAP: &str = concat!(
     include_str!("../../sql/agent/redirect.sql")
 );
 pub static OBSERVE: LazyLock<String> =
-    LazyLock::new(|| include_str!("../../sql/agent/observe.sql").replace("{code}", CODE));
-/// What a side's tables could run, as one number; a query that is a value.
-pub const CODE: &str = include_str!("../../sql/agent/code.sql");
+    LazyLock::new(|| include_str!("../../sql/agent/observe.sql").replace("{code}", &code("$6", "$7")));
+/// What a side's tables could run, as one number; a query.
+pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code("$3", "$4")));
 pub const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
 pub const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
@@ -47,6 +48,17 @@ const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
+
+/// As a value. The lists of what texts name are these parameters.
+fn code(schemas: &str, names: &str) -> String {
+    let text = with_reaches(include_str!("../../sql/agent/code.sql"));
+    text.replace("{schemas}", schemas).replace("{names}", names)
+}
+
+/// A query that follows what objects of the catalog reach.
+pub fn with_reaches(query: &str) -> String {
+    query.replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+}
 
 fn suffix(side: Side) -> &'static str {
     match side {

@@ -4,6 +4,7 @@ use super::copy::columns::{self, Pair, Source};
 use super::copy::counters::Counters;
 use super::copy::sieve::Mesh;
 use super::owners::LookedThrough;
+use super::plan::check::plain;
 use super::references::Watched;
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
@@ -12,7 +13,8 @@ use crate::agent::shape::{Column, Observation, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
-use crate::remote::quote::{ident, literal};
+pub use crate::remote::quote::text_array;
+use crate::remote::quote::{array_of, ident, literal};
 use crate::remote::{Connection, RemoteError};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -302,6 +304,7 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    let named = computed_names(plan, side);
     let rows = connection.query_prepared(
         "observe",
         &agent::OBSERVE,
@@ -311,6 +314,8 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
             Some(&agent::trigger_prefix(plan.id, side)),
             Some(&text_array(&functions)),
             Some(&text_array(&columns)),
+            Some(&named[0]),
+            Some(&named[1]),
         ],
     )?;
     let shard = connection.shard().to_owned();
@@ -329,10 +334,20 @@ pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
     (schemas, plan.tables.iter().map(|t| t.name.clone()).collect())
 }
 
-/// The text form of an array, for a parameter.
-pub fn text_array(items: &[String]) -> String {
-    let quoted = crate::remote::quote::array_literal(items);
-    quoted[1..quoted.len() - 1].replace("''", "'")
+/// What computed columns name in schemas, which their text may mean anew each time: schemas
+/// and names, as parameters. The source alone reads these texts.
+pub fn computed_names(plan: &Plan, side: Side) -> [String; 2] {
+    let maps = plan.tables.iter().flat_map(|table| &table.maps);
+    let texts = maps.filter_map(|map| map.expression.as_deref()).filter(|_| side == Side::Source);
+    name_lists(&texts.filter_map(plain::qualified).flatten().collect::<Vec<_>>())
+}
+
+/// Names as two lists, of schemas and of what is in them.
+pub fn name_lists(named: &[plain::Qualified]) -> [String; 2] {
+    [
+        array_of(named.iter().map(|named| Some(named.schema.as_str()))),
+        array_of(named.iter().map(|named| named.name.as_deref())),
+    ]
 }
 
 /// Observes both sides and pairs their tables.
