@@ -13,7 +13,7 @@ enum Token {
     Open,
     Close,
     Dot,
-    Other,
+    Other(char),
 }
 
 /// By whom a text is written.
@@ -92,7 +92,7 @@ fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
             }
             c if c.is_ascii_whitespace() => at += 1,
             '.' => (at, _) = (at + 1, found.push(Token::Dot)),
-            _ => (at, _) = (at + 1, found.push(Token::Other)),
+            _ => (at, _) = (at + 1, found.push(Token::Other(c))),
         }
     }
     Some(found)
@@ -166,7 +166,7 @@ pub fn is_expression(text: &str, is_known: impl Fn(&str) -> bool) -> bool {
                 None => return false,
             },
             Token::Word(word) if REFUSED.contains(&word.as_str()) => return false,
-            Token::Word(_) | Token::Text | Token::Dot | Token::Other => {}
+            Token::Word(_) | Token::Text | Token::Dot | Token::Other(_) => {}
         }
     }
     let is_plain = |name: &Name| {
@@ -190,8 +190,27 @@ pub struct Qualified {
     pub name: Option<String>,
 }
 
+/// Words that no type follows.
+const BEFORE_VALUES: [&str; 11] =
+    ["when", "then", "else", "and", "or", "not", "case", "in", "from", "between", "like"];
+
+/// Whether a word is the row `t` of which a column is meant: no function, no type and no
+/// operator of a schema that somebody has called so.
+fn is_of_row(tokens: &[Token], n: usize) -> bool {
+    let before = n.checked_sub(1).and_then(|before| tokens.get(before));
+    let is_value = match before {
+        None | Some(Token::Open) => true,
+        Some(Token::Other(c)) => *c != ':',
+        Some(Token::Word(word)) => BEFORE_VALUES.contains(&word.as_str()),
+        Some(Token::Close | Token::Dot | Token::Text) => false,
+    };
+    let is_column = matches!(tokens.get(n + 2), Some(Token::Word(_)))
+        && !matches!(tokens.get(n + 3), Some(Token::Open | Token::Text | Token::Dot));
+    is_value && is_column && matches!(&tokens[n], Token::Word(word) if plain(word) == "t")
+}
+
 /// What an operator's expression may name in schemas, by functions, operators or types that
-/// it calls; columns of a row look the same. None: it cannot be told.
+/// it calls; columns of other rows than `t` look the same. None: it cannot be told.
 pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
     let tokens = tokens(text, Author::Operator)?;
     let name = |n: usize| match tokens.get(n) {
@@ -199,7 +218,7 @@ pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
         _ => None,
     };
     let mut found: Vec<Qualified> = (0..tokens.len())
-        .filter(|n| tokens.get(n + 1) == Some(&Token::Dot))
+        .filter(|n| tokens.get(n + 1) == Some(&Token::Dot) && !is_of_row(&tokens, *n))
         .filter_map(|n| Some(Qualified { schema: name(n)?, name: name(n + 2) }))
         .collect();
     found.sort();
@@ -294,8 +313,11 @@ mod tests {
         };
         for (text, found) in [
             ("upper(val)", ""),
-            ("t.val || 'lib.f(x)' || 1.5", "t.val"),
-            ("Lib . Fine(t.code)", "lib.fine t.code"),
+            ("t.val || 'lib.f(x)' || 1.5", ""),
+            ("CASE WHEN t.a IS NULL THEN (t.b) ELSE -t.c END", ""),
+            ("T.f (1) || t.d 'x' || ''::t.e || CAST(1 AS t.g) || 1 OPERATOR(t.+) 1", "t. t.d t.e t.f t.g"),
+            ("t.lib.f(x)", "lib.f t.lib"),
+            ("Lib . Fine(t.code)", "lib.fine"),
             ("\"A\"\"b\".\"F\"(x)", "A\"b.F"),
             ("x OPERATOR ( \"lib\" . + ) 1", "lib."),
             ("db.lib.f('a\\')", "db.lib lib.f"),
