@@ -327,6 +327,8 @@ COMMENT ON TABLE shardmaster.split_ledger IS 'sides of splits whose objects may 
 CREATE TABLE shardmaster.trusted_owner (
     shard_key text NOT NULL REFERENCES shardmaster.shard (shard_key) ON DELETE CASCADE,
     role      text NOT NULL CHECK (role <> ''),
+    -- As it was then: who has come to its name later is another role.
+    role_oid  bigint NOT NULL,
     since     timestamptz NOT NULL DEFAULT clock_timestamp(),
     said_by   text NOT NULL DEFAULT session_user,
     PRIMARY KEY (shard_key, role)

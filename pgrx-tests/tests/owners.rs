@@ -219,6 +219,44 @@ const TRAPS: &[Trap] = &[
         says: "column secret: function current_setting(text,boolean), with arguments",
     },
     Trap {
+        what: "a function that tells of other sessions",
+        prepare: NOTHING,
+        set: "ALTER TABLE items ADD CONSTRAINT c CHECK (pg_stat_get_backend_activity(1) <> val) NOT VALID",
+        undo: "ALTER TABLE items DROP CONSTRAINT c",
+        says: "function pg_stat_get_backend_activity(integer), with arguments",
+    },
+    Trap {
+        what: "a foreign table",
+        prepare: "CREATE EXTENSION postgres_fdw; CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw; GRANT USAGE ON FOREIGN SERVER far TO mallory",
+        set: "CREATE TABLE ref (code int PRIMARY KEY); CREATE FOREIGN TABLE heir () INHERITS (ref) SERVER far; ALTER TABLE items ADD r int REFERENCES ref",
+        undo: "ALTER TABLE items DROP r; DROP TABLE ref CASCADE",
+        says: "public.heir: a foreign table, which belongs to role mallory",
+    },
+    Trap {
+        what: "a sequence of somebody else in a domain's default",
+        prepare: "CREATE SEQUENCE theirs",
+        set: "CREATE DOMAIN d AS bigint; ALTER TABLE items ADD d d; ALTER DOMAIN d SET DEFAULT nextval('theirs')",
+        undo: "ALTER TABLE items DROP d; DROP DOMAIN d",
+        says: "domain public.d: sequence public.theirs, which role mallory may not draw from",
+    },
+    Trap {
+        what: "a trigger of an extension",
+        prepare: "CREATE EXTENSION lo",
+        set: "ALTER TABLE items ADD l oid; CREATE TRIGGER t BEFORE UPDATE OR DELETE ON items FOR EACH ROW EXECUTE FUNCTION lo_manage(l);
+              ALTER TABLE items ENABLE ALWAYS TRIGGER t",
+        undo: "ALTER TABLE items DROP l CASCADE; DROP TRIGGER t ON items",
+        says: "public.items: trigger t: function public.lo_manage(), with arguments",
+    },
+    Trap {
+        what: "a constant in the body of a function",
+        prepare: NOTHING,
+        set: "CREATE DOMAIN d AS int CHECK (evil('x')); CREATE TYPE c AS (n d);
+              CREATE FUNCTION reads() RETURNS boolean LANGUAGE sql AS $$ SELECT '(1)'::public.c IS NULL $$;
+              ALTER TABLE items ADD CONSTRAINT c CHECK (reads()) NOT VALID",
+        undo: "ALTER TABLE items DROP CONSTRAINT c; DROP FUNCTION reads; DROP TYPE c; DROP DOMAIN d",
+        says: "function public.reads(), which belongs to role mallory",
+    },
+    Trap {
         what: "an event trigger",
         prepare: "CREATE FUNCTION seen() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM public.evil('x'); END $$;
                   CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION seen(); ALTER FUNCTION seen OWNER TO mallory;
@@ -393,14 +431,14 @@ fn code_that_comes_later_stops_the_split_as_well() {
     split.call("finish").unwrap();
     split.wait_held("finish_batch", LIMIT).unwrap();
     let trigger = "CREATE TRIGGER t AFTER DELETE ON more FOR EACH ROW EXECUTE FUNCTION fires();
-                   ALTER TABLE more ENABLE ALWAYS TRIGGER t";
+                   ALTER TABLE more ENABLE ALWAYS TRIGGER t; CREATE INDEX i ON more (n) WHERE steady('x')";
     let mut owner = session(&cluster, "shard_a");
     owner.batch_execute(trigger).unwrap();
     cluster.fault("").unwrap();
     let error = split.wait("finished", LIMIT).unwrap_err().to_string();
     assert!(error.contains("public.more: trigger t: function public.fires()"), "{error}");
     assert!(!is_mover(&cluster));
-    owner.batch_execute("DROP TRIGGER t ON more").unwrap();
+    owner.batch_execute("DROP TRIGGER t ON more; DROP INDEX i").unwrap();
     split.finish(LIMIT).unwrap();
     assert!(!is_mover(&cluster));
 }
@@ -412,8 +450,14 @@ fn a_computed_column_runs_no_code_of_an_owner() {
     own_the_table(&cluster);
     let split = plan(&cluster);
     let mut master = cluster.superuser().unwrap();
+    session(&cluster, "shard_a")
+        .batch_execute("CREATE DOMAIN d AS int CHECK (evil('x')); CREATE TYPE c AS (n d)")
+        .unwrap();
     for expression in [
         "CASE WHEN public.steady('x') THEN t.code END",
+        // Constants are computed when they are read.
+        "CASE WHEN '(1)'::public.c IS NULL THEN t.code END",
+        "CASE WHEN '{1}'::public.d[] IS NULL THEN t.code END",
         "length(table_to_xml('pg_class', true, true, '')::text)",
         "CASE WHEN pg_input_is_valid('x', 'int') THEN 1 END",
     ] {

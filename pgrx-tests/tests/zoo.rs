@@ -136,7 +136,7 @@ fn only_functions_of_the_row_are_computed() {
         ("CASE WHEN EXISTS (SELECT) THEN val END", "a sub-select is no function of the row"),
         ("val), (id", "syntax error"),
         ("val) FROM public.items t; SELECT (val", "syntax error"),
-        ("val END IS NULL; SELECT CASE WHEN true THEN true", "cannot insert multiple"),
+        ("val END IS NULL; SELECT CASE WHEN true THEN true", "a semicolon"),
         ("val WHEN false THEN val", "syntax error"),
         ("SELECT val", "syntax error"),
         ("val -- as it was", "syntax error"),

@@ -1,6 +1,7 @@
 -- What could make a query over tables run code, as one number: another one says that it is
 -- to be looked through again. $1: schemas, $2: tables; those bound to them by foreign keys,
--- too. Types, because what a value is made of may have constraints and casts of its own. Read
+-- too; {schemas}, {names}: what texts name that are read anew each time. With all that their
+-- expressions and types are made of, whose that is, and whether these are superusers. Read
 -- in every step, so by the catalogs' indexes, whatever the planner takes the lists for.
 (WITH RECURSIVE named (oid) AS (
     SELECT (SELECT c.oid FROM pg_class c
@@ -18,38 +19,66 @@
     UNION SELECT i.inhrelid FROM heir h JOIN pg_inherits i ON i.inhparent = h.oid
 ), member (oids) AS (
     SELECT ARRAY(SELECT h.oid FROM heir h)
-), made_of (oid) AS (
-    SELECT a.atttypid FROM pg_attribute a
-     WHERE a.attrelid = ANY ((SELECT m.oids FROM member m)::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+), caller (kind, classid, objid, version) AS (
+    SELECT o.* FROM member w CROSS JOIN LATERAL (
+        SELECT 'r', 'pg_class'::regclass::oid, c.oid, concat_ws(' ', c.relowner, c.relkind) FROM pg_class c WHERE c.oid = ANY (w.oids)
+        UNION ALL SELECT 'c', 'pg_constraint'::regclass, k.oid, k.xmin::text FROM pg_constraint k WHERE k.conrelid = ANY (w.oids)
+        UNION ALL SELECT 'i', 'pg_class'::regclass, i.indexrelid, i.xmin::text FROM pg_index i WHERE i.indrelid = ANY (w.oids)
+        UNION ALL SELECT 'a', 'pg_attrdef'::regclass, d.oid, d.xmin::text FROM pg_attrdef d WHERE d.adrelid = ANY (w.oids)
+        UNION ALL SELECT 's', 'pg_statistic_ext'::regclass, s.oid, s.xmin::text FROM pg_statistic_ext s WHERE s.stxrelid = ANY (w.oids)
+        UNION ALL SELECT 'w', 'pg_rewrite'::regclass, r.oid, r.xmin::text FROM pg_rewrite r WHERE r.ev_class = ANY (w.oids)
+        UNION ALL SELECT 't', 'pg_trigger'::regclass, g.oid, g.xmin::text FROM pg_trigger g
+                   WHERE g.tgrelid = ANY (w.oids) AND g.tgenabled IN ('A', 'R')
+        UNION ALL SELECT 'e', 'pg_event_trigger'::regclass, e.oid, e.xmin::text FROM pg_event_trigger e) AS o
+), named_by_texts (space, version, classid, objid) AS (
+    SELECT n.oid, n.xmin, o.classid, o.oid
+      FROM unnest({schemas}::name[], {names}::name[]) AS w (nsp, name)
+      JOIN pg_namespace n ON n.nspname = w.nsp AND n.nspname <> 'pg_catalog'
+      LEFT JOIN LATERAL (
+        SELECT 'pg_proc'::regclass::oid, p.oid FROM pg_proc p WHERE p.proname = w.name AND p.pronamespace = n.oid
+        UNION ALL SELECT 'pg_type'::regclass, t.oid FROM pg_type t WHERE t.typname = w.name AND t.typnamespace = n.oid
+        UNION ALL SELECT 'pg_operator'::regclass, o.oid FROM pg_operator o WHERE w.name IS NULL AND o.oprnamespace = n.oid
+     ) AS o (classid, oid) ON true
+), reached (classid, objid) AS (
+    SELECT d.refclassid, d.refobjid
+      FROM caller c CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = c.classid AND p.objid = c.objid OFFSET 0) d
+     WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
+    UNION SELECT n.classid, n.objid FROM named_by_texts n WHERE n.objid IS NOT NULL
     UNION
-    SELECT child.oid
-      FROM made_of p
-     CROSS JOIN LATERAL (SELECT * FROM pg_type y WHERE y.oid = p.oid OFFSET 0) t
-     CROSS JOIN LATERAL (
-        SELECT t.typelem UNION ALL SELECT t.typbasetype
-        UNION ALL SELECT a.atttypid FROM pg_attribute a
-                   WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
-        UNION ALL SELECT r.rngsubtype FROM pg_range r
-                   WHERE t.typtype IN ('r', 'm') AND (r.rngtypid = t.oid OR (to_jsonb(r) ->> 'rngmultitypid')::oid = t.oid)
-     ) AS child (oid)
-     WHERE child.oid >= 16384
-), known (relations, types) AS (
-    SELECT m.oids, ARRAY(SELECT t.oid FROM made_of t) FROM member m
+    SELECT next.classid, next.objid FROM reached r CROSS JOIN LATERAL (
+{reaches}
+     ) AS next (classid, objid)
+), made_of (classid, oids) AS (
+    SELECT r.classid, array_agg(r.objid) FROM reached r GROUP BY r.classid
+), version (text, owner) AS (
+    SELECT concat_ws(' ', c.kind, c.objid, c.version), (SELECT t.relowner FROM pg_class t WHERE c.kind = 'r' AND t.oid = c.objid)
+      FROM caller c
+    UNION ALL SELECT concat_ws(' ', 'n', n.space, n.version), NULL FROM named_by_texts n
+    UNION ALL
+    SELECT o.* FROM made_of m CROSS JOIN LATERAL (
+        SELECT concat_ws(' ', 'p', p.oid, p.xmin), p.proowner FROM pg_proc p
+         WHERE m.classid = 'pg_proc'::regclass AND p.oid = ANY (m.oids)
+        UNION ALL SELECT concat_ws(' ', 'o', p.oid, p.xmin), p.oprowner FROM pg_operator p
+                   WHERE m.classid = 'pg_operator'::regclass AND p.oid = ANY (m.oids)
+        UNION ALL SELECT concat_ws(' ', 'f', p.oid, p.xmin), p.opcowner FROM pg_opclass p
+                   WHERE m.classid = 'pg_opclass'::regclass AND p.oid = ANY (m.oids)
+        UNION ALL SELECT concat_ws(' ', 'd', k.oid, k.xmin), NULL FROM pg_constraint k
+                   WHERE m.classid = 'pg_constraint'::regclass AND k.oid = ANY (m.oids)
+        UNION ALL SELECT concat_ws(' ', 'y', t.oid, md5(t.typdefaultbin::text)), t.typowner FROM pg_type t
+                   WHERE m.classid = 'pg_type'::regclass AND t.oid = ANY (m.oids)
+        -- Without an index by what is cast to.
+        UNION ALL SELECT concat_ws(' ', 'x', c.oid, c.xmin), NULL FROM pg_cast c
+                   WHERE m.classid = 'pg_type'::regclass AND (c.castsource = ANY (m.oids) OR c.casttarget = ANY (m.oids))) AS o
+    UNION ALL
+    -- Who may draw from a sequence.
+    SELECT concat_ws(' ', 'q', s.oid, s.xmin), NULL
+      FROM (SELECT c.classid, c.objid FROM caller c UNION SELECT r.classid, r.objid FROM reached r) c
+     CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = c.classid AND p.objid = c.objid OFFSET 0) d
+     CROSS JOIN LATERAL (SELECT l.oid, l.xmin, l.relkind FROM pg_class l WHERE l.oid = d.refobjid OFFSET 0) s
+     WHERE d.refclassid = 'pg_class'::regclass AND s.relkind = 'S'
 )
 SELECT md5(string_agg(o.text, ',' ORDER BY o.text COLLATE "C"))
-  FROM known w CROSS JOIN LATERAL (
-        SELECT concat_ws(' ', 'r', c.oid, c.relowner, c.relkind) FROM pg_class c WHERE c.oid = ANY (w.relations)
-        UNION ALL SELECT concat_ws(' ', 'c', k.oid, k.xmin) FROM pg_constraint k WHERE k.conrelid = ANY (w.relations)
-        UNION ALL SELECT concat_ws(' ', 'i', i.indexrelid, i.xmin) FROM pg_index i WHERE i.indrelid = ANY (w.relations)
-        UNION ALL SELECT concat_ws(' ', 'a', d.oid, d.xmin) FROM pg_attrdef d WHERE d.adrelid = ANY (w.relations)
-        UNION ALL SELECT concat_ws(' ', 's', s.oid, s.xmin) FROM pg_statistic_ext s WHERE s.stxrelid = ANY (w.relations)
-        UNION ALL SELECT concat_ws(' ', 'w', r.oid, r.xmin) FROM pg_rewrite r WHERE r.ev_class = ANY (w.relations)
-        UNION ALL SELECT concat_ws(' ', 't', g.oid, g.xmin) FROM pg_trigger g
-                   WHERE g.tgrelid = ANY (w.relations) AND g.tgenabled IN ('A', 'R')
-        UNION ALL SELECT concat_ws(' ', 'y', t.oid, md5(t.typdefaultbin::text)) FROM pg_type t
-                   WHERE t.oid = ANY (w.types) AND t.typdefaultbin IS NOT NULL
-        UNION ALL SELECT concat_ws(' ', 'd', k.oid, k.xmin) FROM pg_constraint k WHERE k.contypid = ANY (w.types)
-        -- Without an index by what is cast to.
-        UNION ALL SELECT concat_ws(' ', 'x', c.oid, c.xmin) FROM pg_cast c
-                   WHERE w.types <> '{}' AND (c.castsource = ANY (w.types) OR c.casttarget = ANY (w.types))
-        UNION ALL SELECT concat_ws(' ', 'e', e.oid, e.xmin) FROM pg_event_trigger e) AS o (text))
+  FROM (SELECT v.text FROM version v
+        UNION ALL
+        SELECT concat_ws(' ', 'u', r.oid, r.rolsuper, r.rolname) FROM pg_roles r
+         WHERE r.oid IN (SELECT v.owner FROM version v)) AS o)

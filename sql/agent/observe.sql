@@ -1,6 +1,6 @@
 -- What a step must know of a shard, in the step's snapshot: who the server is and
 -- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers, $4: the
--- trigger function of each table, $5: its shard-by column.
+-- trigger function of each table, $5: its shard-by column, $6, $7: what texts name in schemas.
 --
 -- A type of the server's own is known by its name. Of all others, what they are made of
 -- is taken down to such types and to those of extensions: part. Catalogs that differ

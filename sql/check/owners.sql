@@ -1,10 +1,11 @@
 -- What others have written and a session of the mover would run with the mover's rights: in
 -- queries over a side's tables, in rows that it writes there, in what it creates. $1:
--- schemas, $2: tables, $3: roles of which somebody has said that they are trusted, $4, $5:
--- names of the server's functions that do no harm although they are volatile, and of those
--- that do although they are not. Whose code it is, what of it is run, what calls it, and how
--- many others do; after these, with nothing that is run: a role that is no superuser and
--- owns a table, where the mover is one.
+-- schemas, $2: tables, $3: roles of which somebody has said that they are trusted, as
+-- number:name, $4: names of functions of the server, or of extensions, that do no harm although
+-- they are not IMMUTABLE, $5: of triggers, $6, $7: what texts name that are read anew each
+-- time, by schema and name, without one: operators. Whose code it is, what of it is run, what
+-- calls it, and how many others do; after these, with nothing that is run: a role that is no
+-- superuser and owns a table, where the mover is one.
 --
 -- Of functions the owner counts, who can change them at any time; of an expression that is
 -- made of the server's own functions, or of an extension's, whoever owns the table or domain
@@ -12,7 +13,9 @@
 -- with initdb are not in pg_depend, so for these the expressions themselves are read.
 -- Catalogs that differ between versions are read as jsonb.
 WITH RECURSIVE trusted AS (
-    SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user OR rolname = ANY ($3::text[])
+    -- Who has come to a name later is not who was trusted by it.
+    SELECT r.oid FROM pg_roles r
+     WHERE r.rolsuper OR r.rolname = current_user OR format('%s:%s', r.oid, r.rolname) = ANY ($3::text[])
 ), wanted AS (
     SELECT c.oid
       FROM unnest($1::text[], $2::text[]) AS w (nsp, rel)
@@ -66,7 +69,21 @@ WITH RECURSIVE trusted AS (
     UNION ALL
     SELECT format('event trigger %I', e.evtname), NULL, 'pg_event_trigger'::regclass, e.oid, NULL
       FROM pg_event_trigger e WHERE e.evtenabled <> 'D'
+), named (name, schema, owner, acl, classid, objid) AS (
+    -- Whichever of those that share a name a text will mean.
+    SELECT w.name, n.nspname, n.nspowner, n.nspacl, o.classid, o.oid
+      FROM unnest($6::name[], $7::name[]) AS w (nsp, name)
+      JOIN pg_namespace n ON n.nspname = w.nsp AND n.nspname <> 'pg_catalog'
+      LEFT JOIN LATERAL (
+        SELECT 'pg_proc'::regclass::oid, p.oid FROM pg_proc p WHERE p.proname = w.name AND p.pronamespace = n.oid
+        UNION ALL
+        SELECT 'pg_type'::regclass, t.oid FROM pg_type t WHERE t.typname = w.name AND t.typnamespace = n.oid
+        UNION ALL
+        SELECT 'pg_operator'::regclass, o.oid FROM pg_operator o WHERE w.name IS NULL AND o.oprnamespace = n.oid
+     ) AS o (classid, oid) ON true
 ), direct AS (
+    SELECT 'computed columns' AS what, n.classid, n.objid FROM named n WHERE n.objid IS NOT NULL
+    UNION ALL
     SELECT c.what, d.refclassid AS classid, d.refobjid AS objid
       FROM caller c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid
      WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
@@ -77,32 +94,7 @@ WITH RECURSIVE trusted AS (
     SELECT r.start_class, r.start_id, next.classid, next.objid
       FROM reached r
      CROSS JOIN LATERAL (
-        SELECT d.refclassid, d.refobjid FROM pg_depend d
-         WHERE d.classid = r.classid AND d.objid = r.objid
-           AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
-        UNION ALL
-        SELECT 'pg_operator'::regclass, other
-          FROM pg_operator o CROSS JOIN unnest(ARRAY[o.oprcom, o.oprnegate]) other
-         WHERE r.classid = 'pg_operator'::regclass AND o.oid = r.objid AND other >= 16384
-        UNION ALL
-        SELECT 'pg_proc'::regclass, p.amproc FROM pg_opclass c JOIN pg_amproc p ON p.amprocfamily = c.opcfamily
-         WHERE r.classid = 'pg_opclass'::regclass AND c.oid = r.objid AND p.amproc >= 16384
-        UNION ALL
-        SELECT 'pg_operator'::regclass, o.amopopr FROM pg_opclass c JOIN pg_amop o ON o.amopfamily = c.opcfamily
-         WHERE r.classid = 'pg_opclass'::regclass AND c.oid = r.objid AND o.amopopr >= 16384
-        UNION ALL
-        SELECT 'pg_class'::regclass, t.typrelid FROM pg_type t
-         WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid AND t.typrelid <> 0
-        UNION ALL
-        SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
-         WHERE r.classid = 'pg_type'::regclass AND k.contypid = r.objid
-        UNION ALL
-        SELECT 'pg_opclass'::regclass, c.oid FROM pg_opclass c
-         WHERE r.classid = 'pg_type'::regclass AND c.opcintype = r.objid
-        UNION ALL
-        -- What a value becomes as a text, or as JSON, may be a cast's doing.
-        SELECT 'pg_proc'::regclass, c.castfunc FROM pg_cast c
-         WHERE r.classid = 'pg_type'::regclass AND r.objid IN (c.castsource, c.casttarget) AND c.castfunc >= 16384
+{reaches}
      ) AS next (classid, objid)
 ), expression (what, author, tree) AS (
     SELECT c.what, c.author, c.expression FROM caller c WHERE c.author NOT IN (SELECT oid FROM trusted)
@@ -114,6 +106,13 @@ WITH RECURSIVE trusted AS (
     SELECT format('default of domain %s', t.oid::regtype), t.typowner, t.typdefaultbin::text
       FROM reached r JOIN pg_type t ON t.oid = r.objid
      WHERE r.classid = 'pg_type'::regclass AND t.typdefaultbin IS NOT NULL AND t.typowner NOT IN (SELECT oid FROM trusted)
+), draws (what, author, classid, objid) AS (
+    SELECT c.what, c.author, c.classid, c.objid FROM caller c
+    UNION
+    SELECT format('domain %s', t.oid::regtype), t.typowner, r.classid, r.objid
+      FROM reached r LEFT JOIN pg_constraint k ON r.classid = 'pg_constraint'::regclass AND k.oid = r.objid
+      JOIN pg_type t ON t.oid = CASE r.classid WHEN 'pg_type'::regclass THEN r.objid ELSE k.contypid END
+     WHERE r.classid IN ('pg_type'::regclass, 'pg_constraint'::regclass)
 ), run (owner, code, what) AS (
     SELECT p.proowner, format('function %s, which belongs to role %%s', replace(p.oid::regprocedure::text, '%', '%%')), d.what
       FROM reached r JOIN pg_proc p ON p.oid = r.objid
@@ -124,12 +123,48 @@ WITH RECURSIVE trusted AS (
       FROM expression e CROSS JOIN regexp_matches(e.tree, ':(?:op)?funcid (\d+)', 'g') found
       JOIN pg_proc p ON p.oid = found[1]::oid AND p.proowner IN (SELECT oid FROM trusted)
      WHERE NOT has_function_privilege(e.author, p.oid, 'EXECUTE')
-        OR p.provolatile = 'v' AND p.proname !~ $4
+        OR p.provolatile <> 'i' AND p.proname !~ $4
            AND (p.oid < 16384 OR EXISTS (SELECT 1 FROM pg_depend m WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid
                                             AND m.deptype = 'e'))
-        OR p.oid < 16384 AND p.proname ~ $5
+        -- Of a sequence that it does not name, which the server finds by a text or a number.
+        OR p.oid = 'pg_catalog.nextval(regclass)'::regprocedure
+           AND regexp_replace(e.tree, format(':funcid %s [^{}]*\{CONST :consttype %s ', p.oid::oid, 'regclass'::regtype::oid), '', 'g')
+               ~ format(':funcid %s ', p.oid::oid)
+    UNION
+    SELECT c.author, format('sequence %s, which role %%s may not draw from', replace(s.oid::regclass::text, '%', '%%')), c.what
+      FROM draws c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid AND d.refclassid = 'pg_class'::regclass
+      JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
+     WHERE c.author NOT IN (SELECT oid FROM trusted) AND NOT has_sequence_privilege(c.author, s.oid, 'USAGE, UPDATE')
+    UNION
+    -- They go by texts that whoever makes the trigger writes.
+    SELECT c.author, format('function %s, with arguments that role %%s has written', replace(p.oid::regprocedure::text, '%', '%%')), c.what
+      FROM caller c JOIN pg_trigger g ON c.classid = 'pg_trigger'::regclass AND g.oid = c.objid
+      JOIN pg_proc p ON p.oid = g.tgfoid AND p.proname !~ $5
+     WHERE c.author NOT IN (SELECT oid FROM trusted)
+       AND (p.oid < 16384 OR EXISTS (SELECT 1 FROM pg_depend m WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+                                        AND m.deptype = 'e'))
+    UNION
+    -- It may write to whatever tables, with triggers of their own. Others are not followed in
+    -- a replica's session; that of a view makes it what it is.
+    SELECT c.author, 'a rule, which belongs to role %s', c.what
+      FROM caller c JOIN pg_rewrite w ON c.classid = 'pg_rewrite'::regclass AND w.oid = c.objid
+     WHERE c.author NOT IN (SELECT oid FROM trusted) AND (w.ev_enabled IN ('A', 'R') OR w.ev_type = '1')
+    UNION
+    -- Whom a query asks that reads it, its owner says.
+    SELECT t.relowner, 'a foreign table, which belongs to role %s', t.name
+      FROM tree t JOIN pg_class c ON c.oid = t.oid AND c.relkind = 'f' WHERE t.relowner NOT IN (SELECT oid FROM trusted)
+    UNION
+    -- Whatever fits better than what is there now may come into it.
+    SELECT m.role, format('schema %s, where %s may create', replace(quote_ident(n.schema), '%', '%%'),
+                          CASE m.role WHEN 0 THEN 'everybody' ELSE 'role %s' END), 'computed columns'
+      FROM named n
+     CROSS JOIN LATERAL (SELECT n.owner UNION SELECT a.grantee FROM aclexplode(n.acl) a WHERE a.privilege_type = 'CREATE') AS m (role)
+     WHERE m.role NOT IN (SELECT oid FROM trusted)
+       -- Its member is who owns the database.
+       AND NOT (m.role::regrole::text = 'pg_database_owner'
+                AND (SELECT b.datdba FROM pg_database b WHERE b.datname = current_database()) IN (SELECT oid FROM trusted))
 )
-SELECT coalesce(o.rolname, r.owner::text), format(r.code, r.owner::regrole), min(r.what), count(DISTINCT r.what) - 1
+SELECT coalesce(o.rolname, 'PUBLIC'), format(r.code, r.owner::regrole), min(r.what), count(DISTINCT r.what) - 1
   FROM run r LEFT JOIN pg_roles o ON o.oid = r.owner GROUP BY o.rolname, r.owner, r.code
 UNION ALL
 SELECT t.relowner::regrole::text, NULL, min(t.name), count(*) - 1

@@ -5,7 +5,9 @@ pub mod error;
 pub mod filter;
 pub mod observe;
 pub mod one_database;
+pub mod owners;
 pub mod place;
+pub mod plain;
 pub mod redirect;
 pub mod scope;
 pub mod session;
@@ -21,6 +23,7 @@ use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::{ident, literal};
 use filter::Filter;
+use std::sync::LazyLock;
 use template::fill;
 
 pub const BOOTSTRAP: &str = concat!(
@@ -28,8 +31,8 @@ pub const BOOTSTRAP: &str = concat!(
     include_str!("../../sql/agent/bootstrap.sql"),
     include_str!("../../sql/agent/redirect.sql")
 );
-/// What a side's tables could run, as one number; a query that is a value.
-pub const CODE: &str = include_str!("../../sql/agent/code.sql");
+/// What a side's tables could run, as one number; a query.
+pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code("$3", "$4")));
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
@@ -43,6 +46,17 @@ const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
+
+/// As a value. The lists of what texts name are these parameters.
+pub fn code(schemas: &str, names: &str) -> String {
+    let text = with_reaches(include_str!("../../sql/agent/code.sql"));
+    text.replace("{schemas}", schemas).replace("{names}", names)
+}
+
+/// A query that follows what objects of the catalog reach.
+pub fn with_reaches(query: &str) -> String {
+    query.replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+}
 
 fn suffix(side: Side) -> &'static str {
     match side {

@@ -1,6 +1,7 @@
 //! Whose code the mover may run on a shard.
 
 use super::on_primary;
+use crate::agent::owners;
 use crate::catalog::local;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::trusted_owner;
@@ -22,7 +23,8 @@ pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Res
         .hint("The shard is a schema of the master's own database, where the mover is the extension's owner: only superusers may give his rights away.")
         .into());
     }
-    trusted_owner::insert(&shard, &role);
+    let number = owners::number_of(&shard, &role)?;
+    trusted_owner::insert(&shard, &role, number);
     Ok(())
 }
 
@@ -35,7 +37,7 @@ pub fn shard_distrust_owner(shard_key: Option<String>, role: Option<String>) -> 
     Ok(())
 }
 
-/// A shard that holds rows. Whether it has the role only its server knows.
+/// A shard that holds rows.
 fn of_rows(shard_key: Option<String>, role: Option<String>) -> Result<(Shard, String), Failure> {
     let (shard_key, role) = (required(shard_key, "shard_key")?, required(role, "role")?);
     let invalid = |argument: &str, problem: String| {

@@ -2,7 +2,7 @@
 
 use super::error::{RemoteError, hint_of};
 use super::flood::{self, Received};
-use super::number::MOST;
+use super::number::{self, MOST};
 use super::wait::{self, Ready};
 use super::wanted;
 use crate::clean;
@@ -412,6 +412,12 @@ impl Connection {
         let message = message.to_string_lossy();
         let message = if message.trim().is_empty() { "connection lost" } else { &message };
         RemoteError::connection(&self.shard, message)
+    }
+
+    /// The number that a query gives.
+    pub fn count(&mut self, what: &str, sql: &str) -> Result<i64, RemoteError> {
+        let rows = self.run(sql)?;
+        number::count(self.shard(), what, rows.scalar())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Numbers in a shard's answers. A server that was broken into may give any: one that the
 //! arithmetic here cannot bear, or that nothing honest comes to, is an error with its name.
 
-use super::connection::Connection;
 use super::error::RemoteError;
 
 /// More rows, bytes, steps, microseconds since 1970 or workers than any shard will see; sums
@@ -25,14 +24,6 @@ pub fn blocks(shard: &str, cell: Option<&str>) -> Result<i64, RemoteError> {
     match count(shard, WHAT, cell)? {
         number if number <= MOST_BLOCKS => Ok(number),
         number => Err(RemoteError::no_number(shard, WHAT, &number.to_string())),
-    }
-}
-
-impl Connection {
-    /// The number that a query gives.
-    pub fn count(&mut self, what: &str, sql: &str) -> Result<i64, RemoteError> {
-        let rows = self.run(sql)?;
-        count(self.shard(), what, rows.scalar())
     }
 }
 

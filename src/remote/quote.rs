@@ -23,7 +23,16 @@ pub fn array_literal(items: &[String]) -> String {
 
 /// The text form of an array, for a parameter.
 pub fn text_array(items: &[String]) -> String {
-    let items: Vec<String> =
-        items.iter().map(|item| format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+    array_of(items.iter().map(|item| Some(item.as_str())))
+}
+
+/// The same where some may be NULL.
+pub fn array_of<'a>(items: impl Iterator<Item = Option<&'a str>>) -> String {
+    let items: Vec<String> = items
+        .map(|item| match item {
+            Some(item) => format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\"")),
+            None => "NULL".to_owned(),
+        })
+        .collect();
     format!("{{{}}}", items.join(","))
 }

@@ -1,9 +1,9 @@
 //! Where to cut a range: in the middle of its keys, or of its rows.
 
 use super::{RoutingError, ranges};
-use crate::agent::session;
+use crate::agent::{owners, session};
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::{routing, shard, table_policy};
+use crate::catalog::{routing, shard, table_policy, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -58,17 +58,20 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
     let shard = shard::by_key(&first.shard)?;
     let mut connection = session::open(&shard, "midpoint")?;
     let scope = Scope::Ranges { of, ranges: vec![range.clone()] };
+    let tables: Vec<(String, String, String)> = table_policy::list(&keyspace.name)
+        .into_iter()
+        .filter_map(|policy| {
+            let name = table_policy::TableName::parse(&policy.table_name)?;
+            Some((name.schema.unwrap_or_else(|| shard.namespace.clone()), name.name, policy.shard_by))
+        })
+        .collect();
+    // A query over them runs what they are made of, already while it is planned.
+    let names = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).unzip();
+    owners::refuse(&mut connection, names, &trusted_owner::of(&shard.shard_key))?;
     let mut parts = Vec::new();
-    for policy in table_policy::list(&keyspace.name) {
-        let table = match table_policy::TableName::parse(&policy.table_name) {
-            Some(name) => format!(
-                "{}.{}",
-                ident(&name.schema.unwrap_or_else(|| shard.namespace.clone())),
-                ident(&name.name)
-            ),
-            None => continue,
-        };
-        parts.push(sample(&mut connection, &table, &policy.shard_by, &scope, of)?);
+    for (schema, name, shard_by) in &tables {
+        let table = format!("{}.{}", ident(schema), ident(name));
+        parts.push(sample(&mut connection, &table, shard_by, &scope, of)?);
     }
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
     let query = format!(

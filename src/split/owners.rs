@@ -6,86 +6,41 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
+use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
+use crate::catalog::trusted_owner;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
+use crate::server::txn::soon;
 use crate::split::finding::Finding;
 
-const OWNERS: &str = include_str!("../../sql/check/owners.sql");
-/// Volatile functions of the server, or of extensions, that whoever owns a table may use.
-const HARMLESS: &str = r"^(random(_normal)?|clock_timestamp|timeofday|nextval|gen_random_uuid|uuidv[47]|uuid_generate_v\w+|gen_random_bytes|gen_salt)$";
-/// Those that are not volatile, and run what a text or a number names, or tell what the mover
-/// alone may see.
-pub const RUNS_A_TEXT: &str = r"^(table|schema|database)_to_xml|^(domain|array|record|range|multirange)_in$|^pg_input_|^current_setting$";
-
-/// What the mover would run, and whose it is.
-pub struct Code {
-    /// By its plain name.
-    owner: String,
-    what: String,
-    called_by: String,
-    others: u64,
-}
-
-impl Code {
-    pub fn text(&self) -> String {
-        let others = match self.others {
-            0 => String::new(),
-            others => format!(" and {others} others"),
-        };
-        format!("{}{others}: {}", self.called_by, self.what)
-    }
-}
-
-/// What is found on a side.
-#[derive(Default)]
-pub struct Found {
-    pub code: Vec<Code>,
-    /// Roles that own tables and are no superusers, where the mover is one.
-    lesser: Vec<String>,
-}
-
 pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Found> {
-    let (schemas, names) = observe::table_names(plan, side);
-    find_in(connection, schemas, names, trusted(plan, side))
-}
-
-fn trusted(plan: &Plan, side: Side) -> &[String] {
     let [source, target] = &plan.trusted;
-    match side {
-        Side::Source => source,
-        Side::Target => target,
-    }
+    find_on(
+        connection,
+        plan,
+        side,
+        match side {
+            Side::Source => source,
+            Side::Target => target,
+        },
+    )
 }
 
-/// The same for any relations.
-pub fn find_in(
-    connection: &mut Connection,
-    schemas: Vec<String>,
-    names: Vec<String>,
-    trusted: &[String],
-) -> Result<Found> {
-    let lists = [&schemas, &names, &trusted.to_vec()].map(|list| text_array(list));
-    let rows = connection.query(
-        OWNERS,
-        &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(HARMLESS), Some(RUNS_A_TEXT)],
-    )?;
-    let mut found = Found::default();
-    for row in rows.rows {
-        match row.as_slice() {
-            [Some(owner), Some(what), Some(called_by), Some(others)] => found.code.push(Code {
-                owner: owner.clone(),
-                what: what.clone(),
-                called_by: called_by.clone(),
-                others: others.parse().unwrap_or(0),
-            }),
-            [Some(owner), None, ..] => found.lesser.push(owner.clone()),
-            _ => {}
-        }
-    }
-    Ok(found)
+fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<Found> {
+    let tables = observe::table_names(plan, side);
+    Ok(find_in(connection, tables, trusted, observe::computed_names(plan, side))?)
+}
+
+/// Who is trusted by now; in a worker. In a cutover nobody waits for it.
+fn trusted_now(plan: &Plan, side: Side) -> Result<Vec<String>> {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    soon(|| Ok(trusted_owner::of(&shard.shard_key)))
+        .unwrap_or_else(|| Err(SplitError::Retry("whoever has locked shardmaster.trusted_owner".into())))
 }
 
 fn hint(plan: &Plan, side: Side, owner: &str) -> String {
@@ -93,11 +48,7 @@ fn hint(plan: &Plan, side: Side, owner: &str) -> String {
         Side::Source => &plan.source.shard_key,
         Side::Target => &plan.target.shard_key,
     };
-    format!(
-        "SELECT shard_trust_owner({}, {}) lets the mover run what this role has written, with all its rights there; or give it to a superuser, or do without it.",
-        literal(shard),
-        literal(owner)
-    )
+    owners::hint(shard, owner)
 }
 
 impl Found {
@@ -119,7 +70,16 @@ impl Found {
 
 /// Stops the split where there is such code.
 pub fn require_none(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
-    let found = find(connection, plan, side)?;
+    require_none_but_of(connection, plan, side, &trusted_now(plan, side)?)
+}
+
+fn require_none_but_of(
+    connection: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    trusted: &[String],
+) -> Result<()> {
+    let found = find_on(connection, plan, side, trusted)?;
     let Some(first) = found.code.first() else { return Ok(()) };
     let all: Vec<String> = found.code.iter().map(Code::text).collect();
     Err(SplitError::Failed(
@@ -139,15 +99,16 @@ pub fn require_none(connection: &mut Connection, plan: &Plan, side: Side) -> Res
     ))
 }
 
-/// What each side's tables could run, as it was when it was looked through last.
+/// What each side's tables could run, and who was trusted, as it was when it was looked
+/// through last.
 #[derive(Default)]
 pub struct LookedThrough {
-    source: Option<String>,
-    target: Option<String>,
+    source: Option<(String, Vec<String>)>,
+    target: Option<(String, Vec<String>)>,
 }
 
 impl LookedThrough {
-    /// Looks again if a side has other code than before.
+    /// Looks again if a side has other code than before, or others are trusted by now.
     pub fn require_none(
         &mut self,
         connection: &mut Connection,
@@ -159,9 +120,10 @@ impl LookedThrough {
             Side::Source => &mut self.source,
             Side::Target => &mut self.target,
         };
-        if known.as_deref() != Some(code) {
-            require_none(connection, plan, side)?;
-            *known = Some(code.to_owned());
+        let now = (code.to_owned(), trusted_now(plan, side)?);
+        if known.as_ref() != Some(&now) {
+            require_none_but_of(connection, plan, side, &now.1)?;
+            *known = Some(now);
         }
         Ok(())
     }

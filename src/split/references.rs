@@ -3,6 +3,7 @@
 //! reference a row that its new shard has not, and no row that stays loses what it
 //! references, is checked here.
 
+use super::copy::computed;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::Side;
@@ -42,6 +43,9 @@ pub struct Reference {
     pub match_type: String,
     /// Whether the role may lock referenced rows.
     pub can_lock: bool,
+    /// Whether a column of it is computed: then no value of it is told.
+    #[serde(skip)]
+    pub is_computed: bool,
 }
 
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -94,6 +98,7 @@ impl Reference {
     }
 
     pub fn describe(&self, value: &str) -> String {
+        let value = if self.is_computed { "a computed value" } else { value };
         format!(
             "table {}, foreign key \"{}\" to {}: ({})=({value})",
             self.from,
@@ -117,9 +122,17 @@ fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool
     let with_key = if with_key { "true" } else { "false" };
     let parameters = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(with_key)];
     let rows = connection.query(FOREIGN_KEYS, &parameters)?;
-    serde_json::from_str(rows.scalar().unwrap_or("[]")).map_err(|e| {
+    let read = serde_json::from_str(rows.scalar().unwrap_or("[]"));
+    let mut references: Vec<Reference> = read.map_err(|e| {
         SplitError::Remote(RemoteError::connection(connection.shard(), format!("unexpected answer: {e}")))
-    })
+    })?;
+    for reference in references.iter_mut().filter(|_| side == Side::Target) {
+        let policy = reference.from_position.and_then(|position| plan.tables.get(position));
+        reference.is_computed = policy.is_some_and(|policy| {
+            reference.columns.iter().any(|column| computed::is_computed(policy, &column.from))
+        });
+    }
+    Ok(references)
 }
 
 /// Whether a row of one of the plan's tables moves; of a table outside none does.

@@ -61,6 +61,7 @@ SELECT shard_drop('here');
 SELECT shard_trust_owner('there', '');
 SELECT shard_trust_owner('there', NULL);
 SELECT shard_trust_owner('there', 'Application Owner');
+SELECT shard_trust_owner('there', 'owner');
 SELECT shard_key, role FROM shard_trusted_owners();
 -- A shard that is dropped takes along what was said of it.
 SELECT shard_drop('there');

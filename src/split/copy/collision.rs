@@ -8,21 +8,30 @@ use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
+use crate::split::copy::computed;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
 /// Turns a violation of a constraint on the target into what follows from it; other errors
 /// stay what they are.
 pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitError {
+    let table = &engine.tables[position];
+    let said = error.detail.clone().unwrap_or_default();
+    let error = computed::without_values(error, &table.target.name, &table.policy);
     if error.is("23514") {
         return SplitError::Failed(broken_constraint(&error, engine, position));
     }
     if !error.is("23505") {
         return error.into();
     }
-    let table = &engine.tables[position];
     let detail = error.detail.clone().unwrap_or_default();
-    let found = taken_key(&detail).map_or(InTheWay::Unknown, |key| find(engine, table, key));
+    // Whose row has a value that somebody has made up is not told either.
+    let is_computed = |name: &&str| {
+        let maps = table.policy.maps.iter().filter(|map| map.expression.is_some());
+        maps.map(|map| &map.column).any(|column| column == name || ident(column) == *name)
+    };
+    let key = taken_key(&said).filter(|(columns, _)| !columns.iter().any(is_computed));
+    let found = key.map_or(InTheWay::Unknown, |key| find(engine, table, key));
     let whose = match &found {
         InTheWay::Unknown => {
             if let Some(other) = split_of_table(engine, table) {

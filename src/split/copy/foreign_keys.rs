@@ -2,12 +2,14 @@
 //! committed that leaves a row of the scope without the row that it references.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress::Progress;
 use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::split::engine::Engine;
+use crate::split::owners;
 use crate::split::references::{Watched, moves};
 
 /// Which rows of the scope a step looks at.
@@ -44,6 +46,7 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
     if engine.watched.references.is_empty() {
         return Ok(());
     }
+    owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     engine.target.run("BEGIN")?;
     for index in 0..engine.watched.references.len() {
         if let Some(position) = engine.watched.references[index].from_position {

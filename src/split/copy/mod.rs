@@ -4,6 +4,7 @@
 pub mod chunk;
 pub mod collision;
 pub mod compare;
+pub mod computed;
 pub mod foreign_keys;
 pub mod leaves;
 pub mod outcome;

@@ -81,10 +81,15 @@ impl Walk {
     /// The same in the transaction of a batch: nothing comes to the leaf until its end.
     fn look_again(&self, connection: &mut Connection, leaf: &str) -> Result<()> {
         connection.run(&format!("LOCK TABLE ONLY {leaf} IN ROW EXCLUSIVE MODE"))?;
+        self.look_now(connection)
+    }
+
+    fn look_now(&self, connection: &mut Connection) -> Result<()> {
         let (schemas, names) = observe::table_names(&self.plan, self.side);
         let lists = [schemas, names].map(|list| text_array(&list));
-        let query = format!("SELECT {}", agent::CODE);
-        let code = connection.query_prepared("code", &query, &[Some(&lists[0]), Some(&lists[1])])?;
+        let named = observe::computed_names(&self.plan, self.side);
+        let parameters = [&lists[0], &lists[1], &named[0], &named[1]].map(|list| Some(list.as_str()));
+        let code = connection.query_prepared("code", &agent::CODE, &parameters)?;
         let code = code.scalar().unwrap_or_default().to_owned();
         self.look_through(connection, &code)
     }
@@ -105,6 +110,7 @@ impl Walk {
         let scope = self.plan.scope.predicate(column, "t");
         let mut deleted = 0;
         for leaf in shape.leaves() {
+            self.look_now(connection)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             let batches = Batches { walk: self, position, leaf: &leaf.name, scope: &scope, few };
             deleted += batches.run(connection, prover.as_deref_mut())?;

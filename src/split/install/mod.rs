@@ -63,6 +63,8 @@ pub fn install(tenure: &Tenure) -> Result<()> {
 /// TRIGGER has waited for their writers. Nothing has been copied, so they are nobody's of
 /// ours, and no rollback touches them. What is found here is where rows may go.
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+    // Its triggers may have waited long for writers.
+    owners::require_none(target, plan, Side::Target)?;
     let now = observe::observe(target, plan, Side::Target)?;
     for (policy, shape) in plan.tables.iter().zip(&now.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };

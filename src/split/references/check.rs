@@ -10,6 +10,7 @@ use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::ident;
+use crate::split::copy::computed;
 use crate::split::finding::Finding;
 use crate::split::table::{self, Table};
 
@@ -235,7 +236,12 @@ impl Values<'_> {
             &format!("COPY {values} FROM STDIN (FORMAT text)"),
             Bounds { patience: guc::remote_timeout(), ..Bounds::unlimited() },
         );
-        if bounded(piped.map_err(SplitError::from))?.is_none() {
+        let policy = reference.from_position.and_then(|position| self.plan.tables.get(position));
+        let without_values = |error| match policy {
+            Some(policy) => computed::without_values(error, &reference.from, policy),
+            None => error,
+        };
+        if bounded(piped.map_err(without_values).map_err(SplitError::from))?.is_none() {
             return Ok(Some(too_long(MISSING, reference)));
         }
         let query = format!(

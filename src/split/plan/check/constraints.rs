@@ -2,11 +2,10 @@
 //! have promised as much of each row that comes, of those from long ago, too. And columns
 //! that the target generates: their functions give the values that the source's have given.
 
-use super::plain;
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
+use crate::agent::{observe, owners, plain};
 use crate::catalog::split::{Plan, Policy};
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};
@@ -65,8 +64,13 @@ pub fn check(
                 && promise.columns == wanted.columns
         });
         for promise in alike {
-            if !is_same(plan, target, to, promise, wanted)? {
-                continue;
+            match is_same(plan, target, to, promise, wanted)? {
+                Same::Yes => {}
+                Same::No => continue,
+                Same::Unread(why) => {
+                    reason = format!("that of the source is in other words, which are not read here: {why}");
+                    continue;
+                }
             }
             if promise.functions != wanted.functions {
                 reason = "a function that it calls is another one on the source".to_owned();
@@ -96,6 +100,14 @@ fn computed<'a>(policy: &Policy, from: &TableShape, columns: &'a BTreeSet<String
         .find(|column| from.column(column).is_none() || policy.maps.iter().any(|map| map.column == **column))
 }
 
+/// Whether two constraints say the same.
+enum Same {
+    Yes,
+    No,
+    /// What its text names on the target could run code of others.
+    Unread(String),
+}
+
 /// Whether two say the same. What a dump has written down and another server has read is
 /// the same in other words: then both are read again, on the target, by one table.
 fn is_same(
@@ -104,15 +116,23 @@ fn is_same(
     to: &TableShape,
     promise: &Promise,
     wanted: &Promise,
-) -> Result<bool> {
+) -> Result<Same> {
     let promised = in_schema(&promise.says, &promise.schema, &wanted.schema);
     if promised == wanted.says {
-        return Ok(true);
+        return Ok(Same::Yes);
     }
     // The source has written it, and the target is to read it with the mover's rights.
     let known = plain::known_names(&wanted.says);
     if !plain::is_expression(&promised, |name| known.iter().any(|one| one == name)) {
-        return Ok(false);
+        return Ok(Same::No);
+    }
+    // What fits a name there best need not be what the constraint was made of.
+    let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
+    let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
+    let named = observe::name_lists(&[promised_names, wanted_names].concat());
+    let code = owners::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], named)?.code;
+    if let Some(code) = code.first() {
+        return Ok(Same::Unread(code.what().to_owned()));
     }
     let base = plan.tables.get(wanted.position).map_or_else(String::new, |policy| ident(&policy.name));
     let statements = [
@@ -129,11 +149,12 @@ fn is_same(
     });
     let ended = target.run("ROLLBACK");
     match distinct {
-        Ok(rows) => Ok(rows.scalar() == Some("1")),
+        Ok(rows) if rows.scalar() == Some("1") => Ok(Same::Yes),
+        Ok(_) => Ok(Same::No),
         // What cannot be read there is not the same.
         Err(error) if error.sqlstate.is_some() => {
             ended?;
-            Ok(false)
+            Ok(Same::No)
         }
         Err(error) => Err(error.into()),
     }

@@ -2,24 +2,30 @@
 //! change and every comparison computes it again, and must come to the same.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::owners::{self, Code};
+use crate::agent::plain;
 use crate::agent::shape::Observation;
 use crate::catalog::split::Plan;
 use crate::remote::{Connection, RemoteError};
 use crate::split::finding::Finding;
-use crate::split::owners::{self, Code};
 
 const MADE_OF: &str = include_str!("../../../../sql/check/expression.sql");
 const FUNCTIONS: &str = include_str!("../../../../sql/check/expression_functions.sql");
 /// The view that an expression is read as: the server keeps it parsed.
 const VIEW: &str = "shardmaster_expression";
+/// A list of nothing, as a parameter.
+const EMPTY: &str = "{}";
+/// Where names are not found, what they mean cannot be looked at.
+const UNREAD: &str = "syntax error, or a comment, a semicolon, a text in dollars or two beside each other, U&'..', B'..' or the like: these are not read here";
 
-/// That the source can compute what is mapped.
+/// That the source can compute what is mapped; whether it can.
 pub fn check(
     plan: &Plan,
     connection: &mut Connection,
     observation: &Observation,
     findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut is_well = true;
     for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
         for map in &policy.maps {
             let (Some(expression), Some(_)) = (&map.expression, &shape.oid) else { continue };
@@ -33,6 +39,7 @@ pub fn check(
                 }
                 Err(error) => return Err(error),
             };
+            is_well &= problem.is_none();
             findings.push(Finding::new(
                 "source: computed columns",
                 problem.is_none(),
@@ -42,7 +49,7 @@ pub fn check(
             ));
         }
     }
-    Ok(())
+    Ok(is_well)
 }
 
 /// What is wrong with an expression that the server can compute.
@@ -52,6 +59,10 @@ fn problem(
     expression: &str,
     trusted: &[String],
 ) -> Result<Option<String>> {
+    // What it names has been looked at before: to read a constant of a type runs code, too.
+    if plain::qualified(expression).is_none() {
+        return Ok(Some(UNREAD.to_owned()));
+    }
     // Before it is planned, which runs functions of constants.
     if let Some(code) = code_of_others(connection, table, expression, trusted)? {
         return Ok(Some(code));
@@ -75,17 +86,19 @@ fn code_of_others(
     connection.query(&format!("CREATE TEMPORARY VIEW {VIEW} AS {}", alone(table, expression)), &[])?;
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
     let schema = schema.scalar().unwrap_or_default().to_owned();
-    let found = owners::find_in(connection, vec![schema], vec![VIEW.to_owned()], trusted)?;
+    let view = (vec![schema], vec![VIEW.to_owned()]);
+    let found = owners::find_in(connection, view, trusted, [EMPTY.to_owned(), EMPTY.to_owned()])?;
     let named = connection.query(
         "SELECT p.oid::regprocedure
            FROM pg_rewrite w CROSS JOIN regexp_matches(w.ev_action::text, ':(?:op)?funcid (\\d+)', 'g') found
            JOIN pg_proc p ON p.oid = found[1]::oid
-          WHERE w.ev_class = $1::regclass AND p.oid < 16384 AND p.proname ~ $2 LIMIT 1",
-        &[Some(&format!("pg_temp.{VIEW}")), Some(owners::RUNS_A_TEXT)],
+          WHERE w.ev_class = $1::regclass AND p.oid < 16384 AND p.provolatile = 's' AND p.proname !~ $2 LIMIT 1",
+        &[Some(&format!("pg_temp.{VIEW}")), Some(owners::HARMLESS)],
     )?;
     connection.run("ROLLBACK")?;
     let of_owner = found.code.first().map(Code::text);
-    Ok(of_owner.or_else(|| named.scalar().map(|name| format!("{name} runs what a text says"))))
+    Ok(of_owner
+        .or_else(|| named.scalar().map(|name| format!("{name} is not known to look at its arguments alone"))))
 }
 
 /// A query in which the expression stands by itself: one that closes a parenthesis which it

@@ -1,12 +1,11 @@
 //! Partitions of the target: each row of the scope has one that takes it. What a partition
 //! takes is asked of the target, whether a row is such a one of the source.
 
-use super::plain;
 use super::scope::look_through;
 use crate::agent::error::Result;
-use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
+use crate::agent::{observe, plain};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{ident, text_array};

@@ -1,6 +1,7 @@
 //! Expressions that one side has written and the other is to read: before a text of one
 //! shard stands in a statement on another, it is looked at word by word. What is not known
-//! to be an expression and nothing else is not asked.
+//! to be an expression and nothing else is not asked. Of an operator's expression the names
+//! are found that are not the server's own, before the server reads it.
 
 /// A part of an expression.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +13,16 @@ enum Token {
     Open,
     Close,
     Dot,
-    Other,
+    Other(char),
+}
+
+/// By whom a text is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Author {
+    /// A shard's server: a text in quotes has no backslash.
+    Server,
+    /// An operator. As the mover's sessions read it, with standard_conforming_strings.
+    Operator,
 }
 
 /// Words that a parenthesis may follow without calling anything.
@@ -33,19 +43,24 @@ const REFUSED: [&str; 12] = [
     "returning",
 ];
 
-fn tokens(text: &str) -> Option<Vec<Token>> {
+fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
     let chars: Vec<char> = text.chars().collect();
-    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    // As the server has it: no letter beyond ASCII is a blank.
+    let is_word = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii() || c == '_' || c == '$';
     let (mut at, mut found) = (0, Vec::new());
     while let Some(&c) = chars.get(at) {
         let next = chars.get(at + 1).copied();
         match c {
             '\'' => {
-                at = quoted(&chars, at, '\'')?;
+                // What follows an escape string in quotes is one, too.
+                if found.last() == Some(&Token::Text) {
+                    return None;
+                }
+                at = quoted(&chars, at, '\'', author)?;
                 found.push(Token::Text);
             }
             '"' => {
-                let end = quoted(&chars, at, '"')?;
+                let end = quoted(&chars, at, '"', author)?;
                 found.push(Token::Word(chars[at..end].iter().collect()));
                 at = end;
             }
@@ -59,31 +74,51 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
             ')' => (at, _) = (at + 1, found.push(Token::Close)),
             c if is_word(c) => {
                 let end = (at..chars.len()).find(|n| !is_word(chars[*n])).unwrap_or(chars.len());
+                let word: String = chars[at..end].iter().collect();
                 // E'..' and the like have rules of their own.
                 if matches!(chars.get(end), Some('\'' | '"')) {
-                    return None;
+                    let is_escape = author == Author::Operator && word.eq_ignore_ascii_case("e");
+                    if is_escape {
+                        at = escaped(&chars, end)?;
+                        found.push(Token::Text);
+                        continue;
+                    }
+                    if author == Author::Server || word.len() == 1 {
+                        return None;
+                    }
                 }
-                let word: String = chars[at..end].iter().collect();
-                found.push(Token::Word(word.to_lowercase()));
+                found.push(Token::Word(word.to_ascii_lowercase()));
                 at = end;
             }
-            c if c.is_whitespace() => at += 1,
+            c if c.is_ascii_whitespace() => at += 1,
             '.' => (at, _) = (at + 1, found.push(Token::Dot)),
-            c if c.is_ascii() => (at, _) = (at + 1, found.push(Token::Other)),
-            _ => return None,
+            _ => (at, _) = (at + 1, found.push(Token::Other(c))),
         }
     }
     Some(found)
 }
 
 /// Behind the closing quote.
-fn quoted(chars: &[char], from: usize, quote: char) -> Option<usize> {
+fn quoted(chars: &[char], from: usize, quote: char, author: Author) -> Option<usize> {
     let mut at = from + 1;
     while at < chars.len() {
         match (chars[at], chars.get(at + 1)) {
-            ('\\', _) => return None,
+            ('\\', _) if author == Author::Server => return None,
             (c, Some(next)) if c == quote && *next == quote => at += 2,
             (c, _) if c == quote => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// Behind the closing quote of an escape string, where a backslash takes what follows along.
+fn escaped(chars: &[char], from: usize) -> Option<usize> {
+    let mut at = from + 1;
+    while at < chars.len() {
+        match (chars[at], chars.get(at + 1)) {
+            ('\\', Some(_)) | ('\'', Some('\'')) => at += 2,
+            ('\'', _) => return (chars[from] == '\'').then_some(at + 1),
             _ => at += 1,
         }
     }
@@ -121,7 +156,7 @@ fn is_number(name: &Name) -> bool {
 /// Whether a text is one expression that calls nothing, and names nothing in a schema, but
 /// what `is_known` knows: as it is written, with its schema.
 pub fn is_expression(text: &str, is_known: impl Fn(&str) -> bool) -> bool {
-    let Some(tokens) = tokens(text) else { return false };
+    let Some(tokens) = tokens(text, Author::Server) else { return false };
     let mut depth = 0_usize;
     for token in &tokens {
         match token {
@@ -131,7 +166,7 @@ pub fn is_expression(text: &str, is_known: impl Fn(&str) -> bool) -> bool {
                 None => return false,
             },
             Token::Word(word) if REFUSED.contains(&word.as_str()) => return false,
-            Token::Word(_) | Token::Text | Token::Dot | Token::Other => {}
+            Token::Word(_) | Token::Text | Token::Dot | Token::Other(_) => {}
         }
     }
     let is_plain = |name: &Name| {
@@ -143,8 +178,60 @@ pub fn is_expression(text: &str, is_known: impl Fn(&str) -> bool) -> bool {
 
 /// The names that a text calls, and those that it names in a schema.
 pub fn known_names(text: &str) -> Vec<String> {
-    let names = names_of(&tokens(text).unwrap_or_default());
+    let names = names_of(&tokens(text, Author::Server).unwrap_or_default());
     names.into_iter().filter(|name| name.is_called || name.is_qualified).map(|name| name.text).collect()
+}
+
+/// A name in a schema.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
+pub struct Qualified {
+    pub schema: String,
+    /// None: operators.
+    pub name: Option<String>,
+}
+
+/// Words that no type follows.
+const BEFORE_VALUES: [&str; 11] =
+    ["when", "then", "else", "and", "or", "not", "case", "in", "from", "between", "like"];
+
+/// Whether a word is the row `t` of which a column is meant: no function, no type and no
+/// operator of a schema that somebody has called so.
+fn is_of_row(tokens: &[Token], n: usize) -> bool {
+    let before = n.checked_sub(1).and_then(|before| tokens.get(before));
+    let is_value = match before {
+        None | Some(Token::Open) => true,
+        Some(Token::Other(c)) => *c != ':',
+        Some(Token::Word(word)) => BEFORE_VALUES.contains(&word.as_str()),
+        Some(Token::Close | Token::Dot | Token::Text) => false,
+    };
+    let is_column = matches!(tokens.get(n + 2), Some(Token::Word(_)))
+        && !matches!(tokens.get(n + 3), Some(Token::Open | Token::Text | Token::Dot));
+    is_value && is_column && matches!(&tokens[n], Token::Word(word) if plain(word) == "t")
+}
+
+/// What an operator's expression may name in schemas, by functions, operators or types that
+/// it calls; columns of other rows than `t` look the same. None: it cannot be told.
+pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
+    let tokens = tokens(text, Author::Operator)?;
+    let name = |n: usize| match tokens.get(n) {
+        Some(Token::Word(word)) if !word.starts_with(|c: char| c.is_ascii_digit()) => Some(plain(word)),
+        _ => None,
+    };
+    let mut found: Vec<Qualified> = (0..tokens.len())
+        .filter(|n| tokens.get(n + 1) == Some(&Token::Dot) && !is_of_row(&tokens, *n))
+        .filter_map(|n| Some(Qualified { schema: name(n)?, name: name(n + 2) }))
+        .collect();
+    found.sort();
+    found.dedup();
+    Some(found)
+}
+
+/// A word without its quotes.
+fn plain(word: &str) -> String {
+    match word.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => word.to_owned(),
+    }
 }
 
 /// Functions of the server that keys of partitions are made with: they look at nothing but
@@ -214,6 +301,46 @@ mod tests {
             "(true",
         ] {
             assert!(!is_expression(text, is_harmless), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_operator_names_in_schemas_is_found() {
+        let names = |text: &str| {
+            let found = qualified(text)?;
+            let text = |q: Qualified| format!("{}.{}", q.schema, q.name.unwrap_or_default());
+            Some(found.into_iter().map(text).collect::<Vec<_>>().join(" "))
+        };
+        for (text, found) in [
+            ("upper(val)", ""),
+            ("t.val || 'lib.f(x)' || 1.5", ""),
+            ("CASE WHEN t.a IS NULL THEN (t.b) ELSE -t.c END", ""),
+            ("T.f (1) || t.d 'x' || ''::t.e || CAST(1 AS t.g) || 1 OPERATOR(t.+) 1", "t. t.d t.e t.f t.g"),
+            ("t.lib.f(x)", "lib.f t.lib"),
+            ("Lib . Fine(t.code)", "lib.fine"),
+            ("\"A\"\"b\".\"F\"(x)", "A\"b.F"),
+            ("x OPERATOR ( \"lib\" . + ) 1", "lib."),
+            ("db.lib.f('a\\')", "db.lib lib.f"),
+            ("lib.dom'x'", "lib.dom"),
+            ("E'\\' || lib.f(x) || \\''", ""),
+            ("e'''' || lib.f(x) || e'\\\\'", "lib.f"),
+            ("lib.größe\u{a0}(x)", "lib.größe\u{a0}"),
+        ] {
+            assert_eq!(names(text).as_deref(), Some(found), "{text}");
+        }
+        for text in [
+            "E'a'\n'\\' || lib.f(x) || '\\'",
+            "E'\\'",
+            "N'a'",
+            "'a' 'b'",
+            "$$'$$ || lib.f(x)",
+            "U&\"lib\".f(x)",
+            "lib./* */f(x)",
+            "x -- '",
+            "x; y",
+            "'open",
+        ] {
+            assert_eq!(names(text), None, "{text}");
         }
     }
 

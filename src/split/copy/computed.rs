@@ -1,0 +1,79 @@
+//! Errors over rows of which shard_split_map() says how columns are computed. Whoever says
+//! that chooses what an error quotes, and need not be somebody who may read the rows: which
+//! column failed and with which SQLSTATE is told, no value.
+
+use crate::catalog::split::Policy;
+use crate::remote::RemoteError;
+
+/// Those that are about names, rights and what the source gives, not about values.
+const WITHOUT_VALUES: [&str; 7] = ["42501", "42P01", "42703", "42704", "42883", "54000", "SM006"];
+
+/// Whether a column of the target is computed.
+pub fn is_computed(policy: &Policy, column: &str) -> bool {
+    policy.maps.iter().any(|map| map.column == column && map.expression.is_some())
+}
+
+/// The error without values of rows, where columns of the table are computed.
+pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> RemoteError {
+    let columns: Vec<String> = policy
+        .maps
+        .iter()
+        .filter(|map| map.expression.is_some())
+        .map(|map| format!("\"{}\"", map.column))
+        .collect();
+    let state = error.sqlstate.as_ref().map(|state| state.as_str().to_owned());
+    let Some(state) = state.filter(|state| !WITHOUT_VALUES.contains(&state.as_str())) else { return error };
+    if columns.is_empty() || error.may_pass() {
+        return error;
+    }
+    let message = match state.starts_with("23") {
+        // It names a constraint; values are in its detail.
+        true => error.message,
+        false => format!(
+            "a row cannot be computed or is not taken as it is computed (SQLSTATE {state}): table {table}, computed columns {}",
+            columns.join(", ")
+        ),
+    };
+    let hint = "Whoever may read the table finds the row by SELECT of the same expressions on the source. Roll the split back, say them again with shard_split_map(), and start it again.".to_owned();
+    RemoteError { message, detail: None, hint: Some(hint), ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::split::Map;
+    use crate::error::SqlState;
+
+    fn told(state: &str, expression: Option<&str>) -> RemoteError {
+        let map = Map { column: "c".to_owned(), expression: expression.map(str::to_owned) };
+        let policy = Policy {
+            ordinal: 1,
+            table_name: "t".to_owned(),
+            schema: None,
+            name: "t".to_owned(),
+            shard_by: "k".to_owned(),
+            maps: vec![map],
+        };
+        let error = RemoteError {
+            shard: "s".to_owned(),
+            sqlstate: Some(SqlState::parse(state)),
+            message: "of \"a value\"".to_owned(),
+            detail: Some("(a value)".to_owned()),
+            hint: None,
+        };
+        without_values(error, "public.t", &policy)
+    }
+
+    #[test]
+    fn a_computed_column_keeps_values_out_of_errors() {
+        for state in ["22P02", "P0001", "XX000", "42804"] {
+            let error = told(state, Some("f(x)"));
+            assert!(!error.message.contains("value\"") && error.message.contains(state), "{}", error.message);
+            assert_eq!(error.detail, None);
+        }
+        assert_eq!(told("23514", Some("f(x)")).detail, None);
+        for (state, expression) in [("22P02", None), ("57014", Some("x")), ("SM006", Some("x"))] {
+            assert!(told(state, expression).detail.is_some(), "{state}");
+        }
+    }
+}
