@@ -116,7 +116,7 @@ fn a_part_of_a_range_is_let_in_at_another_address() {
     let mut seen = String::new();
     wait::until("one part to be left on each side", LIMIT, || {
         seen = master.query_one(left, &[])?.get(0);
-        Ok((seen == "[a,m) f , [mz,n) f ").then_some(()))
+        Ok((seen == r#"["a","m") f , ["mz","n") f "#).then_some(()))
     })
     .map_err(|e| format!("{e}: {seen}"))
     .unwrap();
@@ -255,4 +255,21 @@ fn a_redirect_stays_while_another_address_of_its_shard_is_routed_to() {
     master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
     assert_eq!(cleanup(&mut master), "removed");
     assert_eq!(insert(&mut client(&cluster), 9001), "ok");
+}
+
+/// The master's own database is not another one because it has an address.
+#[test]
+fn nobody_is_trusted_in_the_masters_database_by_its_address() {
+    let cluster = cluster(&[]);
+    add(&cluster, "here", &cluster.master.conninfo(DATABASE, MOVER));
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_grant('app', 'admin')").unwrap();
+    // A worker has been there.
+    let split = Split::plan(&cluster, "shard_a", "here", &["moves"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap_err();
+    let mut admin = cluster.client().unwrap();
+    let refused = admin.batch_execute("SELECT shard_trust_owner('here', 'app_owner')").unwrap_err();
+    assert_eq!(state_of(&refused), "42501");
+    admin.batch_execute("SELECT shard_trust_owner('shard_b', 'app_owner')").unwrap();
 }
