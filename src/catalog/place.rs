@@ -128,7 +128,7 @@ mod tests {
         let same = [
             ("service=x", "service=x"),
             ("host=a dbname=d user=u", "dbname=d host=a port=5432 connect_timeout=7"),
-            ("host=a,b dbname=d", "postgresql://a,b/d"),
+            ("host=a,b port=1,2 dbname=d", "postgresql://a:1,b:2/d"),
         ];
         for (one, other) in same {
             assert!(is_one_address(one, other), "{one} {other}");
