@@ -8,6 +8,7 @@ use shardmaster_tests::relay::Relay;
 use shardmaster_tests::scene::{LIMIT, client, cluster, forget_splits, plan, source, state_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::Stage;
 use shardmaster_tests::{standby, wait};
 use std::net::TcpListener;
 
@@ -116,7 +117,7 @@ fn a_part_of_a_range_is_let_in_at_another_address() {
     let mut seen = String::new();
     wait::until("one part to be left on each side", LIMIT, || {
         seen = master.query_one(left, &[])?.get(0);
-        Ok((seen == "[a,m) f , [mz,n) f ").then_some(()))
+        Ok((seen == r#"["a","m") f , ["mz","n") f "#).then_some(()))
     })
     .map_err(|e| format!("{e}: {seen}"))
     .unwrap();
@@ -147,6 +148,48 @@ fn a_shard_that_does_not_answer_is_asked_again() {
         Ok(split.metric::<Option<String>>("waiting_for")?.is_none().then_some(()))
     })
     .unwrap();
+}
+
+/// Waits until a worker has tried in vain.
+fn wait_until_out_of_reach(split: &Split<'_>, shard: &str) {
+    wait::until("the worker to say why", LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|text| text.contains(&format!("shard \"{shard}\": "))).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Waits until a worker has seen that nothing of the redirect is to end.
+fn wait_until_kept(split: &Split<'_>) {
+    wait::until("nothing to be waited for", LIMIT, || {
+        let query =
+            "SELECT waiting_for IS NULL AND NOT redirect_ending FROM shardmaster.split_plan WHERE id = $1";
+        Ok(split.superuser()?.query_one(query, &[&split.id])?.get::<_, bool>(0).then_some(()))
+    })
+    .unwrap();
+}
+
+/// What was to end when a shard is within reach again is not, where its keys lead by then: the
+/// last word on a key counts.
+#[test]
+fn a_key_that_is_assigned_away_again_is_refused_as_before() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    finished(&split);
+    let mut master = stage.cluster.superuser().unwrap();
+    add(&stage.cluster, "again", &stage.cluster.servers[0].conninfo(DATABASE, MOVER));
+    for shard in ["shard_a", "again"] {
+        stage.source.cut();
+        let assign = "SELECT shard_assign('moves', $1, force => true)";
+        master.execute(assign, &[&shard]).unwrap();
+        wait_until_out_of_reach(&split, "shard_a");
+        master.execute(assign, &[&"shard_b"]).unwrap();
+        stage.source.mend();
+        wait_until_kept(&split);
+        assert_eq!(insert(&mut client(&stage.cluster), 9001), "SM001", "{shard}");
+    }
+    master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
+    wait_until_let_in(&mut client(&stage.cluster), 9001);
 }
 
 /// What a copy of the disk knows of itself is what the original knows.
@@ -255,4 +298,21 @@ fn a_redirect_stays_while_another_address_of_its_shard_is_routed_to() {
     master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
     assert_eq!(cleanup(&mut master), "removed");
     assert_eq!(insert(&mut client(&cluster), 9001), "ok");
+}
+
+/// The master's own database is not another one because it has an address.
+#[test]
+fn nobody_is_trusted_in_the_masters_database_by_its_address() {
+    let cluster = cluster(&[]);
+    add(&cluster, "here", &cluster.master.conninfo(DATABASE, MOVER));
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_grant('app', 'admin')").unwrap();
+    // A worker has been there.
+    let split = Split::plan(&cluster, "shard_a", "here", &["moves"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap_err();
+    let mut admin = cluster.client().unwrap();
+    let refused = admin.batch_execute("SELECT shard_trust_owner('here', 'app_owner')").unwrap_err();
+    assert_eq!(state_of(&refused), "42501");
+    admin.batch_execute("SELECT shard_trust_owner('shard_b', 'app_owner')").unwrap();
 }

@@ -25,7 +25,7 @@ pub fn learn(connection: &mut Connection, shard: &Shard) {
     let Ok(rows) = connection.run(ITSELF) else { return };
     let Some(identity) = rows.scalar() else { return };
     let written = soon(|| {
-        place::learned(conninfo, identity);
+        place::learned(shard, identity);
         Ok::<_, super::error::SplitError>(())
     });
     if written.is_some() {

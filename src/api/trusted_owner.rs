@@ -2,9 +2,9 @@
 
 use super::on_primary;
 use crate::agent::owners;
-use crate::catalog::local;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::trusted_owner;
+use crate::catalog::{local, place};
 use crate::error::{Failure, SqlState, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -14,13 +14,13 @@ use pgrx::prelude::*;
 pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_trust_owner")?;
     let (shard, role) = of_rows(shard_key, role)?;
-    // There the mover is the extension's owner.
-    if shard.conninfo.is_none() && !local::caller_is_superuser() {
+    // There the mover is the extension's owner, or has rights beside him.
+    if place::is_here(&shard) && !local::caller_is_superuser() {
         return Err(Failure::new(
             SqlState::INSUFFICIENT_PRIVILEGE,
             format!("permission denied to trust a role on shard \"{}\"", shard.shard_key),
         )
-        .hint("The shard is a schema of the master's own database, where the mover is the extension's owner: only superusers may give his rights away.")
+        .hint("The shard is a schema of the master's own database, where the mover is the extension's owner, or another role: only superusers may give such rights away.")
         .into());
     }
     let number = owners::number_of(&shard, &role)?;

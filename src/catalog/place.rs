@@ -72,10 +72,20 @@ pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
 pub const ITSELF: &str = "SELECT pg_catalog.concat_ws('/', c.system_identifier, d.oid)
    FROM pg_catalog.pg_control_system() c, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
 
+/// Whether a shard is a schema of this very database, by whatever address, as far as that is
+/// known. A copy of its disk counts, too.
+pub fn is_here(shard: &Shard) -> bool {
+    shard.conninfo.is_none() || identity(shard).is_some_and(|there| Some(there) == own_identity())
+}
+
+fn own_identity() -> Option<String> {
+    sql::read_one(ITSELF, &[], |row| row.get(1)).flatten()
+}
+
 /// As a worker has last read it there.
 fn identity(shard: &Shard) -> Option<String> {
     match &shard.conninfo {
-        None => sql::read_one(ITSELF, &[], |row| row.get(1)).flatten(),
+        None => own_identity(),
         Some(conninfo) => sql::read_one(
             "SELECT identity FROM shardmaster.database_identity WHERE conninfo = $1",
             &[conninfo.as_str().into()],
@@ -84,13 +94,19 @@ fn identity(shard: &Shard) -> Option<String> {
     }
 }
 
-/// A worker has read it there.
-pub fn learned(conninfo: &str, identity: &str) {
+/// A worker has read it there. What is lost of it is learned again: nobody waits for a disk or
+/// a standby because of it.
+pub fn learned(shard: &Shard, now: &str) {
+    let Some(conninfo) = &shard.conninfo else { return };
+    if identity(shard).as_deref() == Some(now) {
+        return;
+    }
+    sql::write("SET LOCAL synchronous_commit = off", &[]);
     sql::write(
         "INSERT INTO shardmaster.database_identity AS known (conninfo, identity) VALUES ($1, $2)
          ON CONFLICT (conninfo) DO UPDATE SET identity = EXCLUDED.identity, learned_at = clock_timestamp()
          WHERE known.identity <> EXCLUDED.identity",
-        &[conninfo.into(), identity.into()],
+        &[conninfo.as_str().into(), now.into()],
     );
 }
 
@@ -112,7 +128,7 @@ mod tests {
         let same = [
             ("service=x", "service=x"),
             ("host=a dbname=d user=u", "dbname=d host=a port=5432 connect_timeout=7"),
-            ("host=a,b dbname=d", "postgresql://a,b/d"),
+            ("host=a,b port=1,2 dbname=d", "postgresql://a:1,b:2/d"),
         ];
         for (one, other) in same {
             assert!(is_one_address(one, other), "{one} {other}");

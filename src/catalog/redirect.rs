@@ -34,6 +34,8 @@ enum Then<'a> {
     End,
     /// A worker asks first whether this shard is where the redirect is.
     Ask(&'a str),
+    /// They lead somewhere else by now: what was to end stays.
+    Keep,
 }
 
 /// A split has brought the entries to a shard, whose redirect has let them in.
@@ -72,36 +74,40 @@ fn any_stands(keyspace: &str) -> bool {
 }
 
 /// Splits of a keyspace whose redirect is where a shard is, and those where it may be: the
-/// shards have two addresses, and nobody who could tell is asked here.
-fn splits_at(keyspace: &str, shard: &Shard) -> [Vec<i64>; 2] {
-    let sources: Vec<(i64, String)> = sql::read(
-        "SELECT id, source_shard FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL",
+/// shards have two addresses, and nobody who could tell is asked here. The third are others
+/// of whose redirect something is to end.
+fn splits_at(keyspace: &str, shard: &Shard) -> [Vec<i64>; 3] {
+    let sources: Vec<(i64, String, bool)> = sql::read(
+        "SELECT id, source_shard, redirect_ending FROM shardmaster.split_plan WHERE keyspace = $1 AND redirect_since IS NOT NULL",
         &[keyspace.into()],
-        |row| (row.value(1), row.value(2)),
+        |row| (row.value(1), row.value(2), row.value(3)),
     );
     let mut known: BTreeMap<String, Sameness> = BTreeMap::new();
-    let (mut there, mut perhaps) = (Vec::new(), Vec::new());
-    for (id, source) in sources {
+    let (mut there, mut perhaps, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, source, is_ending) in sources {
         let sameness = known.entry(source).or_insert_with_key(|source| {
             shard::by_key(source).map_or(Sameness::Different, |source| place::compare(&source, shard))
         });
         match sameness {
             Sameness::Same => there.push(id),
             Sameness::Unknown => perhaps.push(id),
+            Sameness::Different if is_ending => elsewhere.push(id),
             Sameness::Different => {}
         }
     }
-    [there, perhaps]
+    [there, perhaps, elsewhere]
 }
 
 /// What leads to a shard again is refused there no longer.
 fn take_out(keyspace: &Keyspace, names: &[String], shard: &Shard, then: Then<'_>) {
-    let [there, perhaps] = splits_at(&keyspace.name, shard);
-    for (splits, then) in [(there, then), (perhaps, Then::Ask(&shard.shard_key))] {
+    let [there, perhaps, elsewhere] = splits_at(&keyspace.name, shard);
+    for (splits, then) in [(there, then), (perhaps, Then::Ask(&shard.shard_key)), (elsewhere, Then::Keep)] {
         for split in take_out_of(keyspace, names, splits, then) {
             match then {
                 Then::Forget => forget_if_over(split),
                 Then::End | Then::Ask(_) => call_worker(split),
+                // It is on its way, and finds nothing.
+                Then::Keep => {}
             }
         }
     }
@@ -141,13 +147,19 @@ fn take_out_named(splits: Vec<i64>, names: &[String], then: Then<'_>) -> Vec<i64
             id,
         ),
         Then::End => sql::write_returning(
-            "UPDATE shardmaster.redirect SET ending = true WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
+            "UPDATE shardmaster.redirect SET ending = true, asked_of = NULL WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
             &[splits, names],
             id,
         ),
         Then::Ask(shard) => sql::write_returning(
-            "UPDATE shardmaster.redirect SET asked_of = $3 WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
+            "UPDATE shardmaster.redirect SET ending = false, asked_of = $3 WHERE split_id = ANY ($1) AND key = ANY ($2) RETURNING split_id",
             &[splits, names, shard.into()],
+            id,
+        ),
+        Then::Keep => sql::write_returning(
+            "UPDATE shardmaster.redirect SET ending = false, asked_of = NULL
+              WHERE split_id = ANY ($1) AND key = ANY ($2) AND (ending OR asked_of IS NOT NULL) RETURNING split_id",
+            &[splits, names],
             id,
         ),
     };
@@ -174,8 +186,9 @@ fn cut_out(split: i64, keyspace: &str, of: Ordered, back: &[Interval], then: The
         let taken: Vec<Interval> = back.iter().filter_map(|part| range.intersection(part, of)).collect();
         let marked = match then {
             Then::Forget => None,
-            Then::End => Some(Mark { ending: true, ..mark.clone() }),
-            Then::Ask(shard) => Some(Mark { asked_of: Some(shard.to_owned()), ..mark.clone() }),
+            Then::End => Some(Mark { ending: true, asked_of: None }),
+            Then::Ask(shard) => Some(Mark { ending: false, asked_of: Some(shard.to_owned()) }),
+            Then::Keep => Some(Mark { ending: false, asked_of: None }),
         };
         if taken.is_empty() || marked.as_ref() == Some(&mark) {
             continue;
