@@ -153,6 +153,7 @@ BEGIN
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION shardmaster.check_no_gap() FROM PUBLIC;
+COMMENT ON FUNCTION shardmaster.check_no_gap() IS 'internal: refuses a routing version in which a range is followed by less than the next ones cover';
 CREATE CONSTRAINT TRIGGER no_gap AFTER UPDATE OF valid_to ON shardmaster.routing_entry
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.span IS NOT NULL AND NEW.valid_to IS NOT NULL AND NOT NEW.unassigned)
@@ -354,6 +355,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+COMMENT ON FUNCTION shardmaster.replace_initial_row() IS 'internal: a row of a dump takes the place of the one that CREATE EXTENSION has made';
 REVOKE ALL ON FUNCTION shardmaster.replace_initial_row() FROM PUBLIC;
 CREATE TRIGGER replace_initial_row BEFORE INSERT ON shardmaster.keyspace
     FOR EACH ROW EXECUTE FUNCTION shardmaster.replace_initial_row();

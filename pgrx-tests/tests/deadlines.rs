@@ -358,17 +358,7 @@ fn a_copy_that_starts_again_gives_the_cutover_up() {
 #[test]
 fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
     let stage = Stage::new(&[]);
-    for server in &stage.cluster.servers {
-        server
-            .superuser(DATABASE)
-            .unwrap()
-            .batch_execute(
-                "ALTER TABLE items OWNER TO app_owner; SET ROLE app_owner; CREATE SEQUENCE codes OWNED BY items.code;
-                 ALTER TABLE items ALTER code SET DEFAULT nextval('codes'); GRANT USAGE ON SEQUENCE codes TO PUBLIC;
-                 SELECT nextval('codes')",
-            )
-            .unwrap();
-    }
+    number_codes(&stage);
     let split = plan(&stage.cluster);
     to_pending(&split);
     let mut target = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
@@ -386,6 +376,43 @@ fn a_sequence_in_use_on_the_target_is_named_or_left_alone() {
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
     target.batch_execute("COMMIT").unwrap();
+}
+
+/// Short transactions that draw from it are waited for, while nobody is kept out yet.
+#[test]
+fn a_cutover_waits_for_who_has_drawn_from_a_sequence() {
+    let stage = Stage::new(&["shardmaster.cutover_timeout = '30s'"]);
+    number_codes(&stage);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut target = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    target.batch_execute("BEGIN; SELECT nextval('codes')").unwrap();
+    split.call("cutover").unwrap();
+    let waits = || {
+        let reason = split.metric::<Option<String>>("waiting_for")?;
+        Ok(reason.is_some_and(|reason| reason.contains("has drawn from sequence public.codes")).then_some(()))
+    };
+    wait::until("the cutover to wait", LIMIT, waits).unwrap();
+    let mut writer = client(&stage.cluster);
+    writer.batch_execute("UPDATE items SET val = 'meanwhile' WHERE tenant = 'moves' AND id = 1").unwrap();
+    target.batch_execute("COMMIT").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&stage.cluster, 0), rows(&stage.cluster, 1));
+}
+
+/// Both sides number one column.
+fn number_codes(stage: &Stage) {
+    for server in &stage.cluster.servers {
+        server
+            .superuser(DATABASE)
+            .unwrap()
+            .batch_execute(
+                "ALTER TABLE items OWNER TO app_owner; SET ROLE app_owner; CREATE SEQUENCE codes OWNED BY items.code;
+                 ALTER TABLE items ALTER code SET DEFAULT nextval('codes'); GRANT USAGE ON SEQUENCE codes TO PUBLIC;
+                 SELECT nextval('codes')",
+            )
+            .unwrap();
+    }
 }
 
 /// What a rolled back split needs that runs again is not an orphan.

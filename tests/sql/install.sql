@@ -6,10 +6,12 @@ DROP EXTENSION shardmaster;
 SELECT count(*) AS left_behind FROM pg_namespace WHERE nspname = 'shardmaster';
 -- So does every function, table and view say what it is.
 CREATE EXTENSION shardmaster;
-SELECT pg_describe_object(classid, objid, 0) AS says_nothing FROM pg_depend
+SELECT pg_describe_object(classid, objid, 0) AS says_nothing FROM pg_depend d
  WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
    AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster')
    AND NOT EXISTS (SELECT FROM pg_class c WHERE classid = 'pg_class'::regclass AND c.oid = objid AND relkind = 'S')
+   -- What a type has brought along.
+   AND NOT EXISTS (SELECT FROM pg_depend t WHERE t.classid = d.classid AND t.objid = d.objid AND t.deptype = 'i')
    AND coalesce(obj_description(objid, classid::regclass::name), '') = '' ORDER BY 1;
 DROP EXTENSION shardmaster;
 -- The settings have descriptions and units.

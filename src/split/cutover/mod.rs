@@ -73,9 +73,10 @@ enum Source {
 fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     reach(points::CUTOVER_BEGIN)?;
     // Nobody waits for step 0; it has as long as the rest.
-    be_ready(engine, Instant::now() + guc::cutover_timeout())?;
+    let ready_by = Instant::now() + guc::cutover_timeout();
+    be_ready(engine, ready_by)?;
     foreign_keys::check_all(engine)?;
-    sequences::raise(engine, Ahead::Plenty)?;
+    sequences::raise(engine, Ahead::Plenty, ready_by).map_err(given_up::deadline_passed)?;
     let mut fence = fence::open(engine)?;
 
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -96,7 +97,7 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     let outcome = apply_last_window(engine, deadline)?;
     reach(points::CUTOVER_APPLIED)?;
     in_time(deadline)?;
-    sequences::raise(engine, Ahead::Enough)?;
+    sequences::raise(engine, Ahead::Enough, deadline).map_err(given_up::deadline_passed)?;
     let heard = Instant::now();
     reach(points::CUTOVER_SEQUENCES)?;
     if Instant::now() > deadline {

@@ -6,9 +6,10 @@ use crate::error::SqlState;
 use crate::guc;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
-use crate::split::cutover::given_up;
+use crate::server::wait;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
+use std::time::{Duration, Instant};
 
 /// Sequences that fill columns of a table: owned by them, or called in a default.
 const OF_TABLE: &str = "
@@ -35,11 +36,12 @@ pub enum Ahead {
     Plenty,
 }
 
-/// Raises every sequence of the target to where the source's is, plus a margin.
-pub fn raise(engine: &mut Engine, ahead: Ahead) -> Result<()> {
+/// Raises every sequence of the target to where the source's is, plus a margin. Until the
+/// deadline it waits for those who have drawn from one.
+pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<()> {
     for position in 0..engine.tables.len() {
         for (from, to) in pairs(engine, position)? {
-            raise_one(&mut engine.control, &mut engine.target, (&from, &to), ahead)?;
+            raise_one(&mut engine.control, &mut engine.target, (&from, &to), ahead, deadline)?;
         }
     }
     Ok(())
@@ -229,6 +231,7 @@ fn raise_one(
     target: &mut Connection,
     (from, to): (&str, &str),
     ahead: Ahead,
+    deadline: Instant,
 ) -> Result<()> {
     let Some(value) = last_value(source, from)? else { return Ok(()) };
     let Some(state) = state(target, to)? else { return Ok(()) };
@@ -247,7 +250,7 @@ fn raise_one(
     let increment = state.increment;
     let behind = if state.is_up() { "<" } else { ">" };
     // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
-    let raised = target.run(&format!(
+    let statement = format!(
         "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
         literal(&format!(
             "BEGIN
@@ -257,17 +260,30 @@ fn raise_one(
                  END IF;
              END"
         ))
-    ));
-    match raised {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_lock_timeout() => {
-            target.run("ROLLBACK")?;
-            Err(SplitError::GaveUp(given_up::because(&format!(
-                "a transaction on shard \"{}\" that has drawn from sequence {to}",
-                target.shard()
-            ))))
+    );
+    patiently(target, &statement, to, deadline)
+}
+
+/// Short attempts, ever further apart, since whoever draws queues behind each of them: a
+/// transaction that has drawn keeps the sequence until its end.
+fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline: Instant) -> Result<()> {
+    let mut pause = Duration::from_millis(50);
+    let _said = wait::said();
+    loop {
+        match target.run(statement) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_lock_timeout() => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => Err(error.into()),
+        target.run("ROLLBACK")?;
+        let reason =
+            format!("a transaction on shard \"{}\" that has drawn from sequence {sequence}", target.shard());
+        if Instant::now() + pause > deadline {
+            return Err(SplitError::Retry(reason));
+        }
+        wait::report(&reason);
+        wait::sleep(pause);
+        pause *= 2;
     }
 }
 
