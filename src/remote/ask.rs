@@ -1,8 +1,9 @@
 //! Small questions to several shards beside each other, within one deadline: for figures
 //! that somebody at a terminal waits for.
 
-use super::connection::{Connection, Rows};
+use super::connection::Connection;
 use super::error::RemoteError;
+use super::result::Rows;
 use super::wait::{self, Ready, Woken};
 use std::time::{Duration, Instant};
 

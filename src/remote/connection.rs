@@ -1,12 +1,10 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
-use super::error::{RemoteError, hint_of};
+use super::error::RemoteError;
 use super::flood::{self, Received};
-use super::number::{self, MOST};
+use super::result::{QueryResult, Rows};
 use super::wait::{self, Ready};
-use super::wanted;
-use crate::clean;
-use crate::error::SqlState;
+use super::{number, wanted};
 use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -31,21 +29,6 @@ impl Silence {
         self.told = since;
         let before = self.before.get_or_insert_with(said).text();
         report(&format!("an answer of shard {} for {} s: {before}", shards(), since.as_secs()));
-    }
-}
-
-/// The rows of a small control query, as text.
-#[derive(Debug, Default)]
-pub struct Rows {
-    pub rows: Vec<Vec<Option<String>>>,
-    /// Rows that a command touched, from its tag.
-    pub affected: u64,
-}
-
-impl Rows {
-    /// The first column of the first row.
-    pub fn scalar(&self) -> Option<&str> {
-        self.rows.first()?.first()?.as_deref()
     }
 }
 
@@ -433,85 +416,6 @@ impl Drop for Connection {
                 pgrx::pg_sys::ReleaseExternalFD();
             }
         }
-    }
-}
-
-/// What a result is.
-pub(super) enum Status {
-    Rows,
-    Copy,
-    Failed,
-}
-
-/// A result that frees itself.
-pub(super) struct QueryResult(NonNull<pq::PGresult>);
-
-impl QueryResult {
-    pub(super) fn status(&self) -> Status {
-        use pq::ExecStatusType as E;
-        // SAFETY: a live result.
-        match unsafe { pq::PQresultStatus(self.0.as_ptr()) } {
-            E::PGRES_COMMAND_OK | E::PGRES_TUPLES_OK | E::PGRES_EMPTY_QUERY | E::PGRES_SINGLE_TUPLE => {
-                Status::Rows
-            }
-            E::PGRES_COPY_IN | E::PGRES_COPY_OUT => Status::Copy,
-            _ => Status::Failed,
-        }
-    }
-
-    /// The rows of a small query, or its error; the outer error is for what neither is.
-    fn answer(&self, shard: &str) -> Result<Result<Rows, RemoteError>, RemoteError> {
-        match self.status() {
-            Status::Rows => Ok(Ok(self.rows())),
-            Status::Failed => Ok(Err(self.error(shard))),
-            Status::Copy => Err(RemoteError::connection(shard, "unexpected COPY")),
-        }
-    }
-
-    pub(super) fn affected(&self) -> u64 {
-        // SAFETY: as above.
-        let tag = unsafe { CStr::from_ptr(pq::PQcmdTuples(self.0.as_ptr())) };
-        // Bounded, so that sums of them fit, whatever the server writes into the tag.
-        tag.to_str().ok().and_then(|t| t.parse().ok()).map_or(0, |rows: u64| rows.min(MOST.unsigned_abs()))
-    }
-
-    fn rows(&self) -> Rows {
-        let raw = self.0.as_ptr();
-        // SAFETY: as above.
-        let (rows, columns) = unsafe { (pq::PQntuples(raw), pq::PQnfields(raw)) };
-        // SAFETY: as above.
-        let cell = |row, column| unsafe {
-            (pq::PQgetisnull(raw, row, column) == 0)
-                .then(|| CStr::from_ptr(pq::PQgetvalue(raw, row, column)).to_string_lossy().into_owned())
-        };
-        Rows {
-            rows: (0..rows).map(|row| (0..columns).map(|column| cell(row, column)).collect()).collect(),
-            affected: self.affected(),
-        }
-    }
-
-    pub(super) fn error(&self, shard: &str) -> RemoteError {
-        // SAFETY: as above.
-        let field = |code: u8| unsafe {
-            let text = pq::PQresultErrorField(self.0.as_ptr(), c_int::from(code));
-            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
-        };
-        // SAFETY: as above.
-        let whole = unsafe { CStr::from_ptr(pq::PQresultErrorMessage(self.0.as_ptr())) };
-        RemoteError {
-            shard: shard.to_owned(),
-            sqlstate: field(b'C').map(|code| SqlState::parse(&code)),
-            message: clean::message(&field(b'M').unwrap_or_else(|| whole.to_string_lossy().into_owned())),
-            detail: field(b'D').map(|text| clean::more(&text)),
-            hint: field(b'H').map(|text| clean::more(&text)).or_else(|| hint_of(field(b'C').as_deref())),
-        }
-    }
-}
-
-impl Drop for QueryResult {
-    fn drop(&mut self) {
-        // SAFETY: the last use of the result.
-        unsafe { pq::PQclear(self.0.as_ptr()) };
     }
 }
 

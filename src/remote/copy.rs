@@ -2,9 +2,10 @@
 //! nothing is collected but a row: it comes as a whole, however long it is. libpq holds what
 //! has come of it, and then gives it away as a copy; from that it goes out in pieces.
 
-use super::connection::{Connection, Status};
+use super::connection::Connection;
 use super::error::RemoteError;
 use super::flood::Received;
+use super::result::Status;
 use super::wait::Ready;
 use crate::guc;
 use pq_sys as pq;

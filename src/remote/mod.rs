@@ -10,6 +10,7 @@ mod hosts;
 pub mod number;
 mod open;
 pub mod quote;
+pub mod result;
 mod wait;
 pub mod wanted;
 

@@ -10,8 +10,8 @@ use crate::catalog::split::Plan;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
-use crate::remote::connection::Rows;
 use crate::remote::quote::{array_literal, ident};
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::finding::Finding;
 
