@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::cluster::{self, Cluster};
 use crate::split::Split;
-use crate::workload::{self, Verdict, Workload};
+use crate::workload::{self, Report, Workload};
 use std::time::{Duration, Instant};
 
 const FINISH_LIMIT: Duration = Duration::from_secs(120);
@@ -44,20 +44,20 @@ pub struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    /// Runs all of it; the verdict is printed, too.
-    pub fn run(options: &Options) -> Result<Verdict> {
+    /// Runs all of it; the report is printed, too.
+    pub fn run(options: &Options) -> Result<Report> {
         let mut demo = Demo::prepare(options)?;
         demo.workload.start();
         let split = demo.move_tenants();
         // Also after an error: what the shards hold then is worth knowing.
         demo.workload.stop()?;
         demo.narrator.say("clients stopped; comparing their record with what the shards hold");
-        let verdict = demo.workload.verdict(&demo.cluster)?;
+        let report = demo.workload.report(&demo.cluster)?;
         if let Ok(split) = &split {
             println!("\n{}", demo.summary(*split)?);
         }
-        println!("{verdict}");
-        split.map(|_| verdict)
+        println!("{report}");
+        split.map(|_| report)
     }
 
     fn move_tenants(&self) -> Result<i64> {

@@ -5,14 +5,15 @@
 //! `SHARDMASTER_RUN_DIR` (servers go below it; the script removes it),
 //! `SHARDMASTER_PROGRAMS` (the programs of this crate).
 
+pub mod ack_log;
 pub mod bench;
 pub mod cluster;
 pub mod demo;
-pub mod diary;
 pub mod disasters;
 pub mod ending;
 pub mod env;
 pub mod error;
+pub mod fixture;
 pub mod hostile;
 pub mod mallory;
 pub mod matrix;
@@ -21,7 +22,6 @@ pub mod placement;
 pub mod process;
 pub mod random;
 pub mod relay;
-pub mod scene;
 pub mod security;
 pub mod server;
 pub mod split;

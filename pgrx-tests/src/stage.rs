@@ -2,8 +2,8 @@
 //! how long writers wait, and what becomes of one that is given up.
 
 use crate::cluster::{Cluster, DATABASE, MOVER};
+use crate::fixture::{LIMIT, cluster, state_of};
 use crate::relay::Relay;
-use crate::scene::{LIMIT, cluster, state_of};
 use crate::split::Split;
 use crate::wait;
 use postgres::Client;
@@ -65,8 +65,8 @@ pub fn is_routed_back(cluster: &Cluster) -> bool {
 
 pub fn given_up(split: &Split<'_>) {
     let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
-    assert!(error.to_string().contains("cutover given up"), "{error}");
-    wait::until("the cutover to be set back", GRACE, || {
+    assert!(error.to_string().contains("cutover aborted"), "{error}");
+    wait::until("the cutover to be reverted", GRACE, || {
         let step = "SELECT cutover_step FROM shardmaster.split_plan";
         let step: String = split.superuser()?.query_one(step, &[])?.get(0);
         Ok((step == "none").then_some(()))

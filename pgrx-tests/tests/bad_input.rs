@@ -2,7 +2,7 @@
 //! from which the same call goes on once the cause is gone.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, to_pending,
 };
 use shardmaster_tests::split::Split;

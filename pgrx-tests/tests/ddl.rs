@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::ending::{Rows, ends_well, held};
-use shardmaster_tests::scene::{LIMIT, cluster_of, plan, source, to_pending};
+use shardmaster_tests::fixture::{LIMIT, cluster_of, plan, source, to_pending};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

@@ -3,10 +3,10 @@
 //! operator asks for is done, or he is told what it waits for.
 
 use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
-use shardmaster_tests::relay::Relay;
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
+use shardmaster_tests::relay::Relay;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
@@ -448,7 +448,7 @@ fn a_worker_that_comes_too_late_says_so() {
         wait::until("the deadline to pass", LIMIT, late).unwrap();
     });
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("cutover given up"), "{error}");
+    assert!(error.contains("cutover aborted"), "{error}");
     assert!(error.contains("its own worker, which was held up"), "{error}");
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);

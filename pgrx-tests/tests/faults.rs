@@ -1,22 +1,22 @@
 //! At every named point: the worker fails, ends, is ended or killed, and each of the
 //! servers stops. The list of points is the server's own.
 
-use shardmaster_tests::matrix::{Harm, Matrix, Place, What};
+use shardmaster_tests::matrix::{Fault, Matrix, Place, What};
 use std::io::Write;
 use std::time::Instant;
 
 /// Every point with one kind of harm; all that fail are reported together.
-fn every_point(harm: Harm) {
+fn every_point(harm: Fault) {
     points_of(What::Tenant, harm, None);
 }
 
 /// Every other point, the even or the odd ones: for two kinds of harm that leave the same
 /// behind, and for what differs from a tenant in few places. All of them with SHARDMASTER_SOAK.
-fn every_other_point(what: What, harm: Harm, remainder: usize) {
+fn every_other_point(what: What, harm: Fault, remainder: usize) {
     points_of(what, harm, Some(remainder).filter(|_| std::env::var_os("SHARDMASTER_SOAK").is_none()));
 }
 
-fn points_of(what: What, harm: Harm, remainder: Option<usize>) {
+fn points_of(what: What, harm: Fault, remainder: Option<usize>) {
     let began = Instant::now();
     let mut matrix = Matrix::new(what).unwrap();
     let mut failures = Vec::new();
@@ -44,50 +44,50 @@ fn points_of(what: What, harm: Harm, remainder: Option<usize>) {
 
 #[test]
 fn the_worker_fails() {
-    every_point(Harm::Fault("error"));
+    every_point(Fault::Fault("error"));
 }
 
 #[test]
 fn the_worker_ends() {
-    every_other_point(What::Tenant, Harm::Fault("exit"), 0);
+    every_other_point(What::Tenant, Fault::Fault("exit"), 0);
 }
 
 #[test]
 fn the_worker_is_terminated() {
-    every_other_point(What::Tenant, Harm::Terminate, 1);
+    every_other_point(What::Tenant, Fault::Terminate, 1);
 }
 
 #[test]
 fn the_worker_is_killed() {
-    every_point(Harm::Fault("kill"));
+    every_point(Fault::Fault("kill"));
 }
 
 #[test]
 fn the_source_stops() {
-    every_point(Harm::Restart(Place::Source));
+    every_point(Fault::Restart(Place::Source));
 }
 
 #[test]
 fn the_target_stops() {
-    every_point(Harm::Restart(Place::Target));
+    every_point(Fault::Restart(Place::Target));
 }
 
 #[test]
 fn the_master_stops() {
-    every_point(Harm::Restart(Place::Master));
+    every_point(Fault::Restart(Place::Master));
 }
 
 #[test]
 fn the_worker_is_killed_that_moves_a_bucket() {
-    every_other_point(What::Bucket, Harm::Fault("kill"), 0);
+    every_other_point(What::Bucket, Fault::Fault("kill"), 0);
 }
 
 #[test]
 fn the_worker_is_killed_that_moves_a_range() {
-    every_other_point(What::Range, Harm::Fault("kill"), 1);
+    every_other_point(What::Range, Fault::Fault("kill"), 1);
 }
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    points_of(What::ReturningRange, Harm::Fault("kill"), None);
+    points_of(What::ReturningRange, Fault::Fault("kill"), None);
 }

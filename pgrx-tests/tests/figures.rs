@@ -2,7 +2,7 @@
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, source, state_of, to_pending,
 };
 use shardmaster_tests::server::{Server, Stop};

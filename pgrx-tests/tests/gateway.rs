@@ -3,9 +3,9 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::to_pending;
 use shardmaster_tests::nginx::{Nginx, Requests, percent_encoded};
 use shardmaster_tests::process::{Directory, Process};
-use shardmaster_tests::scene::to_pending;
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, wait};

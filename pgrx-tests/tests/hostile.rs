@@ -2,11 +2,11 @@
 //! arguments that nobody should give.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{LIMIT, cluster, plan, to_pending};
 use shardmaster_tests::hostile::call::{Answer, Caller};
 use shardmaster_tests::hostile::routines::{self, Routine};
 use shardmaster_tests::hostile::values::{CONTEXTS, hostile, plausible};
 use shardmaster_tests::random::{self, Random};
-use shardmaster_tests::scene::{LIMIT, cluster, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

@@ -3,10 +3,10 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::Cluster;
+use shardmaster_tests::fixture::LIMIT;
 use shardmaster_tests::hostile::stage::{KEYSPACE, KINDS, RANGES, SHARDS, Stage};
 use shardmaster_tests::hostile::texts::{MARK, NAMES, NO_NAMES, all, ident, literal};
 use shardmaster_tests::nginx::{Nginx, Requests, percent_encoded};
-use shardmaster_tests::scene::LIMIT;
 use shardmaster_tests::server::Server;
 use shardmaster_tests::split::Split;
 use std::fs;

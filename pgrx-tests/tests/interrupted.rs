@@ -3,7 +3,7 @@
 //! none of it longer than the deadline, and nothing begins anew that nobody expects.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::server::{Server, Stop};
@@ -159,7 +159,7 @@ fn a_worker_that_ends_while_it_gives_a_cutover_up_keeps_no_writer_out() {
         wait::until("the cutover to be given up", LIMIT, || {
             // Of a master that was struck there is no answer for a while.
             let error: Option<String> = split.metric("error_message").unwrap_or_default();
-            Ok(error.is_some_and(|error| error.starts_with("cutover given up")).then_some(()))
+            Ok(error.is_some_and(|error| error.starts_with("cutover aborted")).then_some(()))
         })
         .unwrap();
         split.wait_settled(LIMIT).unwrap();
@@ -224,7 +224,7 @@ fn a_standby_that_is_away_gives_the_cutover_up() {
     let mut state = source(&stage.cluster);
     interrupt(&split, &stage.cluster, "cutover_begin", || standby.hang().unwrap());
     let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err().to_string();
-    assert!(error.contains("cutover given up, waiting for the synchronous standby of the master"), "{error}");
+    assert!(error.contains("cutover aborted, waiting for the synchronous standby of the master"), "{error}");
     wait::until("the route to lead back", GRACE, || Ok(is_routed_back(&stage.cluster).then_some(())))
         .unwrap();
     writes_within(&mut client(&stage.cluster), GRACE);

@@ -2,7 +2,7 @@
 //! decides by it is nothing.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::scene::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::fixture::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::io::{Read, Write};

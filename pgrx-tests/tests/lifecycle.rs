@@ -1,7 +1,7 @@
 //! Splits under load: everything a writer can do, on servers and inside the master.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
-use shardmaster_tests::scene::{self, load};
+use shardmaster_tests::fixture::{self, load};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Options, Sharding, Workload};
@@ -40,8 +40,8 @@ fn forth_and_back(cluster: &Cluster) {
     // The keys come back to a shard that still has the guard of the first split.
     split(cluster, &workload, "shard_b", "shard_a", &moving[..2]);
     workload.stop().unwrap();
-    let verdict = workload.verdict(cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn a_chain_over_three_servers() {
     first.drop_guard().unwrap();
     split(&cluster, &workload, "shard_b", "shard_c", &["tenant-02"]);
     workload.stop().unwrap();
-    let verdict = workload.verdict(&cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(&cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn a_rolled_back_plan_runs_again() {
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     workload.stop().unwrap();
-    let verdict = workload.verdict(&cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(&cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 /// Splits of different keys at the same time: two the same way, then one each way.
@@ -115,8 +115,8 @@ fn two_splits_side_by_side() {
     overlap.wait("rolled_back", LIMIT).unwrap();
     side_by_side(("shard_b", "shard_a", &["tenant-00"]), ("shard_a", "shard_b", &["tenant-03", "tenant-05"]));
     workload.stop().unwrap();
-    let verdict = workload.verdict(&cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(&cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 /// The first two splits of a shard: the one that comes second has waited for the other, which
@@ -124,7 +124,7 @@ fn two_splits_side_by_side() {
 /// before, so that it does not happen to listen while it waits.
 #[test]
 fn two_splits_come_to_a_shard_that_has_seen_none() {
-    let cluster = scene::cluster(&[]);
+    let cluster = fixture::cluster(&[]);
     for shard in &cluster.shards {
         let table = format!("SET ROLE {OWNER}; CREATE TABLE event (id bigint PRIMARY KEY)");
         cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();

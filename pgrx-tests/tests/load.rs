@@ -2,7 +2,7 @@
 //! is spoilt behind its back is found.
 
 use shardmaster_tests::cluster::Cluster;
-use shardmaster_tests::workload::{Mix, Options, Verdict, Workload};
+use shardmaster_tests::workload::{Mix, Options, Report, Workload};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -12,21 +12,21 @@ fn options() -> Options {
 }
 
 /// Writers work for a while; then `spoil` is done to the first shard.
-fn verdict_after(cluster: &Cluster, writes: u64, spoil: &str) -> Verdict {
+fn report_after(cluster: &Cluster, writes: u64, spoil: &str) -> Report {
     let mut workload = Workload::prepare(cluster, options()).unwrap();
     workload.start();
     workload.wait_for(writes, LIMIT).unwrap();
     workload.stop().unwrap();
     cluster.owner_of(&cluster.shards[0]).unwrap().batch_execute(spoil).unwrap();
-    workload.verdict(cluster).unwrap()
+    workload.report(cluster).unwrap()
 }
 
 #[test]
 fn an_undisturbed_load_is_clean() {
     for cluster in [Cluster::servers(1, &[]).unwrap(), Cluster::namespaces(1, &[]).unwrap()] {
-        let verdict = verdict_after(&cluster, 2_000, "SELECT 1");
-        assert!(verdict.is_clean(), "{verdict}");
-        assert!(verdict.acknowledged >= 2_000 && verdict.rows > 3_000, "{verdict}");
+        let report = report_after(&cluster, 2_000, "SELECT 1");
+        assert!(report.is_clean(), "{report}");
+        assert!(report.acknowledged >= 2_000 && report.rows > 3_000, "{report}");
     }
 }
 
@@ -37,6 +37,6 @@ fn every_spoilt_row_is_found() {
          DELETE FROM orders WHERE id IN (SELECT id FROM orders ORDER BY ref DESC LIMIT 2);
          INSERT INTO orders (tenant_id, ref, revision, code, amount, details)
              VALUES ('tenant-01', -5, 1, 'x', 1, '{}')";
-    let verdict = verdict_after(&cluster, 500, spoil);
-    assert_eq!((verdict.lost, verdict.doubled, verdict.misplaced), (5, 0, 1), "{verdict}");
+    let report = report_after(&cluster, 500, spoil);
+    assert_eq!((report.lost, report.doubled, report.misplaced), (5, 0, 1), "{report}");
 }

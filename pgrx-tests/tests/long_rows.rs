@@ -1,7 +1,7 @@
 //! Rows as long as somebody likes: what a worker takes for one is bounded and known.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::scene::{LIMIT, cluster, plan, source, to_pending};
+use shardmaster_tests::fixture::{LIMIT, cluster, plan, source, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

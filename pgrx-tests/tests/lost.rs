@@ -1,7 +1,7 @@
 //! An operator says that a shard is gone for good: a worker that waits for its answer, of
 //! whatever kind, waits no longer.
 
-use shardmaster_tests::scene::{LIMIT, plan, rows, source, to_pending};
+use shardmaster_tests::fixture::{LIMIT, plan, rows, source, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;

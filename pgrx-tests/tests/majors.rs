@@ -2,7 +2,7 @@
 //! The master is of the version that the extension is built for.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{LIMIT, splits_under_load, state_of};
+use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::workload::Sharding;
 

@@ -4,7 +4,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::scene::LIMIT;
+use shardmaster_tests::fixture::LIMIT;
 use shardmaster_tests::split::Split;
 
 /// Two servers with a table of alice's and two of bob's, one of which hides its rows from

@@ -3,8 +3,8 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
-use shardmaster_tests::scene::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::split::Split;
 
 /// The findings of the check that are not well, about code of others.

@@ -2,8 +2,8 @@
 //! mover's rights by functions that everybody may call.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, plan, source, to_pending};
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
-use shardmaster_tests::scene::{LIMIT, client, cluster, plan, source, to_pending};
 use shardmaster_tests::split::Split;
 
 /// The findings of the check that are not well.

@@ -3,9 +3,9 @@
 
 use postgres::{Client, SimpleQueryMessage};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, plan, source, state_of, to_pending};
 use shardmaster_tests::hostile::routines;
 use shardmaster_tests::hostile::values::plausible;
-use shardmaster_tests::scene::{LIMIT, client, cluster, plan, source, state_of, to_pending};
 use shardmaster_tests::split::Split;
 
 /// Everything that the agent has on a shard, as statements that touch it.

@@ -3,7 +3,7 @@
 
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cluster_of, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::split::Split;
@@ -311,7 +311,7 @@ fn heirs_leftovers_and_disabled_guards() {
 
 #[test]
 fn a_table_that_inherits_stops_the_split() {
-    let cluster = shardmaster_tests::scene::cluster(&[]);
+    let cluster = shardmaster_tests::fixture::cluster(&[]);
     let split = plan(&cluster);
     to_pending(&split);
     run(

@@ -2,8 +2,8 @@
 //! session of the server's own (pool_mode = session).
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{LIMIT, cluster, cut_over_and_compare, plan, source, to_pending};
 use shardmaster_tests::process::{Directory, Process};
-use shardmaster_tests::scene::{LIMIT, cluster, cut_over_and_compare, plan, source, to_pending};
 use shardmaster_tests::wait;
 use std::fs;
 use std::process::Command;

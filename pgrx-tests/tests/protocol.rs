@@ -2,7 +2,7 @@
 //! leaving the rule out would lose a write.
 
 use shardmaster_tests::cluster::DATABASE;
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::server::signal;

@@ -3,8 +3,8 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, state_of};
 use shardmaster_tests::matrix::leftovers;
-use shardmaster_tests::scene::{LIMIT, client, cluster, cluster_of, plan, source, state_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;

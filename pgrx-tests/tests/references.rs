@@ -2,7 +2,7 @@
 //! target, and nothing that stays references what has moved.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{LIMIT, cluster_of, cut_over_and_compare, plan, rows, source, to_pending};
+use shardmaster_tests::fixture::{LIMIT, cluster_of, cut_over_and_compare, plan, rows, source, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 

@@ -2,7 +2,7 @@
 //! finished: the source's redirect stays as long as the restored routes lead to it.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{LIMIT, forget_splits, state_of, to_pending};
+use shardmaster_tests::fixture::{LIMIT, forget_splits, state_of, to_pending};
 use shardmaster_tests::split::Split;
 
 fn cluster() -> Cluster {

@@ -2,8 +2,8 @@
 //! cutover before its decision; then the same plan again to its end. A client writes
 //! all the time.
 
+use shardmaster_tests::ack_log::{AckLog, Rows};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::diary::{Diary, Rows};
 use shardmaster_tests::matrix::{create_tables, objects};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{Result, wait};
@@ -20,16 +20,16 @@ enum From {
     Point(&'static str),
 }
 
-struct Scene {
+struct Fixture {
     cluster: Cluster,
     tenants: usize,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
         create_tables(&cluster).unwrap();
-        Scene { cluster, tenants: 0 }
+        Fixture { cluster, tenants: 0 }
     }
 
     fn run(&mut self, from: From) -> Result<()> {
@@ -37,7 +37,7 @@ impl Scene {
         let tenant = format!("tenant {}", self.tenants);
         let mut master = self.cluster.superuser()?;
         master.execute("SELECT shard_assign($1, 'shard_a')", &[&tenant])?;
-        let diary = Diary::open(&self.cluster, &tenant, "default")?;
+        let ack_log = AckLog::open(&self.cluster, &tenant, "default")?;
         let before = self.all_objects()?;
         let version: i64 = master.query_one("SELECT shard_routing_version()", &[])?.get(0);
 
@@ -46,19 +46,19 @@ impl Scene {
         split.call("rollback")?;
         self.cluster.fault("")?;
         split.wait("rolled_back", LIMIT)?;
-        diary.wait_for(5, LIMIT)?;
+        ack_log.wait_for(5, LIMIT)?;
         self.check_undone(&split, &tenant, version)?;
         assert_eq!(self.all_objects()?, before, "objects after the rollback");
 
         split.call("start_dual_write")?;
         split.run(|_| ())?;
-        diary.wait_for(5, LIMIT)?;
+        ack_log.wait_for(5, LIMIT)?;
         split.finish(LIMIT)?;
         split.drop_guard()?;
-        diary.wait_for(5, LIMIT)?;
+        ack_log.wait_for(5, LIMIT)?;
         assert_eq!(self.all_objects()?, before, "objects after the guard");
         let differences =
-            diary.close()?.differences(&self.rows(1, "items", &tenant)?, &self.rows(1, "notes", &tenant)?);
+            ack_log.close()?.differences(&self.rows(1, "items", &tenant)?, &self.rows(1, "notes", &tenant)?);
         if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
     }
 
@@ -129,10 +129,10 @@ impl Scene {
 }
 
 fn roll_back_from(places: &[From]) {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for from in places {
-        if let Err(error) = scene.run(*from) {
-            panic!("{from:?}: {error}\n{}", scene.cluster.master.log_tail(3_000));
+        if let Err(error) = fixture.run(*from) {
+            panic!("{from:?}: {error}\n{}", fixture.cluster.master.log_tail(3_000));
         }
     }
 }
@@ -183,27 +183,27 @@ fn from_within_a_cutover() {
 /// After the decision there is nothing to roll back to.
 #[test]
 fn not_after_the_decision() {
-    let scene = Scene::new();
-    let mut master = scene.cluster.superuser().unwrap();
-    let mut target = scene.cluster.servers[1].superuser(DATABASE).unwrap();
+    let fixture = Fixture::new();
+    let mut master = fixture.cluster.superuser().unwrap();
+    let mut target = fixture.cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("DELETE FROM items").unwrap();
     master.batch_execute("SELECT shard_assign('stays', 'shard_a')").unwrap();
-    let split = Split::plan(&scene.cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    let split = Split::plan(&fixture.cluster, "shard_a", "shard_b", &["stays"]).unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     for point in ["cutover_decided", "cutover_opened", "cutover_moved"] {
-        scene.cluster.hold(point).unwrap();
+        fixture.cluster.hold(point).unwrap();
         let _ = split.call("cutover");
         split.wait_held(point, LIMIT).unwrap();
         let refused = split.call("rollback").unwrap_err();
         assert_eq!(refused.sqlstate(), Some("55000"), "{point}: {refused}");
     }
-    scene.cluster.fault("").unwrap();
+    fixture.cluster.fault("").unwrap();
     split.wait("completed", LIMIT).unwrap();
     let rows = "SELECT count(*) FROM items WHERE tenant = 'stays'";
     wait::until("the rows on the target", LIMIT, || {
-        let count: i64 = scene.cluster.servers[1].superuser(DATABASE)?.query_one(rows, &[])?.get(0);
+        let count: i64 = fixture.cluster.servers[1].superuser(DATABASE)?.query_one(rows, &[])?.get(0);
         Ok((count == 50).then_some(()))
     })
     .unwrap();

@@ -1,7 +1,7 @@
 //! Splits of every scope under load: buckets, ranges, everything on a shard.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
-use shardmaster_tests::scene::{load, splits_under_load as under_load, to_pending};
+use shardmaster_tests::fixture::{load, splits_under_load as under_load, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
@@ -144,8 +144,8 @@ fn tables_migrate_on_the_way() {
     workload.wait_for(300, LIMIT).unwrap();
     split.finish(LIMIT).unwrap();
     workload.stop().unwrap();
-    let verdict = workload.verdict(&cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(&cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
     // What came over, by copy or as a change, is computed; what clients write is theirs.
     let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
     let query = "SELECT count(*) FILTER (WHERE label IS NOT NULL) > 5000,
@@ -194,8 +194,8 @@ fn an_extension_on_a_shard_may_go_while_buckets_move() {
     workload.wait_for(300, LIMIT).unwrap();
     split.finish(LIMIT).unwrap();
     workload.stop().unwrap();
-    let verdict = workload.verdict(&cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(&cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 /// Two splits bring back two parts of a range at once: each leaves of the redirect what the

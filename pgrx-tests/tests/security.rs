@@ -2,7 +2,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::scene::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::security::unqualified;
 use shardmaster_tests::split::Split;
 

@@ -4,7 +4,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::scene::{self, LIMIT, forget_splits, plan, rows, source, state_of, to_pending};
+use shardmaster_tests::fixture::{self, LIMIT, forget_splits, plan, rows, source, state_of, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, standby, wait};
@@ -15,7 +15,7 @@ use std::time::Duration;
 fn cluster(config: &[&str]) -> Cluster {
     let mut lines = vec!["fsync = on", "shardmaster.watch_interval = 100"];
     lines.extend_from_slice(config);
-    scene::cluster(&lines)
+    fixture::cluster(&lines)
 }
 
 fn client_of(cluster: &Cluster, server: usize) -> Client {

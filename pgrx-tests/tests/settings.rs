@@ -2,7 +2,7 @@
 //! on says what helps.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::scene::{LIMIT, cluster, plan, rows, state_of, to_pending};
+use shardmaster_tests::fixture::{LIMIT, cluster, plan, rows, state_of, to_pending};
 use shardmaster_tests::server::Server;
 use shardmaster_tests::wait;
 use shardmaster_tests::zoo::settings;

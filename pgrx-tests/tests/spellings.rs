@@ -3,9 +3,9 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, forget_splits, plan, source, state_of};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::relay::Relay;
-use shardmaster_tests::scene::{LIMIT, client, cluster, forget_splits, plan, source, state_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::Stage;

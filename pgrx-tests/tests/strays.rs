@@ -3,8 +3,8 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::fixture::{LIMIT, cluster, source};
 use shardmaster_tests::relay::Relay;
-use shardmaster_tests::scene::{LIMIT, cluster, source};
 use shardmaster_tests::split::Split;
 
 /// A table of the keys that move and of those that stay, and what is changed on the way.

@@ -3,7 +3,7 @@
 
 use postgres::NoTls;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::scene::{
+use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cluster_of, cut_over_and_compare, plan, rows, source, to_pending,
 };
 use shardmaster_tests::split::Split;

@@ -20,9 +20,9 @@ pub enum SplitError {
     /// The same: a shard that does not know the split.
     #[error("{0}")]
     NotInstalled(Failure),
-    /// A cutover that was given up: it is set back and the split goes on following.
+    /// A cutover that was aborted: it is set back and the split goes on following.
     #[error("{0}")]
-    GaveUp(Failure),
+    Aborted(Failure),
     /// A newer worker has taken over: this one ends without another word.
     #[error("another worker has taken over")]
     Superseded,
@@ -45,13 +45,13 @@ impl SplitError {
     }
 
     /// Whether the worker tries again by itself.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
-            SplitError::Remote(error) => error.may_pass(),
+            SplitError::Remote(error) => error.is_transient(),
             SplitError::Injected(_) | SplitError::Retry(_) => true,
             SplitError::Failed(_)
             | SplitError::NotInstalled(_)
-            | SplitError::GaveUp(_)
+            | SplitError::Aborted(_)
             | SplitError::Superseded
             | SplitError::Behind { .. } => false,
         }
@@ -61,9 +61,9 @@ impl SplitError {
     pub fn into_failure(self) -> Failure {
         match self {
             SplitError::Remote(error) => error.into(),
-            SplitError::Failed(failure) | SplitError::NotInstalled(failure) | SplitError::GaveUp(failure) => {
-                failure
-            }
+            SplitError::Failed(failure)
+            | SplitError::NotInstalled(failure)
+            | SplitError::Aborted(failure) => failure,
             SplitError::Injected(fault) => Failure::new(SqlState::INTERNAL, fault.to_string()),
             SplitError::Retry(reason) => Failure::new(SqlState::NOT_IN_STATE, reason),
             SplitError::Superseded => Failure::new(SqlState::NOT_IN_STATE, "another worker has taken over"),

@@ -4,7 +4,7 @@ use super::{on_primary, outside_transaction};
 use crate::catalog::split::Map;
 use crate::error::required;
 use crate::split::figures::{self, Known};
-use crate::split::{lifecycle, plan, points};
+use crate::split::{injection_points, lifecycle, plan};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -167,7 +167,9 @@ pub fn shard_split_wait(
 pub fn shard_split_points()
 -> TableIterator<'static, (name!(point, String), name!(phase, String), name!(description, String))> {
     TableIterator::new(
-        points::ALL.iter().map(|p| (p.name.to_owned(), p.phase.to_owned(), p.description.to_owned())),
+        injection_points::ALL
+            .iter()
+            .map(|p| (p.name.to_owned(), p.phase.to_owned(), p.description.to_owned())),
     )
 }
 

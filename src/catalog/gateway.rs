@@ -4,7 +4,7 @@ use super::shard::POSTGRES;
 use crate::server::sql;
 
 /// A shard, as a gateway sees it.
-pub struct Place {
+pub struct Backend {
     pub index: i32,
     pub shard_key: String,
     /// Not disabled.
@@ -13,19 +13,19 @@ pub struct Place {
     pub service: Option<String>,
 }
 
-impl Place {
+impl Backend {
     pub fn takes_requests(&self) -> bool {
         self.is_open && self.service.is_some()
     }
 }
 
 /// All shards that hold rows, by shard_index.
-pub fn places() -> Vec<Place> {
+pub fn backends() -> Vec<Backend> {
     sql::read(
         "SELECT shard_index, shard_key, status <> 'disabled', service FROM shardmaster.shard
           WHERE kind = $1 ORDER BY shard_index",
         &[POSTGRES.into()],
-        |row| Place {
+        |row| Backend {
             index: row.value(1),
             shard_key: row.value(2),
             is_open: row.value(3),

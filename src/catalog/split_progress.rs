@@ -112,7 +112,7 @@ pub fn fenced(id: i64, milliseconds: f64) {
     );
 }
 
-/// A cutover was given up: whether it has caught up the next step shows.
+/// A cutover was aborted: whether it has caught up the next step shows.
 pub fn follows(id: i64) {
     update(id, "tail_status = 'running'");
 }

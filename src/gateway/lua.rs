@@ -3,7 +3,7 @@
 
 use super::map::{Map, upstream};
 use super::text::indented;
-use crate::catalog::gateway::{Entries, Entry, Place};
+use crate::catalog::gateway::{Backend, Entries, Entry};
 use crate::catalog::keyspace::{Keyspace, Strategy};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -46,14 +46,14 @@ pub fn space(map: &Map) -> String {
         let _ = write!(text, " buckets = {buckets},");
     }
     text += "\n    places = {";
-    for place in &map.places {
+    for place in &map.backends {
         match place.takes_requests() {
             true => text += &format!(" {},", quoted(&upstream(&map.keyspace, place))),
             false => text += " false,",
         }
     }
     text += " },\n    shards = {";
-    for place in &map.places {
+    for place in &map.backends {
         let _ = write!(text, " {},", quoted(&place.shard_key));
     }
     text += " },\n    entries = {\n";
@@ -64,7 +64,7 @@ pub fn space(map: &Map) -> String {
 }
 
 /// Lines of words for a string: the finders of `shardmaster.route` say which words.
-pub fn entries(keyspace: &Keyspace, places: &[Place], found: &Entries) -> Vec<String> {
+pub fn entries(keyspace: &Keyspace, places: &[Backend], found: &Entries) -> Vec<String> {
     let numbers: HashMap<i32, usize> = places.iter().zip(1..).map(|(place, n)| (place.index, n)).collect();
     let place = |entry: &Entry| numbers.get(&entry.shard_index).copied().unwrap_or_default().to_string();
     let bound = |bound: &Option<String>| bound.as_deref().map_or("*".to_owned(), word);

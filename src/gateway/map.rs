@@ -1,6 +1,6 @@
 //! What a configuration is written from.
 
-use crate::catalog::gateway::Place;
+use crate::catalog::gateway::Backend;
 use crate::catalog::keyspace::Keyspace;
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use std::fmt::Write;
 pub struct Map {
     pub keyspace: Keyspace,
     pub version: i64,
-    pub places: Vec<Place>,
+    pub backends: Vec<Backend>,
     /// Words for the Lua module `shardmaster.route`.
     pub entries: Vec<String>,
 }
 
 /// The name of a shard's group of replicas. nginx ignores the case of such names, so it
 /// holds no capitals.
-pub fn upstream(keyspace: &Keyspace, place: &Place) -> String {
+pub fn upstream(keyspace: &Keyspace, place: &Backend) -> String {
     let mut name = String::from("shardmaster_");
     for byte in keyspace.name.bytes() {
         if byte.is_ascii_lowercase() || byte.is_ascii_digit() {

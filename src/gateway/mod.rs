@@ -10,7 +10,7 @@ mod pgbouncer;
 pub mod service;
 mod text;
 
-use crate::catalog::gateway::{self, Place};
+use crate::catalog::gateway::{self, Backend};
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::error::{Failure, SqlState};
 use address::Address;
@@ -53,12 +53,13 @@ fn with_map(
 ) -> Result<Config, Failure> {
     // In this order: a shard that an entry names is among those that are read after it.
     let found = gateway::entries(&keyspace.name);
-    let places = gateway::places();
+    let places = gateway::backends();
     let entries = lua::entries(&keyspace, &places, &found);
-    let map = Map { version: found.version, keyspace, places, entries };
+    let map = Map { version: found.version, keyspace, backends: places, entries };
     let used: HashSet<i32> = found.entries.iter().map(|entry| entry.shard_index).collect();
-    let without = |place: &&Place| place.is_open && place.service.is_none() && used.contains(&place.index);
-    let names: Vec<String> = map.places.iter().filter(without).map(|place| shown(&place.shard_key)).collect();
+    let without = |place: &&Backend| place.is_open && place.service.is_none() && used.contains(&place.index);
+    let names: Vec<String> =
+        map.backends.iter().filter(without).map(|place| shown(&place.shard_key)).collect();
     let warning = (!names.is_empty()).then(|| {
         let message = format!("shards without a service hold keys of keyspace {}", shown(&request.keyspace));
         Failure::new(SqlState::NOT_IN_STATE, message)

@@ -14,7 +14,7 @@ const KEEPALIVE: u32 = 32;
 /// For http { }: the services.
 pub fn upstreams(map: &Map) -> String {
     let mut text = String::new();
-    for place in map.places.iter().filter(|place| place.takes_requests()) {
+    for place in map.backends.iter().filter(|place| place.takes_requests()) {
         let replicas = place.service.as_deref().unwrap_or_default();
         let _ = writeln!(
             text,

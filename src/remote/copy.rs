@@ -27,7 +27,7 @@ pub struct Copied {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Time in which one of the sides makes progress.
-    pub patience: Duration,
+    pub stall: Duration,
     /// Bytes; None: as many as there are.
     pub bytes: Option<u64>,
     /// Bytes of one row, as COPY writes it.
@@ -48,7 +48,7 @@ impl Bounds {
     /// Of a copy that brings over whatever there is. A server that sorts or waits for
     /// its disk sends nothing for long; a link that is cut is noticed earlier by the system.
     pub fn unlimited() -> Bounds {
-        Bounds { patience: guc::remote_timeout() * 10, bytes: None, row: guc::max_row_bytes() }
+        Bounds { stall: guc::remote_timeout() * 10, bytes: None, row: guc::max_row_bytes() }
     }
 }
 
@@ -77,15 +77,15 @@ pub fn pipe_through(
     bounds: Bounds,
     look: Look<'_>,
 ) -> Result<Copied, RemoteError> {
-    let patience = bounds.patience;
+    let stall = bounds.stall;
     // Both at once: neither has to wait for the other to begin.
     source.send(out)?;
     target.send(into)?;
-    started(source, patience)?;
-    started(target, patience)?;
+    started(source, stall)?;
+    started(target, stall)?;
     match forward(source, target, bounds, look) {
         Ok(Sent { rows: sent, bytes }) => {
-            let rows = end(target, None, patience)?;
+            let rows = end(target, None, stall)?;
             if rows != sent {
                 let message = format!("{sent} rows were copied and {rows} arrived");
                 return Err(RemoteError::of_data(target.shard(), message));
@@ -95,7 +95,7 @@ pub fn pipe_through(
         Err(Broken::Source(error)) => {
             // Without this the target would take the end of the connection, or
             // worse an ordinary end, for the end of the data.
-            let _ = end(target, Some("the source failed"), patience);
+            let _ = end(target, Some("the source failed"), stall);
             Err(error)
         }
         Err(Broken::Target(error)) => Err(error),
@@ -113,14 +113,14 @@ enum Broken {
     Target(RemoteError),
 }
 
-fn started(connection: &mut Connection, patience: Duration) -> Result<(), RemoteError> {
-    match connection.next_result(patience)? {
+fn started(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
+    match connection.next_result(stall)? {
         Some(result) => match result.status() {
             Status::Copy => Ok(()),
             Status::Failed => {
                 let error = result.error(connection.shard());
                 drop(result);
-                while connection.next_result(patience)?.is_some() {}
+                while connection.next_result(stall)?.is_some() {}
                 Err(error)
             }
             Status::Rows => Err(RemoteError::connection(connection.shard(), "no COPY was started")),
@@ -201,7 +201,7 @@ fn forward(
             }
             Next::Wait => {
                 outgoing.send(target).map_err(Broken::Target)?;
-                let began = wait_for_data(source, target, bounds.patience)?;
+                let began = wait_for_data(source, target, bounds.stall)?;
                 if bounds.is_passed_by(&mut received, began) {
                     return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
                 }
@@ -254,7 +254,7 @@ fn put(target: &mut Connection, bytes: &[u8], unsent: &mut usize, bounds: Bounds
         let length = i32::try_from(piece.len()).unwrap_or(i32::MAX);
         // SAFETY: a live connection in COPY state; libpq copies the bytes.
         if unsafe { pq::PQputCopyData(target.raw(), piece.as_ptr().cast(), length) } != 1 {
-            return Err(target_error(target, bounds.patience));
+            return Err(target_error(target, bounds.stall));
         }
         *unsent += piece.len();
         if *unsent >= UNSENT_LIMIT {
@@ -270,18 +270,18 @@ fn put(target: &mut Connection, bytes: &[u8], unsent: &mut usize, bounds: Bounds
 fn wait_for_data(
     source: &mut Connection,
     target: &mut Connection,
-    patience: Duration,
+    stall: Duration,
 ) -> Result<Instant, Broken> {
     // SAFETY: live connections.
     let unsent = match unsafe { pq::PQflush(target.raw()) } {
         0 => false,
         1 => true,
-        _ => return Err(Broken::Target(target_error(target, patience))),
+        _ => return Err(Broken::Target(target_error(target, stall))),
     };
     let waited = if unsent {
-        Connection::wait_any(&[(source, Ready::Read), (target, Ready::ReadOrWrite)], patience)
+        Connection::wait_any(&[(source, Ready::Read), (target, Ready::ReadOrWrite)], stall)
     } else {
-        source.wait_ready(Ready::Read, patience)
+        source.wait_ready(Ready::Read, stall)
     };
     if let Err(error) = waited {
         if unsent {
@@ -309,7 +309,7 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
         match unsafe { pq::PQflush(target.raw()) } {
             0 => return Ok(()),
             1 => {
-                if let Err(error) = target.wait_ready(Ready::ReadOrWrite, bounds.patience) {
+                if let Err(error) = target.wait_ready(Ready::ReadOrWrite, bounds.stall) {
                     return Err(target.give_up(error));
                 }
                 let began = Instant::now();
@@ -329,16 +329,16 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
 }
 
 /// Ends the target's COPY, as complete or with the reason why it is not; the rows.
-fn end(target: &mut Connection, failure: Option<&str>, patience: Duration) -> Result<u64, RemoteError> {
+fn end(target: &mut Connection, failure: Option<&str>, stall: Duration) -> Result<u64, RemoteError> {
     let text = failure.map(super::connection::to_c);
     let message = text.as_ref().map_or(std::ptr::null(), |t| t.as_ptr());
     // SAFETY: a live connection in COPY IN state.
     if unsafe { pq::PQputCopyEnd(target.raw(), message) } == -1 {
-        return Err(target_error(target, patience));
+        return Err(target_error(target, stall));
     }
     let mut rows = 0;
     let mut failed = None;
-    while let Some(result) = target.next_result(patience)? {
+    while let Some(result) = target.next_result(stall)? {
         match result.status() {
             Status::Failed => failed = Some(result.error(target.shard())),
             Status::Rows | Status::Copy => rows = result.affected(),
@@ -348,8 +348,8 @@ fn end(target: &mut Connection, failure: Option<&str>, patience: Duration) -> Re
 }
 
 /// What the target has to say after it refused data.
-fn target_error(target: &mut Connection, patience: Duration) -> RemoteError {
-    match target.next_result(patience) {
+fn target_error(target: &mut Connection, stall: Duration) -> RemoteError {
+    match target.next_result(stall) {
         Ok(Some(result)) if matches!(result.status(), Status::Failed) => result.error(target.shard()),
         Ok(_) | Err(_) => target.last_error(),
     }

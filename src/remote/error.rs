@@ -125,7 +125,7 @@ impl RemoteError {
     /// What may pass by itself: a lost connection, a server that starts or stops or is a
     /// standby that is not promoted yet, a conflict, a lock or statement timeout, too many
     /// connections.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         let Some(state) = self.sqlstate else { return !self.is_refusal() };
         let code = state.as_str();
         code.starts_with("08")

@@ -16,9 +16,9 @@ use std::rc::Rc;
 
 /// Where an entry is read and written.
 #[derive(Default)]
-struct Places([Option<Rc<Found>>; 2]);
+struct CachedRoutes([Option<Rc<Found>>; 2]);
 
-impl Places {
+impl CachedRoutes {
     fn of(&self, intent: Intent) -> Option<&Rc<Found>> {
         self.0[intent as usize].as_ref()
     }
@@ -31,11 +31,11 @@ impl Places {
 struct Keyspace {
     strategy: Strategy,
     /// Directory: by key, as it was given.
-    keys: HashMap<Box<str>, Places>,
+    keys: HashMap<Box<str>, CachedRoutes>,
     /// Hash: by bucket.
-    buckets: HashMap<u32, Places>,
+    buckets: HashMap<u32, CachedRoutes>,
     /// Range: by the lower bound, with the upper one.
-    ranges: BTreeMap<Vec<u8>, (Vec<u8>, Places)>,
+    ranges: BTreeMap<Vec<u8>, (Vec<u8>, CachedRoutes)>,
     /// One for each shard, whatever number of entries it has.
     shards: HashMap<Box<str>, Rc<Found>>,
 }
@@ -102,12 +102,12 @@ pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Fo
     refresh();
     KEYSPACES.with_borrow(|keyspaces| {
         let known = keyspaces.get(keyspace)?;
-        known.places(key, keyspace)?.of(intent).map(|found| answer(found))
+        known.routes(key, keyspace)?.of(intent).map(|found| answer(found))
     })
 }
 
 impl Keyspace {
-    fn places(&self, key: &str, keyspace: &str) -> Option<&Places> {
+    fn routes(&self, key: &str, keyspace: &str) -> Option<&CachedRoutes> {
         match self.strategy {
             Strategy::Directory => self.keys.get(key),
             Strategy::Hash { of, .. } | Strategy::Range { of } if !of.is_canonical(key) => None,
@@ -122,13 +122,13 @@ impl Keyspace {
 
     /// Where an answer belongs; the key is in its canonical form but for a directory,
     /// which keeps it as it was given.
-    fn places_to_fill(&mut self, key: &str, span: Option<(Vec<u8>, Vec<u8>)>) -> Option<&mut Places> {
+    fn routes_to_fill(&mut self, key: &str, span: Option<(Vec<u8>, Vec<u8>)>) -> Option<&mut CachedRoutes> {
         match self.strategy {
             Strategy::Directory => Some(self.keys.entry(key.into()).or_default()),
             Strategy::Hash { buckets, of } => Some(self.buckets.entry(of.bucket(key, buckets)).or_default()),
             Strategy::Range { .. } => {
                 let (lower, upper) = span?;
-                Some(&mut self.ranges.entry(lower).or_insert_with(|| (upper, Places::default())).1)
+                Some(&mut self.ranges.entry(lower).or_insert_with(|| (upper, CachedRoutes::default())).1)
             }
         }
     }
@@ -164,7 +164,7 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
         });
         let shared = known.shards.entry(found.shard_key.as_str().into()).or_insert_with(|| found.clone());
         let shared = shared.clone();
-        if let Some(places) = known.places_to_fill(answer.key, answer.span) {
+        if let Some(places) = known.routes_to_fill(answer.key, answer.span) {
             places.set(answer.intent, shared);
         }
     });

@@ -40,8 +40,8 @@ pub fn set_moving(keyspace: &str, keys: &[String], target: &str) -> Result<(), R
     Ok(())
 }
 
-/// The cutover is given up: writes go to the source again. In place, no version.
-pub fn set_back(keyspace: &str, keys: &[String], source: &str) -> Result<(), RoutingError> {
+/// The cutover is aborted: writes go to the source again. In place, no version.
+pub fn revert(keyspace: &str, keys: &[String], source: &str) -> Result<(), RoutingError> {
     let keyspace = keyspace::lock(keyspace)?;
     routing::set_back(&keyspace, keys, source);
     Ok(())
@@ -129,7 +129,7 @@ mod tests {
             expect("y", "a", "a", "active", version);
         }
         for _ in 0..2 {
-            assert!(set_back(keyspace::DEFAULT, &keys(&["x"]), "a").is_ok());
+            assert!(revert(keyspace::DEFAULT, &keys(&["x"]), "a").is_ok());
             expect("x", "a", "a", "active", version);
         }
         assert_eq!(keyspace::version(keyspace::DEFAULT), version);

@@ -146,7 +146,7 @@ fn look_canonical<'a>(
 /// Asks the tables, as the role that owns them. A write waits while a split holds the
 /// key's writes back; each look has a new snapshot.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
-    let mut patience = Patience::new(guc::route_wait_timeout());
+    let mut patience = Backoff::new(guc::route_wait_timeout());
     loop {
         let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
         let Look { strategy, found, span, .. } = look;
@@ -174,14 +174,14 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingE
 }
 
 /// Waits from 1 ms on, longer each time, until the deadline.
-pub struct Patience {
+pub struct Backoff {
     deadline: Instant,
     pause: Duration,
 }
 
-impl Patience {
-    pub fn new(timeout: Duration) -> Patience {
-        Patience { deadline: Instant::now() + timeout, pause: Duration::from_millis(1) }
+impl Backoff {
+    pub fn new(timeout: Duration) -> Backoff {
+        Backoff { deadline: Instant::now() + timeout, pause: Duration::from_millis(1) }
     }
 
     /// False: the deadline has passed.

@@ -1,7 +1,7 @@
 //! The shards of an interval of keys.
 
 use super::found::{Intent, Route};
-use super::lookup::Patience;
+use super::lookup::Backoff;
 use super::{RoutingError, ranges};
 use crate::catalog::keyspace;
 use crate::catalog::routing::TOUCHED;
@@ -38,7 +38,7 @@ pub fn route(
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
     let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
-    let mut patience = Patience::new(guc::route_wait_timeout());
+    let mut patience = Backoff::new(guc::route_wait_timeout());
     loop {
         let version = keyspace::version(&keyspace.name);
         let parts = look(&wanted.span(&keyspace.name, of), intent);

@@ -29,7 +29,7 @@ impl Finding {
     }
 
     pub fn unreachable(side: Side, error: SplitError) -> Finding {
-        let transient = error.may_pass();
+        let transient = error.is_transient();
         let failure = error.into_failure();
         let hint = failure.hint.clone().unwrap_or_default();
         let name = format!("{}: connection", side.as_str());

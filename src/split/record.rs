@@ -1,7 +1,7 @@
 //! What a worker writes down on the master, each in a short transaction.
 
 use super::copy::outcome::Outcome;
-use super::cutover::given_up;
+use super::cutover::aborted;
 use super::lifecycle::phases::transition;
 use super::table::Table;
 use crate::agent::error::{Result, SplitError};
@@ -180,7 +180,7 @@ pub fn step(
     let is_asked = matches!(state.goal, Goal::Completed | Goal::Finished);
     if next == Phase::Backfill && is_asked {
         // Asked for while the step ran that has found it.
-        gave_up(id, &given_up::because(given_up::COPIES_AGAIN));
+        cutover_aborted(id, &aborted::because(aborted::COPIES_AGAIN));
     }
     Ok(())
 }
@@ -278,8 +278,8 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     split::notify(id, phase.as_str(), "failed");
 }
 
-/// A cutover that was given up; the split goes on following its source.
-pub fn gave_up(id: i64, failure: &Failure) {
+/// A cutover that was aborted; the split goes on following its source.
+pub fn cutover_aborted(id: i64, failure: &Failure) {
     standby::commit_alone();
     // A rollback that was asked for meanwhile stays asked for.
     let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";

@@ -160,7 +160,7 @@ fn columns_by(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Ve
 }
 
 fn found(connection: &mut Connection, reference: &Reference, query: &str) -> Result<Option<Bond>> {
-    let rows = connection.run_within(query, Bounds::unlimited().patience)?;
+    let rows = connection.run_within(query, Bounds::unlimited().stall)?;
     Ok(rows.scalar().map(|value| Bond { reference: reference.clone(), value: value.to_owned() }))
 }
 

@@ -2,13 +2,13 @@
 //! down what came of it.
 
 use super::copy::{outcome, step};
-use super::cutover::recovery::{self, SetBack};
+use super::cutover::recovery::{self, Reverted};
 use super::cutover::{self, on_master, watch};
 use super::end::{ending, finish, lost, rollback};
 use super::engine::Engine;
+use super::injection_points::{self, reach};
 use super::lifecycle::work::{self, Work};
 use super::plan::check;
-use super::points::{self, reach};
 use super::{install, record};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::lease;
@@ -20,7 +20,7 @@ use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::wait;
-use crate::split::cutover::given_up;
+use crate::split::cutover::aborted;
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ fn asked_for_else(split_id: i64, work: Work) -> bool {
 impl Worker {
     /// One piece of work; returns how long to pause before the next.
     fn turn(&mut self, state: &State, work: Work) -> Result<Duration> {
-        if self.is_in_doubt(state) && self.set_back(state)? == SetBack::Done {
+        if self.is_in_doubt(state) && self.revert(state)? == Reverted::Done {
             return Ok(Duration::ZERO);
         }
         // A cutover that is under way goes to its end; what was set back begins no other one.
@@ -125,7 +125,7 @@ impl Worker {
                 let is_heard_late = self.is_heard_late(state);
                 let engine = self.attached(state)?;
                 if is_heard_late {
-                    return Err(SplitError::GaveUp(given_up::interrupted()));
+                    return Err(SplitError::Aborted(aborted::interrupted()));
                 }
                 cutover::run(engine)?;
                 Ok(Duration::ZERO)
@@ -178,12 +178,12 @@ impl Worker {
 
     /// Before anything else, and without a target that may be away: writers of the source
     /// wait for it. Where only the target knows, it is asked.
-    fn set_back(&mut self, state: &State) -> Result<SetBack> {
+    fn revert(&mut self, state: &State) -> Result<Reverted> {
         let id = self.id;
         let tenure = self.patiently(|| take(id))?;
-        wait::report("the cutover to be set back on the source");
-        let outcome = recovery::set_back(&tenure, state.target_lost)?;
-        if outcome == SetBack::AskTarget {
+        wait::report("the cutover to be reverted on the source");
+        let outcome = recovery::revert(&tenure, state.target_lost)?;
+        if outcome == Reverted::AskTarget {
             let now = transaction(|| split::state(self.id))?;
             self.attached(&now).map_err(|error| ask_target(error, id))?;
         }
@@ -276,7 +276,7 @@ impl Worker {
     }
 
     fn begin_backfill(&mut self) -> Result<Duration> {
-        reach(points::BACKFILL_BEGIN)?;
+        reach(injection_points::BACKFILL_BEGIN)?;
         try_transaction(|| record::backfill_begun(self.id))?;
         Ok(Duration::ZERO)
     }
@@ -285,7 +285,7 @@ impl Worker {
         let began = Instant::now();
         let outcome = step::run(self.attached(state)?)?;
         if outcome.progress.is_copied() {
-            reach(points::BACKFILL_DONE)?;
+            reach(injection_points::BACKFILL_DONE)?;
         }
         self.record(state, &outcome)?;
         Ok(pause_of_copy(&outcome, began.elapsed()))
@@ -295,7 +295,7 @@ impl Worker {
         let began = Instant::now();
         let outcome = step::run(self.attached(state)?)?;
         if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
-            reach(points::TAIL_CAUGHT_UP)?;
+            reach(injection_points::TAIL_CAUGHT_UP)?;
         }
         self.record(state, &outcome)?;
         let mut renewed = self.lease_renewed;
@@ -352,7 +352,7 @@ impl Worker {
                 self.retry(&error.into_failure());
                 return;
             }
-            if let Some(failure) = given_up::abandoned(&error, is_overdue(&now)) {
+            if let Some(failure) = aborted::abandoned(&error, is_overdue(&now)) {
                 self.abandon(&failure);
                 return;
             }
@@ -361,7 +361,7 @@ impl Worker {
         let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
         let for_ever = work == Work::CompleteCutover && !is_verdict;
         // What failed is not what the operator wants by now.
-        if !error.may_pass() && !for_ever && !asked_for_else(self.id, work) {
+        if !error.is_transient() && !for_ever && !asked_for_else(self.id, work) {
             let failure = error.into_failure();
             transaction(|| record::failed(self.id, state.phase, &failure));
             return;
@@ -380,14 +380,14 @@ impl Worker {
     fn abandon(&mut self, failure: &Failure) {
         let id = self.id;
         let said = self.patiently(|| {
-            record::gave_up(id, failure);
+            record::cutover_aborted(id, failure);
             Ok(())
         });
         let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
         let back =
             now.and_then(
                 |state| {
-                    if self.is_in_doubt(&state) { self.set_back(&state).map(|_| ()) } else { Ok(()) }
+                    if self.is_in_doubt(&state) { self.revert(&state).map(|_| ()) } else { Ok(()) }
                 },
             );
         if let Err(error) = back {
@@ -488,7 +488,7 @@ fn take(id: i64) -> Result<Tenure> {
 /// Where a decision may be forgotten, the operator is told what waiting is for.
 fn ask_target(error: SplitError, id: i64) -> SplitError {
     match error {
-        SplitError::Remote(mut error) if error.may_pass() => {
+        SplitError::Remote(mut error) if error.is_transient() => {
             error.message = format!(
                 "{}; the master was restarted in a cutover, and only the target knows whether it had decided",
                 error.message

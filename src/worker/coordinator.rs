@@ -1,8 +1,8 @@
 //! Keeps one worker running for each split that has work, and the sweeper.
 
-use super::keeper::{Child, Keeper};
-use super::pause::Pause;
+use super::backoff::Backoff;
 use super::start::{accept_signals, pin_settings};
+use super::supervisor::{Child, Supervisor};
 use super::{lock, plan, sweeper};
 use crate::guc;
 use crate::server::process::{self, Kind};
@@ -76,13 +76,13 @@ fn look() -> Option<Work> {
 /// What the coordinator remembers of a split that has work.
 #[derive(Default)]
 struct Memory {
-    pause: Pause,
+    pause: Backoff,
     progress: String,
 }
 
 #[derive(Default)]
 struct Coordinator {
-    sweeper: Keeper,
+    sweeper: Supervisor,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
@@ -105,7 +105,7 @@ impl Coordinator {
     /// Starts the workers that are missing; how long nothing needs to be done.
     fn serve(&mut self, work: &Work) -> Duration {
         self.remember(&work.splits);
-        self.bury();
+        self.reap();
         // A worker that has just been started has no lock yet, one that a session or an
         // earlier coordinator started is no child: together they are all.
         let mut running: BTreeSet<i64> = self.children.keys().copied().collect();
@@ -145,14 +145,14 @@ impl Coordinator {
         for split in splits {
             let memory = self.memory.entry(split.id).or_default();
             if memory.progress != split.progress {
-                *memory = Memory { pause: Pause::default(), progress: split.progress.clone() };
+                *memory = Memory { pause: Backoff::default(), progress: split.progress.clone() };
             }
         }
     }
 
     /// Forgets the workers that have ended. A split that has no work any more needs no
     /// pause.
-    fn bury(&mut self) {
+    fn reap(&mut self) {
         let memory = &mut self.memory;
         self.children.retain(|id, child| {
             let Some(lived) = child.ended() else { return true };

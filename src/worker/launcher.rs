@@ -5,8 +5,8 @@
 //! way of DROP DATABASE.
 
 use super::coordinator;
-use super::keeper::Keeper;
 use super::start::accept_signals;
+use super::supervisor::Supervisor;
 use crate::guc;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::LIBRARY;
@@ -47,7 +47,7 @@ pub extern "C-unwind" fn shardmaster_launcher_main(_arg: pg_sys::Datum) {
 
 #[derive(Default)]
 struct Launcher {
-    coordinator: Keeper,
+    coordinator: Supervisor,
 }
 
 impl Launcher {

@@ -12,15 +12,15 @@
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
 //! sessions that ask for work start split workers themselves.
 
+mod backoff;
 pub mod coordinator;
 pub mod hooks;
-mod keeper;
 pub mod launcher;
 pub mod lock;
-mod pause;
 pub mod plan;
 pub mod split;
 mod start;
+mod supervisor;
 mod sweeper;
 
 /// Registers the launcher and the hooks; called from `_PG_init` at the server's start.

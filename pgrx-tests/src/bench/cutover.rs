@@ -38,9 +38,9 @@ pub fn cutover(size: Size) -> Result<Vec<Measure>> {
         println!("  cutover {}: fence {:?} ms", run + 1, split.metric::<Option<f64>>("fence_ms::float8")?);
     }
     workload.stop()?;
-    let verdict = workload.verdict(&cluster)?;
-    if !verdict.is_clean() {
-        return Err(format!("the cutovers were not clean:\n{verdict}").into());
+    let report = workload.report(&cluster)?;
+    if !report.is_clean() {
+        return Err(format!("the cutovers were not clean:\n{report}").into());
     }
     Ok(measures(&workload.acks(), &moments))
 }

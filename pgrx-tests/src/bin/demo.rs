@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         }
     };
     match outcome {
-        Ok(verdict) if verdict.is_right() => ExitCode::SUCCESS,
+        Ok(report) if report.is_right() => ExitCode::SUCCESS,
         Ok(_) => {
             println!("\nA write was lost, doubled or misplaced.");
             ExitCode::FAILURE

@@ -5,8 +5,8 @@ use super::history::Loss;
 use super::kinds::{Disaster, Place};
 use super::moments::{Moment, Stage};
 use super::operator::{Ended, Help, Operator};
+use super::report::{BULK, Report};
 use super::site::{GRACE, Site, TIMEOUT};
-use super::verdict::{BULK, Verdict};
 use super::walk;
 use super::writers::{MOVING, Writers};
 use crate::cluster::DATABASE;
@@ -58,7 +58,7 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
     require_expected(disaster, moment, &helped).map_err(tell)?;
-    let verdict = Verdict {
+    let report = Report {
         site: &site,
         disaster,
         moment,
@@ -73,7 +73,7 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
         let log = std::fs::read_to_string(site.server(place).log_path())?;
         seen.insert(format!("{} times no room", log.matches("No space left on device").count()));
     }
-    let longest = verdict.longest_wait().map_err(tell)?;
+    let longest = report.longest_wait().map_err(tell)?;
     Ok(Shown { ended, helped, longest, seen })
 }
 

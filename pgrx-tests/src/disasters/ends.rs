@@ -8,7 +8,7 @@ use super::operator::Help;
 /// What a cell needs to come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nobody but the operator who goes on; a cutover that was given up is asked for again.
+    /// Nobody but the operator who goes on; a cutover that was aborted is asked for again.
     Itself,
     /// The split stops, says what is the matter, and this helps.
     Told(Help),

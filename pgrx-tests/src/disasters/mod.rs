@@ -16,9 +16,9 @@ mod history;
 mod kinds;
 mod moments;
 mod operator;
+mod report;
 mod rescue;
 mod site;
-mod verdict;
 mod walk;
 mod writers;
 

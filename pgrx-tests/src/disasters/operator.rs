@@ -102,7 +102,7 @@ impl Operator<'_> {
                 self.seen.extend(
                     [&look.error, &look.waiting].into_iter().filter(|text| !text.is_empty()).cloned(),
                 );
-                if look.phase == "completed" && look.error.starts_with("cutover given up") {
+                if look.phase == "completed" && look.error.starts_with("cutover aborted") {
                     return Err(format!("said of a cutover that has decided: {}", look.error).into());
                 }
                 if look.finished {

@@ -7,8 +7,8 @@ mod what;
 use sessions::Sessions;
 pub use what::What;
 
+use crate::ack_log::{self, AckLog, Rows};
 use crate::cluster::{CLIENT, Cluster, OWNER};
-use crate::diary::{self, Diary, Rows};
 use crate::server::Stop;
 use crate::{Result, wait};
 use postgres::{Client, Row};
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What happens at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum Fault {
     /// By `shardmaster.fault`: error, exit or kill.
     Fault(&'static str),
     /// pg_terminate_backend of the worker that is held there.
@@ -77,7 +77,7 @@ impl Matrix {
     }
 
     /// One cell: a split of a tenant of its own, with harm at one point.
-    pub fn cell(&mut self, moment: &Moment, harm: Harm) -> Result<()> {
+    pub fn cell(&mut self, moment: &Moment, harm: Fault) -> Result<()> {
         let mut cell = Cell::prepare(self, moment, harm)?;
         let outcome = cell.run();
         outcome.map_err(|e| format!("{moment:?}, {harm:?}: {e}\n{}", cell.history()).into())
@@ -90,11 +90,11 @@ struct Cell<'a> {
     what: What,
     point: &'a str,
     tailing: bool,
-    harm: Harm,
+    harm: Fault,
     tenant: String,
     /// What this cell has written itself; a client writes beside it.
     rows: Rows,
-    diary: Option<Diary>,
+    ack_log: Option<AckLog>,
     split: i64,
     /// Those before it, whose guards stay until the end.
     earlier: Vec<i64>,
@@ -105,7 +105,7 @@ struct Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    fn prepare(matrix: &'a mut Matrix, moment: &'a Moment, harm: Harm) -> Result<Cell<'a>> {
+    fn prepare(matrix: &'a mut Matrix, moment: &'a Moment, harm: Fault) -> Result<Cell<'a>> {
         matrix.tenants += 1;
         let mut cell = Cell {
             cluster: &mut matrix.cluster,
@@ -116,7 +116,7 @@ impl<'a> Cell<'a> {
             harm,
             tenant: format!("tenant {}", matrix.tenants),
             rows: Rows::new(),
-            diary: None,
+            ack_log: None,
             split: 0,
             earlier: Vec::new(),
             version: 0,
@@ -135,7 +135,7 @@ impl<'a> Cell<'a> {
         }
         cell.split = cell.plan(("shard_a", "shard_b"))?;
         cell.version = cell.routing_version()?;
-        cell.diary = Some(Diary::open(cell.cluster, &cell.tenant, cell.what.keyspace())?);
+        cell.ack_log = Some(AckLog::open(cell.cluster, &cell.tenant, cell.what.keyspace())?);
         Ok(cell)
     }
 
@@ -197,7 +197,7 @@ impl<'a> Cell<'a> {
         self.call("shard_split_start_dual_write")?;
         self.reach("dual_write")?;
         self.write(0, from, to)?;
-        self.to_copy = 2 * (self.rows.len() as i64 + i64::from(diary::ROWS));
+        self.to_copy = 2 * (self.rows.len() as i64 + i64::from(ack_log::ROWS));
         self.call("shard_split_run_backfill")?;
         self.reach("cutover_pending")
     }
@@ -208,8 +208,8 @@ impl<'a> Cell<'a> {
 
     fn set_fault(&mut self) -> Result<()> {
         let action = match self.harm {
-            Harm::Fault(action) => action,
-            Harm::Terminate | Harm::Restart(_) => "hold",
+            Fault::Fault(action) => action,
+            Fault::Terminate | Fault::Restart(_) => "hold",
         };
         self.fault(&format!("{}={action}", self.point))
     }
@@ -229,7 +229,7 @@ impl<'a> Cell<'a> {
 
     /// Routes, fences and guards let the client through to where its rows are.
     fn client_goes_on(&self) -> Result<()> {
-        self.diary.as_ref().map_or(Ok(()), |diary| diary.wait_for(5, LIMIT))
+        self.ack_log.as_ref().map_or(Ok(()), |ack_log| ack_log.wait_for(5, LIMIT))
     }
 
     /// A call that is made again until a server takes it.
@@ -273,7 +273,7 @@ impl<'a> Cell<'a> {
                 return Ok(());
             }
             // A cutover that a server's end has interrupted is set back: the operator asks again.
-            if phase == "completed" && now == "cutover_pending" && error.starts_with("cutover given up") {
+            if phase == "completed" && now == "cutover_pending" && error.starts_with("cutover aborted") {
                 self.call("shard_split_cutover")?;
             }
             if activity == "failed" {
@@ -303,11 +303,11 @@ impl<'a> Cell<'a> {
     fn harm(&mut self) -> Result<()> {
         self.harmed = true;
         match self.harm {
-            Harm::Fault(_) => {}
-            Harm::Terminate => self.terminate()?,
-            Harm::Restart(Place::Source) => self.cluster.servers[0].restart(Stop::Immediate)?,
-            Harm::Restart(Place::Target) => self.cluster.servers[1].restart(Stop::Immediate)?,
-            Harm::Restart(Place::Master) => self.cluster.master.restart(Stop::Immediate)?,
+            Fault::Fault(_) => {}
+            Fault::Terminate => self.terminate()?,
+            Fault::Restart(Place::Source) => self.cluster.servers[0].restart(Stop::Immediate)?,
+            Fault::Restart(Place::Target) => self.cluster.servers[1].restart(Stop::Immediate)?,
+            Fault::Restart(Place::Master) => self.cluster.master.restart(Stop::Immediate)?,
         }
         self.fault("")
     }
@@ -380,10 +380,10 @@ impl<'a> Cell<'a> {
 
     /// Each row on the target, none on the source.
     fn check_rows(&mut self) -> Result<()> {
-        let closed = self.diary.take().ok_or("no diary")?.close()?;
+        let closed = self.ack_log.take().ok_or("no ack_log")?.close()?;
         let (items, notes) = (self.rows_of(1, "items")?, self.rows_of(1, "notes")?);
         for (table, found) in [("items", &items), ("notes", &notes)] {
-            let own: Rows = found.range(..diary::FIRST_ID).map(|(id, val)| (*id, val.clone())).collect();
+            let own: Rows = found.range(..ack_log::FIRST_ID).map(|(id, val)| (*id, val.clone())).collect();
             if own != self.rows {
                 return Err(format!("{table} of the target: {}", difference(&self.rows, &own)).into());
             }

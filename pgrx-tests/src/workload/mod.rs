@@ -8,21 +8,21 @@
 //! workload.start();
 //! // ... move tenants, crash servers ...
 //! workload.stop()?;
-//! let verdict = workload.verdict(&cluster)?;
-//! assert!(verdict.is_clean(), "{verdict}");
+//! let report = workload.report(&cluster)?;
+//! assert!(report.is_clean(), "{report}");
 //! # Ok(()) }
 //! ```
 
 mod compare;
 mod model;
 mod op;
+mod report;
 pub(crate) mod route;
 mod schema;
-mod verdict;
 mod writer;
 
 pub use model::{Ledger, Number, Row, State, Table, Tenant};
-pub use verdict::Verdict;
+pub use report::Report;
 pub use writer::Ack;
 
 use crate::cluster::{CLIENT, Cluster, DATABASE};
@@ -266,7 +266,7 @@ impl Workload {
 
     /// Compares the record with what the shards hold, row by row. The source must
     /// have been finished: until then it holds the moved rows by design.
-    pub fn verdict(&self, cluster: &Cluster) -> Result<Verdict> {
+    pub fn report(&self, cluster: &Cluster) -> Result<Report> {
         let mut ledger = Ledger::default();
         for record in &self.records {
             ledger.merge(record.ledger.clone());
@@ -274,7 +274,7 @@ impl Workload {
         let routed = compare::routes(cluster, &self.options.tenants, self.options.sharding.keyspace())?;
         let found = compare::read_shards(cluster, &self.options.tenants)?;
         let comparison = compare::compare(&ledger, &found, &routed);
-        Ok(Verdict::new(comparison, &ledger, &self.records))
+        Ok(Report::new(comparison, &ledger, &self.records))
     }
 }
 

@@ -23,7 +23,7 @@ pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> Remot
         .collect();
     let state = error.sqlstate.as_ref().map(|state| state.as_str().to_owned());
     let Some(state) = state.filter(|state| !WITHOUT_VALUES.contains(&state.as_str())) else { return error };
-    if columns.is_empty() || error.may_pass() {
+    if columns.is_empty() || error.is_transient() {
         return error;
     }
     let message = match state.starts_with("23") {

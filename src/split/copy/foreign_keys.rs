@@ -77,7 +77,7 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
                    FOR KEY SHARE) locked",
             reference.to, reference.from
         );
-        engine.target.run_within(&lock, Bounds::unlimited().patience)?;
+        engine.target.run_within(&lock, Bounds::unlimited().stall)?;
     }
     let query = format!(
         "SELECT {} FROM {} t {rows}
@@ -88,7 +88,7 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
         reference.to,
         is_common(by, reference.to_position, &moves)
     );
-    let rows = engine.target.run_within(&query, Bounds::unlimited().patience)?;
+    let rows = engine.target.run_within(&query, Bounds::unlimited().stall)?;
     match rows.scalar() {
         None => Ok(()),
         Some(value) => Err(SplitError::Failed(

@@ -24,16 +24,16 @@ use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::points::{self, reach};
 use std::time::{Duration, Instant};
 
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
-    reach(points::STEP_BEGIN)?;
+    reach(injection_points::STEP_BEGIN)?;
     lock_source(engine)?;
     let now = observe_source(engine)?;
-    reach(points::STEP_SNAPSHOT)?;
+    reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, there) = begin_target(engine, &now)?;
     if before.draining {
         return end_draining(engine, before);
@@ -207,7 +207,7 @@ pub fn apply(
     }
     let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
     progress.last_event_id += changes;
-    reach(points::STEP_WINDOW)?;
+    reach(injection_points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);
     let mut outcome = Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted };
@@ -217,7 +217,7 @@ pub fn apply(
         false => Look::All,
     };
     foreign_keys::check_step(engine, &outcome.progress, &look)?;
-    reach(points::STEP_CHUNK)?;
+    reach(injection_points::STEP_CHUNK)?;
     Ok(outcome)
 }
 
@@ -263,9 +263,9 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
     outcome.progress.worker = engine.generation;
     progress::store(&mut engine.target, engine.plan.id, &outcome.progress)?;
     make_durable(engine, outcome.progress.steps)?;
-    reach(points::STEP_DURABLE)?;
+    reach(injection_points::STEP_DURABLE)?;
     engine.target.run("COMMIT")?;
-    reach(points::STEP_COMMITTED)?;
+    reach(injection_points::STEP_COMMITTED)?;
     if reading == Reading::Ends {
         engine.reader.run("COMMIT")?;
     }
@@ -274,7 +274,7 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
         let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
         engine.control_transaction(&statements)?;
     }
-    reach(points::STEP_CONSUMED)?;
+    reach(injection_points::STEP_CONSUMED)?;
     Ok(())
 }
 
@@ -330,7 +330,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     }
     progress::store(&mut engine.target, id, &empty)?;
     engine.target.run("COMMIT")?;
-    reach(points::OVERFLOW_RESET)?;
+    reach(injection_points::OVERFLOW_RESET)?;
     let queues: Vec<String> = engine.tables.iter().map(|t| format!("DELETE FROM {}", t.queue)).collect();
     engine.control_transaction(&format!(
         "{}; {}; {}",
@@ -338,7 +338,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
         overflow::delete(id),
         lease::renew(id)
     ))?;
-    reach(points::OVERFLOW_CLEARED)?;
+    reach(injection_points::OVERFLOW_CLEARED)?;
     // Whoever finds it closed until here leaves a mark, and this is done once more.
     engine.control.run(&agent::reopen_queue(id))?;
     Ok(())

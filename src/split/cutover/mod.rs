@@ -5,9 +5,9 @@
 //! No wait before the decision outlasts the deadline, whatever becomes of a server or of
 //! the way there: each session ends its waits at it, and the fence ends by itself.
 
+pub mod aborted;
 pub mod decision;
 pub mod fence;
-pub mod given_up;
 pub mod on_master;
 pub mod recovery;
 pub mod sequences;
@@ -20,8 +20,8 @@ use super::copy::step::{self, Reading};
 use super::copy::{compare, foreign_keys, leaves, window};
 use super::end::old_guards;
 use super::engine::Engine;
+use super::injection_points::{self, reach};
 use super::lifecycle::phases;
-use super::points::{self, reach};
 use super::record;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
@@ -53,7 +53,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
         // If it does not succeed, recovery does it.
         let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
-        reach(points::CUTOVER_REOPENED)?;
+        reach(injection_points::CUTOVER_REOPENED)?;
     }
     outcome
 }
@@ -71,12 +71,12 @@ enum Source {
 }
 
 fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
-    reach(points::CUTOVER_BEGIN)?;
+    reach(injection_points::CUTOVER_BEGIN)?;
     // Nobody waits for step 0; it has as long as the rest.
     let ready_by = Instant::now() + guc::cutover_timeout();
     be_ready(engine, ready_by)?;
     foreign_keys::check_all(engine)?;
-    sequences::raise(engine, Ahead::Plenty, ready_by).map_err(given_up::deadline_passed)?;
+    sequences::raise(engine, Ahead::Plenty, ready_by).map_err(aborted::deadline_passed)?;
     let mut fence = fence::open(engine)?;
 
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -85,37 +85,37 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     engine.set_deadline(Some(deadline + TO_ASK));
     disable_routes(engine, deadline)?;
     let began = Instant::now();
-    reach(points::CUTOVER_DISABLED)?;
+    reach(injection_points::CUTOVER_DISABLED)?;
     fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
-        .map_err(given_up::deadline_passed)?;
-    reach(points::CUTOVER_LOCKED)?;
+        .map_err(aborted::deadline_passed)?;
+    reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = Source::Fenced;
     close_fence(engine, &mut fence, deadline)?;
-    reach(points::CUTOVER_FENCED)?;
+    reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
     let outcome = apply_last_window(engine, deadline)?;
-    reach(points::CUTOVER_APPLIED)?;
+    reach(injection_points::CUTOVER_APPLIED)?;
     in_time(deadline)?;
-    sequences::raise(engine, Ahead::Enough, deadline).map_err(given_up::deadline_passed)?;
+    sequences::raise(engine, Ahead::Enough, deadline).map_err(aborted::deadline_passed)?;
     let heard = Instant::now();
-    reach(points::CUTOVER_SEQUENCES)?;
+    reach(injection_points::CUTOVER_SEQUENCES)?;
     if Instant::now() > deadline {
-        return Err(SplitError::GaveUp(given_up::because("the last changes to be applied")));
+        return Err(SplitError::Aborted(aborted::because("the last changes to be applied")));
     }
     require_both(engine, heard)?;
     let (version, standby) =
         decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
     *is = Source::Left;
     engine.set_deadline(None);
-    reach(points::CUTOVER_DECIDED)?;
+    reach(injection_points::CUTOVER_DECIDED)?;
     open_target(engine, version)?;
-    reach(points::CUTOVER_OPENED)?;
+    reach(injection_points::CUTOVER_OPENED)?;
     move_source(engine, version)?;
     // Both have done their work; lost by now, they would not have to do it any more.
     let _ = fence::release(&mut fence);
     let _ = unlock_source(engine);
-    reach(points::CUTOVER_MOVED)?;
+    reach(injection_points::CUTOVER_MOVED)?;
     drop(fence);
     record_moved(engine, Some(began.elapsed()));
     transaction(|| {
@@ -133,7 +133,7 @@ fn in_time(deadline: Instant) -> Result<()> {
     match Instant::now() <= deadline {
         true => Ok(()),
         false => {
-            Err(SplitError::GaveUp(given_up::because("its own worker, which was held up past the deadline")))
+            Err(SplitError::Aborted(aborted::because("its own worker, which was held up past the deadline")))
         }
     }
 }
@@ -146,7 +146,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
                 let reason = fence::table_holders(engine).unwrap_or_else(|_| error.to_string());
-                return Err(SplitError::GaveUp(given_up::because(&reason)));
+                return Err(SplitError::Aborted(aborted::because(&reason)));
             }
             other => other?,
         };
@@ -157,7 +157,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         }
         let reason = if !outcome.progress.is_copied() {
             // The backfill does that, and faster than attempts at a cutover.
-            return Err(SplitError::GaveUp(given_up::because(given_up::COPIES_AGAIN)));
+            return Err(SplitError::Aborted(aborted::because(aborted::COPIES_AGAIN)));
         } else if outcome.changes > guc::cutover_max_rows() {
             Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
         } else if outcome.lag > guc::max_lag() {
@@ -169,7 +169,7 @@ fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
         };
         let Some(reason) = reason else { return Ok(()) };
         if Instant::now() > deadline {
-            return Err(SplitError::GaveUp(given_up::because(&reason)));
+            return Err(SplitError::Aborted(aborted::because(&reason)));
         }
         wait::report(&reason);
         wait::sleep(Duration::from_millis(100));
@@ -210,7 +210,7 @@ fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
     match standby {
         Standby::HasIt => Ok(()),
         Standby::Unknown => {
-            Err(SplitError::GaveUp(given_up::because("the synchronous standby of the master")))
+            Err(SplitError::Aborted(aborted::because("the synchronous standby of the master")))
         }
     }
 }
@@ -250,10 +250,10 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     }
     let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
     if Instant::now() > deadline {
-        return Err(SplitError::GaveUp(given_up::because("writers for most of shardmaster.cutover_timeout")));
+        return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
     }
     if waiting > guc::cutover_max_rows() {
-        return Err(SplitError::GaveUp(given_up::because(&format!("{waiting} changed rows to be applied"))));
+        return Err(SplitError::Aborted(aborted::because(&format!("{waiting} changed rows to be applied"))));
     }
     engine.window_limit = Some(guc::cutover_max_bytes());
     let applied = step::apply(engine, before, &now, differences);
@@ -310,7 +310,7 @@ fn decide_by(deadline: Instant, plan: &Plan, generation: i64, last_event_id: i64
         let version = write_decision(plan, generation, last_event_id, None)?;
         match Instant::now() < deadline {
             true => Ok(version),
-            false => Err(SplitError::GaveUp(given_up::because("locks on the master"))),
+            false => Err(SplitError::Aborted(aborted::because("locks on the master"))),
         }
     })
 }

@@ -1,6 +1,6 @@
 //! What a cutover writes on the master while writers wait for it.
 
-use super::given_up;
+use super::aborted;
 use crate::agent::error::{Result, SplitError};
 use crate::server::sql;
 use crate::server::standby::{self, Standby};
@@ -11,7 +11,7 @@ use std::time::Instant;
 pub fn by<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, Standby)> {
     standby::by(deadline, body).unwrap_or_else(|| {
         let holders = transaction(holders);
-        Err(SplitError::GaveUp(given_up::because(&format!(
+        Err(SplitError::Aborted(aborted::because(&format!(
             "a lock on the master, held perhaps by {holders}"
         ))))
     })

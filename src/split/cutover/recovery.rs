@@ -19,7 +19,7 @@ use crate::split::copy::step;
 use crate::split::cutover::{self, source, told};
 use crate::split::end::redirect;
 use crate::split::engine::Engine;
-use crate::split::points::{self, reach};
+use crate::split::injection_points::{self, reach};
 use crate::split::record;
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
 
 /// What is known of a cutover that did not decide on this master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetBack {
+pub enum Reverted {
     /// The source takes writes again, the routes lead to it.
     Done,
     /// A decision may exist that this master has forgotten: only the target can say.
@@ -59,17 +59,17 @@ pub enum SetBack {
 /// never lost, says that there is none. Another run may have been restored to a time
 /// before its decision.
 /// An operator who says that the target is lost takes that upon himself.
-pub fn set_back(tenure: &Tenure, target_lost: bool) -> Result<SetBack> {
+pub fn revert(tenure: &Tenure, target_lost: bool) -> Result<Reverted> {
     let plan = &tenure.plan;
     let Some(mut source) = source_of(plan, &tenure.identity)? else {
-        return reopen_routes(plan).map(|()| SetBack::Done);
+        return reopen_routes(plan).map(|()| Reverted::Done);
     };
     tenure.take_over(&mut source, Side::Source)?;
-    if open_source(&mut source, plan, tenure.generation, target_lost)? == SetBack::Done {
+    if open_source(&mut source, plan, tenure.generation, target_lost)? == Reverted::Done {
         reopen_routes(plan)?;
-        return Ok(SetBack::Done);
+        return Ok(Reverted::Done);
     }
-    Ok(SetBack::AskTarget)
+    Ok(Reverted::AskTarget)
 }
 
 /// The same on the source alone, for a worker that cannot take the plan over since somebody's
@@ -103,15 +103,15 @@ fn source_of(plan: &Plan, identity: &str) -> Result<Option<Connection>> {
 }
 
 /// Opens it where no decision can exist.
-fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_lost: bool) -> Result<SetBack> {
+fn open_source(source: &mut Connection, plan: &Plan, generation: i64, target_lost: bool) -> Result<Reverted> {
     let state = side::state(source, plan.id, Side::Source)?;
     let deciding = consumed::deciding(source, plan.id)?;
     let may_be_forgotten = deciding.is_some_and(|run| run != transaction(instance::current));
     if state == Some(State::Moved) || may_be_forgotten && !target_lost {
-        return Ok(SetBack::AskTarget);
+        return Ok(Reverted::AskTarget);
     }
     source::reopen(source, plan.id, generation)?;
-    Ok(SetBack::Done)
+    Ok(Reverted::Done)
 }
 
 /// The routes lead to the source again, if a cutover had disabled them.
@@ -123,9 +123,9 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
         if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
             return Ok(());
         }
-        change::set_back(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
+        change::revert(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;
         record::cutover_step(plan.id, CutoverStep::None);
-        split::event(plan.id, None, None, "the cutover was set back: the source takes writes again");
+        split::event(plan.id, None, None, "the cutover was reverted: the source takes writes again");
         Ok(())
     })
 }
@@ -177,7 +177,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(State::Open);
     if side::state(&mut engine.control, id, Side::Source)? == Some(State::Capture) {
         fence_again(engine)?;
-        reach(points::RECOVERY_FENCED)?;
+        reach(injection_points::RECOVERY_FENCED)?;
         if is_open {
             report_stray(engine)?;
         }
@@ -185,14 +185,14 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     if !is_open {
         require_frozen_rows(engine)?;
         catch_up(engine)?;
-        reach(points::RECOVERY_CAUGHT_UP)?;
+        reach(injection_points::RECOVERY_CAUGHT_UP)?;
         // Once: the worker comes again.
         sequences::raise(engine, sequences::Ahead::Enough, Instant::now())?;
     }
     cutover::open_target(engine, version)?;
-    reach(points::CUTOVER_OPENED)?;
+    reach(injection_points::CUTOVER_OPENED)?;
     cutover::move_source(engine, version)?;
-    reach(points::CUTOVER_MOVED)?;
+    reach(injection_points::CUTOVER_MOVED)?;
     cutover::record_moved(engine, None);
     Ok(())
 }

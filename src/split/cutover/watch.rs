@@ -24,7 +24,7 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
         match ask(plan, side, (wanted, version), identity) {
             Ok(None) => {}
             Ok(Some(text)) => forgotten.push(text),
-            Err(error) if error.may_pass() => unreachable = Some(error.to_string()),
+            Err(error) if error.is_transient() => unreachable = Some(error.to_string()),
             // Or else it was the master that was set back, to a time before the finish.
             Err(SplitError::NotInstalled(_)) if recovery::adopt_finish(plan, version, identity)? => {
                 return Ok(());

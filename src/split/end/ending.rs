@@ -12,7 +12,7 @@ use crate::catalog::split::{self, Left};
 use crate::error::Failure;
 use crate::server::sql;
 use crate::server::txn::{transaction, try_transaction};
-use crate::split::points::{self, reach};
+use crate::split::injection_points::{self, reach};
 
 /// In the session of the operator: of a finished split nothing is left afterwards.
 pub fn drop_all(id: i64) -> std::result::Result<(), Failure> {
@@ -29,7 +29,7 @@ pub fn run(id: i64) -> Result<()> {
     let (left, identity) = try_transaction(|| Ok::<_, SplitError>((split::left(id)?, split::identity())))?;
     let unknown = ask(id, &left)?;
     let to_end = transaction(|| stored::to_end(id));
-    reach(points::REDIRECT_BEGIN)?;
+    reach(injection_points::REDIRECT_BEGIN)?;
     let ended = match &to_end {
         ToEnd::Nothing => Ok(()),
         ToEnd::All => end(&left, &identity, &Ending::All),
@@ -37,10 +37,10 @@ pub fn run(id: i64) -> Result<()> {
     };
     match ended {
         Ok(()) => {
-            reach(points::REDIRECT_ENDED)?;
+            reach(injection_points::REDIRECT_ENDED)?;
             transaction(|| record(id, &to_end));
         }
-        Err(error) if error.may_pass() => transaction(|| postpone(id, &error.to_string())),
+        Err(error) if error.is_transient() => transaction(|| postpone(id, &error.to_string())),
         Err(error) => return Err(error),
     }
     if let Some(reason) = unknown {

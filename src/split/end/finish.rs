@@ -23,14 +23,14 @@ use crate::server::txn::transaction;
 use crate::split::copy::leaves;
 use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
-use crate::split::points::{self, reach};
 use crate::split::record::{self, FinishRequest};
 use crate::split::{owners, references};
 
 pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
-    reach(points::FINISH_BEGIN)?;
+    reach(injection_points::FINISH_BEGIN)?;
     let (source, target) = if request.is_purged || is_entered(tenure)? {
         (take_source(tenure)?, tenure.take_if_there(Side::Target, "finish")?)
     } else {
@@ -38,7 +38,7 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
         transaction(|| record_purged(plan.id, deleted, request.accepts));
         (Some(engine.control), Some(engine.target))
     };
-    reach(points::FINISH_ROWS)?;
+    reach(injection_points::FINISH_ROWS)?;
     let mut target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
     let can_show = match &mut target {
         Some(target) => !side::is_left(target, plan.id)?,
@@ -54,21 +54,21 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
         install::leave_target(target, plan.id)?;
         redirect::forget_released(target, plan)?;
     }
-    reach(points::FINISH_UNGUARDED)?;
+    reach(injection_points::FINISH_UNGUARDED)?;
     if let Some(mut source) = source {
         redirect::install(&mut source, plan, tenure.generation, request.version)?;
-        reach(points::FINISH_REDIRECTED)?;
+        reach(injection_points::FINISH_REDIRECTED)?;
         triggers::drop_all(&mut source, plan.id, Side::Source)?;
-        reach(points::FINISH_UNTRIGGERED)?;
+        reach(injection_points::FINISH_UNTRIGGERED)?;
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
-    reach(points::FINISH_LEFT)?;
+    reach(injection_points::FINISH_LEFT)?;
     if let Some(mut target) = target {
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }
-    reach(points::FINISH_DROPPED)?;
+    reach(injection_points::FINISH_DROPPED)?;
     require_ended(tenure)?;
-    reach(points::FINISH_OBJECTS)?;
+    reach(injection_points::FINISH_OBJECTS)?;
     transaction(|| record_end(plan.id, Ending::Redirected));
     Ok(())
 }
@@ -195,8 +195,9 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     for position in 0..engine.tables.len() {
         let bonds = references::Bonds::load(&mut source, &engine.plan)?;
         let source_table = engine.tables[position].source.clone();
-        let walk = purge::Walk::new(&engine.plan, Side::Source, engine.generation, points::FINISH_BATCH)
-            .unbound(bonds);
+        let walk =
+            purge::Walk::new(&engine.plan, Side::Source, engine.generation, injection_points::FINISH_BATCH)
+                .unbound(bonds);
         let mut prover = Prover::new(&mut engine, &progress, position, request.accepts);
         deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
     }

@@ -18,8 +18,8 @@ use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, number};
+use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
-use crate::split::points::{self, reach};
 
 /// Whether the agent of this database knows redirects.
 fn is_known(connection: &mut Connection) -> Result<bool> {
@@ -95,11 +95,11 @@ pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i
     }
     let columns: Vec<&Column> = tables.iter().map(|(_, column)| *column).collect();
     let redirect = enter(source, plan, generation, version, &columns)?;
-    reach(points::FINISH_ENTERED)?;
+    reach(injection_points::FINISH_ENTERED)?;
     if let Some(redirect) = redirect {
         for (shape, column) in tables {
             triggers::install_redirect(source, &redirect, shape, column)?;
-            reach(points::FINISH_TRIGGER)?;
+            reach(injection_points::FINISH_TRIGGER)?;
         }
     }
     Ok(())

@@ -16,21 +16,21 @@ use crate::server::sql;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
 use crate::split::cutover::recovery;
-use crate::split::points::{self, reach};
+use crate::split::injection_points::{self, reach};
 use crate::split::{install, record};
 
 /// Undoes a split that nothing interrupted in its cutover any more (recovery has
 /// settled that).
 pub fn run(tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
-    reach(points::ROLLBACK_BEGIN)?;
+    reach(injection_points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
     // What was never begun needs no server to be undone.
     let was_begun = transaction(|| ledger_is_open(plan.id));
     if was_begun {
         remove(tenure, target_lost)?;
     }
-    reach(points::ROLLBACK_OBJECTS)?;
+    reach(injection_points::ROLLBACK_OBJECTS)?;
     if was_begun {
         require_gone(tenure, target_lost)?;
     }
@@ -50,7 +50,7 @@ fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
     if installed != Installed::Foreign {
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
-    reach(points::ROLLBACK_CAPTURE)?;
+    reach(injection_points::ROLLBACK_CAPTURE)?;
     target.map_or(Ok(()), |target| remove_from_target(target, tenure))
 }
 
@@ -71,7 +71,7 @@ fn require_gone(tenure: &Tenure, target_lost: bool) -> Result<()> {
 fn open_target(tenure: &Tenure) -> Result<Connection> {
     let plan = &tenure.plan;
     let mut target = tenure.open(Side::Target, "rollback").map_err(|error| match error {
-        SplitError::Remote(mut error) if error.may_pass() => {
+        SplitError::Remote(mut error) if error.is_transient() => {
             error.hint = Some(format!(
                 "Writers of the source are served. If the target is gone for good: SELECT shard_split_rollback({}, target_lost => true).",
                 plan.id
@@ -101,11 +101,11 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
                 Side::Target,
                 tenure.generation,
                 only,
-                points::ROLLBACK_BATCH,
+                injection_points::ROLLBACK_BATCH,
             )?;
         }
     }
-    reach(points::ROLLBACK_ROWS)?;
+    reach(injection_points::ROLLBACK_ROWS)?;
     match installed {
         Installed::Foreign => Ok(()),
         Installed::No | Installed::Ours => install::drop_side(&mut target, plan.id, Side::Target),

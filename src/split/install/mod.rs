@@ -6,8 +6,8 @@
 pub mod triggers;
 
 use super::copy::leaves;
+use super::injection_points::{self, reach};
 use super::owners;
-use super::points::{self, reach};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::redirect::Entries;
@@ -30,32 +30,32 @@ use crate::split::table::{self, Table};
 /// Installs the guard on the target and capture on the source.
 pub fn install(tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
-    reach(points::INSTALL_BEGIN)?;
+    reach(injection_points::INSTALL_BEGIN)?;
     let mut source = tenure.open(Side::Source, "install")?;
     let mut target = tenure.open(Side::Target, "install")?;
     owners::require_none(&mut source, plan, Side::Source)?;
     owners::require_none(&mut target, plan, Side::Target)?;
     let tables = table::describe(plan, &mut source, &mut target)?;
     transaction(|| write_ledger(plan));
-    reach(points::INSTALL_LEDGER)?;
+    reach(injection_points::INSTALL_LEDGER)?;
 
     create_side(&mut target, tenure, &tables, Side::Target)?;
-    reach(points::INSTALL_TARGET)?;
+    reach(injection_points::INSTALL_TARGET)?;
     for table in &tables {
         triggers::install(&mut target, plan, table, Side::Target)?;
     }
-    reach(points::INSTALL_GUARDED)?;
+    reach(injection_points::INSTALL_GUARDED)?;
     find_strangers(&mut target, plan, &tables)?;
 
     create_side(&mut source, tenure, &tables, Side::Source)?;
-    reach(points::INSTALL_SOURCE)?;
+    reach(injection_points::INSTALL_SOURCE)?;
     if guc::capture() {
         for table in &tables {
             triggers::install(&mut source, plan, table, Side::Source)?;
-            reach(points::INSTALL_TRIGGER)?;
+            reach(injection_points::INSTALL_TRIGGER)?;
         }
     }
-    reach(points::INSTALL_DONE)?;
+    reach(injection_points::INSTALL_DONE)?;
     Ok(())
 }
 

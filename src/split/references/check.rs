@@ -234,7 +234,7 @@ impl Values<'_> {
             &format!("COPY ({out}) TO STDOUT (FORMAT text)"),
             target,
             &format!("COPY {values} FROM STDIN (FORMAT text)"),
-            Bounds { patience: guc::remote_timeout(), ..Bounds::unlimited() },
+            Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() },
         );
         let policy = reference.from_position.and_then(|position| self.plan.tables.get(position));
         let without_values = |error| match policy {

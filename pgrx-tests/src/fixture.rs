@@ -37,8 +37,8 @@ pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) 
         workload.wait_for(300, LIMIT).unwrap();
     }
     workload.stop().unwrap();
-    let verdict = workload.verdict(cluster).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
+    let report = workload.report(cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 /// Two servers with the table, which is created by `definition`.

@@ -37,7 +37,7 @@ points! {
     CUTOVER_FENCED = "cutover_fenced", "cutover_pending", "the source is fenced";
     CUTOVER_APPLIED = "cutover_applied", "cutover_pending", "the last window is on the target";
     CUTOVER_SEQUENCES = "cutover_sequences", "cutover_pending", "the sequences are raised, nothing is decided";
-    CUTOVER_REOPENED = "cutover_reopened", "cutover_pending", "a cutover was given up and the source takes writes again, the master does not know";
+    CUTOVER_REOPENED = "cutover_reopened", "cutover_pending", "a cutover was aborted and the source takes writes again, the master does not know";
     CUTOVER_DECIDED = "cutover_decided", "completed", "the master has decided, the target is closed";
     CUTOVER_OPENED = "cutover_opened", "completed", "the target takes writes, the source is fenced";
     RECOVERY_FENCED = "recovery_fenced", "completed", "a source that had lost its fence has it again, the target is not open yet or still is";

@@ -1,11 +1,11 @@
-//! Cutovers that are given up: why, and what the operator is told.
+//! Cutovers that are aborted: why, and what the operator is told.
 
 use crate::agent::error::SplitError;
 use crate::error::{Failure, SqlState};
 
-/// Why a cutover was given up: everything is set back and the operator is told.
+/// Why a cutover was aborted: everything is set back and the operator is told.
 pub fn because(reason: &str) -> Failure {
-    Failure::new(SqlState::parse("55P03"), format!("cutover given up, waiting for {reason}")).hint(
+    Failure::new(SqlState::parse("55P03"), format!("cutover aborted, waiting for {reason}")).hint(
         "End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again; until then the split goes on following its source.",
     )
 }
@@ -17,7 +17,7 @@ pub const COPIES_AGAIN: &str = "the copy, which had to start again";
 pub fn interrupted() -> Failure {
     Failure::new(
         SqlState::parse("55P03"),
-        "cutover given up: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
+        "cutover aborted: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
     )
     .hint("Call shard_split_cutover again; until then the split goes on following its source.")
 }
@@ -26,10 +26,10 @@ pub fn interrupted() -> Failure {
 /// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
 pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
     match error {
-        SplitError::GaveUp(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
+        SplitError::Aborted(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
             Some(failure.clone())
         }
-        SplitError::Remote(error) if error.may_pass() => Some(because(&error.to_string())),
+        SplitError::Remote(error) if error.is_transient() => Some(because(&error.to_string())),
         SplitError::Remote(error) => Some(error.clone().into()),
         SplitError::Retry(_) | SplitError::Injected(_) if is_overdue => Some(because(&error.to_string())),
         SplitError::Retry(_)
@@ -42,9 +42,9 @@ pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
 pub fn deadline_passed(error: SplitError) -> SplitError {
     match error {
         SplitError::Remote(error) if error.is_lock_timeout() => {
-            SplitError::GaveUp(because(&format!("a lock on the moving tables ({error})")))
+            SplitError::Aborted(because(&format!("a lock on the moving tables ({error})")))
         }
-        SplitError::Retry(reason) => SplitError::GaveUp(because(&reason)),
+        SplitError::Retry(reason) => SplitError::Aborted(because(&reason)),
         other => other,
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct Report {
     pub acknowledged: u64,
     /// Rows whose last answer was lost with a connection.
     pub in_doubt: usize,
@@ -28,8 +28,8 @@ pub struct Verdict {
     pub examples: Vec<String>,
 }
 
-impl Verdict {
-    pub(super) fn new(comparison: Comparison, ledger: &Ledger, records: &[Record]) -> Verdict {
+impl Report {
+    pub(super) fn new(comparison: Comparison, ledger: &Ledger, records: &[Record]) -> Report {
         let mut errors = BTreeMap::new();
         for (code, count) in records.iter().flat_map(|record| &record.errors) {
             *errors.entry(code.clone()).or_default() += count;
@@ -39,7 +39,7 @@ impl Verdict {
             let of_kind = acks().filter(|ack: &&Ack| ack.moving == moving);
             of_kind.map(|ack| ack.took).max().unwrap_or_default()
         };
-        Verdict {
+        Report {
             acknowledged: acks().count() as u64,
             in_doubt: ledger.count_in_doubt(),
             rows: comparison.rows,
@@ -65,7 +65,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors: Vec<String> =
             self.errors.iter().map(|(code, count)| format!("{code}: {count}")).collect();

@@ -1,6 +1,6 @@
 //! A worker that another one starts, keeps and starts again when it has ended.
 
-use super::pause::Pause;
+use super::backoff::Backoff;
 use crate::server::spawn::warn_no_slot;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker};
 use pgrx::pg_sys;
@@ -37,13 +37,13 @@ impl Child {
 
 /// Keeps one worker running.
 #[derive(Default)]
-pub struct Keeper {
+pub struct Supervisor {
     child: Option<Child>,
-    pause: Pause,
+    pause: Backoff,
     short_of_slots: bool,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Whether the worker that this process has started still runs; forgets one that
     /// has ended.
     pub fn runs(&mut self) -> bool {

@@ -18,7 +18,7 @@ const STAYING: Duration = Duration::from_secs(3);
 pub const BULK: i32 = 600;
 
 /// What there is to look at.
-pub struct Verdict<'a> {
+pub struct Report<'a> {
     pub site: &'a Site,
     pub disaster: Disaster,
     pub moment: &'static Moment,
@@ -32,7 +32,7 @@ pub struct Verdict<'a> {
     pub held: Duration,
 }
 
-impl Verdict<'_> {
+impl Report<'_> {
     /// The longest that a client of the moving tenant has waited; an error that says all
     /// that is wrong.
     pub fn longest_wait(&self) -> Result<Duration> {

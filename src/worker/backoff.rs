@@ -10,12 +10,12 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// 0.1 s, 1 s, 2 s, 4 s, .. 30 s between starts.
 #[derive(Default)]
-pub struct Pause {
+pub struct Backoff {
     failures: u32,
     until: Option<Instant>,
 }
 
-impl Pause {
+impl Backoff {
     /// The process has ended after it lived this long.
     pub fn ended(&mut self, lived: Duration) {
         if lived >= STABLE {

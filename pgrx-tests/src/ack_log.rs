@@ -1,5 +1,5 @@
 //! A client that goes on writing to one tenant whatever happens to the servers, and
-//! keeps a diary: what was acknowledged, and what it never got an answer to.
+//! keeps a ack_log: what was acknowledged, and what it never got an answer to.
 //!
 //! It works on the tables of the fault matrix. Each of its transactions leaves the
 //! number of rows as it was, so that a copy must count exactly these, at whatever
@@ -42,15 +42,15 @@ struct Entry {
 /// Rows of a table as id and value.
 pub type Rows = BTreeMap<i32, String>;
 
-pub struct Diary {
+pub struct AckLog {
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicU64>,
     writer: Option<JoinHandle<Result<Vec<Entry>>>>,
 }
 
-impl Diary {
+impl AckLog {
     /// Writes the first rows and starts the client.
-    pub fn open(cluster: &Cluster, tenant: &str, keyspace: &'static str) -> Result<Diary> {
+    pub fn open(cluster: &Cluster, tenant: &str, keyspace: &'static str) -> Result<AckLog> {
         let config = cluster.client_config();
         let router = Router::new(config, keyspace, Arc::new(vec![tenant.to_owned()]), Vec::new());
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -64,7 +64,7 @@ impl Diary {
         };
         writer.first_rows()?;
         let thread = std::thread::spawn(move || writer.run());
-        Ok(Diary { stop, acknowledged, writer: Some(thread) })
+        Ok(AckLog { stop, acknowledged, writer: Some(thread) })
     }
 
     /// Waits until `more` writes have been acknowledged from now on.
@@ -77,16 +77,16 @@ impl Diary {
         })
     }
 
-    /// Ends the client; the diary is closed.
+    /// Ends the client; the ack_log is closed.
     pub fn close(mut self) -> Result<Closed> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.writer.take().ok_or("the diary is closed already")?;
+        let thread = self.writer.take().ok_or("the ack_log is closed already")?;
         let entries = thread.join().map_err(|_| Error::from("the client panicked"))??;
         Ok(Closed { entries })
     }
 }
 
-impl Drop for Diary {
+impl Drop for AckLog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.writer.take() {
