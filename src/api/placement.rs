@@ -2,7 +2,7 @@
 
 use super::on_primary;
 use crate::error::{Failure, required};
-use crate::placement::choose::Strategy;
+use crate::placement::choose::PlacementStrategy;
 use crate::placement::slot::Request;
 use crate::placement::{PlacementError, quota, report, reserve, settle, sweep};
 use crate::routing::place;
@@ -55,7 +55,7 @@ pub fn shard_reserve_slot(
     let (kind, key) = (named(kind, "kind")?, named(logical_key, "logical_key")?);
     let tenant = named(tenant_id, "tenant_id")?;
     let lease_seconds = lease_seconds(lease)?;
-    let strategy = Strategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
+    let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
     let request = Request { kind: &kind, key: &key, tenant: &tenant, lease_seconds };
     let made = reserve::reserve(&request, strategy).map_err(Failure::from)?;
     Ok(TableIterator::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
@@ -181,7 +181,7 @@ pub fn shard_place_tenant(
 ) -> Result<String, ErrorReport> {
     on_primary("shard_place_tenant")?;
     let tenant = required(tenant, "tenant")?;
-    let strategy = Strategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
+    let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
     Ok(place::place(tenant, strategy, &required(keyspace, "keyspace")?)?)
 }
 

@@ -4,7 +4,7 @@ use crate::guc;
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
 use crate::server::{sql, wake};
-use crate::worker::{lock, plan};
+use crate::worker::{lock, splits};
 use pgrx::prelude::*;
 
 /// What the library's own version is; the extension's SQL may be of another one.
@@ -83,7 +83,9 @@ fn worker(kind: Kind) -> Item {
         Some((pid, Some(seen), doing)) => {
             // Whoever can ask sees the extension: it has just been created.
             let doing = match doing.unwrap_or_default() {
-                text if text == plan::WAITS_FOR_EXTENSION => "about to look at the new extension".to_owned(),
+                text if text == splits::WAITS_FOR_EXTENSION => {
+                    "about to look at the new extension".to_owned()
+                }
                 text => text,
             };
             item(name, format!("pid {pid}, last sign of life {seen}: {doing}"), true)
@@ -102,7 +104,7 @@ fn standby() -> bool {
 }
 
 fn split_workers() -> Item {
-    let (with_work, running) = (plan::with_work(), lock::holders().len());
+    let (with_work, running) = (splits::with_work(), lock::holders().len());
     let wanted = if standby() { 0 } else { with_work.len().min(guc::max_split_workers()) };
     let value = format!(
         "{running} running, {} splits with work, at most {} at a time",
@@ -138,10 +140,10 @@ fn slots() -> Item {
 }
 
 fn splits() -> Vec<Item> {
-    let describe = |split: plan::Unfinished| {
+    let describe = |split: splits::Unfinished| {
         let failed = split.activity == "failed";
         let error = split.error.map(|text| format!(": {text}")).unwrap_or_default();
         item(format!("split {}", split.id), format!("{}, {}{error}", split.phase, split.activity), !failed)
     };
-    plan::unfinished().into_iter().map(describe).collect()
+    splits::unfinished().into_iter().map(describe).collect()
 }

@@ -6,7 +6,7 @@ use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
+pub enum PlacementStrategy {
     /// The shard with the least room that has any.
     FillFirst,
     /// The shard with the most room.
@@ -15,12 +15,12 @@ pub enum Strategy {
     Consistent,
 }
 
-impl Strategy {
-    pub fn parse(text: &str) -> Result<Strategy, PlacementError> {
+impl PlacementStrategy {
+    pub fn parse(text: &str) -> Result<PlacementStrategy, PlacementError> {
         match text {
-            "fill_first" => Ok(Strategy::FillFirst),
-            "spread" => Ok(Strategy::Spread),
-            "consistent" => Ok(Strategy::Consistent),
+            "fill_first" => Ok(PlacementStrategy::FillFirst),
+            "spread" => Ok(PlacementStrategy::Spread),
+            "consistent" => Ok(PlacementStrategy::Consistent),
             other => Err(PlacementError::invalid("strategy", format!("\"{other}\" is no strategy"))),
         }
     }
@@ -49,7 +49,7 @@ pub struct Choice {
 }
 
 /// The next shard to be tried; None: no shard is open that has room.
-pub fn next(kind: &str, key: &str, strategy: Strategy, excluded: &[i64]) -> Option<Choice> {
+pub fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
     let args = [kind.into(), excluded.to_vec().into()];
     let by_room = |query| {
         sql::read_prepared(query, &args, |row| Choice {
@@ -61,10 +61,10 @@ pub fn next(kind: &str, key: &str, strategy: Strategy, excluded: &[i64]) -> Opti
         .next()
     };
     match strategy {
-        Strategy::FillFirst if room::is_contended() => by_room(&FILL_FIRST),
-        Strategy::FillFirst => by_room(&QUIET).or_else(|| by_room(&FILL_FIRST)),
-        Strategy::Spread => by_room(&SPREAD),
-        Strategy::Consistent => {
+        PlacementStrategy::FillFirst if room::is_contended() => by_room(&FILL_FIRST),
+        PlacementStrategy::FillFirst => by_room(&QUIET).or_else(|| by_room(&FILL_FIRST)),
+        PlacementStrategy::Spread => by_room(&SPREAD),
+        PlacementStrategy::Consistent => {
             let open = sql::read_prepared(&ANY, &args, |row| Candidate {
                 id: row.value(1),
                 shard_key: row.value(2),

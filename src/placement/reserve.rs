@@ -1,6 +1,6 @@
 //! Reserving a slot.
 
-use super::choose::{self, Strategy};
+use super::choose::{self, PlacementStrategy};
 use super::locks::{self, Mode};
 use super::slot::{self, Request};
 use super::{PlacementError, quota, room, settle, sweep_clock};
@@ -101,7 +101,7 @@ fn look_past_expired(request: &Request<'_>) -> Look {
 }
 
 /// The live reservation of the key, or a new one.
-pub fn reserve(request: &Request<'_>, strategy: Strategy) -> Result<Reservation, PlacementError> {
+pub fn reserve(request: &Request<'_>, strategy: PlacementStrategy) -> Result<Reservation, PlacementError> {
     locks::logical_key(request.kind, request.key);
     locks::tenant(request.tenant, request.kind, Mode::Shared);
     let found = look_past_expired(request);
@@ -133,7 +133,7 @@ pub fn reserve(request: &Request<'_>, strategy: Strategy) -> Result<Reservation,
 
 /// Tries one shard after the other. One whose last slots others are just taking is not
 /// waited for.
-fn place(request: &Request<'_>, strategy: Strategy) -> Result<slot::Claimed, PlacementError> {
+fn place(request: &Request<'_>, strategy: PlacementStrategy) -> Result<slot::Claimed, PlacementError> {
     let mut tried = Vec::new();
     loop {
         let Some(choice) = choose::next(request.kind, request.key, strategy, &tried) else {

@@ -37,7 +37,7 @@ impl Current {
     }
 
     /// For messages.
-    pub fn describe(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{} port {}", self.host, self.port)
     }
 }

@@ -23,7 +23,7 @@ impl Connection {
             let own = hosts.timeout.map_or(timeout, |own| own.min(timeout));
             let Some(silent) = connection.finish_connecting(own)? else { return Ok(connection) };
             hosts_left = hosts.without(&silent).ok_or_else(|| {
-                let text = format!("timed out while connecting to {}", silent.describe());
+                let text = format!("timed out while connecting to {}", silent.text());
                 RemoteError::connection(shard, text)
             })?;
         }

@@ -40,12 +40,12 @@ pub fn add(
 }
 
 /// A keyspace's strategy, and the shards of its buckets.
-struct Plan {
+struct Layout {
     strategy: Strategy,
     shards: Vec<String>,
 }
 
-fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Plan, Failure> {
+fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Layout, Failure> {
     let ordered = || {
         let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
         key_type.ordered().ok_or(RoutingError::Invalid { argument: "key_type", problem })
@@ -53,7 +53,7 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Pl
     let without = |strategy: Strategy| {
         let problem = format!("a keyspace with the strategy \"{}\" has none", strategy.name());
         match (&rest.buckets, &rest.shards) {
-            (None, None) => Ok(Plan { strategy, shards: Vec::new() }),
+            (None, None) => Ok(Layout { strategy, shards: Vec::new() }),
             (Some(_), _) => Err(RoutingError::Invalid { argument: "buckets", problem }.into()),
             (None, Some(_)) => Err(RoutingError::Invalid { argument: "shards", problem }.into()),
         }
@@ -80,7 +80,7 @@ fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Pl
                 let problem = format!("{buckets} is not between 1 and {most}");
                 return Err(RoutingError::Invalid { argument: "buckets", problem }.into());
             };
-            Ok(Plan { strategy: Strategy::Hash { buckets, of }, shards })
+            Ok(Layout { strategy: Strategy::Hash { buckets, of }, shards })
         }
         other => {
             let problem = format!("\"{other}\" is not one of \"directory\", \"hash\", \"range\"");

@@ -6,13 +6,13 @@ use crate::catalog::keyspace;
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, POSTGRES};
 use crate::error::Failure;
-use crate::placement::choose::{self, Strategy};
+use crate::placement::choose::{self, PlacementStrategy};
 use crate::placement::tenants::logical_key;
 use crate::placement::{room, settle, shard as slots};
 
 /// Routes a new tenant to the shard that the strategy chooses; one that is routed
 /// already stays where it is. Returns the shard's key.
-pub fn place(tenant: String, strategy: Strategy, keyspace: &str) -> Result<String, Failure> {
+pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Result<String, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     check_directory(&keyspace)?;
     let keys = canonical_keys(&keyspace, vec![Some(tenant)])?;

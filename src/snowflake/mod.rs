@@ -4,8 +4,8 @@
 
 mod epoch;
 mod error;
+mod high_water_mark;
 mod machine;
-mod mark;
 
 use crate::error::Failure;
 use crate::server::preload::preloaded;
@@ -24,7 +24,7 @@ pub use error::SnowflakeError;
 static LAST: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake") };
 /// The millisecond up to which the disk says that ticks may be used; 0 until it is read.
 // SAFETY: as above.
-static MARK: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake mark") };
+static HIGH_WATER_MARK: PgAtomic<AtomicU64> = unsafe { PgAtomic::new(c"shardmaster snowflake mark") };
 /// Held by who moves the mark; counts how often.
 // SAFETY: as above.
 static MOVING: PgLwLock<u64> = unsafe { PgLwLock::new(c"shardmaster snowflake moving") };
@@ -38,7 +38,7 @@ const LONGEST_WAIT: u64 = 2 * AHEAD;
 /// At the server's start.
 pub fn register() {
     pg_shmem_init!(LAST);
-    pg_shmem_init!(MARK);
+    pg_shmem_init!(HIGH_WATER_MARK);
     pg_shmem_init!(MOVING);
 }
 
@@ -52,7 +52,7 @@ pub fn generate() -> Result<i64, Failure> {
     loop {
         let now = SystemClock.now().checked_sub(epoch).ok_or(SnowflakeError::BeforeEpoch)?;
         // The mark is read first: it says whether the last tick is known.
-        let mark = MARK.get().load(Ordering::Acquire);
+        let mark = HIGH_WATER_MARK.get().load(Ordering::Acquire);
         if mark == 0 {
             remember(epoch)?;
             continue;
@@ -89,10 +89,10 @@ fn wait_for(milliseconds: u64) -> Result<(), SnowflakeError> {
 /// The first call after a start: everything up to the mark on disk may have been used.
 fn remember(epoch: u64) -> Result<(), SnowflakeError> {
     let _moving = MOVING.exclusive();
-    if MARK.get().load(Ordering::Acquire) == 0 {
-        let mark = mark::read(epoch)?.max(1);
+    if HIGH_WATER_MARK.get().load(Ordering::Acquire) == 0 {
+        let mark = high_water_mark::read(epoch)?.max(1);
         LAST.get().store(Tick::last_of(mark).0, Ordering::Relaxed);
-        MARK.get().store(mark, Ordering::Release);
+        HIGH_WATER_MARK.get().store(mark, Ordering::Release);
     }
     Ok(())
 }
@@ -100,10 +100,10 @@ fn remember(epoch: u64) -> Result<(), SnowflakeError> {
 /// On disk first, then for everybody.
 fn move_mark(epoch: u64, millisecond: u64) -> Result<(), SnowflakeError> {
     let mut moving = MOVING.exclusive();
-    if MARK.get().load(Ordering::Acquire) < millisecond {
+    if HIGH_WATER_MARK.get().load(Ordering::Acquire) < millisecond {
         let mark = millisecond + AHEAD;
-        mark::write(epoch, mark)?;
-        MARK.get().store(mark, Ordering::Release);
+        high_water_mark::write(epoch, mark)?;
+        HIGH_WATER_MARK.get().store(mark, Ordering::Release);
         *moving += 1;
     }
     Ok(())

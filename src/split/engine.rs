@@ -53,7 +53,7 @@ impl Engine {
         let mut reader = session::open_mover(plan, Side::Source, "reader")?;
         session::require_one_server(&mut reader, &mut control)?;
         tenure::register(&mut reader, plan, Side::Source)?;
-        let tables = table::describe(plan, &mut reader, &mut target)?;
+        let tables = table::load(plan, &mut reader, &mut target)?;
         let watched = Watched::load(&mut target, plan, &tables)?;
         let distance = distance(&mut reader)?.max(distance(&mut target)?);
         let mut engine = Engine {

@@ -65,8 +65,8 @@ pub struct Bond {
 
 impl Bond {
     /// For messages: which key of which table, and a value of it.
-    pub fn describe(&self) -> String {
-        self.reference.describe(&self.value)
+    pub fn text(&self) -> String {
+        self.reference.text(&self.value)
     }
 }
 
@@ -97,7 +97,7 @@ impl Reference {
         names.join(", ")
     }
 
-    pub fn describe(&self, value: &str) -> String {
+    pub fn text(&self, value: &str) -> String {
         let value = if self.is_computed { "a computed value" } else { value };
         format!(
             "table {}, foreign key \"{}\" to {}: ({})=({value})",
@@ -187,7 +187,7 @@ pub fn stays_bound(plan: &Plan, bond: &Bond) -> SplitError {
         format!(
             "a row that stays on shard \"{}\" references one that has moved: {}",
             plan.source.shard_key,
-            bond.describe()
+            bond.text()
         ),
         "End the reference, then call shard_split_finish again: the moved row is to be deleted here.",
     )

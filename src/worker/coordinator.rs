@@ -3,7 +3,7 @@
 use super::backoff::Backoff;
 use super::start::{accept_signals, pin_settings};
 use super::supervisor::{Child, Supervisor};
-use super::{lock, plan, sweeper};
+use super::{lock, splits, sweeper};
 use crate::guc;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::{self, LIBRARY};
@@ -21,7 +21,7 @@ const LOOK_AT_STRANGERS: Duration = Duration::from_secs(1);
 const RETRY_SLOTS: Duration = Duration::from_secs(1);
 
 /// How the coordinator of a database is started.
-pub fn describe(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     let name = Kind::Coordinator.name();
     BackgroundWorkerBuilder::new(&name)
         .set_type(&name)
@@ -49,8 +49,8 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
         let pause = match txn::transaction(look) {
             Some(work) => coordinator.serve(&work).min(sweeper),
             None => {
-                wait::report_idle(plan::WAITS_FOR_EXTENSION);
-                plan::until_created(LOOK_AGAIN)
+                wait::report_idle(splits::WAITS_FOR_EXTENSION);
+                splits::until_created(LOOK_AGAIN)
             }
         };
         wait::sleep(pause);
@@ -59,15 +59,15 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
 
 /// What one look at the catalog shows.
 struct Work {
-    splits: Vec<plan::Open>,
+    splits: Vec<splits::Open>,
     locked: BTreeSet<i64>,
     role: Option<pg_sys::Oid>,
 }
 
 /// None while the extension is not installed.
 fn look() -> Option<Work> {
-    plan::catalog_exists().then(|| Work {
-        splits: plan::with_work(),
+    splits::catalog_exists().then(|| Work {
+        splits: splits::with_work(),
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
         role: spawn::worker_role(),
     })
@@ -98,7 +98,7 @@ impl Coordinator {
         if let Some(left) = self.sweeper.pause() {
             return left;
         }
-        self.sweeper.start(&Kind::Sweeper.name(), sweeper::describe(database()));
+        self.sweeper.start(&Kind::Sweeper.name(), sweeper::builder(database()));
         LOOK_AGAIN
     }
 
@@ -112,7 +112,7 @@ impl Coordinator {
         let strangers = work.locked.difference(&running).next().is_some();
         running.extend(&work.locked);
         let mut sleep = if strangers { LOOK_AT_STRANGERS } else { LOOK_AGAIN };
-        for &plan::Open { id, keeps_out, ends, .. } in &work.splits {
+        for &splits::Open { id, keeps_out, ends, .. } in &work.splits {
             if running.contains(&id) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl Coordinator {
 
     /// A split that has got on since the last look, or is asked for something else, is
     /// not failing for the same reason again: its pauses begin anew.
-    fn remember(&mut self, splits: &[plan::Open]) {
+    fn remember(&mut self, splits: &[splits::Open]) {
         self.memory.retain(|id, _| splits.iter().any(|split| split.id == *id));
         for split in splits {
             let memory = self.memory.entry(split.id).or_default();

@@ -2,7 +2,7 @@
 //! while a split is unfinished; DROP DATABASE, a rename and a copy of the database end the
 //! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
 
-use super::plan;
+use super::splits;
 use crate::error::{Failure, SqlState};
 use crate::majors;
 use crate::server::process::{self, Process};
@@ -146,7 +146,7 @@ fn before_drop_extension() -> Result<(), Failure> {
     }
     // The lock that the drop takes next: no split starts between the look and the drop.
     sql::write("LOCK TABLE shardmaster.split_plan IN ACCESS EXCLUSIVE MODE", &[]);
-    let unfinished = plan::unfinished();
+    let unfinished = splits::unfinished();
     if unfinished.is_empty() {
         return Ok(());
     }

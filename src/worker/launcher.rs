@@ -66,7 +66,7 @@ impl Launcher {
         if let Some(left) = self.coordinator.pause() {
             return left.min(LOOK_AGAIN);
         }
-        self.coordinator.start(&Kind::Coordinator.name(), coordinator::describe(database));
+        self.coordinator.start(&Kind::Coordinator.name(), coordinator::builder(database));
         LOOK_AGAIN
     }
 }

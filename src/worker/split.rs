@@ -1,7 +1,7 @@
 //! The worker of one split: takes the split's lock, does its work, ends.
 
 use super::start::{accept_signals, pin_settings};
-use super::{lock, plan};
+use super::{lock, splits};
 use crate::server::{txn, wait};
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
@@ -44,7 +44,7 @@ pub extern "C-unwind" fn shardmaster_split_main(arg: pg_sys::Datum) {
 }
 
 fn has_work(split_id: i64) -> bool {
-    txn::transaction(|| plan::catalog_exists() && plan::has_work(split_id))
+    txn::transaction(|| splits::catalog_exists() && splits::has_work(split_id))
 }
 
 /// Database and role, as `spawn::split_worker` writes them.

@@ -2,7 +2,7 @@
 //! sweep must not hold up splits, nor a long look at splits a lease.
 
 use super::start::{accept_signals, pin_settings};
-use super::{lock, plan};
+use super::{lock, splits};
 use crate::guc;
 use crate::placement::{sweep, sweep_clock};
 use crate::server::process::Kind;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How the sweeper of a database is started.
-pub fn describe(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
+pub fn builder(database: pg_sys::Oid) -> BackgroundWorkerBuilder {
     let name = Kind::Sweeper.name();
     BackgroundWorkerBuilder::new(&name)
         .set_type(&name)
@@ -46,14 +46,14 @@ pub extern "C-unwind" fn shardmaster_sweeper_main(arg: pg_sys::Datum) {
         if late || sweep_clock::left().is_zero() {
             wait::report("expiring leases");
             let began = Instant::now();
-            let pause = txn::transaction(|| plan::catalog_exists().then(sweep::turn));
+            let pause = txn::transaction(|| splits::catalog_exists().then(sweep::turn));
             // Where there is more, half of the time is for reservations.
             let pause = pause.map(|pause| pause.max(began.elapsed()));
-            sweep_clock::set(pause.unwrap_or_else(|| plan::until_created(LOOK_AGAIN)));
+            sweep_clock::set(pause.unwrap_or_else(|| splits::until_created(LOOK_AGAIN)));
             swept = pause.map(|_| Instant::now());
             wait::report_idle(match pause {
                 Some(_) => "waiting for a lease to end",
-                None => plan::WAITS_FOR_EXTENSION,
+                None => splits::WAITS_FOR_EXTENSION,
             });
         }
         wait::sleep(sweep_clock::left().min(guc::lease_sweep_interval()));

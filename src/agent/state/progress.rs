@@ -183,7 +183,7 @@ pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<Progress>> 
 }
 
 /// The same, kept from changing until the transaction ends.
-pub fn lock(target: &mut Connection, plan: &Plan) -> Result<Progress> {
+pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<Progress> {
     let split = plan.id;
     let rows = target
         .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE"))?;

@@ -97,7 +97,7 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
                 format!(
                     "a moving row references a row that is not on shard \"{}\": {}",
                     engine.target.shard(),
-                    reference.describe(value)
+                    reference.text(value)
                 ),
             )
             .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),

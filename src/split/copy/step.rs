@@ -104,7 +104,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
-    let progress = progress::lock(&mut engine.target, &engine.plan)?;
+    let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
 }

@@ -95,7 +95,7 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
 
 /// Takes the lock: short attempts, ever further apart, because new writers queue
 /// behind each of them. `before` runs before an attempt, `after` after a vain one.
-pub fn lock(
+pub fn take(
     engine: &mut Engine,
     fence: &mut Connection,
     deadline: Instant,

@@ -86,7 +86,7 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     disable_routes(engine, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    fence::lock(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
+    fence::take(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
         .map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;

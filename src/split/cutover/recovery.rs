@@ -263,7 +263,7 @@ fn after_decision(error: SplitError, id: i64) -> SplitError {
 fn fence_again(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::lock(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
+    fence::take(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
     cutover::close_fence(engine, &mut session, deadline)?;
     fence::release(&mut session)?;
     let id = engine.plan.id;

@@ -35,7 +35,7 @@ pub fn install(tenure: &Tenure) -> Result<()> {
     let mut target = tenure.open(Side::Target, "install")?;
     owners::require_none(&mut source, plan, Side::Source)?;
     owners::require_none(&mut target, plan, Side::Target)?;
-    let tables = table::describe(plan, &mut source, &mut target)?;
+    let tables = table::load(plan, &mut source, &mut target)?;
     transaction(|| write_ledger(plan));
     reach(injection_points::INSTALL_LEDGER)?;
 

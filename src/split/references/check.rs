@@ -39,7 +39,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
     if outgoing.is_empty() {
         return Ok(findings);
     }
-    let tables = table::describe(plan, &mut source, &mut target)?;
+    let tables = table::load(plan, &mut source, &mut target)?;
     let known = columns_by(&mut source, plan, Side::Source)?;
     for (number, reference) in outgoing.iter().enumerate() {
         // What it references on the source, by the name of the table.
@@ -147,7 +147,7 @@ fn across(
         Some(bond) => Finding::new(
             ACROSS,
             false,
-            bond.describe(),
+            bond.text(),
             "A row that moves and one that stays cannot reference each other from two shards: move both keys, or end the reference.",
         ),
     })
@@ -272,7 +272,7 @@ impl Values<'_> {
             Some(bond) => Finding::new(
                 MISSING,
                 false,
-                format!("{} is not there", bond.describe()),
+                format!("{} is not there", bond.text()),
                 "Copy the referenced rows to the target, put the referenced table into the keyspace, or drop the foreign key on the target.",
             ),
         }

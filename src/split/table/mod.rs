@@ -168,7 +168,7 @@ fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
 }
 
 /// Observes both sides and pairs their tables.
-pub fn describe(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
+pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Table>> {
     let on_source = observe(source, plan, Side::Source)?;
     let on_target = observe(target, plan, Side::Target)?;
     let is_same = on_source.encoding == on_target.encoding && on_source.encoding != "UTF8";

@@ -1,4 +1,4 @@
-//! The mark on disk: up to which millisecond identifiers may have been used. A file of the
+//! The high-water mark on disk: up to which millisecond identifiers may have been used. A file of the
 //! data directory, because identifiers are the server's, not a database's, and do not come
 //! back with a transaction.
 
