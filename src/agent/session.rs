@@ -128,7 +128,7 @@ impl LocalEndpoint {
         LocalEndpoint {
             socket_dir: if socket_dir.is_empty() { "localhost".to_owned() } else { socket_dir },
             port: port.to_string(),
-            database: crate::catalog::local::database(),
+            database: crate::server::database::name(),
             user: guc::local_user().unwrap_or_else(crate::catalog::local::owner),
         }
     }

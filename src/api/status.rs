@@ -3,7 +3,7 @@
 use crate::guc;
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
-use crate::server::{sql, wake};
+use crate::server::{database as this_database, sql};
 use crate::worker::{lock, splits};
 use pgrx::prelude::*;
 
@@ -54,7 +54,7 @@ fn preload() -> Item {
 }
 
 fn database() -> Item {
-    let (served, this) = (guc::database(), wake::current_database());
+    let (served, this) = (guc::database(), this_database::name());
     if served == this {
         item("database", served, true)
     } else {

@@ -5,7 +5,7 @@ use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
 use crate::routing::topology;
-use crate::server::sql;
+use crate::server::database;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -97,7 +97,7 @@ fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
     let text = |value: Option<&str>| value.map(str::to_owned);
     let (host, port, database) = match &endpoint {
         Some(endpoint) => (text(endpoint.host()), endpoint.port(), text(endpoint.get("dbname"))),
-        None if shard.kind == POSTGRES => (None, None, current_database()),
+        None if shard.kind == POSTGRES => (None, None, Some(database::name())),
         None => (None, None, None),
     };
     let holds_rows = shard.holds_rows();
@@ -114,10 +114,6 @@ fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
         None,
         shard.status == ShardStatus::Active,
     ))
-}
-
-fn current_database() -> Option<String> {
-    sql::read_one("SELECT pg_catalog.current_database()::text", &[], |row| row.value(1))
 }
 
 extension_sql_file!(

@@ -2,11 +2,6 @@
 
 use crate::server::sql;
 
-/// The name of this database.
-pub fn database() -> String {
-    in_transaction("SELECT current_database()::text")
-}
-
 /// The owner of the extension: the mover's role on this very database.
 pub fn owner() -> String {
     in_transaction(

@@ -1,6 +1,7 @@
 //! Advisory locks of placement, held to the end of the transaction, in spaces of their
 //! own: an application's advisory locks never meet them.
 
+use crate::server::database;
 use pgrx::pg_sys;
 use xxhash_rust::xxh64::Xxh64;
 
@@ -36,7 +37,7 @@ pub fn shard(id: i64, mode: Mode) {
 /// shard keeps none of this one: two sessions that try shards in different orders would
 /// wait for each other.
 pub fn release_shard(id: i64, mode: Mode) {
-    let tag = tag(SHARD, id as u64);
+    let tag = database::advisory_lock(SHARD, id as u64);
     // SAFETY: a valid tag; the lock was taken by this transaction, as often as it is released.
     unsafe { pg_sys::LockRelease(&tag, level(mode), false) };
 }
@@ -52,22 +53,10 @@ fn hash(parts: &[&str]) -> u64 {
 }
 
 fn lock(space: u16, id: u64, mode: Mode) {
-    let tag = tag(space, id);
+    let tag = database::advisory_lock(space, id);
     // SAFETY: a valid tag of a lock method the server knows. Waits as every lock of the
     // server does: lock_timeout, deadlock detection and cancel end it.
     unsafe { pg_sys::LockAcquire(&tag, level(mode), false, false) };
-}
-
-fn tag(space: u16, id: u64) -> pg_sys::LOCKTAG {
-    pg_sys::LOCKTAG {
-        // SAFETY: a plain variable, set when this process connected to its database.
-        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
-        locktag_field2: (id >> 32) as u32,
-        locktag_field3: id as u32,
-        locktag_field4: space,
-        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-    }
 }
 
 fn level(mode: Mode) -> pg_sys::LOCKMODE {

@@ -3,7 +3,7 @@
 
 use crate::guc;
 use crate::server::preload::preloaded;
-use crate::server::wake;
+use crate::server::{database, wake};
 use pgrx::prelude::*;
 use pgrx::{PgAtomic, pg_shmem_init};
 use std::cell::OnceCell;
@@ -38,7 +38,7 @@ fn is_served() -> bool {
     thread_local! {
         static SERVED: OnceCell<bool> = const { OnceCell::new() };
     }
-    SERVED.with(|served| *served.get_or_init(|| guc::database() == wake::current_database()))
+    SERVED.with(|served| *served.get_or_init(|| guc::database() == database::name()))
 }
 
 /// How long until the next look.

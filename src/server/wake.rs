@@ -4,10 +4,11 @@ use super::preload::{in_binary_upgrade, preloaded};
 use super::process::{self, Kind, Process};
 use super::spawn;
 use crate::guc;
+use crate::server::database;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 /// What is to happen when the current transaction commits. A savepoint that is rolled
 /// back leaves its requests here: a worker that wakes for nothing looks and goes back
@@ -87,7 +88,7 @@ fn coordination_missing() -> Option<ErrorReport> {
              call again to start another worker.",
         ));
     }
-    let (served, this) = (guc::database(), current_database());
+    let (served, this) = (guc::database(), database::name());
     (served != this).then(|| {
         report(
             format!("shardmaster.database is \"{served}\", this database is \"{this}\"."),
@@ -95,15 +96,6 @@ fn coordination_missing() -> Option<ErrorReport> {
              call again to start another worker.",
         )
     })
-}
-
-/// The name of this session's database.
-pub fn current_database() -> String {
-    // SAFETY: in a transaction; returns NULL or a NUL-terminated palloc'd name.
-    unsafe {
-        let name = pg_sys::get_database_name(pg_sys::MyDatabaseId);
-        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
-    }
 }
 
 fn with_requests<R>(body: impl FnOnce(&mut Requests) -> R) -> R {

@@ -7,7 +7,7 @@ use super::{lock, splits, sweeper};
 use crate::guc;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::{self, LIBRARY};
-use crate::server::{txn, wait};
+use crate::server::{database, txn, wait};
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder};
 use pgrx::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,13 +92,13 @@ impl Coordinator {
     /// Starts the sweeper if it is missing; how long nothing needs to be done.
     fn keep_sweeper(&mut self) -> Duration {
         let started = self.sweeper.runs();
-        if started || process::runs(database(), Kind::Sweeper) {
+        if started || process::runs(database::id(), Kind::Sweeper) {
             return LOOK_AGAIN;
         }
         if let Some(left) = self.sweeper.pause() {
             return left;
         }
-        self.sweeper.start(&Kind::Sweeper.name(), sweeper::builder(database()));
+        self.sweeper.start(&Kind::Sweeper.name(), sweeper::builder(database::id()));
         LOOK_AGAIN
     }
 
@@ -165,7 +165,7 @@ impl Coordinator {
 
     /// False if the server has no slot for another worker.
     fn start(&mut self, id: i64, role: Option<pg_sys::Oid>) -> bool {
-        if let Some(child) = Child::start(spawn::split_worker(id, database(), role)) {
+        if let Some(child) = Child::start(spawn::split_worker(id, database::id(), role)) {
             self.children.insert(id, child);
             self.short_of_slots = false;
             return true;
@@ -176,9 +176,4 @@ impl Coordinator {
         self.short_of_slots = true;
         false
     }
-}
-
-fn database() -> pg_sys::Oid {
-    // SAFETY: a plain variable, set when this process connected to its database.
-    unsafe { pg_sys::MyDatabaseId }
 }

@@ -2,7 +2,7 @@
 //! look at the plan to its last. The server releases it when the process ends, however
 //! that happens.
 
-use crate::server::sql;
+use crate::server::{database, sql};
 use pgrx::pg_sys;
 
 /// The fourth field of the lock's tag, `objsubid` in `pg_locks`. Applications' own
@@ -16,7 +16,7 @@ pub const SWEEPER: i64 = -1;
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {
-    let tag = tag(id);
+    let tag = database::advisory_lock(SPACE, id as u64);
     // SAFETY: a valid tag of a lock method the server knows; does not wait.
     let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
@@ -24,7 +24,7 @@ pub fn try_lock(id: i64) -> bool {
 
 /// Gives the lock back.
 pub fn unlock(id: i64) {
-    let tag = tag(id);
+    let tag = database::advisory_lock(SPACE, id as u64);
     // SAFETY: releases what `try_lock` has taken in this session.
     unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
 }
@@ -37,23 +37,7 @@ pub fn holders() -> Vec<(i64, i32)> {
           WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.pid IS NOT NULL
             AND l.database = $2 AND ((l.classid::bigint << 32) | l.objid::bigint) > 0
           ORDER BY 1",
-        &[i32::from(SPACE).into(), database().into()],
+        &[i32::from(SPACE).into(), database::id().into()],
         |row| (row.value(1), row.value(2)),
     )
-}
-
-fn tag(id: i64) -> pg_sys::LOCKTAG {
-    pg_sys::LOCKTAG {
-        locktag_field1: database().to_u32(),
-        locktag_field2: (id >> 32) as u32,
-        locktag_field3: id as u32,
-        locktag_field4: SPACE,
-        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-    }
-}
-
-fn database() -> pg_sys::Oid {
-    // SAFETY: a plain variable, set when this process connected to its database.
-    unsafe { pg_sys::MyDatabaseId }
 }

@@ -4,8 +4,8 @@
 use super::purge;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::side::{self, Installed, State, Version};
-use crate::agent::state::tenure::{self, Tenure};
+use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
 use crate::catalog::split_state::Phase;
@@ -15,7 +15,7 @@ use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
-use crate::split::cutover::recovery;
+use crate::split::cutover::{self, recovery};
 use crate::split::injection_points::{self, reach};
 use crate::split::{install, record};
 
@@ -44,7 +44,7 @@ fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
     let target = if target_lost { None } else { Some(open_target(tenure)?) };
     if installed == Installed::Ours {
         tenure.take_over(&mut source, Side::Source)?;
-        set_back(&mut source, plan, tenure.generation)?;
+        revert(&mut source, plan, tenure.generation)?;
     }
     recovery::reopen_routes(plan)?;
     if installed != Installed::Foreign {
@@ -141,12 +141,11 @@ fn decided(id: i64) -> SplitError {
 }
 
 /// A cutover that was interrupted before its decision is set back first.
-fn set_back(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
+fn revert(source: &mut Connection, plan: &Plan, generation: i64) -> Result<()> {
     if side::state(source, plan.id, Side::Source)? == Some(State::Moved) {
         return Err(decided(plan.id));
     }
-    tenure::change(source, plan.id, generation, &side::REOPEN, Version::None)?;
-    Ok(())
+    cutover::source::reopen(source, plan.id, generation)
 }
 
 /// The operator has said that the target will not come back.

@@ -1,0 +1,36 @@
+//! The database that this process is connected to.
+
+use super::txn::transaction;
+use pgrx::pg_sys;
+use std::ffi::CStr;
+
+pub fn id() -> pg_sys::Oid {
+    // SAFETY: a plain variable, set when this process connected to its database.
+    unsafe { pg_sys::MyDatabaseId }
+}
+
+/// Read in the caller's transaction, or in one of its own where there is none.
+pub fn name() -> String {
+    // SAFETY: a look at the state of the transaction.
+    if unsafe { pg_sys::IsTransactionState() } { read() } else { transaction(read) }
+}
+
+fn read() -> String {
+    // SAFETY: in a transaction; returns NULL or a NUL-terminated palloc'd name.
+    unsafe {
+        let name = pg_sys::get_database_name(id());
+        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
+}
+
+/// An advisory lock of this database that no SQL function takes: its space is none of theirs.
+pub fn advisory_lock(space: u16, id: u64) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        locktag_field1: self::id().to_u32(),
+        locktag_field2: (id >> 32) as u32,
+        locktag_field3: id as u32,
+        locktag_field4: space,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    }
+}
