@@ -9,53 +9,14 @@ use super::template::fill;
 use super::types::Family;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::Scope;
+use crate::keys::strategy::Strategy;
 use crate::remote::quote::{array_literal, ident, literal};
-use std::num::NonZeroU32;
 
 const LOOKUP: &str = include_str!("../../sql/agent/redirect_lookup.sql");
 
 /// Ranges that the look-up's text lists; where there are more, what lies between neighbours
 /// is looked up, too.
 const MAX_LITERAL_RANGES: usize = 512;
-
-/// What the entries of a redirect are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entries {
-    Keys,
-    Buckets { of: Ordered, count: NonZeroU32 },
-    Ranges { of: Ordered },
-}
-
-impl Entries {
-    pub fn of(scope: &Scope) -> Entries {
-        match scope {
-            Scope::Keys(_) => Entries::Keys,
-            Scope::Buckets { of, count, .. } => Entries::Buckets { of: *of, count: *count },
-            Scope::Ranges { of, .. } => Entries::Ranges { of: *of },
-        }
-    }
-
-    /// As the shard keeps it.
-    pub fn name(self) -> String {
-        match self {
-            Entries::Keys => "keys".to_owned(),
-            Entries::Buckets { of, count } => format!("{count} buckets of {}", of.name()),
-            Entries::Ranges { of } => format!("ranges of {}", of.name()),
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Entries> {
-        if name == "keys" {
-            return Some(Entries::Keys);
-        }
-        if let Some(of) = name.strip_prefix("ranges of ") {
-            return Ordered::from_name(of).map(|of| Entries::Ranges { of });
-        }
-        let (count, of) = name.split_once(" buckets of ")?;
-        Some(Entries::Buckets { of: Ordered::from_name(of)?, count: count.parse().ok()? })
-    }
-}
 
 /// What a redirect looks at, with a trigger for each. Most updates leave the key alone: they
 /// are asked for the new row's alone, since each look costs the tenants that stay.
@@ -87,7 +48,7 @@ pub struct Redirect {
     pub id: i32,
     pub namespace: String,
     pub keyspace: String,
-    pub entries: Entries,
+    pub entries: Strategy,
 }
 
 /// What a key column of a family is compared as: keys of one keyspace are numbers, texts
@@ -134,19 +95,19 @@ impl Redirect {
     pub fn create_table(&self, column: &Column) -> String {
         let table = self.table();
         let entry = match self.entries {
-            Entries::Keys => {
+            Strategy::Directory => {
                 let key = column.family().map_or("pg_catalog.text", |family| compared_as(&family));
                 format!("key {key} PRIMARY KEY")
             }
-            Entries::Buckets { .. } => "key int4 PRIMARY KEY".to_owned(),
-            Entries::Ranges { of } => {
+            Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
+            Strategy::Range { of } => {
                 let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
                 format!("lower {0}{collate}, upper {0}{collate}", of.name())
             }
         };
         let index = match self.entries {
-            Entries::Keys | Entries::Buckets { .. } => String::new(),
-            Entries::Ranges { .. } => {
+            Strategy::Directory | Strategy::Hash { .. } => String::new(),
+            Strategy::Range { .. } => {
                 format!("CREATE INDEX IF NOT EXISTS left_{}_lower ON {table} (lower);", self.id)
             }
         };
@@ -163,11 +124,11 @@ impl Redirect {
         let list = array_literal(names);
         match self.entries {
             // By the type that the table's own column has.
-            Entries::Keys => format!(
+            Strategy::Directory => format!(
                 "DELETE FROM {table} WHERE key IN (SELECT (pg_catalog.jsonb_populate_record(NULL::{table},
                         pg_catalog.jsonb_build_object('key', name))).key FROM pg_catalog.unnest({list}::text[]) name) AND {also}"
             ),
-            Entries::Buckets { .. } | Entries::Ranges { .. } => {
+            Strategy::Hash { .. } | Strategy::Range { .. } => {
                 format!("DELETE FROM {table} WHERE key = ANY ({list}::int4[]) AND {also}")
             }
         }
@@ -176,8 +137,8 @@ impl Redirect {
     /// Puts keys or buckets in, in the place of what was known of them.
     pub fn insert_named(&self, names: &[String], column: &Column, facts: &Facts<'_>) -> String {
         let key_type = match self.entries {
-            Entries::Keys => column.family().map_or("pg_catalog.text", |family| compared_as(&family)),
-            Entries::Buckets { .. } | Entries::Ranges { .. } => "int4",
+            Strategy::Directory => column.family().map_or("pg_catalog.text", |family| compared_as(&family)),
+            Strategy::Hash { .. } | Strategy::Range { .. } => "int4",
         };
         format!(
             "INSERT INTO {} (key, shard, version, split_id, token)
@@ -233,8 +194,8 @@ impl Redirect {
     /// server's own needs no rights, and spares it the change of the role.
     fn security_of_filter(&self) -> &'static str {
         match self.entries {
-            Entries::Buckets { .. } => "SECURITY DEFINER",
-            Entries::Keys | Entries::Ranges { .. } => "SECURITY INVOKER",
+            Strategy::Hash { .. } => "SECURITY DEFINER",
+            Strategy::Directory | Strategy::Range { .. } => "SECURITY INVOKER",
         }
     }
 
@@ -242,7 +203,7 @@ impl Redirect {
     fn found(&self, column: &Column) -> String {
         let table = self.table();
         match self.entries {
-            Entries::Keys => {
+            Strategy::Directory => {
                 let family = column.family();
                 let value = match &family {
                     // Not a cast: whoever owns an enum could have made one.
@@ -253,7 +214,7 @@ impl Redirect {
                     "(SELECT l.shard, l.version FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) {value})"
                 )
             }
-            Entries::Buckets { of, count } => {
+            Strategy::Hash { of, buckets: count } => {
                 // In a query of its own, or it would be hashed anew for each row.
                 let bucket = bucket_for_writers("wanted", of, count);
                 format!(
@@ -261,7 +222,7 @@ impl Redirect {
                 )
             }
             // No two of them overlap, so the one that begins last below the value decides.
-            Entries::Ranges { of } => {
+            Strategy::Range { of } => {
                 let value = ordered("wanted", of);
                 format!(
                     "(SELECT l.shard, l.version
@@ -365,6 +326,7 @@ fn ordered(value: &str, of: Ordered) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::num::NonZeroU32;
 
     fn ranges(bounds: &[(Option<i64>, Option<i64>)]) -> Vec<Interval> {
         let bound = |bound: Option<i64>| bound.map(|number| number.to_string());
@@ -375,13 +337,13 @@ mod tests {
     fn what_entries_are_is_read_back() {
         let count = NonZeroU32::new(16).unwrap();
         for entries in [
-            Entries::Keys,
-            Entries::Buckets { of: Ordered::Uuid, count },
-            Entries::Ranges { of: Ordered::Text },
+            Strategy::Directory,
+            Strategy::Hash { of: Ordered::Uuid, buckets: count },
+            Strategy::Range { of: Ordered::Text },
         ] {
-            assert_eq!(Entries::parse(&entries.name()), Some(entries));
+            assert_eq!(Strategy::of_entries(&entries.entries()), Some(entries));
         }
-        assert_eq!(Entries::parse("0 buckets of text"), None);
+        assert_eq!(Strategy::of_entries("0 buckets of text"), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! shard away holds a keyspace's row lock: what is read under it holds until the commit.
 
 use crate::keys::key_type::KeyType;
-use crate::keys::ordered::Ordered;
+use crate::keys::strategy::Strategy;
 use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -14,26 +14,7 @@ pub const DEFAULT: &str = "default";
 #[derive(Debug)]
 pub struct UnknownKeyspace(pub String);
 
-/// How keys find their entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
-    /// Each key has one.
-    Directory,
-    /// Each bucket has one; the key's hash says which.
-    Hash { buckets: NonZeroU32, of: Ordered },
-    /// Each range has one.
-    Range { of: Ordered },
-}
-
 impl Strategy {
-    pub fn name(self) -> &'static str {
-        match self {
-            Strategy::Directory => "directory",
-            Strategy::Hash { .. } => "hash",
-            Strategy::Range { .. } => "range",
-        }
-    }
-
     pub fn from_catalog(strategy: &str, buckets: Option<i32>, key_type: Option<KeyType>) -> Strategy {
         let of = || match key_type.and_then(KeyType::ordered) {
             Some(of) => of,
@@ -139,10 +120,7 @@ pub fn version(name: &str) -> i64 {
 
 /// Adds a keyspace; false: there is one of this name.
 pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
-    let buckets = match strategy {
-        Strategy::Hash { buckets, .. } => i32::try_from(buckets.get()).ok(),
-        Strategy::Directory | Strategy::Range { .. } => None,
-    };
+    let buckets = strategy.buckets().and_then(|buckets| i32::try_from(buckets.get()).ok());
     sql::write_returning(
         "INSERT INTO shardmaster.keyspace (name, strategy, key_type, buckets) VALUES ($1, $2, $3, $4)
          ON CONFLICT (name) DO NOTHING RETURNING 1",

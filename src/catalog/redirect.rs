@@ -1,7 +1,7 @@
 //! Rows of `shardmaster.redirect`: the entries of finished splits that their source still
 //! refuses. Which redirect an entry is in, the place says where the source is, not its name.
 
-use super::keyspace::{self, Keyspace, Strategy};
+use super::keyspace::{self, Keyspace};
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
 use super::split_state::IS_ACTIVE;
@@ -128,9 +128,9 @@ fn take_out_of(keyspace: &Keyspace, names: &[String], splits: Vec<i64>, then: Th
     if splits.is_empty() {
         return splits;
     }
-    match keyspace.strategy {
-        Strategy::Directory | Strategy::Hash { .. } => take_out_named(splits, names, then),
-        Strategy::Range { of } => {
+    match keyspace.strategy.order() {
+        None => take_out_named(splits, names, then),
+        Some(of) => {
             let back: Vec<Interval> = names.iter().filter_map(|name| Interval::parse(name, of)).collect();
             splits.into_iter().filter(|split| cut_out(*split, &keyspace.name, of, &back, then)).collect()
         }

@@ -1,9 +1,10 @@
 //! Rows of `shardmaster.routing_entry` and `shardmaster.routing_version`. Everything
 //! here is set-based: what a call costs depends on the keys that it names.
 
-use super::keyspace::{Keyspace, Locked, Strategy};
+use super::keyspace::{Keyspace, Locked};
 use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
+use crate::keys::strategy::Lookup;
 use crate::server::sql;
 use std::collections::HashMap;
 
@@ -102,7 +103,7 @@ pub fn insert_version(
 
 fn insert(keyspace: &Locked, new: (&[String], &[String]), version: i64) {
     let (mut lowers, mut uppers, mut spans) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
-    if let Strategy::Range { of } = keyspace.strategy {
+    if let Some(of) = keyspace.strategy.order() {
         for interval in new.0.iter().filter_map(|name| Interval::parse(name, of)) {
             let span = interval.span(&keyspace.name, of);
             spans.0.push(span.lower_hex());
@@ -166,10 +167,9 @@ pub fn ranges(keyspace: &str, of: Ordered, within: &Interval) -> Vec<RangeEntry>
 /// What the entry of a key, in its canonical form, is called; None: the key is in no
 /// range.
 pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
-    match keyspace.strategy {
-        Strategy::Directory => Some(key.to_owned()),
-        Strategy::Hash { buckets, of } => Some(of.bucket(key, buckets).to_string()),
-        Strategy::Range { of } => sql::read_one(
+    match keyspace.strategy.entry(key) {
+        Lookup::Named(name) => Some(name),
+        Lookup::Covering(of) => sql::read_one(
             "SELECT CASE WHEN upper(span) > $1 THEN key END FROM shardmaster.routing_entry
               WHERE valid_to IS NULL AND span IS NOT NULL AND lower(span) <= $1 ORDER BY lower(span) DESC LIMIT 1",
             &[interval::position(&keyspace.name, of, Some(key)).into()],

@@ -1,7 +1,8 @@
 //! Routing as it was: entries of closed versions stay.
 
-use super::keyspace::{Keyspace, Strategy};
+use super::keyspace::Keyspace;
 use crate::keys::interval;
+use crate::keys::strategy::Lookup;
 use crate::server::sql;
 use pgrx::prelude::*;
 
@@ -56,10 +57,9 @@ pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> 
             |row| row.value(1),
         )
     };
-    match keyspace.strategy {
-        Strategy::Directory => by_name(key.to_owned()),
-        Strategy::Hash { buckets, of } => by_name(of.bucket(key, buckets).to_string()),
-        Strategy::Range { of } => sql::read_one(
+    match keyspace.strategy.entry(key) {
+        Lookup::Named(name) => by_name(name),
+        Lookup::Covering(of) => sql::read_one(
             "SELECT read_shard FROM shardmaster.routing_entry
               WHERE span @> $1 AND int8range(valid_from, valid_to) @> $2",
             &[interval::position(&keyspace.name, of, Some(key)).into(), version.into()],

@@ -1,12 +1,10 @@
 //! `shardmaster.split_plan` and what hangs on it.
 
-use super::keyspace::{self, Keyspace, Strategy};
 use super::shard::{self, Shard};
 use super::split_state::{CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
-use super::{redirect, trusted_owner};
+use super::{keyspace, redirect, trusted_owner};
 use crate::error::{Failure, SqlState};
-use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
 use crate::server::sql::{self, Row};
@@ -179,7 +177,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         id,
         source: shard::by_key(&source)?,
         target: shard::by_key(&target)?,
-        scope: scope_of(&of, &entries),
+        scope: of.strategy.scope(&entries),
         key_type: of.key_type,
         entries,
         moves_all,
@@ -208,18 +206,6 @@ pub fn left(id: i64) -> Result<Left, Failure> {
     );
     let (keyspace, source, token) = head.ok_or_else(|| unknown(id))?;
     Ok(Left { source: shard::by_key(&source)?, token, key_type: keyspace::find(&keyspace)?.key_type })
-}
-
-/// Entries of routing as shards see them.
-pub fn scope_of(keyspace: &Keyspace, entries: &[String]) -> Scope {
-    match keyspace.strategy {
-        Strategy::Directory => Scope::Keys(entries.to_vec()),
-        Strategy::Hash { buckets: count, of } => Scope::Buckets { of, count, buckets: entries.to_vec() },
-        Strategy::Range { of } => {
-            let ranges = entries.iter().filter_map(|name| Interval::parse(name, of)).collect();
-            Scope::Ranges { of, ranges }
-        }
-    }
 }
 
 /// Says how a column of one of the split's tables comes over; false: no such table.

@@ -4,7 +4,8 @@
 use super::map::{Map, upstream};
 use super::text::indented;
 use crate::catalog::gateway::{Backend, Entries, Entry};
-use crate::catalog::keyspace::{Keyspace, Strategy};
+use crate::catalog::keyspace::Keyspace;
+use crate::keys::strategy::Strategy;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -42,7 +43,7 @@ pub fn space(map: &Map) -> String {
         map.keyspace.strategy.name(),
         map.keyspace.key_type().name()
     );
-    if let Strategy::Hash { buckets, .. } = map.keyspace.strategy {
+    if let Some(buckets) = map.keyspace.strategy.buckets() {
         let _ = write!(text, " buckets = {buckets},");
     }
     text += "\n    places = {";

@@ -5,3 +5,4 @@ pub mod interval;
 pub mod key_type;
 pub mod ordered;
 pub mod scope;
+pub mod strategy;

@@ -3,7 +3,7 @@
 use super::change::replace;
 use super::{RoutingError, name_list};
 use crate::catalog::in_use;
-use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
+use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::error::Failure;
@@ -62,9 +62,9 @@ pub fn assign(
 
 /// Keys stand alone in a directory only.
 pub fn check_directory(keyspace: &Keyspace) -> Result<(), RoutingError> {
-    match keyspace.strategy {
-        Strategy::Directory => Ok(()),
-        Strategy::Hash { .. } | Strategy::Range { .. } => Err(RoutingError::other_strategy(keyspace)),
+    match keyspace.strategy.is_directory() {
+        true => Ok(()),
+        false => Err(RoutingError::other_strategy(keyspace)),
     }
 }
 

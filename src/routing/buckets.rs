@@ -3,7 +3,7 @@
 use super::RoutingError;
 use super::assign::{self, check_takes_keys};
 use super::change::replace;
-use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
+use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::Change;
 use crate::catalog::shard;
 use crate::error::Failure;
@@ -15,10 +15,7 @@ pub const MAX_BUCKETS: u32 = 65_536;
 
 /// How many buckets the keyspace has.
 pub fn count(keyspace: &Keyspace) -> Result<NonZeroU32, RoutingError> {
-    match keyspace.strategy {
-        Strategy::Hash { buckets, .. } => Ok(buckets),
-        Strategy::Directory | Strategy::Range { .. } => Err(RoutingError::other_strategy(keyspace)),
-    }
+    keyspace.strategy.buckets().ok_or_else(|| RoutingError::other_strategy(keyspace))
 }
 
 /// The canonical names of buckets that a caller gives as text.

@@ -5,9 +5,9 @@
 //! a key that a split holds back, or a disabled shard, is looked up each time.
 
 use super::found::{Found, Intent};
-use crate::catalog::keyspace::Strategy;
 use crate::guc;
 use crate::keys::interval;
+use crate::keys::strategy::Strategy;
 use crate::server::sql;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};

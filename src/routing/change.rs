@@ -2,7 +2,7 @@
 //! cutover is on its way.
 
 use super::{RoutingError, name_list};
-use crate::catalog::keyspace::{self, Locked, Strategy};
+use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::{event, redirect};
 use crate::error::Failure;
@@ -17,7 +17,7 @@ pub fn replace(
     new: (&[String], &[String]),
     change: Change<'_>,
 ) -> Result<i64, Failure> {
-    if keyspace.strategy == Strategy::Directory {
+    if keyspace.strategy.is_directory() {
         tenants::routed(&keyspace.name, old, new, change.split_id)?;
     }
     let next = keyspace::version(&keyspace.name) + 1;

@@ -1,11 +1,12 @@
 //! Keyspaces and the tables in them.
 
 use super::{RoutingError, buckets};
-use crate::catalog::keyspace::{self, Locked, Strategy};
+use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::table_policy::{self, Column, TableName};
 use crate::catalog::{in_use, name, redirect, routing, shard};
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
+use crate::keys::strategy::Strategy;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -101,10 +102,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
             .hint("Take its tables out with shard_table_drop()."));
     }
     // Of the other strategies nothing can be taken out.
-    let assigned = match keyspace.strategy {
-        Strategy::Directory => routing::any_current_key(name),
-        Strategy::Hash { .. } | Strategy::Range { .. } => None,
-    };
+    let assigned = if keyspace.strategy.is_directory() { routing::any_current_key(name) } else { None };
     if let Some(key) = assigned {
         return Err(in_use(format!("key \"{key}\" is assigned in it"))
             .hint("Take its keys out with shard_unassign()."));

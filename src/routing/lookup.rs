@@ -5,13 +5,13 @@ use super::RoutingError;
 use super::cache::{self, Answer};
 use super::found::{Found, Intent, Route};
 use super::owner::as_owner;
-use crate::catalog::keyspace::Strategy;
 use crate::catalog::shard::ShardStatus;
 use crate::error::Failure;
 use crate::guc;
 use crate::keys::interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
+use crate::keys::strategy::{Lookup, Strategy};
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -134,11 +134,10 @@ fn look_canonical<'a>(
     let unknown_keyspace = || RoutingError::UnknownKeyspace(keyspace.into());
     let first = look(key, intent, keyspace).ok_or_else(unknown_keyspace)?;
     let canonical = first.key_type.canonical(key);
-    let found = match first.strategy {
-        Strategy::Directory if canonical == key => Some(first),
-        Strategy::Directory => look(&canonical, intent, keyspace),
-        Strategy::Hash { buckets, of } => look(&of.bucket(&canonical, buckets).to_string(), intent, keyspace),
-        Strategy::Range { of } => look_in_ranges(&canonical, of, intent, keyspace),
+    let found = match first.strategy.entry(&canonical) {
+        Lookup::Named(name) if name == key => Some(first),
+        Lookup::Named(name) => look(&name, intent, keyspace),
+        Lookup::Covering(of) => look_in_ranges(&canonical, of, intent, keyspace),
     };
     Ok((canonical, found.ok_or_else(unknown_keyspace)?))
 }
@@ -167,7 +166,7 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingE
             return Err(RoutingError::ShardDisabled(found.shard_key));
         }
         let found = Rc::new(found);
-        let key = if strategy == Strategy::Directory { key } else { &canonical };
+        let key = if strategy.is_directory() { key } else { &canonical };
         cache::keep(Answer { keyspace, strategy, key, intent, span }, &found);
         return Ok(found);
     }

@@ -4,7 +4,7 @@
 use super::assign::{check_not_in_split, check_takes_keys};
 use super::change::replace;
 use super::{RoutingError, name_list};
-use crate::catalog::keyspace::{self, Keyspace, Locked, Strategy};
+use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::{self, Change, RangeEntry};
 use crate::catalog::{in_use, shard};
 use crate::error::Failure;
@@ -13,10 +13,7 @@ use crate::keys::ordered::Ordered;
 
 /// What the keyspace's ranges are ordered by.
 pub fn order(keyspace: &Keyspace) -> Result<Ordered, RoutingError> {
-    match keyspace.strategy {
-        Strategy::Range { of } => Ok(of),
-        Strategy::Directory | Strategy::Hash { .. } => Err(RoutingError::other_strategy(keyspace)),
-    }
+    keyspace.strategy.order().ok_or_else(|| RoutingError::other_strategy(keyspace))
 }
 
 /// Entries that end, and those that take their place.

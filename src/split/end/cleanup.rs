@@ -6,13 +6,14 @@ mod routes;
 use super::cleanup::routes::{Names, Route};
 use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::redirect::{Entries, Redirect};
+use crate::agent::redirect::Redirect;
 use crate::agent::session::{self, Side};
 use crate::agent::state::{self, master};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::{redirect as stored, split};
 use crate::clean;
 use crate::error::{Failure, SqlState};
+use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::install;
@@ -129,7 +130,7 @@ struct Found {
     /// None: triggers that have lost their state row.
     token: Option<String>,
     /// Of a source whose rows have left: where they are, and what its entries are.
-    moved: Option<(String, Entries)>,
+    moved: Option<(String, Strategy)>,
 }
 
 /// Sides by their state rows, and by triggers that have lost theirs.
@@ -152,7 +153,7 @@ fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
             let side = if side == "source" { Side::Source } else { Side::Target };
-            let moved = moved_to.clone().zip(entries.as_deref().and_then(Entries::parse));
+            let moved = moved_to.clone().zip(entries.as_deref().and_then(Strategy::of_entries));
             id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
         }
         _ => None,

@@ -5,7 +5,7 @@
 
 use super::redirect;
 use crate::agent::error::Result;
-use crate::agent::redirect::{Entries, Redirect};
+use crate::agent::redirect::Redirect;
 use crate::agent::scope::range_rows;
 use crate::agent::scope_table;
 use crate::agent::session::Side;
@@ -27,10 +27,10 @@ pub struct OldGuards {
 }
 
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
-    let entries = Entries::of(&plan.scope);
+    let entries = plan.scope.strategy();
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
     let redirect = redirect::find(target, namespace, keyspace, entries)?;
-    let splits = side::moved_away(target, plan, &entries.name())?;
+    let splits = side::moved_away(target, plan, &entries.entries())?;
     Ok(OldGuards { redirect, splits })
 }
 

@@ -5,7 +5,7 @@
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::observe;
-use crate::agent::redirect::{self as agent_redirect, Entries, Facts, Redirect};
+use crate::agent::redirect::{self as agent_redirect, Facts, Redirect};
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::{self, tenure};
@@ -16,6 +16,7 @@ use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
+use crate::keys::strategy::Strategy;
 use crate::remote::quote::literal;
 use crate::remote::{Connection, number};
 use crate::split::injection_points::{self, reach};
@@ -42,7 +43,7 @@ fn from_row(row: &[Option<String>]) -> Option<Redirect> {
         id: id.parse().ok()?,
         namespace: namespace.clone(),
         keyspace: keyspace.clone(),
-        entries: Entries::parse(entries)?,
+        entries: Strategy::of_entries(entries)?,
     })
 }
 
@@ -51,7 +52,7 @@ pub fn find(
     connection: &mut Connection,
     namespace: &str,
     keyspace: &str,
-    entries: Entries,
+    entries: Strategy,
 ) -> Result<Option<Redirect>> {
     let found = all(connection)?;
     let is_it = |r: &Redirect| r.namespace == namespace && r.keyspace == keyspace && r.entries == entries;
@@ -61,7 +62,7 @@ pub fn find(
 /// The routing version with which a plan's keys have left, if the source's redirect knows
 /// them.
 pub fn known_version(source: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
-    let entries = Entries::of(&plan.scope);
+    let entries = plan.scope.strategy();
     let Some(redirect) = find(source, &plan.source.namespace, &plan.keyspace, entries)? else {
         return Ok(None);
     };
@@ -161,11 +162,11 @@ fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<String> {
 
 /// The plan's redirect, created if there is none. The caller holds the bootstrap's lock.
 fn ensure(source: &mut Connection, plan: &Plan, column: &Column) -> Result<Redirect> {
-    let entries = Entries::of(&plan.scope);
+    let entries = plan.scope.strategy();
     source.query(
         "INSERT INTO shardmaster_agent.redirect (namespace, keyspace, entries) VALUES ($1, $2, $3)
          ON CONFLICT DO NOTHING",
-        &[Some(&plan.source.namespace), Some(&plan.keyspace), Some(&entries.name())],
+        &[Some(&plan.source.namespace), Some(&plan.keyspace), Some(&entries.entries())],
     )?;
     let found = find(source, &plan.source.namespace, &plan.keyspace, entries)?;
     let redirect = found.ok_or_else(|| SplitError::Retry("the redirect of the source".into()))?;
@@ -220,13 +221,13 @@ fn known_types(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<C
 fn filter(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<String> {
     let table = redirect.table();
     match redirect.entries {
-        Entries::Keys => filter_of_keys(connection, &table, column),
-        Entries::Buckets { of, count } => {
+        Strategy::Directory => filter_of_keys(connection, &table, column),
+        Strategy::Hash { of, buckets: count } => {
             let rows = connection.run(&format!("SELECT key FROM {table}"))?;
             let buckets: Vec<String> = rows.rows.into_iter().flatten().flatten().collect();
             Ok(agent_redirect::filter_of_bits(&Filter::of_buckets(of, count, &buckets)))
         }
-        Entries::Ranges { of } => {
+        Strategy::Range { of } => {
             // Of the table's own column, not of the text of that name.
             let rows = connection.run(&format!(
                 "SELECT lower::text, upper::text FROM {table} l ORDER BY l.lower NULLS FIRST"
@@ -358,13 +359,13 @@ fn take_out(
         (Ending::All, _) => {
             connection.run(&format!("DELETE FROM {} WHERE {own}", redirect.table()))?;
         }
-        (Ending::Named(names, key_type), Entries::Keys) => {
+        (Ending::Named(names, key_type), Strategy::Directory) => {
             connection.run(&redirect.delete_named(&comparable(names, *key_type), &own))?;
         }
-        (Ending::Named(names, _), Entries::Buckets { .. }) => {
+        (Ending::Named(names, _), Strategy::Hash { .. }) => {
             connection.run(&redirect.delete_named(names, &own))?;
         }
-        (Ending::Named(names, _), Entries::Ranges { of }) => {
+        (Ending::Named(names, _), Strategy::Range { of }) => {
             let back: Vec<Interval> = names.iter().filter_map(|name| Interval::parse(name, of)).collect();
             cut_out(connection, redirect, of, &back, &own)?;
         }
@@ -376,7 +377,7 @@ fn take_out(
 
 /// After a split that has brought keys here is finished: the look-ups forget them.
 pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
-    let entries = Entries::of(&plan.scope);
+    let entries = plan.scope.strategy();
     let Some(redirect) = find(connection, &plan.target.namespace, &plan.keyspace, entries)? else {
         return Ok(());
     };
@@ -462,13 +463,13 @@ pub fn left(connection: &mut Connection, redirect: &Redirect, token: &str) -> Re
     let shard = connection.query(&format!("SELECT min(shard) FROM {table} WHERE token = $1"), &by_token)?;
     let shard = shard.scalar().unwrap_or_default().to_owned();
     let scope = match redirect.entries {
-        Entries::Ranges { of } => {
+        Strategy::Range { of } => {
             let query = format!("SELECT lower::text, upper::text FROM {table} WHERE token = $1");
             let rows = connection.query(&query, &by_token)?;
             Scope::Ranges { of, ranges: rows.rows.into_iter().filter_map(interval).collect() }
         }
-        Entries::Keys => Scope::Keys(names(connection, &table, &by_token)?),
-        Entries::Buckets { of, count } => {
+        Strategy::Directory => Scope::Keys(names(connection, &table, &by_token)?),
+        Strategy::Hash { of, buckets: count } => {
             Scope::Buckets { of, count, buckets: names(connection, &table, &by_token)? }
         }
     };

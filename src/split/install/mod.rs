@@ -10,7 +10,6 @@ use super::injection_points::{self, reach};
 use super::owners;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
-use crate::agent::redirect::Entries;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress::{self, Progress, TableProgress};
@@ -132,7 +131,7 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
 }
 
 fn create_rows(connection: &mut Connection, plan: &Plan, side: Side, generation: i64) -> Result<()> {
-    side::insert(connection, plan, side, &Entries::of(&plan.scope).name())?;
+    side::insert(connection, plan, side, &plan.scope.strategy().entries())?;
     tenure::insert(connection, plan.id, side, generation)?;
     match side {
         Side::Source => {

@@ -3,13 +3,14 @@
 pub mod check;
 pub mod policies;
 
-use crate::catalog::keyspace::{self, Locked, Strategy};
+use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
 use crate::catalog::{in_use, routing, split};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
+use crate::keys::strategy::Strategy;
 use crate::placement::tenants;
 use crate::routing::assign::canonical_keys;
 use crate::routing::{RoutingError, buckets, name_list, ranges};
@@ -99,11 +100,11 @@ pub enum What {
 
 impl What {
     fn kind(&self, keyspace: &Locked) -> &'static str {
-        match (self, keyspace.strategy) {
-            (What::All, _) => "all",
-            (What::Range(..), _) => "range",
-            (What::Named(_), Strategy::Hash { .. }) => "buckets",
-            (What::Named(_), Strategy::Directory | Strategy::Range { .. }) => "tenants",
+        match self {
+            What::All => "all",
+            What::Range(..) => "range",
+            What::Named(_) if keyspace.strategy.buckets().is_some() => "buckets",
+            What::Named(_) => "tenants",
         }
     }
 
@@ -156,7 +157,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     let kind = request.what.kind(&keyspace);
     let keys = request.what.entries(&keyspace, &source)?;
     check_keys(&keyspace, &source, &keys)?;
-    let takes_slots = keyspace.strategy == Strategy::Directory;
+    let takes_slots = keyspace.strategy.is_directory();
     if takes_slots {
         tenants::check_room(&target, &keys)?;
     }
@@ -255,7 +256,7 @@ pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let keyspace = keyspace::lock(&plan.keyspace)?;
     check_shards(&keyspace, &plan.source, &plan.target)?;
     check_keys(&keyspace, &plan.source, &plan.entries)?;
-    if keyspace.strategy == Strategy::Directory {
+    if keyspace.strategy.is_directory() {
         tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.entries)?;
     }
     sql::write("UPDATE shardmaster.split_key SET active = true WHERE split_id = $1", &[id.into()]);

@@ -3,15 +3,15 @@
 use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
-use crate::agent::redirect::Entries;
 use crate::agent::session::Side;
-use crate::catalog::keyspace::{self, Keyspace, Strategy};
+use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::routing;
 use crate::catalog::shard::Shard;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
 use crate::keys::scope::Scope;
+use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::server::sql;
 
@@ -24,9 +24,9 @@ pub struct Route {
 }
 
 /// The scope of a source's side, as its tables have it.
-pub fn read(connection: &mut Connection, split: i64, entries: Entries) -> Result<Scope> {
+pub fn read(connection: &mut Connection, split: i64, entries: Strategy) -> Result<Scope> {
     let table = format!("shardmaster_agent.{}", agent::scope_table(split, Side::Source));
-    if let Entries::Ranges { of } = entries {
+    if let Strategy::Range { of } = entries {
         let rows = connection.run(&format!("SELECT lower::text, upper::text FROM {table}"))?;
         let ranges = rows.rows.into_iter().filter_map(|row| match <[_; 2]>::try_from(row) {
             Ok([lower, upper]) => Some(Interval { lower, upper }),
@@ -37,9 +37,9 @@ pub fn read(connection: &mut Connection, split: i64, entries: Entries) -> Result
     let rows = connection.run(&format!("SELECT key::text FROM {table}"))?;
     let keys = rows.rows.into_iter().flatten().flatten().collect();
     Ok(match entries {
-        Entries::Keys => Scope::Keys(keys),
-        Entries::Buckets { of, count } => Scope::Buckets { of, count, buckets: keys },
-        Entries::Ranges { of } => Scope::Ranges { of, ranges: Vec::new() },
+        Strategy::Directory => Scope::Keys(keys),
+        Strategy::Hash { of, buckets: count } => Scope::Buckets { of, count, buckets: keys },
+        Strategy::Range { of } => Scope::Ranges { of, ranges: Vec::new() },
     })
 }
 
