@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.master (
     agent_version int NOT NULL
 );
 -- From here on one after the other: no two splits create, replace or drop the rest at the
--- same time. Nobody else can hold this lock, as he could one of the advisory locks.
+-- same time. Unlike an advisory lock, nobody else can hold this one.
 LOCK TABLE shardmaster_agent.master IN SHARE ROW EXCLUSIVE MODE;
 
 REVOKE ALL ON SCHEMA shardmaster_agent FROM PUBLIC;

@@ -1,5 +1,5 @@
 -- Reservations of a kind whose lease has run out, those that ran out first; those that
--- somebody else has in hand are left to him. Their slots are locked with them: a session
+-- somebody else has locked are left alone. Their slots are locked with them: a session
 -- that looked for a free one may still have a lock on a slot that it did not take, and
 -- who releases is not to wait for that.
 -- $1 kind, $2 how many

@@ -16,7 +16,7 @@ pub fn is_one_database(one: &Shard, other: &Shard) -> Result<bool> {
 /// cannot pretend to be it, since the number is not the other's and the lock is looked for here.
 pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
     let mut there = session::open(other, "comparison of places")?;
-    // By chance: everybody can hold a lock of a number that he knows.
+    // A random number: whoever knows the number of an advisory lock can hold it.
     let number = here.run("SELECT (pg_catalog.random() * 9e15)::pg_catalog.int8")?;
     let number = number.scalar().and_then(|number| number.parse::<i64>().ok()).unwrap_or_default();
     // For a transaction, so that a pooler keeps nothing of it.

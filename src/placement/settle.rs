@@ -34,7 +34,8 @@ pub fn expire(kind: &str, limit: i32) -> usize {
     count
 }
 
-/// Expires one that has run out. Waits for whoever has it in hand; false: he has kept it.
+/// Expires one that has run out, after waiting for whoever has locked it. False: it was
+/// confirmed or renewed meanwhile.
 pub fn expire_one(id: i64) -> bool {
     let due = sql::write_returning(
         "SELECT id FROM shardmaster.shard_reservation

@@ -68,7 +68,7 @@ fn archive() -> bool {
     ) >= BATCH as usize
 }
 
-/// Leases that have run out and are still there somebody has in hand: they wait for the
+/// Leases that have run out and are still there are locked by somebody: they wait for the
 /// next interval.
 fn until_next_lease() -> Duration {
     let seconds = sql::read_one(

@@ -203,7 +203,7 @@ fn table_progress(id: i64, ordinal: i32, progress: &TableProgress) {
     split_progress::table(id, &table);
 }
 
-/// The phase that a step leads to, with what is written down at its door.
+/// Enters the phase that a step leads to, and writes down what the phase begins with.
 fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
     if from == to {
         return Ok(());
@@ -311,7 +311,8 @@ fn store_error(id: i64, failure: &Failure, set: &str) {
     );
 }
 
-/// Where a cutover is, with what the operator sees: from the first step to the last the split does not wait for him.
+/// Where a cutover is. From its first step to its last the split is at work; it does not wait
+/// for the operator.
 pub fn cutover_step(id: i64, step: CutoverStep) {
     let rests = matches!(step, CutoverStep::None | CutoverStep::Moved);
     sql::write(

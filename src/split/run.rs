@@ -396,8 +396,8 @@ impl Worker {
         }
     }
 
-    /// Writes to the plan's row, which somebody's transaction may hold for as long as he likes.
-    /// Where a cutover was interrupted, writers of the source do not wait for him.
+    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open.
+    /// Where a cutover was interrupted, writers of the source do not wait for it.
     fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
         let mut is_open = false;
         loop {

@@ -1,8 +1,8 @@
 //! Keeps one coordinator running in `shardmaster.database`, once that exists.
 //!
-//! The launcher itself is connected to no database. One that were would end with a
-//! fatal error every few seconds while its database does not exist, and would be in the
-//! way of DROP DATABASE.
+//! The launcher itself is connected to no database. If it were, it would end
+//! with a fatal error every few seconds while its database does not exist, and would be in
+//! the way of DROP DATABASE.
 
 use super::coordinator;
 use super::start::accept_signals;

@@ -48,9 +48,9 @@ pub fn catalog_exists() -> bool {
     table != pg_sys::InvalidOid
 }
 
-/// Whether CREATE EXTENSION has been committed, by the rows themselves: whoever commits wakes
-/// others a moment before he tells them what their caches have to forget, so that
-/// `catalog_exists` may not see it yet.
+/// Whether CREATE EXTENSION has been committed, by the rows themselves: a commit wakes others a
+/// moment before it tells them what their caches have to forget, so that `catalog_exists` may
+/// not see it yet.
 pub fn is_created() -> bool {
     sql::read_one("SELECT true FROM pg_catalog.pg_extension WHERE extname = 'shardmaster'", &[], |_| ())
         .is_some()

@@ -1,7 +1,7 @@
 //! Rows on their way from source to target: whether each is of the keys that move, read from
 //! the bytes of a COPY in its binary form. A target that computed the same for each row would
 //! take up to twice as long for it. Whoever can change bytes behind this sends the target
-//! whatever statements he likes.
+//! any statement anyway.
 //!
 //! The server reads a COPY in the same way: how many columns a row has, then of each its
 //! length and its bytes. Where one message ends and the next begins means nothing.

@@ -112,7 +112,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
     }
 }
 
-/// Rows that somebody else may have written are deleted by nobody but him.
+/// Rows that somebody else may have written are left for their writer to delete.
 fn left_alone(leaves: &[String]) -> String {
     format!(
         "the guard of {} was changed on the target: rows of the moving keys there were left alone, some may be a stranger's; delete the copies by hand",

@@ -59,7 +59,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
     let Some(wanted) = position_of(until).filter(|at| *at > 0) else {
         return Err(Failure::new(
             SqlState::INVALID_VALUE,
-            format!("\"{until}\" is no phase to run a split to"),
+            format!("\"{until}\" is not a phase that a split can be run to"),
         )
         .hint(format!("One of: {}.", ways()[1..].join(", "))));
     };
@@ -81,7 +81,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
 pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
     let known: Vec<&str> = ways().into_iter().chain(["rolled_back", "reversed"]).collect();
     if !known.contains(&wanted) {
-        return Err(Failure::new(SqlState::INVALID_VALUE, format!("\"{wanted}\" is no phase of a split"))
+        return Err(Failure::new(SqlState::INVALID_VALUE, format!("\"{wanted}\" is not a phase of a split"))
             .hint(format!("One of: {}.", known.join(", "))));
     }
     refuse_own_request(id)?;

@@ -208,7 +208,7 @@ fn from_row(side: Side, row: &[Option<String>]) -> Finding {
 
 /// A pooler that gives each transaction another session loses locks and settings.
 fn direct_connection(connection: &mut Connection, name: &str) -> Result<Finding> {
-    // With a number by chance: everybody can hold locks of numbers that he knows.
+    // A random number: whoever knows the number of an advisory lock can hold it.
     connection.run("SELECT pg_advisory_lock_shared((random() * 9e15)::bigint)")?;
     let held = connection.run(
         "SELECT pg_backend_pid()::text || ' ' || count(*) FROM pg_locks
