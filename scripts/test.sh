@@ -78,7 +78,7 @@ servers_for() {
 harness_test() {
     local status=0
     echo "== pgrx-tests: $1"
-    # Two at a time: each starts servers of its own.
+    # Two threads: each test starts servers of its own, and mostly waits for them.
     beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$2" \
         --test-threads "${SHARDMASTER_TEST_THREADS:-2}" ${SHARDMASTER_TEST_ARGS:-} >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$1.log"
