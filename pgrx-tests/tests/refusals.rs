@@ -388,7 +388,7 @@ fn a_table_that_is_its_own_target_is_refused_however_it_is_reached() {
     let rows = master.query(found, &[&split.id]).unwrap();
     assert_eq!(
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(),
-        ["public.items is the same table on both shards"]
+        ["shards \"shard_a\" and \"again\" are one place: namespace \"public\" of one database"]
     );
     split.call("start_dual_write").unwrap();
     assert!(split.wait("dual_write", LIMIT).is_err());

@@ -90,6 +90,8 @@ fn tokens(text: &str, author: Author) -> Option<Vec<Token>> {
                 found.push(Token::Word(word.to_ascii_lowercase()));
                 at = end;
             }
+            // A blank for servers from 17 on alone.
+            '\u{b}' => return None,
             c if c.is_ascii_whitespace() => at += 1,
             '.' => (at, _) = (at + 1, found.push(Token::Dot)),
             _ => (at, _) = (at + 1, found.push(Token::Other(c))),
@@ -282,6 +284,7 @@ mod tests {
     #[test]
     fn whatever_is_more_is_none() {
         for text in [
+            "own\u{b}.f(x)",
             "",
             "true),false) LIMIT 1; COMMIT; UPDATE t SET x = 1; --",
             "true), ADD COLUMN zz int DEFAULT f(1), ADD CHECK (true",

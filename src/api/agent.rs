@@ -10,9 +10,13 @@ use pgrx::prelude::*;
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_guard_drop(split_id: Option<i64>) -> Result<(), ErrorReport> {
+pub fn shard_guard_drop(
+    split_id: Option<i64>,
+    source_lost: default!(Option<bool>, "false"),
+) -> Result<(), ErrorReport> {
     on_primary("shard_guard_drop")?;
-    Ok(lifecycle::drop_guard(required(split_id, "split_id")?)?)
+    let source_lost = required(source_lost, "source_lost")?;
+    Ok(lifecycle::drop_guard(required(split_id, "split_id")?, source_lost)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -52,6 +52,16 @@ pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
     )
 }
 
+/// Why a split tries again, as its worker has last written it down.
+pub fn stored_reason(split: i64) -> Option<String> {
+    sql::read_one(
+        "SELECT waiting_for FROM shardmaster.split_plan WHERE id = $1 AND activity = 'retrying'",
+        &[split.into()],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+}
+
 /// Another split than the given one that moves rows of a table from or to where a shard is, or
 /// may be.
 pub fn split_of_table(keyspace: &str, table: &str, at: &Shard, other_than: i64) -> Option<i64> {

@@ -17,6 +17,12 @@ pub fn caller_is_superuser() -> bool {
     unsafe { pgrx::pg_sys::superuser_arg(pgrx::pg_sys::GetOuterUserId()) }
 }
 
+/// Whether this database has a schema of this name.
+pub fn has_schema(schema: &str) -> bool {
+    let query = "SELECT true FROM pg_catalog.pg_namespace WHERE nspname = $1";
+    sql::read_one(query, &[schema.into()], |_| ()).is_some()
+}
+
 /// Whether whoever has called a function of this library owns a schema of this database.
 pub fn caller_owns(schema: &str) -> bool {
     // SAFETY: called in a transaction; the outer user is always set.

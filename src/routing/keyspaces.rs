@@ -3,8 +3,8 @@
 use super::{RoutingError, buckets};
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, name, redirect, routing, shard};
-use crate::error::Failure;
+use crate::catalog::{in_use, local, name, redirect, routing, shard};
+use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::Strategy;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -128,6 +128,25 @@ fn parse_table(text: &str) -> Result<TableName, RoutingError> {
     })
 }
 
+/// In a shard that is a schema of this very database a split works with the rights of the
+/// extension's owner: nobody reads or fills a catalog by it, or a table of others.
+fn check_schema(table: &TableName) -> Result<(), Failure> {
+    let Some(schema) = table.schema.as_deref() else { return Ok(()) };
+    let is_ours = ["shardmaster", "shardmaster_agent", "information_schema"].contains(&schema);
+    if is_ours || schema.starts_with("pg_") {
+        let problem = format!("\"{schema}\" is a schema of the server or of this extension");
+        return Err(RoutingError::Invalid { argument: "table_name", problem }.into());
+    }
+    if local::caller_is_superuser() || !local::has_schema(schema) || local::caller_owns(schema) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        format!("permission denied to name tables of schema \"{schema}\""),
+    )
+    .hint("There is a schema of this name in the master's own database, which may be a shard: only its owner, or a superuser, may name its tables."))
+}
+
 pub fn table_add(
     table: &str,
     shard_by: &str,
@@ -136,6 +155,7 @@ pub fn table_add(
 ) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
+    check_schema(&table)?;
     let column = table_policy::parse_column(shard_by);
     if column.is_empty() {
         let problem = "a column's name is needed".into();

@@ -57,6 +57,8 @@ CREATE SCHEMA theirs AUTHORIZATION an_admin;
 SET ROLE an_admin;
 SELECT shard_add('here', namespace => 'theirs') > 0 AS added;
 SELECT shard_trust_owner('here', 'an_admin');
+-- Nor is a table of others in this database one whose rows he may move.
+SELECT shard_table_add('public.anything', 'tenant');
 SELECT shard_drop('here');
 SELECT shard_trust_owner('there', '');
 SELECT shard_trust_owner('there', NULL);

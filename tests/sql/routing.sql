@@ -26,6 +26,9 @@ SELECT shard_table_add('log', 'tenant_id');
 SELECT shard_table_add('other', 'tenant_id', key_type => 'uuid');
 SELECT shard_table_add('other', 'tenant_id', 'no_such');
 SELECT shard_table_add('a.b.c', 'tenant_id');
+-- No catalog is a table whose rows may move.
+SELECT shard_table_add('pg_catalog.pg_authid', 'rolpassword');
+SELECT shard_table_add('shardmaster.split_plan', 'secret');
 SELECT shard_table_add('two words', 'tenant_id');
 SELECT shard_table_add('t', '');
 SELECT shard_table_add(NULL, 'tenant_id');

@@ -201,6 +201,7 @@ SELECT count(*) FROM shard_guards();
 SELECT shard_drop('b');
 SELECT to_regnamespace('shardmaster_agent') IS NULL AS nothing_left;
 SELECT shard_guard_drop(2), shard_guard_drop(NULL);
+SELECT shard_guard_drop(2, source_lost => NULL);
 
 -- A range in a split is left alone, also by an assignment that would change nothing.
 SELECT shard_keyspace_add('ordered', 'range', key_type => 'bigint');

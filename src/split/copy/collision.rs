@@ -1,7 +1,7 @@
 //! A key that is taken on the target by a row outside the scope: whose row it is
 //! decides whether the split waits for another one or needs an operator.
 
-use crate::agent::error::SplitError;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::catalog::{in_use, keyspace, routing};
 use crate::error::{Failure, SqlState};
@@ -9,6 +9,7 @@ use crate::remote::RemoteError;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
 use crate::split::copy::computed;
+use crate::split::cutover::aborted;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
@@ -31,7 +32,16 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         maps.map(|map| &map.column).any(|column| column == name || ident(column) == *name)
     };
     let key = taken_key(&said).filter(|(columns, _)| !columns.iter().any(is_computed));
-    let found = key.map_or(InTheWay::Unknown, |key| find(engine, table, key));
+    if engine.window_limit.is_some() {
+        // Writers wait: the next step asks whose row it is.
+        let reason = format!("a row in the way in table {} on shard \"{}\"", table.target.name, error.shard);
+        return SplitError::Aborted(aborted::because(&reason));
+    }
+    let found = match key.map(|key| find(engine, table, key)) {
+        Some(Ok(found)) => found,
+        Some(Err(error)) if error.is_transient() => return error,
+        Some(Err(_)) | None => InTheWay::Unknown,
+    };
     let whose = match &found {
         InTheWay::Unknown => {
             if let Some(other) = split_of_table(engine, table) {
@@ -113,17 +123,9 @@ enum InTheWay {
     Of(String),
 }
 
-fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> InTheWay {
-    match owner_of(engine, table, key) {
-        None => InTheWay::Unknown,
-        Some(None) => InTheWay::WithoutKey,
-        Some(Some(owner)) => InTheWay::Of(owner),
-    }
-}
-
 /// The shard key of the row that has the key, by a session of its own: the step's is
-/// in the middle of a COPY. None where it is not found.
-fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Option<Option<String>> {
+/// in the middle of a COPY.
+fn find(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Result<InTheWay> {
     let (columns, values) = key;
     // Names and values stand in the DETAIL as the owner of the table and its clients have
     // written them: what is no column is not asked, and values are parameters.
@@ -139,21 +141,28 @@ fn owner_of(engine: &Engine, table: &Table, key: (Vec<&str>, Vec<&str>)) -> Opti
         .iter()
         .enumerate()
         .map(|(n, column)| known(column).map(|column| format!("{column} = ${}", n + 1)))
-        .collect::<Option<Vec<String>>>()?;
+        .collect::<Option<Vec<String>>>();
+    let Some(same) = same else { return Ok(InTheWay::Unknown) };
     let values: Vec<Option<&str>> = values.into_iter().map(Some).collect();
-    let mut session = session::open_mover(&engine.plan, Side::Target, "collision").ok()?;
-    let rows = session
-        .query(
-            &format!(
-                "SELECT {}::text FROM {} WHERE {} LIMIT 1",
-                ident(&table.policy.shard_by),
-                table.target.name,
-                same.join(" AND ")
-            ),
-            &values,
-        )
-        .ok()?;
-    rows.rows.into_iter().next().and_then(|row| row.into_iter().next())
+    let mut session = session::open_mover(&engine.plan, Side::Target, "collision")?;
+    let rows = session.query(
+        &format!(
+            "SELECT {}::text FROM {} WHERE {} LIMIT 2",
+            ident(&table.policy.shard_by),
+            table.target.name,
+            same.join(" AND ")
+        ),
+        &values,
+    )?;
+    // An index that is of some rows only: which of two it is the DETAIL does not say.
+    Ok(match rows.rows.as_slice() {
+        [row] => match row.first() {
+            Some(Some(owner)) => InTheWay::Of(owner.clone()),
+            Some(None) => InTheWay::WithoutKey,
+            None => InTheWay::Unknown,
+        },
+        _ => InTheWay::Unknown,
+    })
 }
 
 /// The entry of routing that a value of a shard-by column belongs to.
@@ -165,13 +174,21 @@ fn entry_of(keyspace: &str, value: &str) -> Option<String> {
 /// Another active split that moves the entry.
 fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
     transaction(|| in_use::split_of_keys(&engine.plan.keyspace, &[entry]))
-        .filter(|(split, _)| *split != engine.plan.id)
+        .filter(|(split, _)| *split != engine.plan.id && !waits_for_us(engine, *split))
+}
+
+/// Two that wait for each other's rows would do so for ever: the one that finds out is told to
+/// its operator.
+fn waits_for_us(engine: &Engine, other: i64) -> bool {
+    let ours = format!("split {}, ", engine.plan.id);
+    transaction(|| in_use::stored_reason(other)).is_some_and(|reason| reason.starts_with(&ours))
 }
 
 /// Another active split with rows of the table on the target.
 fn split_of_table(engine: &Engine, table: &Table) -> Option<i64> {
     let plan = &engine.plan;
     transaction(|| in_use::split_of_table(&plan.keyspace, &table.policy.table_name, &plan.target, plan.id))
+        .filter(|other| !waits_for_us(engine, *other))
 }
 
 #[cfg(test)]

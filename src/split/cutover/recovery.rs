@@ -184,10 +184,9 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     }
     if !is_open {
         require_frozen_rows(engine)?;
-        catch_up(engine)?;
+        let is_whole = !catch_up(engine)?;
         reach(injection_points::RECOVERY_CAUGHT_UP)?;
-        // Once: the worker comes again.
-        sequences::raise(engine, sequences::Ahead::Enough, Instant::now())?;
+        raise_sequences(engine, is_whole)?;
     }
     cutover::open_target(engine, version)?;
     reach(injection_points::CUTOVER_OPENED)?;
@@ -228,24 +227,50 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 
 /// Nobody writes on either side. A target that has failed over since the last window, or a
 /// source that has and took writes meanwhile, is noticed by an ordinary step, which copies
-/// again what does not count any more.
-fn catch_up(engine: &mut Engine) -> Result<()> {
+/// again what does not count any more. Whether anything did not.
+fn catch_up(engine: &mut Engine) -> Result<bool> {
     let _said = wait::said();
+    let mut was_set_back = false;
     loop {
         let outcome = step::run(engine).map_err(|error| after_decision(error, engine.plan.id))?;
         if let Some(why) = &outcome.restarted {
+            was_set_back = true;
             let text = format!("the copy starts again before the target opens: {why}");
             transaction(|| split::event(engine.plan.id, None, None, &text));
         }
         if outcome.is_empty() && outcome.progress.is_copied() {
-            return Ok(());
+            return Ok(was_set_back);
         }
+        was_set_back |= !outcome.is_empty();
         wait::report(&format!(
             "rows to arrive on shard \"{}\" before it opens: {} copied",
             engine.plan.target.shard_key,
             outcome.progress.rows_copied()
         ));
     }
+}
+
+/// The decision came after the target's sequences had been raised past all rows that have
+/// moved. Where both shards still have all of it, clients do not wait for a sequence once more:
+/// who has drawn from it may stay for long, and what the source says of its own may have become
+/// anything since.
+fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
+    match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()) {
+        Err(SplitError::Retry(reason)) if is_whole => {
+            tell_of_sequences(engine.plan.id, &reason);
+            Ok(())
+        }
+        Err(SplitError::Failed(failure)) if is_whole => {
+            tell_of_sequences(engine.plan.id, &failure.message);
+            Ok(())
+        }
+        raised => raised,
+    }
+}
+
+fn tell_of_sequences(id: i64, reason: &str) {
+    let text = format!("sequences stay as the cutover had raised them: {reason}");
+    transaction(|| split::event(id, None, None, &text));
 }
 
 /// What a step finds to be wrong cannot be rolled back any more.

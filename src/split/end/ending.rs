@@ -10,14 +10,23 @@ use crate::catalog::redirect::{self as stored, ToEnd};
 use crate::catalog::shard;
 use crate::catalog::split::{self, Left};
 use crate::error::Failure;
+use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::injection_points::{self, reach};
 
 /// In the session of the operator: of a finished split nothing is left afterwards.
-pub fn drop_all(id: i64) -> std::result::Result<(), Failure> {
+pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> {
+    if source_lost {
+        stored::all_ended(id);
+        let text = "the source was given up as lost, its redirect with it; shard_cleanup removes what a copy of it refuses";
+        split::event(id, None, None, text);
+        return Ok(());
+    }
     let left = split::left(id)?;
-    end(&left, &split::identity(), &Ending::All).map_err(SplitError::into_failure)?;
+    open(&left, &split::identity())
+        .and_then(|mut session| redirect::end(&mut session, &left.token, &Ending::All))
+        .map_err(SplitError::into_failure)?;
     stored::all_ended(id);
     split::event(id, None, None, "the source's redirect was dropped");
     Ok(())
@@ -28,12 +37,22 @@ pub fn drop_all(id: i64) -> std::result::Result<(), Failure> {
 pub fn run(id: i64) -> Result<()> {
     let (left, identity) = try_transaction(|| Ok::<_, SplitError>((split::left(id)?, split::identity())))?;
     let unknown = ask(id, &left)?;
-    let to_end = transaction(|| stored::to_end(id));
     reach(injection_points::REDIRECT_BEGIN)?;
+    // The source may answer late, and another word may have been said on a key meanwhile: what
+    // is to end is read once the session is there.
+    let mut to_end = transaction(|| stored::to_end(id));
     let ended = match &to_end {
         ToEnd::Nothing => Ok(()),
-        ToEnd::All => end(&left, &identity, &Ending::All),
-        ToEnd::Named(names) => end(&left, &identity, &Ending::Named(names, left.key_type)),
+        ToEnd::All | ToEnd::Named(_) => open(&left, &identity).and_then(|mut session| {
+            to_end = transaction(|| stored::to_end(id));
+            match &to_end {
+                ToEnd::Nothing => Ok(()),
+                ToEnd::All => redirect::end(&mut session, &left.token, &Ending::All),
+                ToEnd::Named(names) => {
+                    redirect::end(&mut session, &left.token, &Ending::Named(names, left.key_type))
+                }
+            }
+        }),
     };
     match ended {
         Ok(()) => {
@@ -86,10 +105,11 @@ fn ask(id: i64, left: &Left) -> Result<Option<String>> {
     Ok(unknown)
 }
 
-fn end(left: &Left, identity: &str, ending: &Ending<'_>) -> Result<()> {
+/// A session on the source that belongs to this master.
+fn open(left: &Left, identity: &str) -> Result<Connection> {
     let mut session = session::open(&left.source, "redirect")?;
     master::check(&mut session, identity)?;
-    redirect::end(&mut session, &left.token, ending)
+    Ok(session)
 }
 
 fn record(id: i64, ended: &ToEnd) {

@@ -138,9 +138,9 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
 
 /// Removes the last that a finished split has left: its part of the redirect on its source.
 /// In the caller's session, which is told of what is in the way.
-pub fn drop_guard(id: i64) -> Result<(), Failure> {
+pub fn drop_guard(id: i64, source_lost: bool) -> Result<(), Failure> {
     ask(id, Call::GuardDrop)?;
-    ending::drop_all(id)
+    ending::drop_all(id, source_lost)
 }
 
 pub fn pause(id: i64) -> Result<(), Failure> {
