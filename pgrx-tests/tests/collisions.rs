@@ -71,6 +71,26 @@ fn a_row_of_another_moving_split_is_waited_for() {
     waits_for_the_other_split("\"Mail\", n", "'it''s'", "key \"9\": a row of it on shard \"shard_b\"");
 }
 
+/// Two keys change places, and each is in the other's way: one of them is told to its operator.
+#[test]
+fn two_splits_do_not_wait_for_each_other() {
+    let cluster = cluster("\"Mail\", n", "'m'");
+    let index = "SET ROLE app_owner; CREATE UNIQUE INDEX one_mail ON items (\"Mail\", n)";
+    cluster.owner_of(&cluster.shards[0]).unwrap().batch_execute(index).unwrap();
+    let splits = [plan(&cluster, "shard_a", "shard_b", "1"), plan(&cluster, "shard_b", "shard_a", "9")];
+    splits.iter().for_each(copy);
+    let told = wait::until("one of them to give up", LIMIT, || {
+        for split in &splits {
+            if split.metric::<String>("activity")? == "failed" {
+                return Ok(split.metric::<Option<String>>("error_message")?);
+            }
+        }
+        Ok(None)
+    })
+    .unwrap();
+    assert!(told.contains("a row of the moving keys collides with a row of key"), "{told}");
+}
+
 #[test]
 fn a_row_behind_an_expression_is_waited_for() {
     waits_for_the_other_split("lower(\"Mail\")", "'It''s'", "rows of table public.items: one of them may be");

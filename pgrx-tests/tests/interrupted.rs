@@ -234,3 +234,34 @@ fn a_standby_that_is_away_gives_the_cutover_up() {
     split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&stage.cluster, &split);
 }
+
+/// The target's sequences were raised before the decision. Behind it nobody waits once more for
+/// who has drawn from one, whatever those that stay have drawn from the source's meanwhile.
+#[test]
+fn behind_the_decision_no_sequence_is_waited_for() {
+    let stage = Stage::new(&[]);
+    for server in &stage.cluster.servers {
+        let sequence = "ALTER TABLE items OWNER TO app_owner; SET ROLE app_owner; CREATE SEQUENCE codes OWNED BY items.code;
+                        ALTER TABLE items ALTER code SET DEFAULT nextval('codes'); GRANT USAGE ON SEQUENCE codes TO PUBLIC";
+        server.superuser(DATABASE).unwrap().batch_execute(sequence).unwrap();
+    }
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    stage.cluster.hold("cutover_decided").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_decided", LIMIT).unwrap();
+    source(&stage.cluster)
+        .batch_execute("SELECT count(nextval('codes')) FROM generate_series(1, 5000)")
+        .unwrap();
+    let mut idle = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    idle.batch_execute("BEGIN; SELECT nextval('codes')").unwrap();
+    terminate(&stage.cluster);
+    stage.cluster.fault("").unwrap();
+    let mut writer = stage.cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    let write = "UPDATE items SET val = 'there' WHERE tenant = 'moves' AND id = 1";
+    let written = || Ok(writer.batch_execute(write).is_ok().then_some(()));
+    wait::until("the target to open", TIMEOUT + GRACE, written).unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert!(split.events().unwrap().contains("sequences stay as the cutover had raised them"));
+    idle.batch_execute("COMMIT").unwrap();
+}

@@ -228,6 +228,13 @@ pub fn qualified(text: &str) -> Option<Vec<Qualified>> {
     Some(found)
 }
 
+/// Whether an operator's expression holds a query: none reads a table without one of these
+/// words, and neither is a name that has no quotes.
+pub fn has_query(text: &str) -> bool {
+    let is_query = |token: &Token| matches!(token, Token::Word(word) if word == "select" || word == "table");
+    tokens(text, Author::Operator).is_none_or(|tokens| tokens.iter().any(is_query))
+}
+
 /// A word without its quotes.
 fn plain(word: &str) -> String {
     match word.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
@@ -344,6 +351,20 @@ mod tests {
             "'open",
         ] {
             assert_eq!(names(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_found_however_it_is_written() {
+        for text in
+            ["(Select 1 FROM t.evil)", "x IN (TABLE lib.evil)", "exists(/**/select)", "ARRAY(SELECT v)"]
+        {
+            assert!(has_query(text), "{text}");
+        }
+        for text in
+            ["t.v || 'select'", "extract(epoch FROM t.at)", "\"select\"", "x::timestamp with time zone"]
+        {
+            assert!(!has_query(text), "{text}");
         }
     }
 

@@ -1,12 +1,13 @@
 //! Backups of a server while it runs, and how they are brought back: the disk as it was, or
 //! a dump in a server that was made anew at the same address.
 
-use crate::cluster::{self, DATABASE};
+use crate::cluster::{self, DATABASE, MOVER};
 use crate::server::{Server, Stop};
-use crate::{Result, env};
+use crate::{Result, env, wait};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 pub enum Backup {
     /// A copy of the whole disk.
@@ -43,9 +44,18 @@ impl Backup {
             }
             Backup::Dump(path) => {
                 server.make_anew()?;
+                // As an operator does it: nobody comes before everything is there.
+                let access = server.data().join("pg_hba.conf");
+                let usual = fs::read_to_string(&access)?;
+                fs::write(&access, "local all postgres trust\n")?;
                 server.run()?;
                 cluster::create_database(server)?;
-                run_client(server, "pg_restore", &["-d", DATABASE], &path)
+                run_client(server, "pg_restore", &["-d", DATABASE], &path)?;
+                fs::write(&access, usual)?;
+                server.superuser(DATABASE)?.batch_execute("SELECT pg_reload_conf()")?;
+                wait::until("others to be let in", Duration::from_secs(10), || {
+                    Ok(server.connect(DATABASE, MOVER).ok().map(|_| ()))
+                })
             }
         }
     }

@@ -63,6 +63,10 @@ fn problem(
     if plain::qualified(expression).is_none() {
         return Ok(Some(UNREAD.to_owned()));
     }
+    // What a query within it reads, views say, is looked at by nobody.
+    if plain::has_query(expression) {
+        return Ok(Some("a sub-select is no function of the row".to_owned()));
+    }
     // Before it is planned, which runs functions of constants.
     if let Some(code) = code_of_others(connection, table, expression, trusted)? {
         return Ok(Some(code));
