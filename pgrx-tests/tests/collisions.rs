@@ -79,7 +79,7 @@ fn two_splits_do_not_wait_for_each_other() {
     cluster.owner_of(&cluster.shards[0]).unwrap().batch_execute(index).unwrap();
     let splits = [plan(&cluster, "shard_a", "shard_b", "1"), plan(&cluster, "shard_b", "shard_a", "9")];
     splits.iter().for_each(copy);
-    let told = wait::until("one of them to give up", LIMIT, || {
+    let told: String = wait::until("one of them to give up", LIMIT, || {
         for split in &splits {
             if split.metric::<String>("activity")? == "failed" {
                 return split.metric("error_message");
