@@ -71,6 +71,19 @@ fn a_row_of_another_moving_split_is_waited_for() {
     waits_for_the_other_split("\"Mail\", n", "'it''s'", "key \"9\": a row of it on shard \"shard_b\"");
 }
 
+/// An index of some rows only: the DETAIL fits a row that is not in it, of a key that another
+/// split keeps. Neither is named, and the other split is not waited for by its key.
+#[test]
+fn a_row_that_is_not_in_the_index_is_not_in_the_way() {
+    let cluster = cluster("\"Mail\", id) WHERE (n > 0", "'m'");
+    let more = "UPDATE items SET n = 0 WHERE tenant = 9; INSERT INTO items VALUES (8, 1, 'm', 7)";
+    cluster.owner_of(&cluster.shards[1]).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster, "shard_a", "shard_b", "1");
+    copy(&split);
+    let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
+    assert!(error.contains("collides with a row whose key cannot be told"), "{error}");
+}
+
 /// Two keys change places, and each is in the other's way: one of them is told to its operator.
 #[test]
 fn two_splits_do_not_wait_for_each_other() {

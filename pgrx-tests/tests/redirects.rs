@@ -258,6 +258,47 @@ fn a_shard_with_a_redirect_is_not_dropped() {
     master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
 }
 
+/// The source is gone for good after finish: its redirect goes with it, and then its name.
+#[test]
+fn a_redirect_of_a_lost_source_can_be_given_up() {
+    let mut cluster = cluster(&["shardmaster.remote_timeout = '2s'"]);
+    let id = {
+        let split = plan(&cluster);
+        finished(&split);
+        split.id
+    };
+    cluster.servers[0].stop(Stop::Immediate).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign_many(array_agg(key), 'shard_b', force => true) FROM shard_entries() WHERE read_shard = 'shard_a'").unwrap();
+    assert!(master.execute("SELECT shard_guard_drop($1)", &[&id]).is_err());
+    assert!(master.batch_execute("SELECT shard_drop('shard_a')").is_err());
+    master.execute("SELECT shard_guard_drop($1, source_lost => true)", &[&id]).unwrap();
+    let left: i64 = master.query_one("SELECT count(*) FROM shard_guards()", &[]).unwrap().get(0);
+    assert_eq!(left, 0);
+    master.batch_execute("SELECT shard_drop('shard_a')").unwrap();
+}
+
+/// The last word on a key counts, also while the worker that ends its redirect is at it.
+#[test]
+fn a_word_that_comes_while_a_redirect_is_to_end_counts() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    finished(&split);
+    cluster.hold("redirect_begin").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+    split.wait_held("redirect_begin", LIMIT).unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
+    cluster.fault("").unwrap();
+    let rests = "SELECT NOT redirect_ending FROM shardmaster.split_plan";
+    wait::until_true(&mut master, "the worker to have looked", LIMIT, rests).unwrap();
+    let kept: i64 =
+        master.query_one("SELECT count(*) FROM shard_guards() WHERE state <> 'ending'", &[]).unwrap().get(0);
+    assert_eq!(kept, 1);
+    let stale = outcome(&mut client(&cluster), &insert("moves", 9_002));
+    assert!(stale.contains("SM001"), "{stale}");
+}
+
 /// A split that lives is none's orphan, whatever its shard is called.
 #[test]
 fn cleanup_under_another_name_leaves_a_living_split_alone() {
