@@ -37,7 +37,7 @@ const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
-const GONE: &str = include_str!("../../sql/agent/gone.sql");
+const CHANGED: &str = include_str!("../../sql/agent/changed.sql");
 const STRAY: &str = include_str!("../../sql/agent/stray.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
@@ -120,9 +120,9 @@ pub fn queue_keys(table: &TableShape) -> Vec<String> {
     (1..=table.key().len()).map(|n| format!("k{n}")).collect()
 }
 
-/// The target's table of keys that clients have taken away since it opened.
-pub fn gone_table(split: i64, ordinal: i32) -> String {
-    format!("gone_{split}_{ordinal}")
+/// The target's table of keys of rows that clients have changed since it opened.
+pub fn changed_table(split: i64, ordinal: i32) -> String {
+    format!("changed_{split}_{ordinal}")
 }
 
 /// The key's columns as an agent's table has them.
@@ -246,10 +246,10 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
 
 /// The guard functions of one table of the target, and where they note keys.
 pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
-    let gone = fill(
-        GONE,
+    let changed = fill(
+        CHANGED,
         &[
-            ("gone", gone_table(plan.id, ordinal)),
+            ("changed", changed_table(plan.id, ordinal)),
             ("key_definitions", key_definitions(table)),
             ("keys", queue_keys(table).join(", ")),
         ],
@@ -262,14 +262,27 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
             ("by_type", shard_by.base.clone()),
             ("arguments", key_arguments(table)),
             ("shard", literal(&plan.target.shard_key)),
-            ("gone", gone_table(plan.id, ordinal)),
-            ("gone_keys", queue_keys(table).join(", ")),
+            ("changed", changed_table(plan.id, ordinal)),
+            ("keys", queue_keys(table).join(", ")),
+            ("same_key", same_key(table)),
             ("max_bytes", guc::queue_max_bytes().to_string()),
+            // What is deleted has the other half for itself.
+            ("max_values", (guc::queue_max_bytes() / 2).to_string()),
             ("new_keys", key_values(table, "new")),
             ("old_keys", key_values(table, "old")),
         ],
     );
-    format!("{gone}\n{guard}")
+    format!("{changed}\n{guard}")
+}
+
+/// A noted key `c` is that of a row before its change, by the equality of the key's own index.
+fn same_key(table: &TableShape) -> String {
+    let conditions = table.key().iter().zip(table.key_operators()).zip(1..).map(|((key, operator), n)| {
+        let collation = table.column(key).and_then(|column| column.collation.as_deref());
+        let collate = collation.map(|name| format!(" COLLATE {name}")).unwrap_or_default();
+        format!("c.k{n} {operator} old_{n}{collate}")
+    });
+    conditions.collect::<Vec<_>>().join(" AND ")
 }
 
 /// What a session of the mover on the target calls for rows that it is not to take.

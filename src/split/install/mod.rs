@@ -289,7 +289,7 @@ fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Result<(
             ))?;
         }
         Side::Target => {
-            drop_tables(connection, &format!("gone_{split}_"))?;
+            drop_tables(connection, &format!("changed_{split}_"))?;
             connection.run(&progress::delete(split))?;
         }
     }
