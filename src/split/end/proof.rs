@@ -7,15 +7,16 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::Progress;
+use crate::agent::state::{gone, queue};
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{array_literal, literal};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
-use crate::{agent, guc};
 
 /// The target, asked for the keys of one table.
 pub struct Prover<'a> {
@@ -80,9 +81,8 @@ impl<'a> Prover<'a> {
 
     /// Keys of the window that the target neither has nor has been asked to delete.
     fn missing(&self) -> String {
-        let gone =
-            format!("shardmaster_agent.{}", agent::gone_table(self.plan.id, self.table.policy.ordinal));
-        let keys = agent::queue_keys(&self.table.source).join(", ");
+        let gone = gone::qualified(self.plan.id, self.table.policy.ordinal);
+        let keys = queue::keys(&self.table.source).join(", ");
         let scope = self.plan.scope.filter(&self.table.target_by, "t");
         // Which leaf a row was in the source does not tell: it counts if all were emptied.
         let all_emptied = format!(

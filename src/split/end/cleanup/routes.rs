@@ -1,9 +1,6 @@
 //! What this master routes to a shard of all that a split has taken away from it.
 
-use crate::agent;
-use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
-use crate::agent::session::Side;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::routing;
@@ -21,26 +18,6 @@ pub struct Route {
     pub entry: String,
     pub keyspace: String,
     pub assigned_by: &'static str,
-}
-
-/// The scope of a source's side, as its tables have it.
-pub fn read(connection: &mut Connection, split: i64, entries: Strategy) -> Result<Scope> {
-    let table = format!("shardmaster_agent.{}", agent::scope_table(split, Side::Source));
-    if let Strategy::Range { of } = entries {
-        let rows = connection.run(&format!("SELECT lower::text, upper::text FROM {table}"))?;
-        let ranges = rows.rows.into_iter().filter_map(|row| match <[_; 2]>::try_from(row) {
-            Ok([lower, upper]) => Some(Interval { lower, upper }),
-            Err(_) => None,
-        });
-        return Ok(Scope::Ranges { of, ranges: ranges.collect() });
-    }
-    let rows = connection.run(&format!("SELECT key::text FROM {table}"))?;
-    let keys = rows.rows.into_iter().flatten().flatten().collect();
-    Ok(match entries {
-        Strategy::Directory => Scope::Keys(keys),
-        Strategy::Hash { of, buckets: count } => Scope::Buckets { of, count, buckets: keys },
-        Strategy::Range { of } => Scope::Ranges { of, ranges: Vec::new() },
-    })
 }
 
 /// The shards that are in the database of a session: by their addresses, or perhaps.
