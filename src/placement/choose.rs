@@ -1,7 +1,7 @@
 //! Which shard a reservation goes to.
 
 use super::rendezvous::{self, Candidate};
-use super::{PlacementError, room};
+use super::{PlacementError, room, settle};
 use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 
@@ -49,7 +49,7 @@ pub struct Choice {
 }
 
 /// The next shard to be tried; None: no shard is open that has room.
-pub fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
+fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
     let args = [kind.into(), excluded.to_vec().into()];
     let by_room = |query| {
         sql::read_prepared(query, &args, |row| Choice {
@@ -78,8 +78,33 @@ pub fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]
     }
 }
 
+/// Leases that have run out and that are ended before a refusal.
+const BEFORE_REFUSAL: i32 = 200;
+
+/// Tries one shard after the other, as the strategy orders them, until one gives what is
+/// wanted. One whose last slots others are just taking is not waited for. Before a refusal,
+/// leases that have run out are ended.
+pub fn until_taken<T, E: From<PlacementError>>(
+    kind: &str,
+    key: &str,
+    strategy: PlacementStrategy,
+    mut take: impl FnMut(&Choice) -> Result<Option<T>, E>,
+) -> Result<T, E> {
+    let mut tried = Vec::new();
+    loop {
+        match next(kind, key, strategy, &tried) {
+            Some(choice) => match take(&choice)? {
+                Some(taken) => return Ok(taken),
+                None => tried.push(choice.shard_id),
+            },
+            None if settle::expire(kind, BEFORE_REFUSAL) > 0 => tried.clear(),
+            None => return Err(no_capacity(kind).into()),
+        }
+    }
+}
+
 /// Why there is none: names of the shards of the kind, some of each.
-pub fn no_capacity(kind: &str) -> PlacementError {
+fn no_capacity(kind: &str) -> PlacementError {
     let names = |condition: &str| {
         let query = format!(
             "SELECT s.shard_key FROM shardmaster.shard s WHERE s.kind = $1 AND {condition} ORDER BY s.shard_key LIMIT 20"
