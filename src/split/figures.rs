@@ -10,6 +10,7 @@ use crate::guc;
 use crate::remote::ask::{self, Answer, Ask};
 use crate::remote::number;
 use crate::server::sql;
+use crate::split::lifecycle::phases;
 use std::time::Duration;
 
 /// For connecting and answering together; all shards are asked beside each other.
@@ -73,11 +74,13 @@ pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
 /// In the order of their sources, so that each is asked in one session.
 fn followed(split: Option<i64>) -> Vec<Followed> {
     sql::read(
-        "SELECT p.id, p.source_shard, array_agg(t.ordinal)
-           FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
-          WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back'
-            AND p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
-          GROUP BY p.id ORDER BY p.source_shard, p.id",
+        &format!(
+            "SELECT p.id, p.source_shard, array_agg(t.ordinal)
+               FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
+              WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back' AND p.phase IN ({})
+              GROUP BY p.id ORDER BY p.source_shard, p.id",
+            phases::capturing()
+        ),
         &[split.into()],
         |row| Followed { id: row.value(1), source: row.value(2), ordinals: row.value(3) },
     )

@@ -6,7 +6,7 @@ use crate::agent::scope::range_rows;
 use crate::agent::session::Side;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::Scope;
+use crate::keys::scope::{Entries, Scope};
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::{array_literal, literal};
@@ -73,15 +73,15 @@ pub fn read(connection: &mut Connection, split: i64, of: Strategy) -> Result<Sco
 /// Takes what another split brings back out of the scope of a source. In a transaction.
 pub fn release(connection: &mut Connection, split: i64, back: &Scope, names: &[String]) -> Result<()> {
     let table = qualified(split, Side::Source);
-    match back {
-        Scope::Keys(_) | Scope::Buckets { .. } => {
+    match back.entries() {
+        Entries::Named(_) => {
             connection.run(&format!(
                 "DELETE FROM {table} WHERE key::text = ANY ({}::text[])",
                 array_literal(names)
             ))?;
             Ok(())
         }
-        Scope::Ranges { of, ranges } => release_ranges(connection, &table, *of, ranges),
+        Entries::Ranges(of, ranges) => release_ranges(connection, &table, of, ranges),
     }
 }
 

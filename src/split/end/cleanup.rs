@@ -11,6 +11,7 @@ use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, Found};
 use crate::agent::state::{self, left, master, scope};
 use crate::catalog::shard::{self, Shard};
+use crate::catalog::split_state::IS_OVER;
 use crate::catalog::{redirect as stored, split};
 use crate::clean;
 use crate::error::{Failure, SqlState};
@@ -68,10 +69,12 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
 /// the shard that had it did not come back.
 fn close_ledger(shard_key: &str, kept: &[i64]) {
     sql::write(
-        "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
-           FROM shardmaster.split_plan p
-          WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
-            AND (p.phase = 'rolled_back' AND p.goal = 'rolled_back' OR p.finished_at IS NOT NULL)",
+        &format!(
+            "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
+               FROM shardmaster.split_plan p
+              WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
+                AND {IS_OVER}"
+        ),
         &[shard_key.into(), kept.to_vec().into()],
     );
 }
@@ -127,10 +130,12 @@ fn remove_from_redirect(
 /// Another split of the same number, of a master that is gone, has another token.
 fn is_accounted_for(found: &Found) -> bool {
     sql::read_one(
-        "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
-          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
-            -- Of one at its end only a side that was given up as lost is left.
-            AND NOT (p.phase = 'rolled_back' AND p.goal = 'rolled_back') AND p.finished_at IS NULL",
+        // Of one at its end only a side that was given up as lost is left.
+        &format!(
+            "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
+              WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
+                AND NOT {IS_OVER}"
+        ),
         &[found.id.into(), found.side.as_str().into(), found.token.as_deref().into()],
         |_| (),
     )

@@ -20,7 +20,6 @@ use crate::agent::{self, observe, schema};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
-use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::transaction;
@@ -179,31 +178,10 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
         connection.run(functions)?;
     }
     for column in columns {
-        let filter = match &plan.scope {
-            Scope::Keys(keys) => filter(connection, keys, column)?,
-            Scope::Buckets { of, count, buckets } => Some(Filter::of_buckets(*of, *count, buckets)),
-            Scope::Ranges { .. } => None,
-        };
+        let filter = Filter::of_scope(connection, &plan.scope, column)?;
         connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref()))?;
     }
     Ok(())
-}
-
-/// The filter of the scope's keys, made of the hashes that this server gives them.
-fn filter(connection: &mut Connection, keys: &[String], column: &Column) -> Result<Option<Filter>> {
-    let Some(mut filter) = Filter::new(column, keys.len()) else { return Ok(None) };
-    let positions = connection.run(&format!(
-        "SELECT {} FROM unnest({}::{}[]) key",
-        filter.position("key"),
-        crate::remote::quote::array_literal(keys),
-        column.base
-    ))?;
-    for row in positions.rows {
-        if let [Some(position)] = row.as_slice() {
-            filter.set(position.parse().unwrap_or(0));
-        }
-    }
-    Ok(Some(filter))
 }
 
 fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {

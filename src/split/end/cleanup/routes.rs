@@ -7,8 +7,7 @@ use crate::catalog::routing;
 use crate::catalog::shard::Shard;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::Scope;
-use crate::keys::strategy::Strategy;
+use crate::keys::scope::{Entries, Scope};
 use crate::remote::Connection;
 use crate::server::sql;
 
@@ -58,22 +57,14 @@ fn to_shards(left: &Scope, shards: &[String]) -> Option<Route> {
     if shards.is_empty() {
         return None;
     }
-    keyspace::all().iter().find_map(|keyspace| match (left, keyspace.strategy) {
-        (Scope::Keys(keys), Strategy::Directory) => {
-            named(keyspace, keys, shards).map(|entry| route("key", entry, keyspace, "shard_assign"))
-        }
-        (Scope::Buckets { buckets, .. }, Strategy::Hash { .. }) => named(keyspace, buckets, shards)
-            .map(|entry| route("bucket", entry, keyspace, "shard_assign_bucket")),
-        (Scope::Ranges { of, ranges }, Strategy::Range { of: here }) if *of == here => {
-            overlapping(keyspace, *of, ranges, shards)
-                .map(|entry| route("range", entry, keyspace, "shard_assign_range"))
-        }
-        _ => None,
+    keyspace::all().iter().filter(|keyspace| left.is_of(keyspace.strategy)).find_map(|keyspace| {
+        let entry = match left.entries() {
+            Entries::Named(names) => named(keyspace, names, shards)?,
+            Entries::Ranges(of, ranges) => overlapping(keyspace, of, ranges, shards)?,
+        };
+        let (what, assigned_by) = keyspace.strategy.entry_is();
+        Some(Route { what, entry, keyspace: keyspace.name.clone(), assigned_by })
     })
-}
-
-fn route(what: &'static str, entry: String, keyspace: &Keyspace, assigned_by: &'static str) -> Route {
-    Route { what, entry, keyspace: keyspace.name.clone(), assigned_by }
 }
 
 fn named(keyspace: &Keyspace, keys: &[String], shards: &[String]) -> Option<String> {

@@ -1,31 +1,28 @@
 //! The loop of a split's worker: look at the plan, do what follows from it, write
 //! down what came of it.
 
-use super::copy::{outcome, step};
-use super::cutover::recovery::{self, Reverted};
-use super::cutover::{self, on_master, watch};
-use super::end::{ending, finish, lost, rollback};
-use super::engine::Engine;
-use super::injection_points::{self, reach};
-use super::lifecycle::work::{self, Work};
-use super::plan::check;
-use super::{install, record};
+mod attach;
+mod setback;
+
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::lease;
-use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, State};
-use crate::catalog::split_state::{CutoverStep, Phase};
-use crate::error::Failure;
 use crate::guc;
 use crate::remote::wanted;
-use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
-use crate::split::cutover::aborted;
+use crate::split::copy::{outcome, step};
+use crate::split::cutover::recovery::{self, Reverted};
+use crate::split::cutover::{self, aborted, watch};
+use crate::split::end::{ending, finish, lost, rollback};
+use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
+use crate::split::lifecycle::phases;
+use crate::split::lifecycle::work::{self, Work};
+use crate::split::plan::check;
+use crate::split::{install, record};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
-
-/// The longest pause between two attempts.
-const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
 /// A worker of one split.
 struct Worker {
@@ -110,7 +107,7 @@ impl Worker {
         if let Some(text) = doing(work) {
             wait::report(text);
         }
-        if state.source_lost && state.phase == Phase::Completed && !state.finished {
+        if state.source_lost && phases::is_decided(state.phase) && !state.finished {
             return self.finish_without_source(state);
         }
         match work {
@@ -137,7 +134,7 @@ impl Worker {
             }
             Work::Finish => {
                 self.engine = None;
-                let tenure = take_plan(self.id)?;
+                let tenure = self.take_plan()?;
                 let request = transaction(|| record::finish_request(self.id));
                 finish::run(&tenure, &request)?;
                 Ok(Duration::ZERO)
@@ -156,7 +153,7 @@ impl Worker {
             }
             Work::RollBack => {
                 self.engine = None;
-                rollback::run(&take_plan(self.id)?)?;
+                rollback::run(&self.take_plan()?)?;
                 Ok(Duration::ZERO)
             }
         }
@@ -164,81 +161,14 @@ impl Worker {
 
     fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
-        let tenure = take_plan(self.id)?;
+        let tenure = self.take_plan()?;
         lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
 
-    /// An earlier worker, or this one with sessions that it has lost, was within a cutover.
-    fn is_in_doubt(&self, state: &State) -> bool {
-        self.engine.is_none()
-            && state.phase == Phase::CutoverPending
-            && state.cutover_step != CutoverStep::None
-    }
-
-    /// Before anything else, and without a target that may be away: writers of the source
-    /// wait for it. Where only the target knows, it is asked.
-    fn revert(&mut self, state: &State) -> Result<Reverted> {
-        let id = self.id;
-        let tenure = self.patiently(|| take(id))?;
-        wait::report("the cutover to be reverted on the source");
-        let outcome = recovery::revert(&tenure, state.target_lost)?;
-        if outcome == Reverted::AskTarget {
-            let now = transaction(|| split::state(self.id))?;
-            self.attached(&now).map_err(|error| ask_target(error, id))?;
-        }
-        Ok(outcome)
-    }
-
-    /// The engine, attached to both sides if it is not: generation first, then
-    /// whatever an earlier worker left in the middle of a cutover.
-    fn attached(&mut self, state: &State) -> Result<&mut Engine> {
-        if self.engine.is_none() {
-            let tenure = take_plan(self.id)?;
-            let mut engine = match Engine::attach(&tenure) {
-                Err(SplitError::NotInstalled(_))
-                    if state.phase != Phase::Completed && recovery::adopt_finished(&tenure)? =>
-                {
-                    return Err(SplitError::Retry("the plan to be read again".into()));
-                }
-                Err(SplitError::NotInstalled(_))
-                    if state.phase == Phase::Completed
-                        && recovery::adopt_finish(
-                            &tenure.plan,
-                            state.version_cutover.unwrap_or_default(),
-                            &tenure.identity,
-                        )? =>
-                {
-                    return Err(SplitError::Retry("the plan to be read again".into()));
-                }
-                // A shard that failed over to a time before the installation: nothing is copied yet.
-                Err(SplitError::NotInstalled(failure)) if state.phase == Phase::DualWrite => {
-                    check::require(&tenure.plan, &tenure.identity)?;
-                    install::install(&tenure)?;
-                    transaction(|| {
-                        split::event(self.id, None, None, &format!("installed again: {}", failure.message))
-                    });
-                    return Err(SplitError::Retry("the plan to be read again".into()));
-                }
-                attached => attached?,
-            };
-            if self.attempts > 0 {
-                transaction(|| record::under_way(self.id));
-            }
-            recovery::settle(&mut engine, state)?;
-            self.engine = Some(engine);
-            // What was settled may have changed the plan: look again.
-            let now = transaction(|| split::state(self.id))?;
-            if now.phase != state.phase {
-                return Err(SplitError::Retry("the plan to be read again".into()));
-            }
-        }
-        self.engine.as_mut().ok_or(SplitError::Superseded)
-    }
-
     fn install(&mut self) -> Result<Duration> {
         self.engine = None;
-        let tenure = take_plan(self.id)?;
+        let tenure = self.take_plan()?;
         transaction(|| record::activity(self.id, "working", None));
         check::require(&tenure.plan, &tenure.identity)?;
         install::install(&tenure)?;
@@ -335,112 +265,6 @@ impl Worker {
         }
         Ok(())
     }
-
-    /// Sessions may be in the middle of something: the next turn opens new ones.
-    fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
-        self.engine = None;
-        // Its operator waits for one of the shards no longer.
-        let is_given_up =
-            |now: State| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
-        if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
-            return;
-        }
-        if work == Work::Cutover {
-            let Ok(now) = transaction(|| split::state(self.id)) else { return };
-            // Behind the decision nothing is given up: the next turn completes it.
-            if now.phase == Phase::Completed {
-                self.retry(&error.into_failure());
-                return;
-            }
-            if let Some(failure) = aborted::abandoned(&error, is_overdue(&now)) {
-                self.abandon(&failure);
-                return;
-            }
-        }
-        // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
-        let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
-        let for_ever = work == Work::CompleteCutover && !is_verdict;
-        // What failed is not what the operator wants by now.
-        if !error.is_transient() && !for_ever && !asked_for_else(self.id, work) {
-            let failure = error.into_failure();
-            transaction(|| record::failed(self.id, state.phase, &failure));
-            return;
-        }
-        self.retry(&error.into_failure());
-    }
-
-    /// A cutover was asked for before this worker began, and longer ago than one may take: its
-    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
-    fn is_heard_late(&self, state: &State) -> bool {
-        is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
-    }
-
-    /// A cutover that is given up: it is not asked for any more, and set back at once. What
-    /// cannot be set back now is the first that the next turn does.
-    fn abandon(&mut self, failure: &Failure) {
-        let id = self.id;
-        let said = self.patiently(|| {
-            record::cutover_aborted(id, failure);
-            Ok(())
-        });
-        let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
-        let back =
-            now.and_then(
-                |state| {
-                    if self.is_in_doubt(&state) { self.revert(&state).map(|_| ()) } else { Ok(()) }
-                },
-            );
-        if let Err(error) = back {
-            self.engine = None;
-            self.retry(&error.into_failure());
-        }
-    }
-
-    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open.
-    /// Where a cutover was interrupted, writers of the source do not wait for it.
-    fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
-        let mut is_open = false;
-        loop {
-            if let Some(done) = soon(&mut body) {
-                return done;
-            }
-            let _said = wait::said();
-            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
-            if is_open {
-                return try_transaction(body);
-            }
-            // If it does not succeed, the next round does it.
-            is_open = self.let_writers_in().is_ok();
-        }
-    }
-
-    fn let_writers_in(&self) -> Result<()> {
-        let (state, plan, identity) = try_transaction(|| {
-            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
-        })?;
-        if !self.is_in_doubt(&state) {
-            return Ok(());
-        }
-        recovery::let_writers_in(&plan, state.generation, &identity, state.target_lost)
-    }
-
-    fn retry(&mut self, failure: &Failure) {
-        self.attempts += 1;
-        let (id, attempts) = (self.id, self.attempts);
-        let _ = self.patiently(|| {
-            record::retrying(id, attempts, failure);
-            Ok(())
-        });
-        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
-        let _said = wait::said();
-        wait::report(&format!("retrying after: {}", record::reason(failure)));
-        wait::sleep(pause);
-    }
-}
-
-/// The cutover was asked for longer ago than it may take.
-fn is_overdue(state: &State) -> bool {
-    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
 }
 
 /// How long a copy rests after a step, whatever phase it is done in.
@@ -470,35 +294,6 @@ fn doing(work: Work) -> Option<&'static str> {
         Work::Watch => Some("looking at both shards"),
         Work::RollBack => Some("rolling back"),
         Work::EndRedirect => Some("ending the redirect"),
-    }
-}
-
-/// Takes the plan for this worker: generation + 1 on the master, before anything on
-/// a shard is read.
-fn take_plan(id: i64) -> Result<Tenure> {
-    try_transaction(|| take(id))
-}
-
-/// The same within a transaction.
-fn take(id: i64) -> Result<Tenure> {
-    let generation = record::take(id)?;
-    Ok(Tenure { plan: split::load(id)?, generation, identity: split::identity() })
-}
-
-/// Where a decision may be forgotten, the operator is told what waiting is for.
-fn ask_target(error: SplitError, id: i64) -> SplitError {
-    match error {
-        SplitError::Remote(mut error) if error.is_transient() => {
-            error.message = format!(
-                "{}; the master was restarted in a cutover, and only the target knows whether it had decided",
-                error.message
-            );
-            error.hint = Some(format!(
-                "Writers are refused until it is back. If it is gone for good: SELECT shard_split_rollback({id}, target_lost => true)."
-            ));
-            SplitError::Remote(error)
-        }
-        other => other,
     }
 }
 
