@@ -3,7 +3,7 @@
 use super::choose::{self, PlacementStrategy};
 use super::locks::{self, Mode};
 use super::slot::{self, Request};
-use super::{PlacementError, quota, room, settle, sweep_clock};
+use super::{PlacementError, free_slots, quota, settle, sweep_clock};
 use crate::catalog::shard;
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
@@ -119,7 +119,7 @@ pub fn reserve(request: &Request<'_>, strategy: PlacementStrategy) -> Result<Res
     let claimed = choose::until_taken(request.kind, request.key, strategy, |choice| {
         let claimed = slot::claim(choice, request);
         if claimed.is_some() {
-            room::change(choice.shard_id, request.kind, -1, choice.entries);
+            free_slots::change(choice.shard_id, request.kind, -1, choice.entries);
         }
         Ok::<_, PlacementError>(claimed)
     })?;

@@ -8,7 +8,7 @@ use crate::catalog::shard::{self, POSTGRES};
 use crate::error::Failure;
 use crate::placement::choose::{self, PlacementStrategy};
 use crate::placement::tenants::logical_key;
-use crate::placement::{room, shard as slots};
+use crate::placement::{free_slots, shard as slots};
 
 /// Routes a new tenant to the shard that the strategy chooses; one that is routed
 /// already stays where it is. Returns the shard's key.
@@ -24,7 +24,7 @@ pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Res
         slots::lock(choice.shard_id);
         // What was chosen may have been taken, or closed, before the lock was ours.
         let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
-        let Some(shard) = chosen.filter(|shard| room::exact(shard.id) > 0) else {
+        let Some(shard) = chosen.filter(|shard| free_slots::exact(shard.id) > 0) else {
             slots::unlock(choice.shard_id);
             return Ok(None);
         };

@@ -117,46 +117,58 @@ impl Worker {
             Work::BeginBackfill => self.begin_backfill(),
             Work::Copy => self.copy(state),
             Work::Tail => self.tail(state),
-            Work::Cutover => {
-                // What has been decided, or may have been, is settled by then.
-                let is_heard_late = self.is_heard_late(state);
-                let engine = self.attached(state)?;
-                if is_heard_late {
-                    return Err(SplitError::Aborted(aborted::interrupted()));
-                }
-                cutover::run(engine)?;
-                Ok(Duration::ZERO)
-            }
-            Work::CompleteCutover => {
-                let version = state.version_cutover.unwrap_or_default();
-                recovery::complete(self.attached(state)?, version)?;
-                Ok(Duration::ZERO)
-            }
-            Work::Finish => {
-                self.engine = None;
-                let tenure = self.take_plan()?;
-                let request = transaction(|| record::finish_request(self.id));
-                finish::run(&tenure, &request)?;
-                Ok(Duration::ZERO)
-            }
-            Work::EndRedirect => {
-                self.engine = None;
-                ending::run(self.id)?;
-                Ok(Duration::ZERO)
-            }
-            Work::Watch => {
-                self.engine = None;
-                let (plan, identity) =
-                    try_transaction(|| Ok::<_, SplitError>((split::load(self.id)?, split::identity())))?;
-                watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
-                Ok(Duration::ZERO)
-            }
-            Work::RollBack => {
-                self.engine = None;
-                rollback::run(&self.take_plan()?)?;
-                Ok(Duration::ZERO)
-            }
+            Work::Cutover => self.cut_over(state),
+            Work::CompleteCutover => self.complete_cutover(state),
+            Work::Finish => self.finish(),
+            Work::EndRedirect => self.end_redirect(),
+            Work::Watch => self.watch(state),
+            Work::RollBack => self.roll_back(),
         }
+    }
+
+    fn cut_over(&mut self, state: &State) -> Result<Duration> {
+        // What has been decided, or may have been, is settled by then.
+        let is_heard_late = self.is_heard_late(state);
+        let engine = self.attached(state)?;
+        if is_heard_late {
+            return Err(SplitError::Aborted(aborted::interrupted()));
+        }
+        cutover::run(engine)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn complete_cutover(&mut self, state: &State) -> Result<Duration> {
+        let version = state.version_cutover.unwrap_or_default();
+        recovery::complete(self.attached(state)?, version)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn finish(&mut self) -> Result<Duration> {
+        self.engine = None;
+        let tenure = self.take_plan()?;
+        let request = transaction(|| record::finish_request(self.id));
+        finish::run(&tenure, &request)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn end_redirect(&mut self) -> Result<Duration> {
+        self.engine = None;
+        ending::run(self.id)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn watch(&mut self, state: &State) -> Result<Duration> {
+        self.engine = None;
+        let (plan, identity) =
+            try_transaction(|| Ok::<_, SplitError>((split::load(self.id)?, split::identity())))?;
+        watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn roll_back(&mut self) -> Result<Duration> {
+        self.engine = None;
+        rollback::run(&self.take_plan()?)?;
+        Ok(Duration::ZERO)
     }
 
     fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
