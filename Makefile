@@ -25,7 +25,7 @@ check: setup
 test: setup
 	@scripts/test.sh lint typecheck_rest pure clients server isolation docs regress majors harness
 
-# What takes hours: every cell of the disaster matrix (SHARDMASTER_MOMENTS=cutover_,finish_ does a
+# What takes hours: every cell of the disaster matrix (SHARDMASTER_INJECTIONS=cutover_,finish_ does a
 # part), and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \

@@ -67,7 +67,7 @@ CREATE TABLE shardmaster.shard_reservation_archive (LIKE shardmaster.shard_reser
 CREATE INDEX shard_reservation_archive_tenant ON shardmaster.shard_reservation_archive (tenant_id, kind);
 COMMENT ON TABLE shardmaster.shard_reservation_archive IS 'ended reservations, by age; also those of shards that were dropped';
 
--- How much room each shard has. A reservation that finds the row locked by another one
+-- How many free slots each shard has. A reservation that finds the row locked by another one
 -- does not wait for its commit: it leaves a row of change, which a later one adds up.
 CREATE TABLE shardmaster.shard_room (
     shard_id  bigint PRIMARY KEY REFERENCES shardmaster.shard (id) ON DELETE CASCADE,

@@ -137,3 +137,26 @@ pub fn forget_splits(master: &mut Client) {
         )
         .unwrap();
 }
+
+/// A split from its plan to its finish.
+pub fn finished(split: &Split<'_>) {
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+/// "ok", or the SQLSTATE of what is refused.
+pub fn outcome(client: &mut Client, statement: &str) -> String {
+    match client.batch_execute(statement) {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => {
+            let state = state_of(&error).to_owned();
+            let _ = client.batch_execute("ROLLBACK");
+            state
+        }
+    }
+}
+
+/// A row of the table `items`.
+pub fn insert(tenant: &str, id: i32) -> String {
+    format!("INSERT INTO items VALUES ('{tenant}', {id}, 'x', {id})")
+}

@@ -1,21 +1,21 @@
 //! Servers that are restored, replaced, gone, hung or full, links that are cut, silent or
-//! slow, at each moment of a split.
+//! slow, at each point of a split.
 
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::disasters::{
-    self, CHOSEN, DISASTERS, Disaster, FAMILIES, Link, MOMENTS, Moment, Place, Stage,
+    self, CHOSEN, DISASTERS, Disaster, FAMILIES, INJECTIONS, Injection, Link, Place, Stage,
 };
 use std::io::Write;
 use std::time::Instant;
 
-/// The chosen cells; with SHARDMASTER_SOAK all of them, or those at the moments whose names
-/// begin with one of the words in SHARDMASTER_MOMENTS.
-fn is_wanted(disaster: Disaster, moment: &Moment) -> bool {
+/// The chosen cells; with SHARDMASTER_SOAK all of them, or those at the injections whose names
+/// begin with one of the words in SHARDMASTER_INJECTIONS.
+fn is_wanted(disaster: Disaster, injection: &Injection) -> bool {
     if std::env::var_os("SHARDMASTER_SOAK").is_none() {
-        return CHOSEN.contains(&(disaster, moment.name));
+        return CHOSEN.contains(&(disaster, injection.name));
     }
-    std::env::var("SHARDMASTER_MOMENTS")
-        .map_or(true, |words| words.split(',').any(|word| moment.name.starts_with(word)))
+    std::env::var("SHARDMASTER_INJECTIONS")
+        .map_or(true, |words| words.split(',').any(|word| injection.name.starts_with(word)))
 }
 
 /// All cells of a disaster; those that fail are reported together.
@@ -25,18 +25,18 @@ fn cells(disaster: Disaster) {
         return;
     }
     let mut failures = Vec::new();
-    for moment in MOMENTS.iter().filter(|moment| is_wanted(disaster, moment)) {
+    for injection in INJECTIONS.iter().filter(|injection| is_wanted(disaster, injection)) {
         let began = Instant::now();
-        let text = match disasters::run(disaster, moment) {
+        let text = match disasters::run(disaster, injection) {
             Ok(shown) => format!("{shown}"),
             Err(error) => {
-                failures.push(format!("{disaster:?} at {}: {error}", moment.name));
+                failures.push(format!("{disaster:?} at {}: {error}", injection.name));
                 format!("FAILED: {error}")
             }
         };
         let seconds = began.elapsed().as_secs_f64();
         // Not eprintln!, which only tests that fail are heard with.
-        let _ = writeln!(std::io::stderr(), "{disaster:?} at {} ({seconds:.0} s): {text}", moment.name);
+        let _ = writeln!(std::io::stderr(), "{disaster:?} at {} ({seconds:.0} s): {text}", injection.name);
     }
     assert!(failures.is_empty(), "{} cells failed:\n{}", failures.len(), failures.join("\n\n"));
 }
@@ -50,14 +50,21 @@ fn nothing_is_left_out() {
     for row in rows {
         let point: &str = row.get(0);
         let belongs = FAMILIES.iter().any(|family| point.starts_with(family));
-        assert!(!belongs || MOMENTS.iter().any(|moment| moment.name == point), "{point} has no column");
+        assert!(
+            !belongs || INJECTIONS.iter().any(|injection| injection.name == point),
+            "{point} has no column"
+        );
     }
     for disaster in DISASTERS {
         assert!(disasters::expected(disaster, Stage::Planned).is_some(), "{disaster:?} has no end");
         assert!(CHOSEN.iter().any(|(one, _)| *one == disaster), "{disaster:?} is not in every run");
     }
-    for moment in MOMENTS {
-        assert!(CHOSEN.iter().any(|(_, name)| *name == moment.name), "{} is not in every run", moment.name);
+    for injection in INJECTIONS {
+        assert!(
+            CHOSEN.iter().any(|(_, name)| *name == injection.name),
+            "{} is not in every run",
+            injection.name
+        );
     }
 }
 

@@ -5,28 +5,32 @@ use shardmaster_tests::matrix::{Fault, Matrix, Place, What};
 use std::io::Write;
 use std::time::Instant;
 
-/// Every point with one kind of harm; all that fail are reported together.
-fn every_point(harm: Fault) {
-    points_of(What::Tenant, harm, None);
+/// Every point with one kind of fault; all that fail are reported together.
+fn every_point(fault: Fault) {
+    points_of(What::Tenant, fault, None);
 }
 
-/// Every other point, the even or the odd ones: for two kinds of harm that leave the same
+/// Every other point, the even or the odd ones: for two kinds of fault that leave the same
 /// behind, and for what differs from a tenant in few places. All of them with SHARDMASTER_SOAK.
-fn every_other_point(what: What, harm: Fault, remainder: usize) {
-    points_of(what, harm, Some(remainder).filter(|_| std::env::var_os("SHARDMASTER_SOAK").is_none()));
+fn every_other_point(what: What, fault: Fault, remainder: usize) {
+    points_of(what, fault, Some(remainder).filter(|_| std::env::var_os("SHARDMASTER_SOAK").is_none()));
 }
 
-fn points_of(what: What, harm: Fault, remainder: Option<usize>) {
+fn points_of(what: What, fault: Fault, remainder: Option<usize>) {
     let began = Instant::now();
     let mut matrix = Matrix::new(what).unwrap();
     let mut failures = Vec::new();
-    let mut moments = matrix.moments().unwrap();
+    let mut injections = matrix.injections().unwrap();
     if let Some(remainder) = remainder {
-        moments =
-            moments.into_iter().enumerate().filter(|(n, _)| n % 2 == remainder).map(|(_, one)| one).collect();
+        injections = injections
+            .into_iter()
+            .enumerate()
+            .filter(|(n, _)| n % 2 == remainder)
+            .map(|(_, one)| one)
+            .collect();
     }
-    for moment in &moments {
-        if let Err(error) = matrix.cell(moment, harm) {
+    for injection in &injections {
+        if let Err(error) = matrix.cell(injection, fault) {
             failures.push(error.to_string());
             // What is left of a failed split would spoil the cells after it.
             matrix = Matrix::new(what).unwrap();
@@ -35,8 +39,8 @@ fn points_of(what: What, harm: Fault, remainder: Option<usize>) {
     // Not println!, which only tests that fail are heard with.
     let _ = writeln!(
         std::io::stderr(),
-        "{what:?}, {harm:?} at {} points: {:.0} s",
-        moments.len(),
+        "{what:?}, {fault:?} at {} points: {:.0} s",
+        injections.len(),
         began.elapsed().as_secs_f64()
     );
     assert!(failures.is_empty(), "{} points failed:\n{}", failures.len(), failures.join("\n\n"));

@@ -1,4 +1,4 @@
--- Adds a change to a shard's room, with those that others have left; without waiting:
+-- Adds a change to a shard's free slots, with those that others have left; without waiting:
 -- while another transaction has the row, they are made one beside it.
 -- $1 shard, $2 kind, $3 change
 WITH main AS MATERIALIZED (

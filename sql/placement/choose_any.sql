@@ -1,4 +1,4 @@
--- All open shards of a kind that have room, with their capacity: for a choice by hash.
+-- All open shards of a kind that have free slots, with their capacity: for a choice by hash.
 -- $1 kind, $2 shards that are out of the question
 WITH recent AS MATERIALIZED (
     SELECT shard_id, sum(change)::bigint AS change, count(*) AS entries

@@ -1,4 +1,4 @@
--- The open shard with the least room that has any, and how many changes were added up.
+-- The open shard with the fewest free slots that has any, and how many changes were added up.
 -- Shards with changes are few; the others come from the index, in its order.
 -- $1 kind, $2 shards that are out of the question
 WITH recent AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- The open shard with the most room, and how many changes were added up.
+-- The open shard with the most free slots, and how many changes were added up.
 -- $1 kind, $2 shards that are out of the question
 WITH recent AS MATERIALIZED (
     SELECT shard_id, sum(change)::bigint AS change, count(*) AS entries

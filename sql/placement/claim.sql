@@ -1,9 +1,9 @@
 -- Locks a free slot of a shard that is still open: one that was given back first, then
 -- one that was minted. Slots that another transaction is just taking are passed over.
 -- New slots are consumed upwards, so the fresh ones are at the end, as many as the
--- shard's room says; from there on they are looked for, or from a part of them on. Of a
+-- shard's count says; from there on they are looked for, or from a part of them on. Of a
 -- shard with more slots than capacity only who counts them ($4) may take one.
--- $1 shard, $2 room, NULL: look everywhere, $3 part of the fresh slots to pass, $4 counted
+-- $1 shard, $2 free slots, NULL: look everywhere, $3 part of the fresh slots to pass, $4 counted
 SELECT s.shard_key, s.next_slot, s.capacity, s.free, s.to_be_counted,
        CASE WHEN NOT s.to_be_counted THEN
            coalesce((SELECT f.slot_no FROM shardmaster.shard_slots f

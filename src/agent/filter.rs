@@ -4,6 +4,9 @@
 use super::scope;
 use super::shape::Column;
 use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use crate::remote::quote::array_literal;
+use crate::remote::{Connection, RemoteError};
 use std::num::NonZeroU32;
 
 /// Bits for each key: one row of this many that stay is looked up all the same.
@@ -20,9 +23,43 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// What a scope holds, for one type of column; None: it has no filter.
+    pub fn of_scope(
+        connection: &mut Connection,
+        scope: &Scope,
+        column: &Column,
+    ) -> Result<Option<Filter>, RemoteError> {
+        match scope {
+            Scope::Keys(keys) => Filter::of_keys(connection, keys, column),
+            Scope::Buckets { of, count, buckets } => Ok(Some(Filter::of_buckets(*of, *count, buckets))),
+            Scope::Ranges { .. } => Ok(None),
+        }
+    }
+
+    /// Made of the hashes that this server gives the keys.
+    fn of_keys(
+        connection: &mut Connection,
+        keys: &[String],
+        column: &Column,
+    ) -> Result<Option<Filter>, RemoteError> {
+        let Some(mut filter) = Filter::new(column, keys.len()) else { return Ok(None) };
+        let positions = connection.run(&format!(
+            "SELECT {} FROM unnest({}::{}[]) key",
+            filter.position("key"),
+            array_literal(keys),
+            column.base
+        ))?;
+        for row in positions.rows {
+            if let [Some(position)] = row.as_slice() {
+                filter.set(position.parse().unwrap_or(0));
+            }
+        }
+        Ok(Some(filter))
+    }
+
     /// None where equal keys need not have equal bytes, or the type has no hash that
     /// all servers know.
-    pub fn new(column: &Column, keys: usize) -> Option<Filter> {
+    fn new(column: &Column, keys: usize) -> Option<Filter> {
         let hash = match column.base.as_str() {
             "smallint" | "integer" | "bigint" => "pg_catalog.hashint8extended({}::pg_catalog.int8, 0)",
             "text" | "character varying" if column.collation.is_none() => {

@@ -3,12 +3,14 @@
 
 pub mod error;
 pub mod filter;
+pub mod look_up;
 pub mod observe;
 pub mod one_database;
 pub mod owners;
 pub mod place;
 pub mod plain;
 pub mod redirect;
+pub mod schema;
 pub mod scope;
 pub mod session;
 pub mod session_hash;
@@ -19,6 +21,7 @@ pub mod types;
 
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::{changed, queue, side};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::{ident, literal};
@@ -26,14 +29,8 @@ use filter::Filter;
 use std::sync::LazyLock;
 use template::fill;
 
-pub const BOOTSTRAP: &str = concat!(
-    include_str!("../../sql/agent/trust.sql"),
-    include_str!("../../sql/agent/bootstrap.sql"),
-    include_str!("../../sql/agent/redirect.sql")
-);
 /// What a side's tables could run, as one number; a query.
 pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code("$3", "$4")));
-const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
@@ -65,34 +62,8 @@ fn suffix(side: Side) -> &'static str {
     }
 }
 
-/// The table of the scope's keys.
-pub fn scope_table(split: i64, side: Side) -> String {
-    format!("scope_{split}_{}", suffix(side))
-}
-
 pub fn in_scope_function(split: i64, side: Side) -> String {
     format!("in_scope_{split}_{}", suffix(side))
-}
-
-pub fn queue_table(split: i64, ordinal: i32) -> String {
-    format!("queue_{split}_{ordinal}")
-}
-
-/// A sequence that nobody draws from: its value says at once to all sessions whether the
-/// queues of a split take entries (1) or not (2), whatever becomes of the transaction that
-/// has set it.
-pub fn queue_sequence(split: i64) -> String {
-    format!("queue_{split}_seq")
-}
-
-/// The table that stands between writers and the cutover: each capturing transaction holds
-/// it shared, the fence alone.
-pub fn barrier(split: i64) -> String {
-    format!("shardmaster_agent.{}", barrier_table(split))
-}
-
-fn barrier_table(split: i64) -> String {
-    format!("barrier_{split}")
 }
 
 /// The trigger function of one table on one side.
@@ -113,74 +84,6 @@ pub fn trigger_functions(split: i64, side: Side) -> String {
 /// an old route is told that the key has moved, not that a row is missing.
 pub fn trigger_prefix(split: i64, side: Side) -> String {
     format!("00_shardmaster_{split}_{}_", suffix(side))
-}
-
-/// The columns of a queue that hold the key.
-pub fn queue_keys(table: &TableShape) -> Vec<String> {
-    (1..=table.key().len()).map(|n| format!("k{n}")).collect()
-}
-
-/// The target's table of keys of rows that clients have changed since it opened.
-pub fn changed_table(split: i64, ordinal: i32) -> String {
-    format!("changed_{split}_{ordinal}")
-}
-
-/// The key's columns as an agent's table has them.
-fn key_definitions(table: &TableShape) -> String {
-    let definitions: Vec<String> = queue_keys(table)
-        .iter()
-        .zip(table.key())
-        .map(|(name, key)| {
-            let column = table.column(key);
-            // Without domains: one that is NOT NULL would refuse the entry of a TRUNCATE.
-            let type_name = column.map_or("text", |c| c.stored.as_str());
-            let collation = column.and_then(|c| c.collation.as_deref());
-            let collate = collation.map(|c| format!(" COLLATE {c}")).unwrap_or_default();
-            format!("{name} {type_name}{collate}")
-        })
-        .collect();
-    definitions.join(",\n    ")
-}
-
-/// The queue of a captured table.
-pub fn queue(split: i64, ordinal: i32, table: &TableShape) -> String {
-    fill(QUEUE, &[("queue", queue_table(split, ordinal)), ("key_definitions", key_definitions(table))])
-}
-
-/// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.
-fn queue_sizes(plan: &Plan) -> String {
-    let sizes: Vec<String> = plan
-        .tables
-        .iter()
-        .map(|table| {
-            let queue = queue_table(plan.id, table.ordinal);
-            format!("pg_catalog.pg_relation_size('shardmaster_agent.{queue}'::pg_catalog.regclass, 'main')")
-        })
-        .collect();
-    sizes.join(" OPERATOR(pg_catalog.+) ")
-}
-
-/// What every writer of a split looks at: the barrier, and whether the queues are open.
-pub fn create_barrier(split: i64) -> String {
-    let sequence = queue_sequence(split);
-    format!(
-        "CREATE TABLE IF NOT EXISTS {} (); CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
-         SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called",
-        barrier(split)
-    )
-}
-
-/// Lets the queue take entries again.
-pub fn reopen_queue(split: i64) -> String {
-    format!("SELECT setval('shardmaster_agent.{}', 1)", queue_sequence(split))
-}
-
-/// Under which the queue takes an entry.
-fn if_captured(split: i64) -> String {
-    format!(
-        "FROM shardmaster_agent.side WHERE split_id OPERATOR(pg_catalog.=) {split}
-            AND side OPERATOR(pg_catalog.=) 'source' AND state OPERATOR(pg_catalog.=) 'capture'"
-    )
 }
 
 /// What the capture function of one table calls to refuse a writer.
@@ -214,7 +117,7 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
         &[
             ("function", refuse_function(plan.id, ordinal)),
             ("split", plan.id.to_string()),
-            ("scope", scope_table(plan.id, Side::Source)),
+            ("scope", state::scope::table(plan.id, Side::Source)),
             ("match", plan.scope.matches("wanted")),
             ("type", shard_by.base.clone()),
             ("shard", literal(&plan.source.shard_key)),
@@ -227,15 +130,15 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
             ("function", trigger_function(plan.id, Side::Source, ordinal)),
             ("refuse", refuse_function(plan.id, ordinal)),
             ("split", plan.id.to_string()),
-            ("barrier", barrier_table(plan.id)),
+            ("barrier", queue::barrier_name(plan.id)),
             ("by_type", shard_by.base.clone()),
             ("arguments", key_arguments(table)),
-            ("queue_keys", queue_keys(table).join(", ")),
-            ("queue", queue_table(plan.id, ordinal)),
-            ("queue_sizes", queue_sizes(plan)),
+            ("queue_keys", queue::keys(table).join(", ")),
+            ("queue", queue::table(plan.id, ordinal)),
+            ("queue_sizes", queue::sizes(plan)),
             ("sample", SAMPLE.to_string()),
-            ("sequence", queue_sequence(plan.id)),
-            ("if_captured", if_captured(plan.id)),
+            ("sequence", queue::sequence(plan.id)),
+            ("if_captured", side::if_captured(plan.id)),
             ("new_keys", key_values(table, "new")),
             ("old_keys", key_values(table, "old")),
             ("no_keys", vec!["NULL"; table.key().len() * 2].join(", ")),
@@ -246,12 +149,12 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
 
 /// The guard functions of one table of the target, and where they note keys.
 pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
-    let changed = fill(
+    let log = fill(
         CHANGED,
         &[
-            ("changed", changed_table(plan.id, ordinal)),
-            ("key_definitions", key_definitions(table)),
-            ("keys", queue_keys(table).join(", ")),
+            ("changed", changed::table(plan.id, ordinal)),
+            ("key_definitions", queue::key_definitions(table)),
+            ("keys", queue::keys(table).join(", ")),
         ],
     );
     let guard = fill(
@@ -262,8 +165,8 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
             ("by_type", shard_by.base.clone()),
             ("arguments", key_arguments(table)),
             ("shard", literal(&plan.target.shard_key)),
-            ("changed", changed_table(plan.id, ordinal)),
-            ("keys", queue_keys(table).join(", ")),
+            ("changed", changed::table(plan.id, ordinal)),
+            ("keys", queue::keys(table).join(", ")),
             ("same_key", same_key(table)),
             ("max_bytes", guc::queue_max_bytes().to_string()),
             // What is deleted has the other half for itself.
@@ -272,7 +175,7 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
             ("old_keys", key_values(table, "old")),
         ],
     );
-    format!("{changed}\n{guard}")
+    format!("{log}\n{guard}")
 }
 
 /// A noted key `c` is that of a row before its change, by the equality of the key's own index.
@@ -299,7 +202,7 @@ pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter
         IN_SCOPE,
         &[
             ("function", in_scope_function(plan.id, side)),
-            ("scope", scope_table(plan.id, side)),
+            ("scope", state::scope::table(plan.id, side)),
             ("match", plan.scope.matches("wanted")),
             ("type", type_name.to_owned()),
             ("filter", filter),

@@ -5,7 +5,6 @@ use super::{place, session_hash};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::guc;
-use crate::keys::scope::Scope;
 use crate::remote::{Connection, RemoteError, conninfo};
 use crate::server::wait;
 use pgrx::pg_sys;
@@ -194,7 +193,7 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
     };
     let purpose = format!("split {} {purpose}", plan.id);
     let mut connection = open_known(shard, &purpose, plan)?;
-    if matches!(plan.scope, Scope::Buckets { .. }) {
+    if plan.scope.strategy().buckets().is_some() {
         session_hash::set_up(&mut connection)?;
     }
     if side == Side::Target {

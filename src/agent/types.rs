@@ -36,6 +36,17 @@ pub enum Family {
     Enum(String),
 }
 
+impl Family {
+    /// The type that a redirect's table and its look-ups compare keys of the family as.
+    pub fn compared_as(&self) -> &'static str {
+        match self {
+            Family::Integer | Family::Numeric => "pg_catalog.numeric",
+            Family::Text | Family::Enum(_) => "pg_catalog.text",
+            Family::Uuid => "pg_catalog.uuid",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Known {
     pub name: &'static str,

@@ -2,7 +2,7 @@
 //! shard away holds a keyspace's row lock: what is read under it holds until the commit.
 
 use crate::keys::key_type::KeyType;
-use crate::keys::strategy::Strategy;
+use crate::keys::strategy::{Kind, Missing, Strategy};
 use crate::server::sql::{self, Row};
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -16,18 +16,16 @@ pub struct UnknownKeyspace(pub String);
 
 impl Strategy {
     pub fn from_catalog(strategy: &str, buckets: Option<i32>, key_type: Option<KeyType>) -> Strategy {
-        let of = || match key_type.and_then(KeyType::ordered) {
-            Some(of) => of,
-            None => error!("a keyspace of strategy {strategy} without a key type that has an order"),
+        let Some(kind) = Kind::from_name(strategy) else {
+            error!("unknown strategy \"{strategy}\" in the catalog")
         };
-        match strategy {
-            "directory" => Strategy::Directory,
-            "hash" => match buckets.and_then(|n| NonZeroU32::new(n.unsigned_abs())) {
-                Some(buckets) => Strategy::Hash { buckets, of: of() },
-                None => error!("a keyspace of strategy hash without buckets"),
-            },
-            "range" => Strategy::Range { of: of() },
-            other => error!("unknown strategy \"{other}\" in the catalog"),
+        let buckets = buckets.and_then(|n| NonZeroU32::new(n.unsigned_abs()));
+        match kind.with(key_type.and_then(KeyType::ordered), buckets) {
+            Ok(strategy) => strategy,
+            Err(Missing::Order) => {
+                error!("a keyspace of strategy {strategy} without a key type that has an order")
+            }
+            Err(Missing::Buckets) => error!("a keyspace of strategy {strategy} without buckets"),
         }
     }
 }

@@ -81,6 +81,9 @@ pub enum End {
 /// A plan that holds its keys and its shards, as SQL over a row of `split_plan`.
 pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 
+/// A plan that is at its end, as SQL over a row of `split_plan`.
+pub const IS_OVER: &str = "(phase = 'rolled_back' AND goal = 'rolled_back' OR finished_at IS NOT NULL)";
+
 /// A plan whose keys may still come to its target, as SQL over a row of `split_plan`.
 pub const IS_UNDECIDED: &str = "phase NOT IN ('completed', 'rolled_back')";
 

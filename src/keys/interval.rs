@@ -126,6 +126,15 @@ impl Interval {
         parts
     }
 
+    /// What of this lies outside of all of the others; None: they do not touch it.
+    pub fn without_all(self, others: &[Interval], of: Ordered) -> Option<Vec<Interval>> {
+        let mut left = vec![self.clone()];
+        for other in others {
+            left = left.iter().flat_map(|part| part.without(other, of)).collect();
+        }
+        (left != [self]).then_some(left)
+    }
+
     /// What is in both.
     pub fn intersection(&self, other: &Interval, of: Ordered) -> Option<Interval> {
         let both = Interval {

@@ -1,9 +1,10 @@
 //! How keys find their entry of routing. What differs from one strategy to another is asked
-//! here where it can be; the rest are matches that the compiler leads to.
+//! here where it can be; the rest are matches that the compiler leads to: the SQL of shards
+//! (`agent/scope.rs`, `look_up.rs`, `filter.rs`, `state/left.rs`), the bytes of rows
+//! (`split/table/mesh.rs`), what gateways are given, what a plan takes and what it refuses.
 
-use super::interval::Interval;
+use super::interval;
 use super::ordered::Ordered;
-use super::scope::Scope;
 use std::num::NonZeroU32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,60 @@ pub enum Strategy {
     Range { of: Ordered },
 }
 
+/// A strategy by its name alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Directory,
+    Hash,
+    Range,
+}
+
+/// What a kind needs to be a strategy, and was not given.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Keys of the type have none.
+    Order,
+    Buckets,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Directory, Kind::Hash, Kind::Range];
+
+    /// As SQL and the catalog call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Directory => "directory",
+            Kind::Hash => "hash",
+            Kind::Range => "range",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Of keys with an order, if they have one, and so many buckets, if that is said.
+    pub fn with(self, of: Option<Ordered>, buckets: Option<NonZeroU32>) -> Result<Strategy, Missing> {
+        Ok(match self {
+            Kind::Directory => Strategy::Directory,
+            Kind::Hash => {
+                let of = of.ok_or(Missing::Order)?;
+                Strategy::Hash { of, buckets: buckets.ok_or(Missing::Buckets)? }
+            }
+            Kind::Range => Strategy::Range { of: of.ok_or(Missing::Order)? },
+        })
+    }
+}
+
+/// Where a session keeps what it has found of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Slot<'a> {
+    Key(&'a str),
+    Bucket(u32),
+    /// With the entry that begins last at or before these bytes.
+    Position(Vec<u8>),
+}
+
 /// Where the entry of a key is to be looked for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup {
@@ -26,11 +81,34 @@ pub enum Lookup {
 }
 
 impl Strategy {
-    pub fn name(self) -> &'static str {
+    pub fn kind(self) -> Kind {
         match self {
-            Strategy::Directory => "directory",
-            Strategy::Hash { .. } => "hash",
-            Strategy::Range { .. } => "range",
+            Strategy::Directory => Kind::Directory,
+            Strategy::Hash { .. } => Kind::Hash,
+            Strategy::Range { .. } => Kind::Range,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.kind().name()
+    }
+
+    /// What an entry is, and the function that assigns one, as people know them.
+    pub fn entry_is(self) -> (&'static str, &'static str) {
+        match self {
+            Strategy::Directory => ("key", "shard_assign"),
+            Strategy::Hash { .. } => ("bucket", "shard_assign_bucket"),
+            Strategy::Range { .. } => ("range", "shard_assign_range"),
+        }
+    }
+
+    /// None: the key is not in its canonical form, which a directory does not need here.
+    pub fn slot<'a>(self, key: &'a str, keyspace: &str) -> Option<Slot<'a>> {
+        match self {
+            Strategy::Directory => Some(Slot::Key(key)),
+            Strategy::Hash { of, .. } | Strategy::Range { of } if !of.is_canonical(key) => None,
+            Strategy::Hash { buckets, of } => Some(Slot::Bucket(of.bucket(key, buckets))),
+            Strategy::Range { of } => Some(Slot::Position(interval::position(keyspace, of, Some(key)))),
         }
     }
 
@@ -55,23 +133,19 @@ impl Strategy {
         }
     }
 
+    /// What keys are hashed or ordered as; None: they are only compared.
+    pub fn of(self) -> Option<Ordered> {
+        match self {
+            Strategy::Hash { of, .. } | Strategy::Range { of } => Some(of),
+            Strategy::Directory => None,
+        }
+    }
+
     /// What ranges are ordered by.
     pub fn order(self) -> Option<Ordered> {
         match self {
             Strategy::Range { of } => Some(of),
             Strategy::Directory | Strategy::Hash { .. } => None,
-        }
-    }
-
-    /// What a split of these entries moves, as shards see it.
-    pub fn scope(self, entries: &[String]) -> Scope {
-        match self {
-            Strategy::Directory => Scope::Keys(entries.to_vec()),
-            Strategy::Hash { buckets: count, of } => Scope::Buckets { of, count, buckets: entries.to_vec() },
-            Strategy::Range { of } => Scope::Ranges {
-                of,
-                ranges: entries.iter().filter_map(|name| Interval::parse(name, of)).collect(),
-            },
         }
     }
 
@@ -97,13 +171,29 @@ impl Strategy {
     }
 }
 
-impl Scope {
-    /// Of the keyspace that it is of.
-    pub fn strategy(&self) -> Strategy {
-        match self {
-            Scope::Keys(_) => Strategy::Directory,
-            Scope::Buckets { of, count, .. } => Strategy::Hash { of: *of, buckets: *count },
-            Scope::Ranges { of, .. } => Strategy::Range { of: *of },
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_known_by_its_name_and_needs_what_its_strategy_has() {
+        let (of, buckets) = (Some(Ordered::Text), NonZeroU32::new(4));
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+            assert_eq!(kind.with(of, buckets).map(Strategy::kind), Ok(kind));
         }
+        assert_eq!(Kind::Hash.with(None, None), Err(Missing::Order));
+        assert_eq!(Kind::Hash.with(of, None), Err(Missing::Buckets));
+        assert_eq!(Kind::Range.with(None, buckets), Err(Missing::Order));
+    }
+
+    #[test]
+    fn only_canonical_keys_have_a_slot_by_hash_or_order() {
+        let of = Ordered::BigInt;
+        let hash = Strategy::Hash { of, buckets: NonZeroU32::MIN };
+        assert_eq!(hash.slot("7", "k"), Some(Slot::Bucket(0)));
+        assert_eq!(hash.slot("07", "k"), None);
+        assert_eq!(Strategy::Range { of }.slot("07", "k"), None);
+        assert_eq!(Strategy::Directory.slot("07", "k"), Some(Slot::Key("07")));
     }
 }

@@ -1,15 +1,15 @@
 //! Which shard a reservation goes to.
 
 use super::rendezvous::{self, Candidate};
-use super::{PlacementError, room};
+use super::{PlacementError, free_slots, settle};
 use crate::server::sql::{self, Prepared};
 use pgrx::pg_sys;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlacementStrategy {
-    /// The shard with the least room that has any.
+    /// The shard with the fewest free slots that has any.
     FillFirst,
-    /// The shard with the most room.
+    /// The shard with the most free slots.
     Spread,
     /// By the hash of the key.
     Consistent,
@@ -43,43 +43,68 @@ thread_local! {
 #[derive(Debug, Clone, Copy)]
 pub struct Choice {
     pub shard_id: i64,
-    pub room: i64,
-    /// Changes of room that were added up to find it.
+    pub free: i64,
+    /// Changes of free slots that were added up to find it.
     pub entries: i64,
 }
 
-/// The next shard to be tried; None: no shard is open that has room.
-pub fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
+/// The next shard to be tried; None: no open shard has a free slot.
+fn next(kind: &str, key: &str, strategy: PlacementStrategy, excluded: &[i64]) -> Option<Choice> {
     let args = [kind.into(), excluded.to_vec().into()];
-    let by_room = |query| {
+    let by_free_slots = |query| {
         sql::read_prepared(query, &args, |row| Choice {
             shard_id: row.value(1),
-            room: row.value(2),
+            free: row.value(2),
             entries: row.value(3),
         })
         .into_iter()
         .next()
     };
     match strategy {
-        PlacementStrategy::FillFirst if room::is_contended() => by_room(&FILL_FIRST),
-        PlacementStrategy::FillFirst => by_room(&QUIET).or_else(|| by_room(&FILL_FIRST)),
-        PlacementStrategy::Spread => by_room(&SPREAD),
+        PlacementStrategy::FillFirst if free_slots::is_contended() => by_free_slots(&FILL_FIRST),
+        PlacementStrategy::FillFirst => by_free_slots(&QUIET).or_else(|| by_free_slots(&FILL_FIRST)),
+        PlacementStrategy::Spread => by_free_slots(&SPREAD),
         PlacementStrategy::Consistent => {
             let open = sql::read_prepared(&ANY, &args, |row| Candidate {
                 id: row.value(1),
                 shard_key: row.value(2),
                 capacity: row.get(3),
-                room: row.value(4),
+                free: row.value(4),
                 entries: row.value(5),
             });
-            let chosen = rendezvous::order(key, open).into_iter().find(|c| c.room > 0)?;
-            Some(Choice { shard_id: chosen.id, room: chosen.room, entries: chosen.entries })
+            let chosen = rendezvous::order(key, open).into_iter().find(|c| c.free > 0)?;
+            Some(Choice { shard_id: chosen.id, free: chosen.free, entries: chosen.entries })
+        }
+    }
+}
+
+/// Leases that have run out and that are ended before a refusal.
+const BEFORE_REFUSAL: i32 = 200;
+
+/// Tries one shard after the other, as the strategy orders them, until one gives what is
+/// wanted. One whose last slots others are just taking is not waited for. Before a refusal,
+/// leases that have run out are ended.
+pub fn until_taken<T, E: From<PlacementError>>(
+    kind: &str,
+    key: &str,
+    strategy: PlacementStrategy,
+    mut take: impl FnMut(&Choice) -> Result<Option<T>, E>,
+) -> Result<T, E> {
+    let mut tried = Vec::new();
+    loop {
+        match next(kind, key, strategy, &tried) {
+            Some(choice) => match take(&choice)? {
+                Some(taken) => return Ok(taken),
+                None => tried.push(choice.shard_id),
+            },
+            None if settle::expire(kind, BEFORE_REFUSAL) > 0 => tried.clear(),
+            None => return Err(no_capacity(kind).into()),
         }
     }
 }
 
 /// Why there is none: names of the shards of the kind, some of each.
-pub fn no_capacity(kind: &str) -> PlacementError {
+fn no_capacity(kind: &str) -> PlacementError {
     let names = |condition: &str| {
         let query = format!(
             "SELECT s.shard_key FROM shardmaster.shard s WHERE s.kind = $1 AND {condition} ORDER BY s.shard_key LIMIT 20"

@@ -8,8 +8,8 @@ use thiserror::Error;
 pub enum PlacementError {
     #[error("no shard of kind \"{kind}\" has free capacity")]
     NoCapacity { kind: String, full: Vec<String>, draining: Vec<String>, disabled: Vec<String> },
-    #[error("shard \"{shard}\" has room for {room} of {wanted} keys")]
-    ShardFull { shard: String, room: i64, wanted: i64 },
+    #[error("shard \"{shard}\" has room for {free} of {wanted} keys")]
+    ShardFull { shard: String, free: i64, wanted: i64 },
     #[error("quota of tenant \"{tenant}\" for kind \"{kind}\" is used up: {held} of {quota} slots")]
     Quota { tenant: String, kind: String, held: i64, quota: i64 },
     #[error("reservation {id} {reason}")]
@@ -92,8 +92,8 @@ impl PlacementError {
             PlacementError::NoCapacity { kind, full, draining, disabled } => {
                 json!({ "kind": kind, "full": full, "draining": draining, "disabled": disabled })
             }
-            PlacementError::ShardFull { shard, room, wanted } => {
-                json!({ "shard": shard, "room": room, "wanted": wanted })
+            PlacementError::ShardFull { shard, free, wanted } => {
+                json!({ "shard": shard, "room": free, "wanted": wanted })
             }
             PlacementError::Quota { tenant, kind, held, quota } => {
                 json!({ "tenant": tenant, "kind": kind, "held": held, "quota": quota })

@@ -6,12 +6,12 @@
 
 pub mod choose;
 pub mod error;
+pub mod free_slots;
 mod locks;
 pub mod quota;
 mod rendezvous;
 pub mod report;
 pub mod reserve;
-pub mod room;
 mod scatter;
 pub mod settle;
 pub mod shard;

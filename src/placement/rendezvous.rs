@@ -11,8 +11,8 @@ pub struct Candidate {
     pub shard_key: String,
     /// None: unlimited.
     pub capacity: Option<i64>,
-    pub room: i64,
-    /// Changes of room that were added up to find it.
+    pub free: i64,
+    /// Changes of free slots that were added up to find it.
     pub entries: i64,
 }
 
@@ -47,7 +47,7 @@ mod tests {
             id: i as i64,
             shard_key: format!("shard {i}"),
             capacity: *capacity,
-            room: 1,
+            free: 1,
             entries: 0,
         };
         capacities.iter().enumerate().map(new).collect()

@@ -3,7 +3,7 @@
 use super::choose::{self, PlacementStrategy};
 use super::locks::{self, Mode};
 use super::slot::{self, Request};
-use super::{PlacementError, quota, room, settle, sweep_clock};
+use super::{PlacementError, free_slots, quota, settle, sweep_clock};
 use crate::catalog::shard;
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
@@ -11,8 +11,6 @@ use pgrx::pg_sys;
 
 /// Leases that have run out and that a reservation ends on its way, while no worker does.
 const ON_THE_WAY: i32 = 4;
-/// The same, before it says that there is no room.
-const BEFORE_REFUSAL: i32 = 200;
 
 /// A live reservation.
 pub struct Reservation {
@@ -118,7 +116,13 @@ pub fn reserve(request: &Request<'_>, strategy: PlacementStrategy) -> Result<Res
     if found.has_quota {
         quota::take(request.tenant, request.kind)?;
     }
-    let claimed = place(request, strategy)?;
+    let claimed = choose::until_taken(request.kind, request.key, strategy, |choice| {
+        let claimed = slot::claim(choice, request);
+        if claimed.is_some() {
+            free_slots::change(choice.shard_id, request.kind, -1, choice.entries);
+        }
+        Ok::<_, PlacementError>(claimed)
+    })?;
     if let Some(at) = claimed.lease_expires_at {
         sweep_clock::sweep_on_commit(at);
     }
@@ -129,24 +133,4 @@ pub fn reserve(request: &Request<'_>, strategy: PlacementStrategy) -> Result<Res
         status: "pending".into(),
         lease_expires_at: claimed.lease_expires_at,
     })
-}
-
-/// Tries one shard after the other. One whose last slots others are just taking is not
-/// waited for.
-fn place(request: &Request<'_>, strategy: PlacementStrategy) -> Result<slot::Claimed, PlacementError> {
-    let mut tried = Vec::new();
-    loop {
-        let Some(choice) = choose::next(request.kind, request.key, strategy, &tried) else {
-            if settle::expire(request.kind, BEFORE_REFUSAL) > 0 {
-                tried.clear();
-                continue;
-            }
-            return Err(choose::no_capacity(request.kind));
-        };
-        if let Some(claimed) = slot::claim(&choice, request) {
-            room::change(choice.shard_id, request.kind, -1, choice.entries);
-            return Ok(claimed);
-        }
-        tried.push(choice.shard_id);
-    }
 }

@@ -2,7 +2,7 @@
 //! shard's lock alone.
 
 use super::locks::{self, Mode};
-use super::{PlacementError, room, slot, tenants};
+use super::{PlacementError, free_slots, slot, tenants};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::server::sql;
 
@@ -15,7 +15,7 @@ pub fn lock(shard_id: i64) {
 }
 
 fn slots(capacity: Option<i64>) -> i64 {
-    capacity.unwrap_or(room::UNLIMITED)
+    capacity.unwrap_or(free_slots::UNLIMITED)
 }
 
 /// For who has changed nothing under it, and goes on to another shard.
@@ -55,7 +55,7 @@ pub fn status_changed(shard: &Shard, status: ShardStatus) {
 /// A capacity below what is held takes nothing away, and lets nothing in.
 pub fn set_capacity(shard: &Shard, capacity: Option<i64>) -> Result<(), PlacementError> {
     shard::set_capacity(shard, capacity);
-    room::change(shard.id, &shard.kind, slots(capacity) - slots(shard.capacity), 0);
+    free_slots::change(shard.id, &shard.kind, slots(capacity) - slots(shard.capacity), 0);
     if shard.holds_rows() && shard.capacity.is_none() && capacity.is_some() {
         tenants::take_for_all(shard)?;
     }

@@ -2,7 +2,7 @@
 
 use super::choose::Choice;
 use super::locks::{self, Mode};
-use super::{room, scatter};
+use super::{free_slots, scatter};
 use crate::server::sql::{self, Prepared};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
@@ -71,7 +71,7 @@ thread_local! {
 struct Look {
     next_slot: i64,
     capacity: Option<i64>,
-    /// Free slots by the shard's room; None: not asked for.
+    /// Free slots by the shard's count; None: not asked for.
     free: Option<i64>,
     /// There are more slots than may be used: none was looked for (see `claim_counted`).
     to_be_counted: bool,
@@ -81,7 +81,7 @@ struct Look {
 /// Where a slot is looked for.
 #[derive(Clone, Copy)]
 enum Where {
-    /// Among the last ones, as many as the shard's room says.
+    /// Among the last ones, as many as are free by the shard's count.
     Fresh(i64),
     Everywhere,
     /// Everywhere, and the caller has counted.
@@ -90,14 +90,14 @@ enum Where {
 
 /// None: the shard is not open.
 fn try_claim(shard_id: i64, request: &Request<'_>, at: Where) -> Option<Look> {
-    let (room, part) = match at {
+    let (free, part) = match at {
         // Sessions that take slots of one shard at once begin at different places, or
         // each would pass what all others are just taking.
-        Where::Fresh(room) if room::is_contended() => (Some(room), scatter::next() * 0.5),
-        Where::Fresh(room) => (Some(room), 0.0),
+        Where::Fresh(free) if free_slots::is_contended() => (Some(free), scatter::next() * 0.5),
+        Where::Fresh(free) => (Some(free), 0.0),
         Where::Everywhere | Where::Counted => (None, 0.0),
     };
-    let args = [shard_id.into(), room.into(), part.into(), matches!(at, Where::Counted).into()];
+    let args = [shard_id.into(), free.into(), part.into(), matches!(at, Where::Counted).into()];
     let (mut look, shard_key, found) = sql::write_prepared(&FIND, &args, |row| {
         let look = Look {
             next_slot: row.value(2),
@@ -160,7 +160,7 @@ enum Claim {
 fn claim_one(choice: &Choice, request: &Request<'_>) -> Claim {
     let shard_id = choice.shard_id;
     loop {
-        let Some(look) = try_claim(shard_id, request, Where::Fresh(choice.room)) else {
+        let Some(look) = try_claim(shard_id, request, Where::Fresh(choice.free)) else {
             return Claim::Nothing;
         };
         if look.to_be_counted {
@@ -188,7 +188,7 @@ fn claim_one(choice: &Choice, request: &Request<'_>) -> Claim {
 /// than may be used. Here one comes after the other, and counts.
 fn claim_counted(shard_id: i64, request: &Request<'_>) -> Option<Claimed> {
     locks::shard(shard_id, Mode::Exclusive);
-    let claimed = if room::exact(shard_id) > 0 {
+    let claimed = if free_slots::exact(shard_id) > 0 {
         try_claim(shard_id, request, Where::Counted).and_then(|look| look.claimed)
     } else {
         None

@@ -1,7 +1,7 @@
 //! What the worker does for placement: expires leases, archives, adds up. In batches,
 //! each in a transaction of its own.
 
-use super::{room, settle};
+use super::{free_slots, settle};
 use crate::catalog::event;
 use crate::guc;
 use crate::server::sql;
@@ -49,7 +49,7 @@ pub fn turn() -> Duration {
     sql::write("SET LOCAL synchronous_commit = off", &[]);
     let expired: Vec<usize> = kinds().iter().map(|kind| settle::expire(kind, BATCH)).collect();
     notify(expired.iter().sum());
-    room::settle(ENTRIES);
+    free_slots::settle(ENTRIES);
     let more = archive() || expired.iter().any(|&count| count >= BATCH as usize);
     if more { Duration::ZERO } else { guc::lease_sweep_interval().min(until_next_lease()) }
 }

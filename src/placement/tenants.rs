@@ -2,7 +2,7 @@
 //! one, and a split keeps those that its tenants will need on the target.
 
 use super::locks::{self, Mode};
-use super::{PlacementError, quota, room, settle, slot};
+use super::{PlacementError, free_slots, quota, settle, slot};
 use crate::catalog::shard::{self, POSTGRES, Shard};
 use crate::catalog::split_state::IS_UNDECIDED;
 use crate::error::Failure;
@@ -88,7 +88,7 @@ fn take(
         return Ok(());
     }
     if !forced {
-        room_for(shard, keys)?;
+        require_free_slots(shard, keys)?;
     }
     slot::mint_missing(shard.id, wanted);
     let (logical_keys, status, split_id): (Vec<String>, &str, Option<i64>) = match holder {
@@ -108,7 +108,7 @@ fn take(
             split_id.into(),
         ],
     );
-    room::change(shard.id, &shard.kind, -wanted, 0);
+    free_slots::change(shard.id, &shard.kind, -wanted, 0);
     Ok(())
 }
 
@@ -121,25 +121,25 @@ fn count_quotas(keys: &[String]) -> Result<(), PlacementError> {
     with_quota.iter().try_for_each(|tenant| quota::take(tenant, POSTGRES))
 }
 
-/// Before a plan has a number: the target has room for so many keys.
-pub fn check_room(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+/// Before a plan has a number: the target has free slots for so many keys.
+pub fn check_free_slots(target: &Shard, keys: &[String]) -> Result<(), PlacementError> {
     if target.capacity.is_none() {
         return Ok(());
     }
     locks::shard(target.id, Mode::Exclusive);
-    room_for(target, keys)
+    require_free_slots(target, keys)
 }
 
-fn room_for(shard: &Shard, keys: &[String]) -> Result<(), PlacementError> {
+fn require_free_slots(shard: &Shard, keys: &[String]) -> Result<(), PlacementError> {
     let wanted = i64::try_from(keys.len()).unwrap_or(i64::MAX);
-    let room = room::exact(shard.id);
-    if room >= wanted {
+    let free = free_slots::exact(shard.id);
+    if free >= wanted {
         return Ok(());
     }
-    Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), room: room.max(0), wanted })
+    Err(PlacementError::ShardFull { shard: shard.shard_key.clone(), free: free.max(0), wanted })
 }
 
-/// With its plan: the target has room for the split's keys, and keeps it.
+/// With its plan: the target has free slots for the split's keys, and keeps them.
 pub fn reserve_for_split(
     split_id: i64,
     target: &Shard,

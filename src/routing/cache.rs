@@ -6,8 +6,7 @@
 
 use super::found::{Found, Intent};
 use crate::guc;
-use crate::keys::interval;
-use crate::keys::strategy::Strategy;
+use crate::keys::strategy::{Slot, Strategy};
 use crate::server::sql;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -30,11 +29,11 @@ impl CachedRoutes {
 
 struct Keyspace {
     strategy: Strategy,
-    /// Directory: by key, as it was given.
+    /// By key, as it was given.
     keys: HashMap<Box<str>, CachedRoutes>,
-    /// Hash: by bucket.
+    /// By bucket.
     buckets: HashMap<u32, CachedRoutes>,
-    /// Range: by the lower bound, with the upper one.
+    /// By the lower bound of a range, with the upper one.
     ranges: BTreeMap<Vec<u8>, (Vec<u8>, CachedRoutes)>,
     /// One for each shard, whatever number of entries it has.
     shards: HashMap<Box<str>, Rc<Found>>,
@@ -108,12 +107,10 @@ pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Fo
 
 impl Keyspace {
     fn routes(&self, key: &str, keyspace: &str) -> Option<&CachedRoutes> {
-        match self.strategy {
-            Strategy::Directory => self.keys.get(key),
-            Strategy::Hash { of, .. } | Strategy::Range { of } if !of.is_canonical(key) => None,
-            Strategy::Hash { buckets, of } => self.buckets.get(&of.bucket(key, buckets)),
-            Strategy::Range { of } => {
-                let position = interval::position(keyspace, of, Some(key));
+        match self.strategy.slot(key, keyspace)? {
+            Slot::Key(key) => self.keys.get(key),
+            Slot::Bucket(bucket) => self.buckets.get(&bucket),
+            Slot::Position(position) => {
                 let (_, (upper, places)) = self.ranges.range(..=position.clone()).next_back()?;
                 (position < *upper).then_some(places)
             }
@@ -122,12 +119,12 @@ impl Keyspace {
 
     /// Where an answer belongs; the key is in its canonical form but for a directory,
     /// which keeps it as it was given.
-    fn routes_to_fill(&mut self, key: &str, span: Option<(Vec<u8>, Vec<u8>)>) -> Option<&mut CachedRoutes> {
-        match self.strategy {
-            Strategy::Directory => Some(self.keys.entry(key.into()).or_default()),
-            Strategy::Hash { buckets, of } => Some(self.buckets.entry(of.bucket(key, buckets)).or_default()),
-            Strategy::Range { .. } => {
-                let (lower, upper) = span?;
+    fn routes_to_fill(&mut self, answer: Answer<'_>) -> Option<&mut CachedRoutes> {
+        match self.strategy.slot(answer.key, answer.keyspace)? {
+            Slot::Key(key) => Some(self.keys.entry(key.into()).or_default()),
+            Slot::Bucket(bucket) => Some(self.buckets.entry(bucket).or_default()),
+            Slot::Position(_) => {
+                let (lower, upper) = answer.span?;
                 Some(&mut self.ranges.entry(lower).or_insert_with(|| (upper, CachedRoutes::default())).1)
             }
         }
@@ -164,8 +161,9 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
         });
         let shared = known.shards.entry(found.shard_key.as_str().into()).or_insert_with(|| found.clone());
         let shared = shared.clone();
-        if let Some(places) = known.routes_to_fill(answer.key, answer.span) {
-            places.set(answer.intent, shared);
+        let intent = answer.intent;
+        if let Some(places) = known.routes_to_fill(answer) {
+            places.set(intent, shared);
         }
     });
 }

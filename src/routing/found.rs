@@ -44,6 +44,18 @@ pub struct Found {
 }
 
 impl Found {
+    /// A split holds writes back.
+    pub fn is_held(&self, intent: Intent) -> bool {
+        self.disabled && intent == Intent::Write
+    }
+
+    pub fn require_enabled(&self) -> Result<(), RoutingError> {
+        match self.shard_status {
+            ShardStatus::Disabled => Err(RoutingError::ShardDisabled(self.shard_key.clone())),
+            ShardStatus::Active | ShardStatus::Draining => Ok(()),
+        }
+    }
+
     pub fn route(&self) -> Result<Route, Failure> {
         let conninfo =
             shard::conninfo_for_clients(self.conninfo.as_deref(), self.client_conninfo.as_deref())?;

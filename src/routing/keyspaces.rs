@@ -6,7 +6,7 @@ use crate::catalog::table_policy::{self, Column, TableName};
 use crate::catalog::{in_use, local, name, redirect, routing, shard};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
-use crate::keys::strategy::Strategy;
+use crate::keys::strategy::{Kind, Missing, Strategy};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -47,45 +47,51 @@ struct Layout {
 }
 
 fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Layout, Failure> {
-    let ordered = || {
-        let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
-        key_type.ordered().ok_or(RoutingError::Invalid { argument: "key_type", problem })
+    let Some(kind) = Kind::from_name(strategy) else {
+        let names = Kind::ALL.map(|kind| format!("\"{}\"", kind.name())).join(", ");
+        let problem = format!("\"{strategy}\" is not one of {names}");
+        return Err(RoutingError::Invalid { argument: "strategy", problem }.into());
     };
-    let without = |strategy: Strategy| {
-        let problem = format!("a keyspace with the strategy \"{}\" has none", strategy.name());
-        match (&rest.buckets, &rest.shards) {
-            (None, None) => Ok(Layout { strategy, shards: Vec::new() }),
-            (Some(_), _) => Err(RoutingError::Invalid { argument: "buckets", problem }.into()),
-            (None, Some(_)) => Err(RoutingError::Invalid { argument: "shards", problem }.into()),
+    match kind.with(key_type.ordered(), None) {
+        Ok(strategy) => {
+            let problem = format!("a keyspace with the strategy \"{}\" has none", strategy.name());
+            match (&rest.buckets, &rest.shards) {
+                (None, None) => Ok(Layout { strategy, shards: Vec::new() }),
+                (Some(_), _) => Err(RoutingError::Invalid { argument: "buckets", problem }.into()),
+                (None, Some(_)) => Err(RoutingError::Invalid { argument: "shards", problem }.into()),
+            }
         }
+        Err(Missing::Order) => Err(no_order(key_type).into()),
+        Err(Missing::Buckets) => {
+            let (buckets, shards) = in_buckets(rest)?;
+            let strategy = kind.with(key_type.ordered(), Some(buckets)).map_err(|_| no_order(key_type))?;
+            Ok(Layout { strategy, shards })
+        }
+    }
+}
+
+fn no_order(key_type: KeyType) -> RoutingError {
+    let problem = format!("keys of a hash or range keyspace cannot be of type {}", key_type.name());
+    RoutingError::Invalid { argument: "key_type", problem }
+}
+
+/// How many buckets there are, and on which shards in turn.
+fn in_buckets(rest: StrategyArguments) -> Result<(NonZeroU32, Vec<String>), RoutingError> {
+    let shards = match rest.shards {
+        Some(shards) => shards
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .ok_or(RoutingError::Invalid { argument: "shards", problem: "it has a NULL in it".into() })?,
+        None => shard::active_servers(),
     };
-    match strategy {
-        "directory" => without(Strategy::Directory),
-        "range" => without(Strategy::Range { of: ordered()? }),
-        "hash" => {
-            let of = ordered()?;
-            let shards = match rest.shards {
-                Some(shards) => {
-                    shards.into_iter().collect::<Option<Vec<_>>>().ok_or(RoutingError::Invalid {
-                        argument: "shards",
-                        problem: "it has a NULL in it".into(),
-                    })?
-                }
-                None => shard::active_servers(),
-            };
-            let buckets = rest.buckets.unwrap_or_else(|| i32::try_from(shards.len()).unwrap_or(i32::MAX));
-            let is_possible = |n: &u32| (1..=buckets::MAX_BUCKETS).contains(n);
-            let Some(buckets) = u32::try_from(buckets).ok().filter(is_possible).and_then(NonZeroU32::new)
-            else {
-                let most = buckets::MAX_BUCKETS;
-                let problem = format!("{buckets} is not between 1 and {most}");
-                return Err(RoutingError::Invalid { argument: "buckets", problem }.into());
-            };
-            Ok(Layout { strategy: Strategy::Hash { buckets, of }, shards })
-        }
-        other => {
-            let problem = format!("\"{other}\" is not one of \"directory\", \"hash\", \"range\"");
-            Err(RoutingError::Invalid { argument: "strategy", problem }.into())
+    let buckets = rest.buckets.unwrap_or_else(|| i32::try_from(shards.len()).unwrap_or(i32::MAX));
+    let is_possible = |n: &u32| (1..=buckets::MAX_BUCKETS).contains(n);
+    match u32::try_from(buckets).ok().filter(is_possible).and_then(NonZeroU32::new) {
+        Some(buckets) => Ok((buckets, shards)),
+        None => {
+            let most = buckets::MAX_BUCKETS;
+            let problem = format!("{buckets} is not between 1 and {most}");
+            Err(RoutingError::Invalid { argument: "buckets", problem })
         }
     }
 }

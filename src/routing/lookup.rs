@@ -4,20 +4,18 @@
 use super::RoutingError;
 use super::cache::{self, Answer};
 use super::found::{Found, Intent, Route};
+use super::held::Held;
 use super::owner::as_owner;
 use crate::catalog::shard::ShardStatus;
 use crate::error::Failure;
-use crate::guc;
 use crate::keys::interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::{Lookup, Strategy};
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
-use pgrx::prelude::*;
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 /// The shard_key alone.
 pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Failure> {
@@ -145,61 +143,21 @@ fn look_canonical<'a>(
 /// Asks the tables, as the role that owns them. A write waits while a split holds the
 /// key's writes back; each look has a new snapshot.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
-    let mut patience = Backoff::new(guc::route_wait_timeout());
+    let mut held = Held::new();
     loop {
         let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
         let Look { strategy, found, span, .. } = look;
         let Some(found) = found else {
             return Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() });
         };
-        if found.disabled && intent == Intent::Write {
-            if sql::keeps_its_snapshot() {
-                return Err(RoutingError::Serialization(canonical.into()));
-            }
-            if patience.pause() {
-                continue;
-            }
-            let (key, version) = (canonical.into(), found.version);
-            return Err(RoutingError::BetweenShards { key, keyspace: keyspace.into(), version });
+        if found.is_held(intent) {
+            held.wait(&canonical, keyspace, found.version)?;
+            continue;
         }
-        if found.shard_status == ShardStatus::Disabled {
-            return Err(RoutingError::ShardDisabled(found.shard_key));
-        }
+        found.require_enabled()?;
         let found = Rc::new(found);
         let key = if strategy.is_directory() { key } else { &canonical };
         cache::keep(Answer { keyspace, strategy, key, intent, span }, &found);
         return Ok(found);
-    }
-}
-
-/// Waits from 1 ms on, longer each time, until the deadline.
-pub struct Backoff {
-    deadline: Instant,
-    pause: Duration,
-}
-
-impl Backoff {
-    pub fn new(timeout: Duration) -> Backoff {
-        Backoff { deadline: Instant::now() + timeout, pause: Duration::from_millis(1) }
-    }
-
-    /// False: the deadline has passed.
-    pub fn pause(&mut self) -> bool {
-        const LONGEST: Duration = Duration::from_millis(10);
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        let millis = self.pause.min(left).as_millis().max(1) as i64;
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-        // SAFETY: the backend's own latch; reset before interrupts are looked at, so that
-        // one that comes in between sets it again.
-        unsafe {
-            pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, millis, pg_sys::PG_WAIT_EXTENSION);
-            pg_sys::ResetLatch(pg_sys::MyLatch);
-        }
-        check_for_interrupts!();
-        self.pause = (self.pause * 2).min(LONGEST);
-        true
     }
 }

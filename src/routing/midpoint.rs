@@ -57,7 +57,7 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
     }
     let shard = shard::by_key(&first.shard)?;
     let mut connection = session::open(&shard, "midpoint")?;
-    let scope = Scope::Ranges { of, ranges: vec![range.clone()] };
+    let scope = keyspace.strategy.scope(&[range.name(of)]);
     let tables: Vec<(String, String, String)> = table_policy::list(&keyspace.name)
         .into_iter()
         .filter_map(|policy| {

@@ -6,6 +6,7 @@ pub mod cache;
 pub mod change;
 mod error;
 pub mod found;
+mod held;
 pub mod keyspaces;
 pub mod lookup;
 pub mod midpoint;

@@ -8,7 +8,7 @@ use crate::catalog::shard::{self, POSTGRES};
 use crate::error::Failure;
 use crate::placement::choose::{self, PlacementStrategy};
 use crate::placement::tenants::logical_key;
-use crate::placement::{room, settle, shard as slots};
+use crate::placement::{free_slots, shard as slots};
 
 /// Routes a new tenant to the shard that the strategy chooses; one that is routed
 /// already stays where it is. Returns the shard's key.
@@ -20,29 +20,17 @@ pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Res
         return Ok(shard_key);
     }
     let logical_key = logical_key(&keyspace.name, &keys[0]);
-    let mut tried = Vec::new();
-    loop {
-        let Some(choice) = choose::next(POSTGRES, &logical_key, strategy, &tried) else {
-            if settle::expire(POSTGRES, 200) > 0 {
-                tried.clear();
-                continue;
-            }
-            return Err(choose::no_capacity(POSTGRES).into());
-        };
+    choose::until_taken(POSTGRES, &logical_key, strategy, |choice| {
         slots::lock(choice.shard_id);
         // What was chosen may have been taken, or closed, before the lock was ours.
         let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
-        match chosen {
-            Some(shard) if room::exact(shard.id) > 0 => {
-                let target = vec![shard.shard_key.clone()];
-                let change = Change { reason: Some("placed"), ..Change::default() };
-                replace(&keyspace, &[], (&keys, &target), change)?;
-                return Ok(shard.shard_key);
-            }
-            _ => {
-                slots::unlock(choice.shard_id);
-                tried.push(choice.shard_id);
-            }
-        }
-    }
+        let Some(shard) = chosen.filter(|shard| free_slots::exact(shard.id) > 0) else {
+            slots::unlock(choice.shard_id);
+            return Ok(None);
+        };
+        let target = vec![shard.shard_key.clone()];
+        let change = Change { reason: Some("placed"), ..Change::default() };
+        replace(&keyspace, &[], (&keys, &target), change)?;
+        Ok(Some(shard.shard_key))
+    })
 }

@@ -1,13 +1,12 @@
 //! The shards of an interval of keys.
 
-use super::found::{Intent, Route};
-use super::lookup::Backoff;
+use super::found::{Found, Intent, Route};
+use super::held::Held;
 use super::{RoutingError, ranges};
 use crate::catalog::keyspace;
 use crate::catalog::routing::TOUCHED;
-use crate::catalog::shard::{self, ShardStatus};
+use crate::catalog::shard::ShardStatus;
 use crate::error::Failure;
-use crate::guc;
 use crate::keys::interval::{Bound, Interval, Span};
 use crate::server::sql;
 
@@ -18,14 +17,10 @@ pub struct Part {
     pub route: Route,
 }
 
+/// An entry that touches the interval.
 struct Look {
     interval: Interval,
-    disabled: bool,
-    shard_status: ShardStatus,
-    shard_key: String,
-    namespace: String,
-    conninfo: Option<String>,
-    client_conninfo: Option<String>,
+    found: Found,
 }
 
 /// The parts in their order, cut at the interval's bounds. A write waits while a split
@@ -38,20 +33,13 @@ pub fn route(
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
     let wanted = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
-    let mut patience = Backoff::new(guc::route_wait_timeout());
+    let mut held = Held::new();
     loop {
         let version = keyspace::version(&keyspace.name);
-        let parts = look(&wanted.span(&keyspace.name, of), intent);
-        let held = parts.iter().find(|part| part.disabled && intent == Intent::Write);
-        if let Some(held) = held {
-            let key = held.interval.name(of);
-            if sql::keeps_its_snapshot() {
-                return Err(RoutingError::Serialization(key).into());
-            }
-            if patience.pause() {
-                continue;
-            }
-            return Err(RoutingError::BetweenShards { key, keyspace: keyspace.name, version }.into());
+        let parts = look(&wanted.span(&keyspace.name, of), intent, version);
+        if let Some(part) = parts.iter().find(|part| part.found.is_held(intent)) {
+            held.wait(&part.interval.name(of), &keyspace.name, version)?;
+            continue;
         }
         let intervals: Vec<Interval> = parts.iter().map(|part| part.interval.clone()).collect();
         if !ranges::covers(&intervals, &wanted, of) {
@@ -60,24 +48,15 @@ pub fn route(
         return parts
             .into_iter()
             .filter_map(|part| part.interval.intersection(&wanted, of).map(|clipped| (clipped, part)))
-            .map(|(clipped, part)| part.route(clipped, version))
+            .map(|(clipped, part)| {
+                part.found.require_enabled()?;
+                Ok(Part { lower: clipped.lower, upper: clipped.upper, route: part.found.route()? })
+            })
             .collect();
     }
 }
 
-impl Look {
-    fn route(self, clipped: Interval, version: i64) -> Result<Part, Failure> {
-        if self.shard_status == ShardStatus::Disabled {
-            return Err(RoutingError::ShardDisabled(self.shard_key).into());
-        }
-        let conninfo =
-            shard::conninfo_for_clients(self.conninfo.as_deref(), self.client_conninfo.as_deref())?;
-        let route = Route { shard_key: self.shard_key, namespace: self.namespace, version, conninfo };
-        Ok(Part { lower: clipped.lower, upper: clipped.upper, route })
-    }
-}
-
-fn look(span: &Span, intent: Intent) -> Vec<Look> {
+fn look(span: &Span, intent: Intent, version: i64) -> Vec<Look> {
     let shard = match intent {
         Intent::Read => "read_shard",
         Intent::Write => "write_shard",
@@ -90,11 +69,14 @@ fn look(span: &Span, intent: Intent) -> Vec<Look> {
     let args = [span.lower.clone().into(), span.upper.clone().into()];
     sql::read(&query, &args, |row| Look {
         interval: Interval { lower: row.get(1), upper: row.get(2) },
-        disabled: row.value(3),
-        shard_status: ShardStatus::from_catalog(&row.value::<String>(4)),
-        shard_key: row.value(5),
-        namespace: row.value(6),
-        conninfo: row.get(7),
-        client_conninfo: row.get(8),
+        found: Found {
+            version,
+            disabled: row.value(3),
+            shard_status: ShardStatus::from_catalog(&row.value::<String>(4)),
+            shard_key: row.value(5),
+            namespace: row.value(6),
+            conninfo: row.get(7),
+            client_conninfo: row.get(8),
+        },
     })
 }

@@ -12,26 +12,35 @@ use std::time::Duration;
 /// here after a reload.
 pub fn sleep(time: Duration) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    let milliseconds = c_long::try_from(time.as_millis()).unwrap_or(c_long::from(i32::MAX));
     // SAFETY: MyLatch is this process's own latch.
     let events = unsafe {
-        let events = pg_sys::WaitLatch(
-            pg_sys::MyLatch,
-            events as i32,
-            milliseconds.min(c_long::from(i32::MAX)),
-            pg_sys::PG_WAIT_EXTENSION,
-        );
-        pg_sys::ResetLatch(pg_sys::MyLatch);
-        events
+        pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, milliseconds(time), pg_sys::PG_WAIT_EXTENSION)
     };
-    pg_sys::check_for_interrupts!();
-    reload();
-    events as u32 & pg_sys::WL_LATCH_SET != 0
+    let latch_set = events as u32 & pg_sys::WL_LATCH_SET != 0;
+    woken(latch_set);
+    latch_set
 }
 
-/// Reads the configuration file if SIGHUP has asked for it: whoever resets the latch
-/// calls this. A session leaves it to the server's main loop.
-pub fn reload() {
+/// What follows every wait for the latch. It is reset before anything is looked at, so that
+/// what comes in between sets it again.
+pub fn woken(latch_set: bool) {
+    if latch_set {
+        // SAFETY: MyLatch is this process's own latch.
+        unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+    }
+    pg_sys::check_for_interrupts!();
+    reload();
+}
+
+/// As the server's waits take a time: rounded up, so that none spins through its last
+/// millisecond.
+pub fn milliseconds(time: Duration) -> c_long {
+    let longest = c_long::from(i32::MAX);
+    c_long::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(longest).min(longest)
+}
+
+/// Reads the configuration file if SIGHUP has asked for it. A session leaves it to the server's main loop.
+fn reload() {
     // SAFETY: plain variables of this process; the flag is set by the signal handler,
     // hence the volatile access.
     unsafe {

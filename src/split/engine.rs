@@ -8,6 +8,7 @@ use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::session::{self, Side};
 use crate::agent::state::consumed::Counters;
+use crate::agent::state::queue;
 use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
@@ -87,7 +88,7 @@ impl Engine {
                 .target
                 .key()
                 .iter()
-                .zip(agent::queue_keys(&table.source))
+                .zip(queue::keys(&table.source))
                 .map(|(column, key)| format!("{} AS {key}", ident(column)))
                 .collect();
             self.target.run(&format!(

@@ -2,13 +2,15 @@
 //! worker last wrote down says nothing while it is paused, has failed or is away. Reads
 //! the catalog only, so that it works on a standby, too.
 
-use crate::agent::{self, session};
+use crate::agent::session;
+use crate::agent::state::queue;
 use crate::catalog::shard;
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::ask::{self, Answer, Ask};
 use crate::remote::number;
 use crate::server::sql;
+use crate::split::lifecycle::phases;
 use std::time::Duration;
 
 /// For connecting and answering together; all shards are asked beside each other.
@@ -62,7 +64,7 @@ pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
             asks.push(Ask { shard: split.source.clone(), params, questions: Vec::new() });
         }
         if let Some(ask) = asks.last_mut() {
-            ask.questions.push(question(split));
+            ask.questions.push(queue::behind(split.id, &split.ordinals, MOST_ROWS, WITHIN));
         }
     }
     let answers = ask::all(asks, WITHIN).into_iter().flatten();
@@ -72,39 +74,15 @@ pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
 /// In the order of their sources, so that each is asked in one session.
 fn followed(split: Option<i64>) -> Vec<Followed> {
     sql::read(
-        "SELECT p.id, p.source_shard, array_agg(t.ordinal)
-           FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
-          WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back'
-            AND p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
-          GROUP BY p.id ORDER BY p.source_shard, p.id",
+        &format!(
+            "SELECT p.id, p.source_shard, array_agg(t.ordinal)
+               FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
+              WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back' AND p.phase IN ({})
+              GROUP BY p.id ORDER BY p.source_shard, p.id",
+            phases::capturing()
+        ),
         &[split.into()],
         |row| Followed { id: row.value(1), source: row.value(2), ordinals: row.value(3) },
-    )
-}
-
-/// Entries that the applied snapshot has seen may still be in the queue. The session is
-/// fresh, so the names are pinned here, and the statement ends when nobody waits any more.
-fn question(split: &Followed) -> String {
-    let queue = |ordinal: &i32| {
-        let queue = format!("shardmaster_agent.{}", agent::queue_table(split.id, *ordinal));
-        format!(
-            "SELECT count(*) AS rows, min(e.at) AS oldest, pg_relation_size('{queue}'::regclass) AS bytes
-               FROM (SELECT w.at FROM {queue} w
-                      WHERE w.xid >= coalesce(pg_snapshot_xmin(c.snapshot), '0'::xid8)
-                        AND NOT coalesce(pg_visible_in_snapshot(w.xid, c.snapshot), false)
-                      LIMIT {MOST_ROWS}) e"
-        )
-    };
-    let queues: Vec<String> = split.ordinals.iter().map(queue).collect();
-    format!(
-        "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '{}ms';
-         SELECT least(sum(q.rows), {MOST_ROWS}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes),
-                coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1
-           FROM shardmaster_agent.consumed c CROSS JOIN LATERAL ({}) q WHERE c.split_id = {}",
-        WITHIN.as_millis(),
-        agent::queue_sequence(split.id),
-        queues.join(" UNION ALL "),
-        split.id
     )
 }
 

@@ -2,14 +2,15 @@
 
 use super::copy::outcome::Outcome;
 use super::cutover::aborted;
-use super::lifecycle::phases::transition;
+use super::lifecycle::phases::{self, transition};
 use super::table::Table;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
-use crate::catalog::split_state::{CutoverStep, Goal, Phase};
+use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::catalog::{event, split};
 use crate::error::{Failure, SqlState};
+use crate::placement::tenants;
 use crate::server::{sql, standby};
 use crate::{clean, guc};
 
@@ -177,8 +178,7 @@ pub fn step(
         table_progress(id, table.policy.ordinal, progress);
     }
     enter(id, state.phase, next)?;
-    let is_asked = matches!(state.goal, Goal::Completed | Goal::Finished);
-    if next == Phase::Backfill && is_asked {
+    if next == Phase::Backfill && phases::asks_for_cutover(state.goal) {
         // Asked for while the step ran that has found it.
         cutover_aborted(id, &aborted::because(aborted::COPIES_AGAIN));
     }
@@ -347,5 +347,49 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
     let detail = if detail.is_empty() { rule.when } else { detail };
     split::event(id, Some(from), Some(to), detail);
     split::notify(id, to.as_str(), "reached");
+    Ok(())
+}
+
+/// The cutover has decided, with this version of the routing.
+pub fn decided(id: i64, version: i64) -> Result<()> {
+    change_phase(id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))
+}
+
+/// A master that was set back may have lost earlier phases too.
+pub fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
+    if phase == Phase::Completed {
+        return Err(SplitError::Superseded);
+    }
+    let mut from = phase;
+    for to in phases::between(phase, Phase::Completed) {
+        change_phase(id, from, *to, "the shards were further than this master")?;
+        from = *to;
+    }
+    Ok(())
+}
+
+/// Nothing of it is left on its shards.
+pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
+    let state = split::lock(id)?;
+    change_phase(id, state.phase, Phase::RolledBack, "")?;
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL,
+                error_hint = NULL, attempts = 0, worker_pid = NULL, cutover_step = 'none', paused = false, target_lost = false
+          WHERE id = $1",
+        &[id.into()],
+    );
+    split_progress::clear(id);
+    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+    tenants::cancel_for_split(id);
+    // What a lost target holds, should it come back, is shard_cleanup's.
+    sql::write(
+        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
+          WHERE split_id = $1 AND NOT ($2 AND side = 'target')",
+        &[id.into(), target_lost.into()],
+    );
+    if target_lost {
+        split::event(id, None, None, "the target was given up as lost; shard_cleanup removes what it holds");
+    }
     Ok(())
 }

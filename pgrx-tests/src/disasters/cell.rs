@@ -1,9 +1,9 @@
-//! One cell: a split with clients, struck at one moment, brought to its end, and looked at.
+//! One cell: a split with clients, struck at one injection, brought to its end, and looked at.
 
 use super::ends;
 use super::history::Loss;
+use super::injections::{Injection, Stage};
 use super::kinds::{Disaster, Place};
-use super::moments::{Moment, Stage};
 use super::operator::{Ended, Help, Operator};
 use super::report::{BULK, Report};
 use super::site::{GRACE, Site, TIMEOUT};
@@ -35,14 +35,14 @@ impl std::fmt::Display for Shown {
     }
 }
 
-pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
+pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<Shown> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
     let writers = Writers::start(&site.addresses)?;
     let mut operator = Operator {
         site: &mut site,
         disaster,
-        moment,
+        injection,
         split: 0,
         struck: None,
         asked: None,
@@ -57,11 +57,11 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     let tell = |e: crate::Error| format!("{e}\nhelped: {helped:?}\nsplit {split}:\n{history}");
     let (ended, losses) = outcome.map_err(tell)?;
     let (records, asked) = writers.stop()?;
-    require_expected(disaster, moment, &helped).map_err(tell)?;
+    require_expected(disaster, injection, &helped).map_err(tell)?;
     let report = Report {
         site: &site,
         disaster,
-        moment,
+        injection,
         ended,
         helped: &helped,
         records: &records,
@@ -77,11 +77,11 @@ pub fn run(disaster: Disaster, moment: &'static Moment) -> Result<Shown> {
     Ok(Shown { ended, helped, longest, seen })
 }
 
-fn require_expected(disaster: Disaster, moment: &Moment, helped: &[(Help, String)]) -> Result<()> {
+fn require_expected(disaster: Disaster, injection: &Injection, helped: &[(Help, String)]) -> Result<()> {
     // While it is restored, a server may be seen without its database.
     let is_restoring = |help: &Help| matches!(disaster, Disaster::Dump(_)) && *help == Help::Resume;
     let needed: Vec<Help> = helped.iter().map(|(help, _)| *help).filter(|help| !is_restoring(help)).collect();
-    match ends::expected(disaster, moment.stage) {
+    match ends::expected(disaster, injection.stage) {
         Some(end) if end.is(&needed) => Ok(()),
         end => Err(format!("needed {needed:?}, where {end:?} was expected").into()),
     }
@@ -101,11 +101,11 @@ fn fill(site: &Site) -> Result<()> {
 /// From the plan to the end; what may be lost.
 fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Loss>)> {
     writers.wait_for(&[0, 1, 2], 5, LIMIT)?;
-    walk::to_moment(operator, writers)?;
+    walk::to_injection(operator, writers)?;
     let struck = Instant::now();
     operator.struck = Some((SystemTime::now(), writers.number()));
     operator.site.strike()?;
-    if operator.moment.is_point() {
+    if operator.injection.is_point() {
         release(operator)?;
     }
     operator.held = struck.elapsed();
@@ -139,7 +139,7 @@ fn release(operator: &Operator<'_>) -> Result<()> {
 /// As long as a cutover may take, and what is promised beyond; where nobody can be kept
 /// waiting, as long as a shard may be silent before it counts as lost.
 fn observe(operator: &Operator<'_>) {
-    let is_over = operator.moment.stage > Stage::Opened;
+    let is_over = operator.injection.stage > Stage::Opened;
     let limit = match operator.disaster {
         Disaster::Slow(_) => return,
         _ if is_over => Duration::from_secs(3),

@@ -1,4 +1,4 @@
-//! The cells that every run of the tests goes through: each disaster and each moment at
+//! The cells that every run of the tests goes through: each disaster and each injection at
 //! least once. The others take hours.
 
 use super::kinds::Disaster::{self, *};

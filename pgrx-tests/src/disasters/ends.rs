@@ -1,8 +1,8 @@
 //! How each cell ends.
 
+use super::injections::Stage;
 use super::kinds::Disaster::{self, *};
 use super::kinds::{Link, Place};
-use super::moments::Stage;
 use super::operator::Help;
 
 /// What a cell needs to come to its end.
@@ -12,7 +12,7 @@ pub enum End {
     Itself,
     /// The split stops, says what is the matter, and this helps.
     Told(Help),
-    /// One of several, or none: it depends on which of a stage's moments it is.
+    /// One of several, or none: it depends on which of a stage's injections it is.
     Among(&'static [Help]),
     /// One or the other: whether a client has written in a short time that was open to it.
     Either(Help),

@@ -1,5 +1,5 @@
 //! The disaster matrix: what becomes of a split, and of its clients, when a server or a link
-//! fails in a way that a restart does not mend, at each moment of its life.
+//! fails in a way that a restart does not mend, at each point of its life.
 //!
 //! A cell ends well if every acknowledged write is on exactly the shard that the route
 //! names and nowhere else, but for what a server that was set back has lost itself; either by
@@ -13,8 +13,8 @@ mod chosen;
 mod ends;
 mod full;
 mod history;
+mod injections;
 mod kinds;
-mod moments;
 mod operator;
 mod report;
 mod rescue;
@@ -26,6 +26,6 @@ pub use cell::{Shown, run};
 pub use chosen::CHOSEN;
 pub use ends::{ENDS, End, expected};
 pub use full::mounted as small_disk;
+pub use injections::{FAMILIES, INJECTIONS, Injection, Stage};
 pub use kinds::{DISASTERS, Disaster, Link, Place};
-pub use moments::{FAMILIES, MOMENTS, Moment, Stage};
 pub use operator::{Ended, Help};

@@ -1,8 +1,8 @@
 //! The operator of a cell: asks for what is next, reads what is said where it stops, and
 //! makes the call that the error's hint, or the documentation, names.
 
+use super::injections::{Injection, Stage};
 use super::kinds::{Disaster, Place};
-use super::moments::{Moment, Stage};
 use super::rescue;
 use super::site::Site;
 use crate::cluster::DATABASE;
@@ -64,7 +64,7 @@ pub enum Ended {
 pub struct Operator<'a> {
     pub site: &'a mut Site,
     pub disaster: Disaster,
-    pub moment: &'static Moment,
+    pub injection: &'static Injection,
     pub split: i64,
     /// When disaster struck, and the last number that the moving tenant's client had given out.
     pub struck: Option<(SystemTime, i64)>,
@@ -177,7 +177,7 @@ impl Operator<'_> {
 
     /// The next call on the way; one that is refused is made again at the next look.
     fn ask_for_next(&mut self, look: &Look) -> Result<()> {
-        let goes_back = self.moment.stage == Stage::RollingBack;
+        let goes_back = self.injection.stage == Stage::RollingBack;
         let call = match (look.phase.as_str(), look.goal.as_str()) {
             (_, "rolled_back") | ("completed", "finished") => return Ok(()),
             ("completed", _) if look.step == "moved" => "finish($1)",
@@ -223,7 +223,7 @@ impl Operator<'_> {
             Help::RestoreLatest => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
                 self.site.restore_latest(place)?;
-                if self.moment.stage == Stage::Ended { Ok(()) } else { self.call("resume($1)") }
+                if self.injection.stage == Stage::Ended { Ok(()) } else { self.call("resume($1)") }
             }
             Help::RestoreBackup => {
                 let place = self.disaster.place().ok_or("no server was restored")?;
@@ -259,12 +259,12 @@ impl Operator<'_> {
 
     /// A server that does not come back: what there is for it.
     fn replace_what_is_gone(&mut self) -> Result<Option<Ended>> {
-        let help = match (self.disaster, self.moment.stage) {
+        let help = match (self.disaster, self.injection.stage) {
             (Disaster::Gone(Place::Master), _) => Help::NewMaster,
             (Disaster::Gone(Place::Target), Stage::Finishing | Stage::Purged | Stage::Ended) => {
                 Help::RestoreLatest
             }
-            (Disaster::Gone(Place::Target), _) if self.moment.is_before_decision() => Help::TargetLost,
+            (Disaster::Gone(Place::Target), _) if self.injection.is_before_decision() => Help::TargetLost,
             (Disaster::Gone(Place::Source), stage) if stage >= Stage::Decided && stage <= Stage::Ended => {
                 Help::SourceLost
             }

@@ -2,8 +2,8 @@
 
 use super::addresses::MASTER;
 use super::history::Loss;
+use super::injections::Injection;
 use super::kinds::{Disaster, Link, Place};
-use super::moments::Moment;
 use super::operator::{Ended, Help};
 use super::rescue::NUMBER;
 use super::site::{GRACE, Site, TIMEOUT};
@@ -21,7 +21,7 @@ pub const BULK: i32 = 600;
 pub struct Report<'a> {
     pub site: &'a Site,
     pub disaster: Disaster,
-    pub moment: &'static Moment,
+    pub injection: &'static Injection,
     pub ended: Ended,
     pub helped: &'a [(Help, String)],
     pub records: &'a [Record; 3],
@@ -60,7 +60,7 @@ impl Report<'_> {
     fn must_be_served(&self) -> bool {
         let spares_source =
             self.disaster.place() == Some(Place::Target) || self.disaster.link() == Some(Link::Target);
-        spares_source && self.moment.is_before_decision()
+        spares_source && self.injection.is_before_decision()
     }
 
     fn gaps(&self) -> Vec<String> {

@@ -1,6 +1,6 @@
-//! The way of a split up to the moment at which disaster strikes.
+//! The way of a split up to where the disaster is injected.
 
-use super::moments::Stage;
+use super::injections::Stage;
 use super::operator::Operator;
 use super::writers::{MOVING, Writers};
 use crate::Result;
@@ -11,9 +11,9 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 const HELD_UP: Duration = Duration::from_millis(30);
 
-/// Up to the moment; on the way the server that is struck gets something to forget.
-pub fn to_moment(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
-    let (point, stage) = (operator.moment.name, operator.moment.stage);
+/// Up to the injection; on the way the server that is struck gets something to forget.
+pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()> {
+    let (point, stage) = (operator.injection.name, operator.injection.stage);
     if stage == Stage::Planned {
         take_backup(operator, writers)?;
         return operator.plan();

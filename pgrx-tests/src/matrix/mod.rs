@@ -1,17 +1,20 @@
 //! The fault matrix: at a named point the worker, its master or one of its servers
-//! comes to harm, and the split must come to its end as if nothing had been.
+//! fails, and the split must come to its end as if nothing had been.
 
+mod checks;
 mod sessions;
+mod tables;
 mod what;
 
 use sessions::Sessions;
+pub use tables::{create_tables, leftovers, name_tables, objects};
 pub use what::What;
 
 use crate::ack_log::{self, AckLog, Rows};
-use crate::cluster::{CLIENT, Cluster, OWNER};
+use crate::cluster::Cluster;
 use crate::server::Stop;
 use crate::{Result, wait};
-use postgres::{Client, Row};
+use postgres::Row;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,9 +39,9 @@ pub enum Place {
     Master,
 }
 
-/// A named point, and when in the life of a split the harm is done there.
+/// Where a fault is injected: a named point, and when in the life of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct Injection {
     pub point: String,
     /// Not at the first time: after the copy, at a step that only applies changes.
     pub tailing: bool,
@@ -56,31 +59,31 @@ impl Matrix {
     pub fn new(what: What) -> Result<Matrix> {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 50"])?;
         what.set_up(&mut cluster.superuser()?)?;
-        create_tables_of(&cluster, what.keyspace())?;
+        tables::create_tables_of(&cluster, what.keyspace())?;
         Ok(Matrix { cluster, sessions: Sessions::default(), what, tenants: 0 })
     }
 
     /// Every point that the server names, but for those of a full queue, of a redirect's end and
     /// of a cutover that is given up, which have tests of their own; those of a step twice, because the steps of a copy and the
     /// steps that follow it find different things to do.
-    pub fn moments(&self) -> Result<Vec<Moment>> {
+    pub fn injections(&self) -> Result<Vec<Injection>> {
         let rows = self.cluster.superuser()?.query(
             "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect)_|cutover_reopened)'",
             &[],
         )?;
         let points = rows.iter().map(|row| row.get(0));
         let points: Vec<String> = points.filter(|point: &String| self.what.has(point)).collect();
-        let moment = |tailing: bool| move |point: String| Moment { point, tailing };
+        let injection = |tailing: bool| move |point: String| Injection { point, tailing };
         let again = points.iter().filter(|point| point.starts_with("step_")).cloned();
-        let again: Vec<Moment> = again.map(moment(true)).collect();
-        Ok(points.into_iter().map(moment(false)).chain(again).collect())
+        let again: Vec<Injection> = again.map(injection(true)).collect();
+        Ok(points.into_iter().map(injection(false)).chain(again).collect())
     }
 
-    /// One cell: a split of a tenant of its own, with harm at one point.
-    pub fn cell(&mut self, moment: &Moment, harm: Fault) -> Result<()> {
-        let mut cell = Cell::prepare(self, moment, harm)?;
+    /// One cell: a split of a tenant of its own, with a fault at one point.
+    pub fn cell(&mut self, at: &Injection, fault: Fault) -> Result<()> {
+        let mut cell = Cell::prepare(self, at, fault)?;
         let outcome = cell.run();
-        outcome.map_err(|e| format!("{moment:?}, {harm:?}: {e}\n{}", cell.history()).into())
+        outcome.map_err(|e| format!("{at:?}, {fault:?}: {e}\n{}", cell.history()).into())
     }
 }
 
@@ -90,7 +93,7 @@ struct Cell<'a> {
     what: What,
     point: &'a str,
     tailing: bool,
-    harm: Fault,
+    fault: Fault,
     tenant: String,
     /// What this cell has written itself; a client writes beside it.
     rows: Rows,
@@ -101,19 +104,19 @@ struct Cell<'a> {
     version: i64,
     /// Rows of both tables when the copy begins.
     to_copy: i64,
-    harmed: bool,
+    injected: bool,
 }
 
 impl<'a> Cell<'a> {
-    fn prepare(matrix: &'a mut Matrix, moment: &'a Moment, harm: Fault) -> Result<Cell<'a>> {
+    fn prepare(matrix: &'a mut Matrix, at: &'a Injection, fault: Fault) -> Result<Cell<'a>> {
         matrix.tenants += 1;
         let mut cell = Cell {
             cluster: &mut matrix.cluster,
             sessions: &mut matrix.sessions,
             what: matrix.what,
-            point: &moment.point,
-            tailing: moment.tailing,
-            harm,
+            point: &at.point,
+            tailing: at.tailing,
+            fault,
             tenant: format!("tenant {}", matrix.tenants),
             rows: Rows::new(),
             ack_log: None,
@@ -121,7 +124,7 @@ impl<'a> Cell<'a> {
             earlier: Vec::new(),
             version: 0,
             to_copy: 0,
-            harmed: false,
+            injected: false,
         };
         cell.write(0, 0, 200)?;
         let client = cell.sessions.master(cell.cluster)?;
@@ -169,7 +172,7 @@ impl<'a> Cell<'a> {
         if self.tailing {
             self.set_fault()?;
             self.write(0, 200, 260)?;
-            self.reach_harm()?;
+            self.reach_fault()?;
         }
         self.write(0, 240, 300)?;
         if self.point.starts_with("rollback_") {
@@ -184,10 +187,10 @@ impl<'a> Cell<'a> {
         self.client_goes_on()?;
         self.call("shard_split_finish")?;
         self.reach("finished")?;
-        if !self.harmed && !self.fired()? {
+        if !self.injected && !self.fired()? {
             return Err("the point was never reached".into());
         }
-        self.fault("")?;
+        self.set("")?;
         self.client_goes_on()?;
         self.check()
     }
@@ -202,22 +205,22 @@ impl<'a> Cell<'a> {
         self.reach("cutover_pending")
     }
 
-    fn fault(&mut self, fault: &str) -> Result<()> {
+    fn set(&mut self, fault: &str) -> Result<()> {
         Cluster::set_by(self.sessions.master(self.cluster)?, "shardmaster.fault", fault)
     }
 
     fn set_fault(&mut self) -> Result<()> {
-        let action = match self.harm {
+        let action = match self.fault {
             Fault::Fault(action) => action,
             Fault::Terminate | Fault::Restart(_) => "hold",
         };
-        self.fault(&format!("{}={action}", self.point))
+        self.set(&format!("{}={action}", self.point))
     }
 
-    /// Waits for harm that no change of phase follows.
-    fn reach_harm(&mut self) -> Result<()> {
+    /// Waits for a fault that no change of phase follows.
+    fn reach_fault(&mut self) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
-        while !self.harmed && !self.fired().unwrap_or(false) {
+        while !self.injected && !self.fired().unwrap_or(false) {
             if Instant::now() > deadline {
                 return Err("the point was not reached while changes were applied".into());
             }
@@ -250,7 +253,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// Waits for a phase, and does the harm when the worker comes to the point.
+    /// Waits for a phase, and injects the fault when the worker comes to the point.
     fn reach(&mut self, phase: &str) -> Result<()> {
         let query = "SELECT CASE WHEN finished_at IS NOT NULL THEN 'finished' ELSE phase END, activity,
                 coalesce(waiting_for, ''), coalesce(error_message, '') FROM shard_split_metrics($1)";
@@ -265,8 +268,8 @@ impl<'a> Cell<'a> {
             };
             let (now, activity, waiting, error): (String, String, String, String) =
                 (row.get(0), row.get(1), row.get(2), row.get(3));
-            if !self.harmed && waiting == format!("held at point \"{}\"", self.point) {
-                self.harm()?;
+            if !self.injected && waiting == format!("held at point \"{}\"", self.point) {
+                self.inject()?;
             }
             // The master may be struck between two looks: then the next one tells.
             if now == phase && self.is_settled(phase).unwrap_or(false) {
@@ -300,16 +303,16 @@ impl<'a> Cell<'a> {
         Ok(self.look(query)?.get(0))
     }
 
-    fn harm(&mut self) -> Result<()> {
-        self.harmed = true;
-        match self.harm {
+    fn inject(&mut self) -> Result<()> {
+        self.injected = true;
+        match self.fault {
             Fault::Fault(_) => {}
             Fault::Terminate => self.terminate()?,
             Fault::Restart(Place::Source) => self.cluster.servers[0].restart(Stop::Immediate)?,
             Fault::Restart(Place::Target) => self.cluster.servers[1].restart(Stop::Immediate)?,
             Fault::Restart(Place::Master) => self.cluster.master.restart(Stop::Immediate)?,
         }
-        self.fault("")
+        self.set("")
     }
 
     /// Ends the worker while it is held; the next one may be held as well.
@@ -357,81 +360,6 @@ impl<'a> Cell<'a> {
         Ok(())
     }
 
-    /// Nothing lost, nothing twice, nothing left behind.
-    fn check(&mut self) -> Result<()> {
-        self.check_rows()?;
-        let version = self.routing_version()?;
-        if version != self.version + 1 {
-            return Err(format!("routing version {} -> {version}", self.version).into());
-        }
-        let metrics = "SELECT total_rows_copied, routing_version_cutover FROM shard_split_metrics($1)";
-        let row = self.look(metrics)?;
-        let (copied, recorded): (i64, Option<i64>) = (row.get(0), row.get(1));
-        if copied != self.to_copy || recorded != Some(version) {
-            let expected = self.to_copy;
-            return Err(format!("{copied} rows copied, not {expected}; version {recorded:?}").into());
-        }
-        let client = self.sessions.master(self.cluster)?;
-        for split in self.earlier.iter().chain([&self.split]) {
-            client.execute("SELECT shard_guard_drop($1)", &[split])?;
-        }
-        self.check_nothing_is_left()
-    }
-
-    /// Each row on the target, none on the source.
-    fn check_rows(&mut self) -> Result<()> {
-        let closed = self.ack_log.take().ok_or("no ack_log")?.close()?;
-        let (items, notes) = (self.rows_of(1, "items")?, self.rows_of(1, "notes")?);
-        for (table, found) in [("items", &items), ("notes", &notes)] {
-            let own: Rows = found.range(..ack_log::FIRST_ID).map(|(id, val)| (*id, val.clone())).collect();
-            if own != self.rows {
-                return Err(format!("{table} of the target: {}", difference(&self.rows, &own)).into());
-            }
-            let left = self.rows_of(0, table)?;
-            if !left.is_empty() {
-                return Err(format!("{table} of the source still holds {} rows", left.len()).into());
-            }
-        }
-        let differences = closed.differences(&items, &notes);
-        if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
-    }
-
-    fn check_rolled_back(&mut self) -> Result<()> {
-        let left = self.rows_of(1, "items")?.len() + self.rows_of(1, "notes")?.len();
-        if left > 0 {
-            return Err(format!("{left} rows left on the target by the rollback").into());
-        }
-        let query = "SELECT shard_routing_version($2), total_rows_copied FROM shard_split_metrics($1)";
-        let master = self.sessions.master(self.cluster)?;
-        let row = master.query_one(query, &[&self.split, &self.what.keyspace()])?;
-        if (row.get::<_, i64>(0), row.get::<_, i64>(1)) != (self.version, 0) {
-            return Err(format!("after the rollback: {row:?}").into());
-        }
-        self.check_nothing_is_left()?;
-        self.client_goes_on()
-    }
-
-    /// No object, no session of ours on a shard.
-    fn check_nothing_is_left(&mut self) -> Result<()> {
-        for (index, server) in self.cluster.servers.iter().enumerate() {
-            let client = self.sessions.shard(self.cluster, index)?;
-            let left = leftovers(client)?;
-            if !left.is_empty() {
-                return Err(format!("left on {}: {}", server.name(), left.join(", ")).into());
-            }
-            let ended = "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster%')";
-            wait::until_true(client, "the worker's sessions to end", LIMIT, ended)?;
-        }
-        Ok(())
-    }
-
-    fn rows_of(&mut self, server: usize, table: &str) -> Result<Rows> {
-        let client = self.sessions.shard(self.cluster, server)?;
-        let query = format!("SELECT id, val FROM {table} WHERE tenant = $1");
-        let rows = client.query(&query, &[&self.tenant])?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-    }
-
     fn history(&self) -> String {
         let lines = || -> Result<Vec<String>> {
             let query =
@@ -442,69 +370,4 @@ impl<'a> Cell<'a> {
         let events = lines().map(|l| l.join("\n")).unwrap_or_default();
         format!("{events}\n{}", self.cluster.master.log_tail(3_000))
     }
-}
-
-/// Two tables, one of which refers to the other, on both shards, known to the master.
-pub fn create_tables(cluster: &Cluster) -> Result<()> {
-    create_tables_of(cluster, "default")
-}
-
-fn create_tables_of(cluster: &Cluster, keyspace: &str) -> Result<()> {
-    for shard in &cluster.shards {
-        cluster.owner_of(shard)?.batch_execute(&format!(
-            "SET ROLE {OWNER};
-             CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
-             CREATE TABLE notes (tenant text, id int, item int, val text, PRIMARY KEY (tenant, id),
-                                 FOREIGN KEY (tenant, item) REFERENCES items ON DELETE CASCADE);
-             GRANT SELECT, INSERT, UPDATE, DELETE ON items, notes TO {CLIENT};
-             INSERT INTO items SELECT 'stays', i, i::text FROM generate_series(1, 50) i"
-        ))?;
-    }
-    name_tables(&mut cluster.superuser()?, keyspace)
-}
-
-/// Tells a master of them.
-pub fn name_tables(master: &mut Client, keyspace: &str) -> Result<()> {
-    for table in ["items", "notes"] {
-        let query = "SELECT shard_table_add($1, 'tenant', $2, key_type => 'text')";
-        master.execute(query, &[&table, &keyspace])?;
-    }
-    Ok(())
-}
-
-/// Every object of ours in a database.
-pub fn leftovers(client: &mut Client) -> Result<Vec<String>> {
-    let rows = client.query(
-        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname LIKE 'shardmaster%'
-         UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'",
-        &[],
-    )?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
-}
-
-/// Every object of a database, ours or not: what is there afterwards must be what was
-/// there before.
-pub fn objects(client: &mut Client) -> Result<Vec<String>> {
-    let rows = client.query(
-        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'
-         UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                    WHERE n.nspname !~ '^pg_(toast_)?temp_'
-         UNION ALL SELECT 'function ' || oid::regprocedure FROM pg_proc
-         UNION ALL SELECT 'type ' || oid::regtype FROM pg_type
-         UNION ALL SELECT format('trigger %s of %s', tgname, tgrelid::regclass) FROM pg_trigger
-         UNION ALL SELECT format('rule %s of %s', rulename, ev_class::regclass) FROM pg_rewrite
-         UNION ALL SELECT format('default rights %s', oid) FROM pg_default_acl
-         ORDER BY 1",
-        &[],
-    )?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
-}
-
-fn difference(expected: &Rows, found: &Rows) -> String {
-    let missing: Vec<_> =
-        expected.iter().filter(|(id, _)| !found.contains_key(id)).map(|(id, _)| id).collect();
-    let extra: Vec<_> = found.keys().filter(|id| !expected.contains_key(id)).collect();
-    let other: Vec<_> =
-        expected.iter().filter(|(id, v)| found.get(id).is_some_and(|f| f != *v)).map(|(id, _)| id).collect();
-    format!("missing {missing:?}, extra {extra:?}, of another version {other:?}")
 }

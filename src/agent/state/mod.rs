@@ -1,13 +1,16 @@
 //! The tables that a shard has in `shardmaster_agent` while a split touches it, one file for
-//! each: what their rows say, and the only statements that read and write them. The tables
-//! of one split (queues, scopes, barriers) are in the rooms that create them; a redirect's in
-//! `agent::redirect`.
+//! each: what their rows say, and the only statements that read and write them.
 
+pub mod changed;
 pub mod consumed;
 pub mod lease;
+pub mod left;
 pub mod master;
 pub mod overflow;
 pub mod progress;
+pub mod queue;
+pub mod redirect;
+pub mod scope;
 pub mod side;
 pub mod tenure;
 
@@ -23,4 +26,19 @@ pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError
 /// The agent's tables are not there (any more).
 pub fn is_gone(error: &RemoteError) -> bool {
     error.is("42P01") || error.is("3F000")
+}
+
+/// The tables of one kind and split.
+fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<(), RemoteError> {
+    let rows = connection.query(
+        "SELECT relname FROM pg_class
+          WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
+        &[Some(prefix)],
+    )?;
+    for row in rows.rows {
+        if let [Some(table)] = row.as_slice() {
+            connection.run(&format!("DROP TABLE shardmaster_agent.{table}"))?;
+        }
+    }
+    Ok(())
 }

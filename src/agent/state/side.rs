@@ -6,6 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
+use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::{self, literal};
 
@@ -143,6 +144,15 @@ pub fn state(connection: &mut Connection, split: i64, side: Side) -> Result<Opti
     Ok(read(connection, split, side)?.map(|row| row.state))
 }
 
+/// For the capture trigger: a FROM clause with a row where the queue takes entries.
+pub fn if_captured(split: i64) -> String {
+    format!(
+        "FROM shardmaster_agent.side WHERE split_id OPERATOR(pg_catalog.=) {split}
+            AND side OPERATOR(pg_catalog.=) 'source' AND state OPERATOR(pg_catalog.=) '{}'",
+        State::Capture.as_str()
+    )
+}
+
 /// Whether finish has left a target: its rows have gone from the source, its guard has gone.
 pub fn is_left(target: &mut Connection, split: i64) -> Result<bool> {
     Ok(state(target, split, Side::Target)? == Some(State::Left))
@@ -178,11 +188,56 @@ pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &st
 pub fn moved_away(connection: &mut Connection, plan: &Plan, entries: &str) -> Result<Vec<i64>> {
     let splits = connection.query(
         "SELECT split_id FROM shardmaster_agent.side
-          WHERE side = 'source' AND state = 'moved' AND token <> $1
+          WHERE side = 'source' AND state = $5 AND token <> $1
             AND namespace = $2 AND keyspace = $3 AND entries = $4 ORDER BY split_id",
-        &[Some(&plan.token), Some(&plan.target.namespace), Some(&plan.keyspace), Some(entries)],
+        &[
+            Some(&plan.token),
+            Some(&plan.target.namespace),
+            Some(&plan.keyspace),
+            Some(entries),
+            Some(State::Moved.as_str()),
+        ],
     )?;
     Ok(splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect())
+}
+
+/// A side of a split on a shard.
+pub struct Found {
+    pub id: i64,
+    pub side: Side,
+    /// None: triggers that have lost their state row.
+    pub token: Option<String>,
+    /// Of a source whose rows have left: where they are, and what its entries are.
+    pub moved: Option<(String, Strategy)>,
+}
+
+/// Sides by their state rows, and by triggers that have lost theirs.
+pub fn all(connection: &mut Connection) -> Result<Vec<Found>> {
+    let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,
+                CASE WHEN starts_with(f.proname, 'capture') THEN 'source' ELSE 'target' END AS side
+           FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
+          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND f.proname ~ '^(capture|guard)_\\d{1,18}_'"
+        .to_owned();
+    if has(connection, "side")? {
+        query = format!(
+            "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
+                    CASE WHEN s.state = '{moved}' THEN s.other_shard END, s.entries
+               FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side",
+            moved = State::Moved.as_str()
+        );
+    } else {
+        query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
+    }
+    let rows = connection.run(&query)?;
+    let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
+        [Some(id), Some(side), token, moved_to, entries] => {
+            let side = if side == "source" { Side::Source } else { Side::Target };
+            let moved = moved_to.clone().zip(entries.as_deref().and_then(Strategy::of_entries));
+            id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
+        }
+        _ => None,
+    });
+    Ok(found.collect())
 }
 
 /// Whose the objects are that a shard has under a split's number.

@@ -42,33 +42,9 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
         Some(Err(error)) if error.is_transient() => return error,
         Some(Err(_)) | None => InTheWay::Unknown,
     };
-    let whose = match &found {
-        InTheWay::Unknown => {
-            if let Some(other) = split_of_table(engine, table) {
-                // It may be one of its rows.
-                return SplitError::Retry(format!(
-                    "split {other}, which moves rows of table {}: one of them may be the row that is in the way on shard \"{}\"",
-                    table.target.name, error.shard
-                ));
-            }
-            "a row whose key cannot be told".to_owned()
-        }
-        InTheWay::WithoutKey => "a row without a key".to_owned(),
-        InTheWay::Of(owner) => {
-            let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
-            let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
-            if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
-                // Its row goes, or changes, with the steps of that split.
-                return SplitError::Retry(format!(
-                    "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
-                    error.shard, table.target.name
-                ));
-            }
-            match is_ours {
-                true => "another row of the moving keys".to_owned(),
-                false => format!("a row of key \"{owner}\""),
-            }
-        }
+    let whose = match whose(engine, table, &found, &error.shard) {
+        Ok(whose) => whose,
+        Err(wait) => return wait,
     };
     SplitError::Failed(
         Failure::new(
@@ -84,6 +60,43 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
             table.policy.shard_by
         )),
     )
+}
+
+/// Whose row it is, in words; an error: it goes, or changes, with the steps of another split.
+fn whose(
+    engine: &Engine,
+    table: &Table,
+    found: &InTheWay,
+    shard: &str,
+) -> std::result::Result<String, SplitError> {
+    Ok(match found {
+        InTheWay::Unknown => {
+            if let Some(other) = split_of_table(engine, table) {
+                // It may be one of its rows.
+                return Err(SplitError::Retry(format!(
+                    "split {other}, which moves rows of table {}: one of them may be the row that is in the way on shard \"{}\"",
+                    table.target.name, shard
+                )));
+            }
+            "a row whose key cannot be told".to_owned()
+        }
+        InTheWay::WithoutKey => "a row without a key".to_owned(),
+        InTheWay::Of(owner) => {
+            let entry = transaction(|| entry_of(&engine.plan.keyspace, owner));
+            let is_ours = entry.as_ref().is_some_and(|entry| engine.plan.entries.contains(entry));
+            if let Some((other, key)) = entry.and_then(|entry| split_of(engine, entry)) {
+                // Its row goes, or changes, with the steps of that split.
+                return Err(SplitError::Retry(format!(
+                    "split {other}, which moves key \"{key}\": a row of it on shard \"{}\" is in the way in table {}",
+                    shard, table.target.name
+                )));
+            }
+            match is_ours {
+                true => "another row of the moving keys".to_owned(),
+                false => format!("a row of key \"{owner}\""),
+            }
+        }
+    })
 }
 
 /// The check has compared the constraints of both sides, and looked for a partition for each

@@ -10,11 +10,11 @@ use super::foreign_keys::{self, Look};
 use super::window::{self, Entries};
 use super::{chunk, leaves};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, Progress, TableProgress};
-use crate::agent::state::{consumed, lease, overflow, tenure};
-use crate::agent::{self, observe};
+use crate::agent::state::{consumed, lease, overflow, queue, tenure};
 use crate::catalog::split;
 use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
@@ -345,7 +345,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     ))?;
     reach(injection_points::OVERFLOW_CLEARED)?;
     // Whoever finds it closed until here leaves a mark, and this is done once more.
-    engine.control.run(&agent::reopen_queue(id))?;
+    engine.control.run(&queue::reopen(id))?;
     Ok(())
 }
 

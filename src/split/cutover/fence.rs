@@ -6,10 +6,9 @@
 //! cutover's deadline, and with it the lock; so what is done under the fence is done in
 //! other sessions, and counts only if the fence was still there afterwards.
 
-use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
-use crate::agent::state::tenure;
+use crate::agent::state::{queue, tenure};
 use crate::remote::Connection;
 use crate::server::wait;
 use crate::split::engine::Engine;
@@ -47,7 +46,7 @@ const HOLDERS: &str = "
 
 /// Who holds the capture lock of the source now.
 pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
-    let rows = engine.control.query(HOLDERS, &[Some(&agent::barrier(engine.plan.id))])?;
+    let rows = engine.control.query(HOLDERS, &[Some(&queue::barrier(engine.plan.id))])?;
     Ok(rows
         .rows
         .into_iter()
@@ -134,7 +133,7 @@ fn attempt(split: i64, deadline: Instant) -> String {
     format!(
         "BEGIN; SET LOCAL statement_timeout = '{left}ms'; SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
          SET LOCAL lock_timeout = '100ms'; LOCK TABLE {} IN EXCLUSIVE MODE",
-        agent::barrier(split)
+        queue::barrier(split)
     )
 }
 

@@ -29,7 +29,7 @@ use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
-use crate::catalog::split_state::{CutoverStep, Goal, Phase};
+use crate::catalog::split_state::CutoverStep;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
@@ -199,7 +199,7 @@ fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
         }
-        if state.phase != Phase::CutoverPending || !matches!(state.goal, Goal::Completed | Goal::Finished) {
+        if !phases::is_before_decision(state.phase) || !phases::asks_for_cutover(state.goal) {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
         record::cutover_step(engine.plan.id, CutoverStep::Disabled);
@@ -332,10 +332,10 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         return Err(SplitError::Superseded);
     }
     if version.is_some() {
-        catch_up_phases(plan.id, state.phase)?;
-    } else if state.phase != Phase::CutoverPending {
+        record::catch_up_phases(plan.id, state.phase)?;
+    } else if !phases::is_before_decision(state.phase) {
         return Err(SplitError::Superseded);
-    } else if !matches!(state.goal, Goal::Completed | Goal::Finished) {
+    } else if !phases::asks_for_cutover(state.goal) {
         // The operator's word counts up to this transaction.
         return Err(SplitError::Retry("the cutover to be asked for again".into()));
     }
@@ -350,26 +350,8 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
             &[plan.id.into(), version.into()],
         );
     split_progress::decided(plan.id, last_event_id);
-    record::change_phase(
-        plan.id,
-        Phase::CutoverPending,
-        Phase::Completed,
-        &format!("routing version {version}"),
-    )?;
+    record::decided(plan.id, version)?;
     Ok(version)
-}
-
-/// A master that was set back may have lost earlier phases too.
-fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
-    if phase == Phase::Completed {
-        return Err(SplitError::Superseded);
-    }
-    let mut from = phase;
-    for to in phases::between(phase, Phase::Completed) {
-        record::change_phase(id, from, *to, "the shards were further than this master")?;
-        from = *to;
-    }
-    Ok(())
 }
 
 /// 5b. Clients may write on the target. Guards that would refuse keys which come back are

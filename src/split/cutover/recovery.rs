@@ -8,7 +8,7 @@ use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_state::{CutoverStep, Phase};
+use crate::catalog::split_state::CutoverStep;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
@@ -20,12 +20,13 @@ use crate::split::cutover::{self, source, told};
 use crate::split::end::redirect;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
+use crate::split::lifecycle::phases;
 use crate::split::record;
 use std::time::Instant;
 
 /// Settles what an interrupted cutover left before its decision.
 pub fn settle(engine: &mut Engine, state: &split::State) -> Result<()> {
-    if state.phase == Phase::Completed {
+    if phases::is_decided(state.phase) {
         return Ok(());
     }
     let id = engine.plan.id;
@@ -120,7 +121,7 @@ pub fn reopen_routes(plan: &Plan) -> Result<()> {
         // A master that has forgotten it sets back once more.
         standby::commit_alone();
         let state = split::lock(plan.id)?;
-        if state.phase == Phase::Completed || state.cutover_step == CutoverStep::None {
+        if phases::is_decided(state.phase) || state.cutover_step == CutoverStep::None {
             return Ok(());
         }
         change::revert(&plan.keyspace, &plan.entries, &plan.source.shard_key).map_err(Failure::from)?;

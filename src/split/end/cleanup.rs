@@ -6,14 +6,15 @@ mod routes;
 use super::cleanup::routes::{Names, Route};
 use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::redirect::Redirect;
-use crate::agent::session::{self, Side};
-use crate::agent::state::{self, master};
+use crate::agent::session;
+use crate::agent::state::redirect::{self as redirects, Redirect};
+use crate::agent::state::side::{self, Found};
+use crate::agent::state::{self, left, master, scope};
 use crate::catalog::shard::{self, Shard};
+use crate::catalog::split_state::IS_OVER;
 use crate::catalog::{redirect as stored, split};
 use crate::clean;
 use crate::error::{Failure, SqlState};
-use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::install;
@@ -46,9 +47,9 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
 
 /// The highest number of a split that the shard knows.
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
-    let mut highest = sides(connection)?.into_iter().map(|side| side.id).max();
-    for redirect in redirect::all(connection)? {
-        let known = redirect::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
+    let mut highest = side::all(connection)?.into_iter().map(|side| side.id).max();
+    for redirect in redirects::all(connection)? {
+        let known = left::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
         highest = highest.max(known);
     }
     Ok(highest)
@@ -68,10 +69,12 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
 /// the shard that had it did not come back.
 fn close_ledger(shard_key: &str, kept: &[i64]) {
     sql::write(
-        "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
-           FROM shardmaster.split_plan p
-          WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
-            AND (p.phase = 'rolled_back' AND p.goal = 'rolled_back' OR p.finished_at IS NOT NULL)",
+        &format!(
+            "UPDATE shardmaster.split_ledger l SET removed_at = clock_timestamp()
+               FROM shardmaster.split_plan p
+              WHERE p.id = l.split_id AND l.shard_key = $1 AND l.removed_at IS NULL AND l.split_id <> ALL ($2)
+                AND {IS_OVER}"
+        ),
         &[shard_key.into(), kept.to_vec().into()],
     );
 }
@@ -81,7 +84,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
     master::check(connection, &split::identity())?;
     let mut names = Names::of(shard);
     let (mut removed, mut kept) = (Vec::new(), Vec::new());
-    for found in sides(connection)? {
+    for found in side::all(connection)? {
         if is_accounted_for(&found) {
             continue;
         }
@@ -94,7 +97,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
         install::drop_side(connection, found.id, found.side)?;
         removed.push((object, "removed".to_owned()));
     }
-    for redirect in redirect::all(connection)? {
+    for redirect in redirects::all(connection)? {
         remove_from_redirect(connection, &mut names, &redirect, &mut removed)?;
     }
     Ok((removed, kept))
@@ -107,13 +110,13 @@ fn remove_from_redirect(
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
-    for (id, token) in redirect::splits(connection, redirect)? {
+    for (id, token) in left::splits(connection, redirect)? {
         if stored::is_known(&token) {
             continue;
         }
-        let (left, moved_to) = redirect::left(connection, redirect, &token)?;
+        let (gone, moved_to) = left::of_split(connection, redirect, &token)?;
         let object = format!("redirect of split {id}");
-        if let Some(route) = names.route(connection, &left) {
+        if let Some(route) = names.route(connection, &gone) {
             removed.push((object, kept(&route, &moved_to)));
             continue;
         }
@@ -123,52 +126,16 @@ fn remove_from_redirect(
     redirect::tidy(connection, redirect)
 }
 
-/// A side of a split on a shard.
-struct Found {
-    id: i64,
-    side: Side,
-    /// None: triggers that have lost their state row.
-    token: Option<String>,
-    /// Of a source whose rows have left: where they are, and what its entries are.
-    moved: Option<(String, Strategy)>,
-}
-
-/// Sides by their state rows, and by triggers that have lost theirs.
-fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
-    let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,
-                CASE WHEN starts_with(f.proname, 'capture') THEN 'source' ELSE 'target' END AS side
-           FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
-          WHERE f.pronamespace = to_regnamespace('shardmaster_agent') AND f.proname ~ '^(capture|guard)_\\d{1,18}_'"
-        .to_owned();
-    if state::has(connection, "side")? {
-        query = format!(
-            "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
-                    CASE WHEN s.state = 'moved' THEN s.other_shard END, s.entries
-               FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side"
-        );
-    } else {
-        query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
-    }
-    let rows = connection.run(&query)?;
-    let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(side), token, moved_to, entries] => {
-            let side = if side == "source" { Side::Source } else { Side::Target };
-            let moved = moved_to.clone().zip(entries.as_deref().and_then(Strategy::of_entries));
-            id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
-        }
-        _ => None,
-    });
-    Ok(found.collect())
-}
-
 /// The ledger knows what may exist, on whatever shard: one database may have several names.
 /// Another split of the same number, of a master that is gone, has another token.
 fn is_accounted_for(found: &Found) -> bool {
     sql::read_one(
-        "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
-          WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
-            -- Of one at its end only a side that was given up as lost is left.
-            AND NOT (p.phase = 'rolled_back' AND p.goal = 'rolled_back') AND p.finished_at IS NULL",
+        // Of one at its end only a side that was given up as lost is left.
+        &format!(
+            "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
+              WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
+                AND NOT {IS_OVER}"
+        ),
         &[found.id.into(), found.side.as_str().into(), found.token.as_deref().into()],
         |_| (),
     )
@@ -183,7 +150,7 @@ fn keeps_clients_off(
     found: &Found,
 ) -> Result<Option<String>> {
     let Some((moved_to, entries)) = &found.moved else { return Ok(None) };
-    let left = routes::read(connection, found.id, *entries)?;
+    let left = scope::read(connection, found.id, *entries)?;
     Ok(names.route(connection, &left).map(|route| kept(&route, moved_to)))
 }
 

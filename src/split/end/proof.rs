@@ -6,9 +6,9 @@
 //! Invariant: a batch is deleted only in the transaction in which each of its rows was shown to
 //! be on the target, or to have been changed or taken away there by a client.
 
-use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::Progress;
+use crate::agent::state::queue;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -122,7 +122,7 @@ impl<'a> Prover<'a> {
 
     /// Keys that the target neither has nor has been asked to delete.
     fn missing(&self) -> String {
-        let keys = agent::queue_keys(&self.table.source).join(", ");
+        let keys = queue::keys(&self.table.source).join(", ");
         let scope = self.plan.scope.filter(&self.table.target_by, "t");
         format!(
             "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}, {incomplete}

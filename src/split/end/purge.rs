@@ -9,10 +9,10 @@ use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::tenure;
 use crate::agent::{self, observe};
 use crate::catalog::split::Plan;
-use crate::guc;
+use crate::remote::Connection;
 use crate::remote::quote::text_array;
-use crate::remote::{Connection, number};
 use crate::server::wait;
+use crate::split::blocks::{self, Span};
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
 use crate::split::owners::LookedThrough;
@@ -44,6 +44,11 @@ pub fn scope_rows(
     }
     Ok(deleted)
 }
+
+/// Of the first batch, of the smallest, and of the largest.
+const FIRST_BLOCKS: i64 = 256;
+const MIN_BLOCKS: i64 = 8;
+const MAX_BLOCKS: i64 = 1 << 16;
 
 /// A walk over the tables of a side.
 pub struct Walk {
@@ -130,34 +135,18 @@ struct Batches<'a> {
 
 impl Batches<'_> {
     fn run(&self, connection: &mut Connection, mut prover: Option<&mut Prover<'_>>) -> Result<u64> {
-        let size = connection.query(
-            "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint",
-            &[Some(self.leaf)],
-        )?;
-        let total = number::blocks(connection.shard(), size.scalar())?;
-        let (mut from, mut blocks, mut deleted) = (0_i64, 256_i64, 0_u64);
+        let (_, total) = blocks::of_leaf(connection, self.leaf)?;
+        let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0);
         loop {
-            let to = from + blocks;
-            let is_last = to >= total || self.few;
+            let span = Span::next(from, size, total, self.few);
             let began = Instant::now();
-            let condition = self.condition(from, (!is_last).then_some(to));
-            deleted += self.batch(connection, &condition, prover.as_deref_mut())?;
+            deleted += self.batch(connection, &span.condition(self.scope), prover.as_deref_mut())?;
             reach(self.walk.after_batch)?;
             wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
-            if is_last {
-                return Ok(deleted);
-            }
+            let Some(to) = span.to else { return Ok(deleted) };
             from = to;
-            let factor = guc::step_time().as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
-            blocks = ((blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(8, 1 << 16);
+            size = blocks::adapt(size, blocks::by_time(began.elapsed()), MIN_BLOCKS, MAX_BLOCKS);
         }
-    }
-
-    /// The scope's rows from a block to before another; None: to the end.
-    fn condition(&self, from: i64, to: Option<i64>) -> String {
-        let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND") };
-        let upper = to.map_or(String::new(), |to| format!("AND t.ctid < '({to},0)'::tid"));
-        format!("{lower} {} {upper}", self.scope)
     }
 
     fn batch(

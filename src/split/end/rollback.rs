@@ -7,10 +7,7 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_progress;
-use crate::catalog::split_state::Phase;
 use crate::error::SqlState;
-use crate::placement::tenants;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::{transaction, try_transaction};
@@ -34,7 +31,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
     if was_begun {
         require_gone(tenure, target_lost)?;
     }
-    try_transaction(|| record(plan.id, target_lost))
+    try_transaction(|| record::rolled_back(plan.id, target_lost))
 }
 
 fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
@@ -163,29 +160,4 @@ fn ledger_is_open(id: i64) -> bool {
         |_| (),
     )
     .is_some()
-}
-
-fn record(id: i64, target_lost: bool) -> Result<()> {
-    let state = split::lock(id)?;
-    record::change_phase(id, state.phase, Phase::RolledBack, "")?;
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL,
-                error_hint = NULL, attempts = 0, worker_pid = NULL, cutover_step = 'none', paused = false, target_lost = false
-          WHERE id = $1",
-        &[id.into()],
-    );
-    split_progress::clear(id);
-    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
-    tenants::cancel_for_split(id);
-    // What a lost target holds, should it come back, is shard_cleanup's.
-    sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = clock_timestamp()
-          WHERE split_id = $1 AND NOT ($2 AND side = 'target')",
-        &[id.into(), target_lost.into()],
-    );
-    if target_lost {
-        split::event(id, None, None, "the target was given up as lost; shard_cleanup removes what it holds");
-    }
-    Ok(())
 }

@@ -11,16 +11,15 @@ use super::owners;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::filter::Filter;
 use crate::agent::session::{self, Side};
-use crate::agent::shape::{Column, TableShape};
+use crate::agent::shape::Column;
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure::{self, Tenure};
-use crate::agent::state::{self, consumed, lease, master, overflow};
-use crate::agent::{self, observe};
+use crate::agent::state::{self, consumed, lease, master, queue, scope};
+use crate::agent::{self, observe, schema};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
-use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::server::sql;
 use crate::server::txn::transaction;
@@ -115,7 +114,7 @@ fn write_ledger(plan: &Plan) {
 fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], side: Side) -> Result<()> {
     let plan = &tenure.plan;
     connection.run("BEGIN")?;
-    bootstrap(connection)?;
+    schema::bootstrap(connection)?;
     side::require_own(connection, plan, side)?;
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
@@ -159,7 +158,7 @@ pub fn keep_lease(plan: &Plan) -> Result<()> {
 }
 
 fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
-    let scope = agent::scope_table(plan.id, side);
+    let scope = scope::table(plan.id, side);
     let mut columns: Vec<&Column> = Vec::new();
     for table in tables {
         let column = match side {
@@ -179,49 +178,18 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
         connection.run(functions)?;
     }
     for column in columns {
-        let filter = match &plan.scope {
-            Scope::Keys(keys) => filter(connection, keys, column)?,
-            Scope::Buckets { of, count, buckets } => Some(Filter::of_buckets(*of, *count, buckets)),
-            Scope::Ranges { .. } => None,
-        };
+        let filter = Filter::of_scope(connection, &plan.scope, column)?;
         connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref()))?;
     }
     Ok(())
 }
 
-/// The filter of the scope's keys, made of the hashes that this server gives them.
-fn filter(connection: &mut Connection, keys: &[String], column: &Column) -> Result<Option<Filter>> {
-    let Some(mut filter) = Filter::new(column, keys.len()) else { return Ok(None) };
-    let positions = connection.run(&format!(
-        "SELECT {} FROM unnest({}::{}[]) key",
-        filter.position("key"),
-        crate::remote::quote::array_literal(keys),
-        column.base
-    ))?;
-    for row in positions.rows {
-        if let [Some(position)] = row.as_slice() {
-            filter.set(position.parse().unwrap_or(0));
-        }
-    }
-    Ok(Some(filter))
-}
-
 fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
-    connection.run(&agent::create_barrier(plan.id))?;
+    queue::create_barrier(connection, plan.id)?;
     for table in tables {
         let ordinal = table.policy.ordinal;
-        create_queue(connection, plan, ordinal, &table.source)?;
+        queue::create(connection, plan.id, ordinal, &table.source)?;
         connection.run(&agent::capture(plan, ordinal, &table.source, &table.source_by))?;
-    }
-    Ok(())
-}
-
-/// One that is there is not touched: its index would be looked for under a lock that its
-/// writers, who hold other queues already, would deadlock with.
-fn create_queue(connection: &mut Connection, plan: &Plan, ordinal: i32, shape: &TableShape) -> Result<()> {
-    let name = format!("shardmaster_agent.{}", agent::queue_table(plan.id, ordinal));
-    if connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_none() {
-        connection.run(&agent::queue(plan.id, ordinal, shape))?;
     }
     Ok(())
 }
@@ -233,19 +201,6 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
     Ok(())
 }
 
-/// Creates what the agent's schema always has, within a transaction, to whose end nobody
-/// else creates, replaces or drops any of it.
-pub fn bootstrap(connection: &mut Connection) -> Result<()> {
-    match connection.run(agent::BOOTSTRAP) {
-        Ok(_) => Ok(()),
-        // Another split was the first one to come, or the last one to leave.
-        Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
-            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Drops everything of a side, and the agent's schema with the last one. The state row goes
 /// last: until then a trigger that is left refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
@@ -254,10 +209,10 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
         return Ok(());
     }
     connection.run("BEGIN")?;
-    bootstrap(connection)?;
-    drop_objects(connection, split, side)?;
+    schema::bootstrap(connection)?;
+    schema::drop_objects(connection, split, side)?;
     connection.run(&format!("{}; {}", tenure::delete(split, side), side::delete(split, side)))?;
-    drop_unused_schema(connection)?;
+    schema::drop_unused(connection)?;
     connection.run("COMMIT")?;
     Ok(())
 }
@@ -267,86 +222,9 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
 pub fn leave_target(connection: &mut Connection, split: i64) -> Result<()> {
     triggers::drop_all(connection, split, Side::Target)?;
     connection.run("BEGIN")?;
-    bootstrap(connection)?;
-    drop_objects(connection, split, Side::Target)?;
+    schema::bootstrap(connection)?;
+    schema::drop_objects(connection, split, Side::Target)?;
     side::LEAVE.write(connection, split, Version::Kept)?;
     connection.run("COMMIT")?;
-    Ok(())
-}
-
-/// The functions and tables of a side.
-fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    drop_functions(connection, split, side)?;
-    let scope = agent::scope_table(split, side);
-    connection.run(&format!("DROP TABLE IF EXISTS shardmaster_agent.{scope}"))?;
-    match side {
-        Side::Source => {
-            drop_queues(connection, split)?;
-            let sequence = agent::queue_sequence(split);
-            connection.run(&format!(
-                "DROP SEQUENCE IF EXISTS shardmaster_agent.{sequence}; DROP TABLE IF EXISTS {}",
-                agent::barrier(split)
-            ))?;
-        }
-        Side::Target => {
-            drop_tables(connection, &format!("changed_{split}_"))?;
-            connection.run(&progress::delete(split))?;
-        }
-    }
-    Ok(())
-}
-
-/// The agent's schema goes with the last side and the last redirect. The caller holds the
-/// bootstrap's lock.
-pub fn drop_unused_schema(connection: &mut Connection) -> Result<()> {
-    let left = connection.run(
-        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)",
-    )?;
-    if left.scalar() == Some("f") {
-        connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;
-    }
-    Ok(())
-}
-
-fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
-    let (trigger, refuse) = match side {
-        Side::Source => (format!("capture_{split}_"), format!("refuse_{split}_")),
-        Side::Target => (format!("guard_{split}_"), String::new()),
-    };
-    let lookup = agent::in_scope_function(split, side);
-    let rows = connection.query(
-        "SELECT p.oid::regprocedure::text FROM pg_proc p
-          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace
-            AND (starts_with(p.proname, $1) OR $2 <> '' AND starts_with(p.proname, $2) OR p.proname = $3)",
-        &[Some(&trigger), Some(&refuse), Some(&lookup)],
-    )?;
-    for row in rows.rows {
-        if let [Some(function)] = row.as_slice() {
-            connection.run(&format!("DROP FUNCTION {function}"))?;
-        }
-    }
-    Ok(())
-}
-
-/// The queues and what counts them, once no trigger is left that would write to them.
-fn drop_queues(connection: &mut Connection, split: i64) -> Result<()> {
-    drop_tables(connection, &format!("queue_{split}_"))?;
-    let rows = [consumed::delete(split), lease::delete(split), overflow::delete(split)];
-    connection.run(&rows.join("; "))?;
-    Ok(())
-}
-
-/// The agent's tables of one kind and split.
-fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<()> {
-    let rows = connection.query(
-        "SELECT relname FROM pg_class
-          WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
-        &[Some(prefix)],
-    )?;
-    for row in rows.rows {
-        if let [Some(table)] = row.as_slice() {
-            connection.run(&format!("DROP TABLE shardmaster_agent.{table}"))?;
-        }
-    }
     Ok(())
 }

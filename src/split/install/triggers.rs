@@ -2,9 +2,11 @@
 //! however many partitions a table has.
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::redirect::{Redirect, Write};
+use crate::agent::redirect::Write;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::left;
+use crate::agent::state::redirect::Redirect;
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -219,21 +221,18 @@ pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<(
 /// Drops a redirect's triggers, each table's only while nothing has left: who puts keys in
 /// waits for the lock, and finds afterwards what is missing.
 pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    let table = redirect.table();
-    let first = format!(
-        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;
-         DO $$ BEGIN
-             IF EXISTS (SELECT 1 FROM {table}) THEN
-                 RAISE EXCEPTION 'keys have left meanwhile' USING ERRCODE = '55006';
-             END IF;
-         END $$; "
-    );
-    drop_called(connection, OF_REDIRECT, &redirect.function(), &first)
+    drop_called(connection, OF_REDIRECT, &redirect.function(), &left::require_empty(redirect))
+}
+
+/// Whether any table has a trigger of a redirect.
+pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
+    let any = format!("SELECT EXISTS (SELECT 1 FROM pg_trigger t WHERE {OF_REDIRECT})");
+    Ok(connection.query(&any, &[Some(&redirect.function())])?.scalar() == Some("t"))
 }
 
 /// Whether a trigger `t` is a redirect's, by the look-up $1 that its condition calls: the
 /// function is one for all of them.
-pub const OF_REDIRECT: &str = "EXISTS (
+const OF_REDIRECT: &str = "EXISTS (
     SELECT 1 FROM pg_depend d JOIN pg_proc l ON l.oid = d.refobjid
      WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_proc'::regclass
        AND l.proname = $1 AND l.pronamespace = to_regnamespace('shardmaster_agent'))";

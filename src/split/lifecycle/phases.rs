@@ -1,6 +1,6 @@
 //! The phases of a split: their order, and which change into which.
 
-use crate::catalog::split_state::Phase;
+use crate::catalog::split_state::{Goal, Phase};
 
 /// An allowed change of phase.
 pub struct Transition {
@@ -49,6 +49,33 @@ pub const WAY: [Phase; 6] = [
 /// Where a phase is on the way; None: the split was rolled back.
 pub fn position(phase: Phase) -> Option<usize> {
     WAY.iter().position(|one| *one == phase)
+}
+
+/// The phases in which the source's changes are queued, as a list in SQL.
+pub fn capturing() -> String {
+    let names =
+        between(Phase::Planning, Phase::Completed).iter().map(|phase| format!("'{}'", phase.as_str()));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The cutover has decided: nothing is given up any more.
+pub fn is_decided(phase: Phase) -> bool {
+    phase == Phase::Completed
+}
+
+/// A cutover may be under way; whether one was begun, its step says.
+pub fn is_before_decision(phase: Phase) -> bool {
+    phase == Phase::CutoverPending
+}
+
+/// Capture and guard are installed, and nothing is copied.
+pub fn is_only_installed(phase: Phase) -> bool {
+    phase == Phase::DualWrite
+}
+
+/// A cutover, or all of the split, was asked for.
+pub fn asks_for_cutover(goal: Goal) -> bool {
+    matches!(goal, Goal::Completed | Goal::Finished)
 }
 
 /// The phases that come before `end`, after `phase`; a plan that was rolled back begins

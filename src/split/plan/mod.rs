@@ -159,7 +159,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     check_keys(&keyspace, &source, &keys)?;
     let takes_slots = keyspace.strategy.is_directory();
     if takes_slots {
-        tenants::check_room(&target, &keys)?;
+        tenants::check_free_slots(&target, &keys)?;
     }
     let ids = sql::write_returning(
         "WITH s AS MATERIALIZED (

@@ -1,11 +1,11 @@
 //! A table of a split, as both sides have it: what is selected of its rows, and how they are
 //! written and found again.
 
-use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::queue;
 use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
 use crate::keys::scope::Scope;
@@ -104,7 +104,7 @@ impl Table {
     /// The keys of a window, each image once: a type's own equality would take two for
     /// one that need not be one on the other side.
     pub fn window(&self, condition: &str) -> String {
-        let keys = agent::queue_keys(&self.source).join(", ");
+        let keys = queue::keys(&self.source).join(", ");
         let from = format!("FROM {} WHERE op <> 'T' AND {condition}", self.queue);
         if self.has_plain_key() {
             format!("SELECT DISTINCT {keys} {from}")
@@ -133,18 +133,18 @@ impl Table {
         format!(
             "{name} t WHERE EXISTS (SELECT FROM {} k WHERE k.op <> 'T' AND {condition} AND {})",
             self.queue,
-            key_join(&self.source, "k", &agent::queue_keys(&self.source))
+            key_join(&self.source, "k", &queue::keys(&self.source))
         )
     }
 
     /// The rows `t` of the target are those of the keys `k` of a window.
     pub fn target_join(&self) -> String {
-        key_join(&self.target, "k", &agent::queue_keys(&self.source))
+        key_join(&self.target, "k", &queue::keys(&self.source))
     }
 
     /// The rows `t` of the source are those of some keys `k`.
     pub fn source_join(&self) -> String {
-        key_join(&self.source, "k", &agent::queue_keys(&self.source))
+        key_join(&self.source, "k", &queue::keys(&self.source))
     }
 
     /// A join that leaves of rows `t` of the target those that the step's window has changed.
@@ -154,7 +154,7 @@ impl Table {
 
     /// A noted key `g` of the target beside a key `k` of the window.
     pub fn changed_join(&self) -> String {
-        agent::queue_keys(&self.source)
+        queue::keys(&self.source)
             .iter()
             .zip(self.target.key_operators())
             .map(|(key, operator)| format!("g.{key} {operator} k.{key}"))
@@ -226,7 +226,7 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
     };
     let source_by = by(&source, &plan.source.shard_key)?;
     let target_by = by(&target, &plan.target.shard_key)?;
-    let queue = format!("shardmaster_agent.{}", agent::queue_table(plan.id, policy.ordinal));
+    let queue = queue::qualified(plan.id, policy.ordinal);
     let fixed: Vec<&str> =
         target.key().iter().map(String::as_str).chain([policy.shard_by.as_str()]).collect();
     let pairing = columns::pair(&source, &target, &policy.maps, &fixed);

@@ -1,7 +1,7 @@
 //! What clients of the target have changed since it opened, as its guard has noted it: by that
 //! a row may differ from the source's, which is frozen.
 
-use crate::agent;
+use crate::agent::state::changed;
 use crate::agent::state::progress::Progress;
 use crate::catalog::split::Plan;
 use crate::remote::quote::array_literal;
@@ -19,7 +19,7 @@ impl Changes {
     pub fn of(plan: &Plan, progress: &Progress, table: &Table, position: usize) -> Changes {
         let known = progress.tables.get(position).and_then(|table| table.target_leaves.as_ref());
         Changes {
-            log: format!("shardmaster_agent.{}", agent::changed_table(plan.id, table.policy.ordinal)),
+            log: changed::qualified(plan.id, table.policy.ordinal),
             leaves: known.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect(),
         }
     }

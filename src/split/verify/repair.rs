@@ -2,8 +2,8 @@
 //! changes, as if a client had written to them. The next window brings them, whatever state
 //! they are in by then.
 
-use crate::agent;
 use crate::agent::error::Result;
+use crate::agent::state::queue;
 use crate::catalog::verification;
 use crate::remote::quote::literal;
 use crate::server::txn::transaction;
@@ -28,7 +28,7 @@ pub fn run(engine: &mut Engine) -> Result<()> {
         let statement = format!(
             "INSERT INTO {} (op, {}) VALUES {}",
             table.queue,
-            agent::queue_keys(&table.source).join(", "),
+            queue::keys(&table.source).join(", "),
             rows.join(", ")
         );
         engine.control_transaction(&statement)?;

@@ -10,8 +10,8 @@
 //! Rows are compared as their output functions write them, in the settings of a worker's
 //! sessions: what a dump would show.
 
-use crate::agent;
 use crate::agent::error::Result;
+use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::catalog::verification::Difference;
 use crate::remote::copy::{self, Bounds};
@@ -76,7 +76,7 @@ pub fn prepare_source(source: &mut Connection, table: &Table) -> Result<()> {
     source.run("DROP TABLE IF EXISTS pg_temp.verify_keys")?;
     source.run(&format!(
         "CREATE TEMPORARY TABLE verify_keys ON COMMIT DELETE ROWS AS SELECT {} FROM {} t WITH NO DATA",
-        keys(table.source.key(), &agent::queue_keys(&table.source)),
+        keys(table.source.key(), &queue::keys(&table.source)),
         table.source.name
     ))?;
     Ok(())
@@ -92,7 +92,7 @@ pub fn prepare_target(target: &mut Connection, table: &Table) -> Result<()> {
          SELECT {keys}, 0::bigint AS checksum, 0::int AS length FROM {name} t WITH NO DATA;
          CREATE TEMPORARY TABLE verify_rows ON COMMIT DELETE ROWS AS
          SELECT {keys}{columns} FROM {name} t WITH NO DATA",
-        keys = keys(table.target.key(), &agent::queue_keys(&table.source)),
+        keys = keys(table.target.key(), &queue::keys(&table.source)),
         columns = columns.concat(),
         name = table.target.name
     ))?;
@@ -103,7 +103,7 @@ impl Sides<'_> {
     /// Brings keys and checksums of some rows of a leaf of the source to the target; how many.
     pub fn bring_keys(&mut self, leaf: &str, condition: &str) -> Result<u64> {
         let Sides { table, source, target, .. } = self;
-        let names = agent::queue_keys(&table.source);
+        let names = queue::keys(&table.source);
         let format = table.text_format();
         let out = format!(
             "COPY (SELECT {}, {CHECKSUM}, {LENGTH}
@@ -159,7 +159,7 @@ impl Sides<'_> {
         let format = table.text_format();
         let out = format!(
             "COPY (SELECT {}{} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
-            keys(table.source.key(), &agent::queue_keys(&table.source)),
+            keys(table.source.key(), &queue::keys(&table.source)),
             table.compared().map(|pair| format!(", {}", pair.select())).collect::<String>()
         );
         target.run("TRUNCATE pg_temp.verify_rows")?;
@@ -212,17 +212,15 @@ fn differing(table: &Table, scope: &str, unless: &str) -> String {
 
 /// The values of a key `k`, each by its output function.
 fn texts(table: &Table) -> String {
-    let texts: Vec<String> = agent::queue_keys(&table.source)
-        .iter()
-        .map(|key| format!("pg_catalog.format('%s', k.{key})"))
-        .collect();
+    let texts: Vec<String> =
+        queue::keys(&table.source).iter().map(|key| format!("pg_catalog.format('%s', k.{key})")).collect();
     texts.join(", ")
 }
 
 /// Rows of a leaf of the target that the source does not have.
 pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<Compared> {
     let Sides { plan, table, source: reader, target } = sides;
-    let names = agent::queue_keys(&table.source);
+    let names = queue::keys(&table.source);
     let format = table.text_format();
     let out = format!(
         "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",

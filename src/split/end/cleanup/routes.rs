@@ -1,17 +1,13 @@
 //! What this master routes to a shard of all that a split has taken away from it.
 
-use crate::agent;
-use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks;
-use crate::agent::session::Side;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::routing;
 use crate::catalog::shard::Shard;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::Scope;
-use crate::keys::strategy::Strategy;
+use crate::keys::scope::{Entries, Scope};
 use crate::remote::Connection;
 use crate::server::sql;
 
@@ -21,26 +17,6 @@ pub struct Route {
     pub entry: String,
     pub keyspace: String,
     pub assigned_by: &'static str,
-}
-
-/// The scope of a source's side, as its tables have it.
-pub fn read(connection: &mut Connection, split: i64, entries: Strategy) -> Result<Scope> {
-    let table = format!("shardmaster_agent.{}", agent::scope_table(split, Side::Source));
-    if let Strategy::Range { of } = entries {
-        let rows = connection.run(&format!("SELECT lower::text, upper::text FROM {table}"))?;
-        let ranges = rows.rows.into_iter().filter_map(|row| match <[_; 2]>::try_from(row) {
-            Ok([lower, upper]) => Some(Interval { lower, upper }),
-            Err(_) => None,
-        });
-        return Ok(Scope::Ranges { of, ranges: ranges.collect() });
-    }
-    let rows = connection.run(&format!("SELECT key::text FROM {table}"))?;
-    let keys = rows.rows.into_iter().flatten().flatten().collect();
-    Ok(match entries {
-        Strategy::Directory => Scope::Keys(keys),
-        Strategy::Hash { of, buckets: count } => Scope::Buckets { of, count, buckets: keys },
-        Strategy::Range { of } => Scope::Ranges { of, ranges: Vec::new() },
-    })
 }
 
 /// The shards that are in the database of a session: by their addresses, or perhaps.
@@ -81,22 +57,14 @@ fn to_shards(left: &Scope, shards: &[String]) -> Option<Route> {
     if shards.is_empty() {
         return None;
     }
-    keyspace::all().iter().find_map(|keyspace| match (left, keyspace.strategy) {
-        (Scope::Keys(keys), Strategy::Directory) => {
-            named(keyspace, keys, shards).map(|entry| route("key", entry, keyspace, "shard_assign"))
-        }
-        (Scope::Buckets { buckets, .. }, Strategy::Hash { .. }) => named(keyspace, buckets, shards)
-            .map(|entry| route("bucket", entry, keyspace, "shard_assign_bucket")),
-        (Scope::Ranges { of, ranges }, Strategy::Range { of: here }) if *of == here => {
-            overlapping(keyspace, *of, ranges, shards)
-                .map(|entry| route("range", entry, keyspace, "shard_assign_range"))
-        }
-        _ => None,
+    keyspace::all().iter().filter(|keyspace| left.is_of(keyspace.strategy)).find_map(|keyspace| {
+        let entry = match left.entries() {
+            Entries::Named(names) => named(keyspace, names, shards)?,
+            Entries::Ranges(of, ranges) => overlapping(keyspace, of, ranges, shards)?,
+        };
+        let (what, assigned_by) = keyspace.strategy.entry_is();
+        Some(Route { what, entry, keyspace: keyspace.name.clone(), assigned_by })
     })
-}
-
-fn route(what: &'static str, entry: String, keyspace: &Keyspace, assigned_by: &'static str) -> Route {
-    Route { what, entry, keyspace: keyspace.name.clone(), assigned_by }
 }
 
 fn named(keyspace: &Keyspace, keys: &[String], shards: &[String]) -> Option<String> {

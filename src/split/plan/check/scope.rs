@@ -9,7 +9,6 @@ use crate::agent::types::Family;
 use crate::catalog::split::Plan;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
-use crate::keys::scope::Scope;
 use crate::remote::quote::{array_literal, ident};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
@@ -55,9 +54,9 @@ pub fn check(
             Some(_) => {}
             None => first = Some((shape, column, family)),
         }
-        findings.push(match &plan.scope {
-            Scope::Keys(keys) => keys_of_type(connection, &label("keys"), keys, shape, column)?,
-            Scope::Buckets { .. } | Scope::Ranges { .. } => Finding::new(
+        findings.push(match plan.scope.keys() {
+            Some(keys) => keys_of_type(connection, &label("keys"), keys, shape, column)?,
+            None => Finding::new(
                 &label("keys"),
                 true,
                 format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base),
@@ -92,9 +91,9 @@ fn family(
         let hint = "Give the column a deterministic collation, which routing goes by.";
         return Err((format!("{is} with a nondeterministic collation ({equality})"), hint));
     }
-    let fits = match (&plan.scope, plan.key_type) {
-        (Scope::Buckets { of, .. } | Scope::Ranges { of, .. }, _) => has_order(&family, *of),
-        (Scope::Keys(_), Some(key_type)) => match key_type {
+    let fits = match (plan.scope.strategy().of(), plan.key_type) {
+        (Some(of), _) => has_order(&family, of),
+        (None, Some(key_type)) => match key_type {
             KeyType::SmallInt | KeyType::Integer | KeyType::BigInt | KeyType::Numeric => {
                 matches!(family, Family::Integer | Family::Numeric)
             }
@@ -104,7 +103,7 @@ fn family(
             KeyType::Uuid => family == Family::Uuid,
         },
         // Keys taken as text: of numeric, one value has many.
-        (Scope::Keys(_), None) => family != Family::Numeric,
+        (None, None) => family != Family::Numeric,
     };
     let keys = plan.key_type.map_or("text", KeyType::name);
     let hint = "Make the column of the keyspace's key type, or the keyspace of the column's.";
@@ -124,10 +123,8 @@ fn has_order(family: &Family, of: Ordered) -> bool {
 /// Whether one table of keys serves columns of both: what writers call has an operator.
 fn can_be_compared(plan: &Plan, one: &Family, other: &Family) -> bool {
     let is_number = |family: &Family| matches!(family, Family::Integer | Family::Numeric);
-    match plan.scope {
-        Scope::Keys(_) => one == other || is_number(one) && is_number(other),
-        Scope::Buckets { .. } | Scope::Ranges { .. } => true,
-    }
+    let is_hashed_or_ordered = plan.scope.strategy().of().is_some();
+    is_hashed_or_ordered || one == other || is_number(one) && is_number(other)
 }
 
 /// The keys in the column's own type.

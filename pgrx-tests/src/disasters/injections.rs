@@ -1,4 +1,4 @@
-//! The columns of the matrix: where a split is when disaster strikes.
+//! The columns of the matrix: where in a split's life a disaster is injected.
 
 /// How far a split is, as far as it matters for how it may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,13 +30,13 @@ pub enum Stage {
 }
 
 #[derive(Debug)]
-pub struct Moment {
+pub struct Injection {
     /// A named point at which the worker is held, or the name of a phase.
     pub name: &'static str,
     pub stage: Stage,
 }
 
-impl Moment {
+impl Injection {
     pub fn is_point(&self) -> bool {
         !matches!(self.name, "planned" | "tailing" | "completed")
     }
@@ -47,11 +47,11 @@ impl Moment {
     }
 }
 
-const fn at(name: &'static str, stage: Stage) -> Moment {
-    Moment { name, stage }
+const fn at(name: &'static str, stage: Stage) -> Injection {
+    Injection { name, stage }
 }
 
-pub const MOMENTS: &[Moment] = &[
+pub const INJECTIONS: &[Injection] = &[
     at("planned", Stage::Planned),
     at("step_chunk", Stage::Copying),
     at("tailing", Stage::Tailing),

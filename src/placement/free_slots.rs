@@ -1,4 +1,4 @@
-//! How much room a shard has: a row for each shard, and changes beside it that nobody
+//! How many free slots a shard has: a row for each shard, and changes beside it that nobody
 //! had to wait to make.
 
 use crate::server::sql::{self, Prepared};
@@ -38,7 +38,7 @@ thread_local! {
     };
 }
 
-/// Adds to a shard's room without waiting for anybody: where another transaction has the
+/// Adds to a shard's free slots without waiting for anybody: where another transaction has the
 /// row, the change is left beside it. `entries` are those that are there already.
 pub fn change(shard_id: i64, kind: &str, by: i64, entries: i64) {
     let args = [shard_id.into(), kind.into(), by.into()];
@@ -74,7 +74,7 @@ pub fn settle(entries: i32) {
 
 /// What a shard has left, to the slot, by what has been committed: an older snapshot of
 /// this transaction would miss slots that were taken since. The caller holds the shard's
-/// lock alone, so nobody else claims. No row is locked for it: where there is no room, the
+/// lock alone, so nobody else claims. No row is locked for it: where none is free, the
 /// caller goes on to another shard.
 pub fn exact(shard_id: i64) -> i64 {
     sql::read_latest(

@@ -1,0 +1,61 @@
+//! The tables that splits of the matrix move, and what is left of splits in a database.
+
+use crate::Result;
+use crate::cluster::{CLIENT, Cluster, OWNER};
+use postgres::Client;
+
+/// Two tables, one of which refers to the other, on both shards, known to the master.
+pub fn create_tables(cluster: &Cluster) -> Result<()> {
+    create_tables_of(cluster, "default")
+}
+
+pub(super) fn create_tables_of(cluster: &Cluster, keyspace: &str) -> Result<()> {
+    for shard in &cluster.shards {
+        cluster.owner_of(shard)?.batch_execute(&format!(
+            "SET ROLE {OWNER};
+             CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
+             CREATE TABLE notes (tenant text, id int, item int, val text, PRIMARY KEY (tenant, id),
+                                 FOREIGN KEY (tenant, item) REFERENCES items ON DELETE CASCADE);
+             GRANT SELECT, INSERT, UPDATE, DELETE ON items, notes TO {CLIENT};
+             INSERT INTO items SELECT 'stays', i, i::text FROM generate_series(1, 50) i"
+        ))?;
+    }
+    name_tables(&mut cluster.superuser()?, keyspace)
+}
+
+/// Tells a master of them.
+pub fn name_tables(master: &mut Client, keyspace: &str) -> Result<()> {
+    for table in ["items", "notes"] {
+        let query = "SELECT shard_table_add($1, 'tenant', $2, key_type => 'text')";
+        master.execute(query, &[&table, &keyspace])?;
+    }
+    Ok(())
+}
+
+/// Every object of ours in a database.
+pub fn leftovers(client: &mut Client) -> Result<Vec<String>> {
+    let rows = client.query(
+        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname LIKE 'shardmaster%'
+         UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'",
+        &[],
+    )?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Every object of a database, ours or not: what is there afterwards must be what was
+/// there before.
+pub fn objects(client: &mut Client) -> Result<Vec<String>> {
+    let rows = client.query(
+        "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'
+         UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname !~ '^pg_(toast_)?temp_'
+         UNION ALL SELECT 'function ' || oid::regprocedure FROM pg_proc
+         UNION ALL SELECT 'type ' || oid::regtype FROM pg_type
+         UNION ALL SELECT format('trigger %s of %s', tgname, tgrelid::regclass) FROM pg_trigger
+         UNION ALL SELECT format('rule %s of %s', rulename, ev_class::regclass) FROM pg_rewrite
+         UNION ALL SELECT format('default rights %s', oid) FROM pg_default_acl
+         ORDER BY 1",
+        &[],
+    )?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}

@@ -1,0 +1,77 @@
+//! The schema of the agent: what it always has, what one side of a split has in it, and how
+//! all of that goes again.
+
+use super::error::{Result, SplitError};
+use super::session::Side;
+use super::state::{changed, consumed, lease, overflow, progress, queue, scope};
+use crate::agent;
+use crate::remote::Connection;
+
+const BOOTSTRAP: &str = concat!(
+    include_str!("../../sql/agent/trust.sql"),
+    include_str!("../../sql/agent/bootstrap.sql"),
+    include_str!("../../sql/agent/redirect.sql")
+);
+
+/// Creates what the agent's schema always has, within a transaction, to whose end nobody
+/// else creates, replaces or drops any of it.
+pub fn bootstrap(connection: &mut Connection) -> Result<()> {
+    match connection.run(BOOTSTRAP) {
+        Ok(_) => Ok(()),
+        // Another split was the first one to come, or the last one to leave.
+        Err(error) if ["23505", "3F000", "42P01"].iter().any(|state| error.is(state)) => {
+            Err(SplitError::Retry(format!("another split on shard \"{}\"", error.shard)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The schema goes with the last side and the last redirect. The caller holds the
+/// bootstrap's lock.
+pub fn drop_unused(connection: &mut Connection) -> Result<()> {
+    let left = connection.run(
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)",
+    )?;
+    if left.scalar() == Some("f") {
+        connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;
+    }
+    Ok(())
+}
+
+/// The functions and tables of a side.
+pub fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    drop_functions(connection, split, side)?;
+    scope::drop(connection, split, side)?;
+    match side {
+        Side::Source => {
+            queue::drop(connection, split)?;
+            let rows = [consumed::delete(split), lease::delete(split), overflow::delete(split)];
+            connection.run(&rows.join("; "))?;
+        }
+        Side::Target => {
+            changed::drop(connection, split)?;
+            connection.run(&progress::delete(split))?;
+        }
+    }
+    Ok(())
+}
+
+fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    let (trigger, refuse) = match side {
+        Side::Source => (format!("capture_{split}_"), format!("refuse_{split}_")),
+        Side::Target => (format!("guard_{split}_"), String::new()),
+    };
+    let lookup = agent::in_scope_function(split, side);
+    let rows = connection.query(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p
+          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace
+            AND (starts_with(p.proname, $1) OR $2 <> '' AND starts_with(p.proname, $2) OR p.proname = $3)",
+        &[Some(&trigger), Some(&refuse), Some(&lookup)],
+    )?;
+    for row in rows.rows {
+        if let [Some(function)] = row.as_slice() {
+            connection.run(&format!("DROP FUNCTION {function}"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! The tables `left_<redirect>`, one for each redirect: which keys, buckets or ranges have
+//! left, where to, and by which split.
+
+use super::redirect::Redirect;
+use super::scope;
+use crate::agent::error::Result;
+use crate::agent::shape::Column;
+use crate::agent::types::Family;
+use crate::keys::interval::Interval;
+use crate::keys::key_type::KeyType;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use crate::keys::strategy::Strategy;
+use crate::remote::quote::{array_literal, literal};
+use crate::remote::{Connection, number};
+
+/// What is known of each entry.
+pub struct Facts<'a> {
+    pub shard: &'a str,
+    pub version: i64,
+    pub split: i64,
+    pub token: &'a str,
+}
+
+impl Facts<'_> {
+    /// In the order of the columns.
+    fn list(&self) -> String {
+        format!("{}, {}, {}, {}", literal(self.shard), self.version, self.split, literal(self.token))
+    }
+}
+
+/// The type of the table's keys: numbers, texts or uuids, whatever the type is that the
+/// tables of the keyspace have them in.
+fn key_type(column: &Column) -> &'static str {
+    column.family().map_or("pg_catalog.text", |family: Family| family.compared_as())
+}
+
+/// Keys are compared as those of the column are.
+pub fn create(connection: &mut Connection, redirect: &Redirect, column: &Column) -> Result<()> {
+    let table = redirect.table();
+    let entry = match redirect.entries {
+        Strategy::Directory => format!("key {} PRIMARY KEY", key_type(column)),
+        Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
+        Strategy::Range { of } => scope::range_columns(of),
+    };
+    connection.run(&format!(
+        "CREATE TABLE IF NOT EXISTS {table} ({entry}, shard text NOT NULL, version bigint NOT NULL,
+             split_id bigint NOT NULL, token text NOT NULL, since timestamptz NOT NULL DEFAULT clock_timestamp())"
+    ))?;
+    if redirect.entries.order().is_some() {
+        connection
+            .run(&format!("CREATE INDEX IF NOT EXISTS left_{}_lower ON {table} (lower)", redirect.id))?;
+    }
+    Ok(())
+}
+
+pub fn exists(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
+    let rows = connection.query("SELECT to_regclass($1)", &[Some(&redirect.table())])?;
+    Ok(rows.scalar().is_some())
+}
+
+/// No key leaves and none comes back until the transaction ends; writers only read. Who only
+/// writes look-ups has the lock of `schema::bootstrap` and needs none.
+pub fn lock(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+    connection.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", redirect.table()))?;
+    Ok(())
+}
+
+/// Entries, of one split or of all.
+pub fn count(connection: &mut Connection, redirect: &Redirect, token: Option<&str>) -> Result<i64> {
+    let rows = connection.query(
+        &format!("SELECT count(*) FROM {} WHERE token = coalesce($1, token)", redirect.table()),
+        &[token],
+    )?;
+    Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
+}
+
+/// The routing version with which a split's keys have left; None: they are not here.
+pub fn version(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<Option<i64>> {
+    let rows = connection
+        .query(&format!("SELECT max(version) FROM {} WHERE token = $1", redirect.table()), &[Some(token)])?;
+    Ok(rows.scalar().and_then(|version| version.parse().ok()))
+}
+
+/// The splits whose entries are here, with their tokens.
+pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i64, String)>> {
+    let rows = connection.run(&format!(
+        "SELECT DISTINCT split_id, token FROM {} ORDER BY split_id, token",
+        redirect.table()
+    ))?;
+    let splits = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
+        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, token.clone())),
+        _ => None,
+    });
+    Ok(splits.collect())
+}
+
+/// What a split has taken away, and to where.
+pub fn of_split(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<(Scope, String)> {
+    let query = format!("SELECT min(shard) FROM {} WHERE token = $1", redirect.table());
+    let shard = connection.query(&query, &[Some(token)])?.scalar().unwrap_or_default().to_owned();
+    let own = format!("token = {}", literal(token));
+    Ok((scope::entries(connection, &redirect.table(), redirect.entries, &own)?, shard))
+}
+
+/// All keys or buckets that have left.
+pub fn names(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<String>> {
+    scope::names(connection, &redirect.table(), "true")
+}
+
+/// All ranges that have left, in their order.
+pub fn ranges(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<Interval>> {
+    scope::ranges(connection, &redirect.table(), "true")
+}
+
+/// A number of each key for which a condition holds, by an expression over `key`.
+pub fn numbers(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    expression: &str,
+    condition: &str,
+) -> Result<Vec<usize>> {
+    let table = redirect.table();
+    let rows = connection.run(&format!("SELECT {expression} FROM {table} WHERE {condition}"))?;
+    Ok(rows.rows.iter().flatten().flatten().map(|number| number.parse().unwrap_or(0)).collect())
+}
+
+/// Values of char(n) are compared without the blanks behind them.
+fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<String> {
+    match key_type {
+        Some(KeyType::Char) => keys.iter().map(|key| key.trim_end_matches(' ').to_owned()).collect(),
+        Some(
+            KeyType::SmallInt
+            | KeyType::Integer
+            | KeyType::BigInt
+            | KeyType::Numeric
+            | KeyType::Text
+            | KeyType::VarChar
+            | KeyType::Uuid,
+        )
+        | None => keys.to_vec(),
+    }
+}
+
+/// Puts a scope in, in the place of what was known of it. In a transaction.
+pub fn enter(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    scope: &Scope,
+    keys_are: Option<KeyType>,
+    column: &Column,
+    facts: &Facts<'_>,
+) -> Result<()> {
+    let statement = match scope {
+        Scope::Keys(keys) => insert_named(redirect, &comparable(keys, keys_are), key_type(column), facts),
+        Scope::Buckets { buckets, .. } => insert_named(redirect, buckets, "int4", facts),
+        Scope::Ranges { of, ranges } => {
+            cut_out(connection, redirect, *of, ranges, "true")?;
+            insert_ranges(redirect, ranges, *of, &format!("{}, clock_timestamp()", facts.list()))
+        }
+    };
+    connection.run(&format!("{statement}; ANALYZE {}", redirect.table()))?;
+    Ok(())
+}
+
+fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &Facts<'_>) -> String {
+    format!(
+        "INSERT INTO {} (key, shard, version, split_id, token)
+         SELECT key, {} FROM pg_catalog.unnest({}::{key_type}[]) key
+         ON CONFLICT (key) DO UPDATE SET shard = EXCLUDED.shard, version = EXCLUDED.version,
+                split_id = EXCLUDED.split_id, token = EXCLUDED.token, since = EXCLUDED.since
+          WHERE left_{}.token <> EXCLUDED.token",
+        redirect.table(),
+        facts.list(),
+        array_literal(names),
+        redirect.id
+    )
+}
+
+/// The facts end with the time.
+fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &str) -> String {
+    let bound = |bound: &Option<String>| {
+        bound
+            .as_ref()
+            .map_or(format!("NULL::{}", of.name()), |key| format!("{}::{}", literal(key), of.name()))
+    };
+    let rows: Vec<String> = ranges
+        .iter()
+        .map(|range| format!("({}, {}, {facts})", bound(&range.lower), bound(&range.upper)))
+        .collect();
+    format!(
+        "INSERT INTO {} (lower, upper, shard, version, split_id, token, since) VALUES {}",
+        redirect.table(),
+        rows.join(", ")
+    )
+}
+
+/// Whose entries are taken out.
+#[derive(Clone, Copy)]
+pub enum Of<'a> {
+    Anybody,
+    /// Of the split with this token.
+    Split(&'a str),
+}
+
+impl Of<'_> {
+    fn condition(self) -> String {
+        match self {
+            Of::Anybody => "true".to_owned(),
+            Of::Split(token) => format!("token = {}", literal(token)),
+        }
+    }
+}
+
+/// Takes a scope out. In a transaction.
+pub fn take_out(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    scope: &Scope,
+    keys_are: Option<KeyType>,
+    of: Of<'_>,
+) -> Result<()> {
+    let (table, also) = (redirect.table(), of.condition());
+    match scope {
+        // By the type that the table's own column has.
+        Scope::Keys(keys) => {
+            let list = array_literal(&comparable(keys, keys_are));
+            connection.run(&format!(
+                "DELETE FROM {table} WHERE key IN (SELECT (pg_catalog.jsonb_populate_record(NULL::{table},
+                        pg_catalog.jsonb_build_object('key', name))).key FROM pg_catalog.unnest({list}::text[]) name) AND {also}"
+            ))?;
+        }
+        Scope::Buckets { buckets, .. } => {
+            let list = array_literal(buckets);
+            connection.run(&format!("DELETE FROM {table} WHERE key = ANY ({list}::int4[]) AND {also}"))?;
+        }
+        Scope::Ranges { of, ranges } => cut_out(connection, redirect, *of, ranges, &also)?,
+    }
+    Ok(())
+}
+
+/// The same of all that a split has entered.
+pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<()> {
+    let own = Of::Split(token).condition();
+    connection.run(&format!("DELETE FROM {} WHERE {own}", redirect.table()))?;
+    Ok(())
+}
+
+/// Takes ranges out of the rows that a condition names; what of these lies outside stays.
+fn cut_out(
+    connection: &mut Connection,
+    redirect: &Redirect,
+    of: Ordered,
+    ranges: &[Interval],
+    condition: &str,
+) -> Result<()> {
+    lock(connection, redirect)?;
+    let table = redirect.table();
+    let rows = connection.run(&format!(
+        "SELECT ctid, format('%L, %s, %s, %L, %L::timestamptz', shard, version, split_id, token, since),
+                lower::text, upper::text FROM {table} WHERE {condition}"
+    ))?;
+    for row in rows.rows {
+        let Ok([Some(row_id), Some(facts), lower, upper]) = <[_; 4]>::try_from(row) else { continue };
+        let Some(rest) = (Interval { lower, upper }).without_all(ranges, of) else { continue };
+        connection.run(&format!("DELETE FROM {table} WHERE ctid = {}", literal(&row_id)))?;
+        if !rest.is_empty() {
+            connection.run(&insert_ranges(redirect, &rest, of, &facts))?;
+        }
+    }
+    Ok(())
+}
+
+/// Statements that lock the table and fail with 55006 unless it is empty.
+pub fn require_empty(redirect: &Redirect) -> String {
+    let table = redirect.table();
+    format!(
+        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;
+         DO $$ BEGIN
+             IF EXISTS (SELECT 1 FROM {table}) THEN
+                 RAISE EXCEPTION 'keys have left meanwhile' USING ERRCODE = '55006';
+             END IF;
+         END $$; "
+    )
+}
+
+pub fn drop(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
+    connection.run(&format!("DROP TABLE {}", redirect.table()))?;
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! The tables `queue_<split>_<table>`, on a source: keys of changed rows. Beside them what every
+//! writer of the split looks at: the barrier, and whether the queues are open.
+
+use super::drop_tables;
+use crate::agent::error::Result;
+use crate::agent::shape::TableShape;
+use crate::agent::template::fill;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use std::time::Duration;
+
+const QUEUE: &str = include_str!("../../../sql/agent/queue.sql");
+
+pub fn table(split: i64, ordinal: i32) -> String {
+    format!("queue_{split}_{ordinal}")
+}
+
+pub fn qualified(split: i64, ordinal: i32) -> String {
+    format!("shardmaster_agent.{}", table(split, ordinal))
+}
+
+/// A sequence that nobody draws from: its value says at once to all sessions whether the
+/// queues of a split take entries (1) or not (2), whatever becomes of the transaction that
+/// has set it.
+pub fn sequence(split: i64) -> String {
+    format!("queue_{split}_seq")
+}
+
+/// The table that stands between writers and the cutover: each capturing transaction holds
+/// it shared, the fence alone.
+pub fn barrier(split: i64) -> String {
+    format!("shardmaster_agent.{}", barrier_name(split))
+}
+
+pub fn barrier_name(split: i64) -> String {
+    format!("barrier_{split}")
+}
+
+/// The columns of a queue that hold the key.
+pub fn keys(table: &TableShape) -> Vec<String> {
+    (1..=table.key().len()).map(|n| format!("k{n}")).collect()
+}
+
+/// The key's columns as an agent's table has them.
+pub fn key_definitions(table: &TableShape) -> String {
+    let definitions: Vec<String> = keys(table)
+        .iter()
+        .zip(table.key())
+        .map(|(name, key)| {
+            let column = table.column(key);
+            // Without domains: one that is NOT NULL would refuse the entry of a TRUNCATE.
+            let type_name = column.map_or("text", |c| c.stored.as_str());
+            let collation = column.and_then(|c| c.collation.as_deref());
+            let collate = collation.map(|c| format!(" COLLATE {c}")).unwrap_or_default();
+            format!("{name} {type_name}{collate}")
+        })
+        .collect();
+    definitions.join(",\n    ")
+}
+
+/// The queue of a captured table. One that is there is not touched: its index would be looked
+/// for under a lock that its writers, who hold other queues already, would deadlock with.
+pub fn create(connection: &mut Connection, split: i64, ordinal: i32, shape: &TableShape) -> Result<()> {
+    let name = qualified(split, ordinal);
+    if connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_none() {
+        let values = [("queue", table(split, ordinal)), ("key_definitions", key_definitions(shape))];
+        connection.run(&fill(QUEUE, &values))?;
+    }
+    Ok(())
+}
+
+/// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.
+pub fn sizes(plan: &Plan) -> String {
+    let sizes: Vec<String> = plan
+        .tables
+        .iter()
+        .map(|of| {
+            let queue = qualified(plan.id, of.ordinal);
+            format!("pg_catalog.pg_relation_size('{queue}'::pg_catalog.regclass, 'main')")
+        })
+        .collect();
+    sizes.join(" OPERATOR(pg_catalog.+) ")
+}
+
+/// What every writer of a split looks at: the barrier, and whether the queues are open.
+pub fn create_barrier(connection: &mut Connection, split: i64) -> Result<()> {
+    let sequence = sequence(split);
+    connection.run(&format!(
+        "CREATE TABLE IF NOT EXISTS {} (); CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
+         SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called",
+        barrier(split)
+    ))?;
+    Ok(())
+}
+
+/// Lets the queue take entries again.
+pub fn reopen(split: i64) -> String {
+    format!("SELECT setval('shardmaster_agent.{}', 1)", sequence(split))
+}
+
+/// A query: how many changes the target does not have yet, the age of the oldest in seconds,
+/// the bytes of the queues, and whether they take no more entries. Entries that the applied
+/// snapshot has seen may still be in a queue. For a fresh session, so the names are pinned
+/// here, and the statement ends when nobody waits any more.
+pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) -> String {
+    let of = |ordinal: &i32| {
+        let queue = qualified(split, *ordinal);
+        format!(
+            "SELECT count(*) AS rows, min(e.at) AS oldest, pg_relation_size('{queue}'::regclass) AS bytes
+               FROM (SELECT w.at FROM {queue} w
+                      WHERE w.xid >= coalesce(pg_snapshot_xmin(c.snapshot), '0'::xid8)
+                        AND NOT coalesce(pg_visible_in_snapshot(w.xid, c.snapshot), false)
+                      LIMIT {most_rows}) e"
+        )
+    };
+    let queues: Vec<String> = ordinals.iter().map(of).collect();
+    format!(
+        "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '{}ms';
+         SELECT least(sum(q.rows), {most_rows}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes),
+                coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1
+           FROM shardmaster_agent.consumed c CROSS JOIN LATERAL ({}) q WHERE c.split_id = {split}",
+        within.as_millis(),
+        sequence(split),
+        queues.join(" UNION ALL ")
+    )
+}
+
+/// Drops the queues of a split with what stands beside them, once no trigger is left that
+/// would write to them.
+pub fn drop(connection: &mut Connection, split: i64) -> Result<()> {
+    drop_tables(connection, &format!("queue_{split}_"))?;
+    connection.run(&format!(
+        "DROP SEQUENCE IF EXISTS shardmaster_agent.{}; DROP TABLE IF EXISTS {}",
+        sequence(split),
+        barrier(split)
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The table `redirect`: the redirects of a database, one for each namespace and keyspace that
+//! something has left, and what their objects are called.
+
+use super::has;
+use crate::agent::error::Result;
+use crate::keys::strategy::Strategy;
+use crate::remote::Connection;
+
+/// A redirect as it is on a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Redirect {
+    pub id: i32,
+    pub namespace: String,
+    pub keyspace: String,
+    pub entries: Strategy,
+}
+
+impl Redirect {
+    fn from_row(row: &[Option<String>]) -> Option<Redirect> {
+        let [Some(id), Some(namespace), Some(keyspace), Some(entries)] = row else { return None };
+        Some(Redirect {
+            id: id.parse().ok()?,
+            namespace: namespace.clone(),
+            keyspace: keyspace.clone(),
+            entries: Strategy::of_entries(entries)?,
+        })
+    }
+
+    /// The table of what has left.
+    pub fn table(&self) -> String {
+        format!("shardmaster_agent.left_{}", self.id)
+    }
+
+    /// The look-up function, one for each type of column.
+    pub fn function(&self) -> String {
+        format!("redirected_{}", self.id)
+    }
+
+    /// What is asked before it, one for each type as well.
+    pub fn filter_function(&self) -> String {
+        format!("may_have_left_{}", self.id)
+    }
+
+    /// Fires before the triggers of foreign keys, as those of splits do.
+    pub fn trigger_prefix(&self) -> String {
+        format!("00_shardmaster_redirect_{}_", self.id)
+    }
+}
+
+/// The redirects of the database.
+pub fn all(connection: &mut Connection) -> Result<Vec<Redirect>> {
+    if !has(connection, "redirect")? {
+        return Ok(Vec::new());
+    }
+    let rows = connection
+        .run("SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect ORDER BY id")?;
+    Ok(rows.rows.iter().filter_map(|row| Redirect::from_row(row)).collect())
+}
+
+/// The one of a namespace and keyspace, whatever the shard is called.
+pub fn find(
+    connection: &mut Connection,
+    namespace: &str,
+    keyspace: &str,
+    entries: Strategy,
+) -> Result<Option<Redirect>> {
+    let found = all(connection)?;
+    let is_it = |r: &Redirect| r.namespace == namespace && r.keyspace == keyspace && r.entries == entries;
+    Ok(found.into_iter().find(is_it))
+}
+
+/// One that is there stays as it is.
+pub fn insert(connection: &mut Connection, namespace: &str, keyspace: &str, entries: Strategy) -> Result<()> {
+    connection.query(
+        "INSERT INTO shardmaster_agent.redirect (namespace, keyspace, entries) VALUES ($1, $2, $3)
+         ON CONFLICT DO NOTHING",
+        &[Some(namespace), Some(keyspace), Some(&entries.entries())],
+    )?;
+    Ok(())
+}
+
+/// Counts a redirect's version up: look-ups written for an earlier one know that they are old.
+pub fn next_version(connection: &mut Connection, redirect: &Redirect) -> Result<i64> {
+    let version = connection.run(&format!(
+        "UPDATE shardmaster_agent.redirect SET version = version + 1 WHERE id = {} RETURNING version",
+        redirect.id
+    ))?;
+    Ok(version.scalar().and_then(|version| version.parse().ok()).unwrap_or(0))
+}
+
+pub fn delete(redirect: &Redirect) -> String {
+    format!("DELETE FROM shardmaster_agent.redirect WHERE id = {}", redirect.id)
+}

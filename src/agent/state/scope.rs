@@ -1,0 +1,106 @@
+//! The tables `scope_<split>_s` and `scope_<split>_t`, one for each side: what the split moves,
+//! as its triggers look it up.
+
+use crate::agent::error::Result;
+use crate::agent::scope::range_rows;
+use crate::agent::session::Side;
+use crate::keys::interval::Interval;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::{Entries, Scope};
+use crate::keys::strategy::Strategy;
+use crate::remote::Connection;
+use crate::remote::quote::{array_literal, literal};
+
+pub fn table(split: i64, side: Side) -> String {
+    let suffix = match side {
+        Side::Source => "s",
+        Side::Target => "t",
+    };
+    format!("scope_{split}_{suffix}")
+}
+
+fn qualified(split: i64, side: Side) -> String {
+    format!("shardmaster_agent.{}", table(split, side))
+}
+
+pub fn drop(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
+    connection.run(&format!("DROP TABLE IF EXISTS {}", qualified(split, side)))?;
+    Ok(())
+}
+
+/// The columns of a range's bounds.
+pub fn range_columns(of: Ordered) -> String {
+    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+    format!("lower {0}{collate}, upper {0}{collate}", of.name())
+}
+
+/// The keys or buckets in one of the agent's tables, those that a condition names.
+pub fn names(connection: &mut Connection, table: &str, condition: &str) -> Result<Vec<String>> {
+    let rows = connection.run(&format!("SELECT key::text FROM {table} WHERE {condition}"))?;
+    Ok(rows.rows.into_iter().flatten().flatten().collect())
+}
+
+/// The same of ranges, in their order.
+pub fn ranges(connection: &mut Connection, table: &str, condition: &str) -> Result<Vec<Interval>> {
+    // By the table's own column, not by the text of that name.
+    let rows = connection.run(&format!(
+        "SELECT lower::text, upper::text FROM {table} l WHERE {condition} ORDER BY l.lower NULLS FIRST"
+    ))?;
+    let interval = |row: Vec<Option<String>>| {
+        <[_; 2]>::try_from(row).ok().map(|[lower, upper]| Interval { lower, upper })
+    };
+    Ok(rows.rows.into_iter().filter_map(interval).collect())
+}
+
+/// The scope that such rows make.
+pub fn entries(
+    connection: &mut Connection,
+    table: &str,
+    entries: Strategy,
+    condition: &str,
+) -> Result<Scope> {
+    Ok(match entries.order() {
+        Some(of) => Scope::Ranges { of, ranges: ranges(connection, table, condition)? },
+        None => entries.scope(&names(connection, table, condition)?),
+    })
+}
+
+/// What the source of a split has as its scope.
+pub fn read(connection: &mut Connection, split: i64, of: Strategy) -> Result<Scope> {
+    entries(connection, &qualified(split, Side::Source), of, "true")
+}
+
+/// Takes what another split brings back out of the scope of a source. In a transaction.
+pub fn release(connection: &mut Connection, split: i64, back: &Scope, names: &[String]) -> Result<()> {
+    let table = qualified(split, Side::Source);
+    match back.entries() {
+        Entries::Named(_) => {
+            connection.run(&format!(
+                "DELETE FROM {table} WHERE key::text = ANY ({}::text[])",
+                array_literal(names)
+            ))?;
+            Ok(())
+        }
+        Entries::Ranges(of, ranges) => release_ranges(connection, &table, of, ranges),
+    }
+}
+
+/// A range that comes back in part is left with the rest. Two splits may each bring back
+/// a part of it: the second one waits, and finds what the first has left.
+fn release_ranges(connection: &mut Connection, table: &str, of: Ordered, back: &[Interval]) -> Result<()> {
+    connection.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"))?;
+    let rows = connection.run(&format!("SELECT key FROM {table}"))?;
+    let names: Vec<String> =
+        rows.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
+    for name in names {
+        let Some(range) = Interval::parse(&name, of) else { continue };
+        let Some(left) = range.without_all(back, of) else { continue };
+        let rest = if left.is_empty() {
+            String::new()
+        } else {
+            format!("INSERT INTO {table} VALUES {} ON CONFLICT DO NOTHING;", range_rows(&left, of))
+        };
+        connection.run(&format!("DELETE FROM {table} WHERE key = {}; {rest}", literal(&name)))?;
+    }
+    Ok(())
+}

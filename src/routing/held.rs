@@ -1,0 +1,37 @@
+//! Writes that a split holds back: they wait for its cutover, and look again.
+
+use super::RoutingError;
+use crate::guc;
+use crate::server::{sql, wait};
+use std::time::{Duration, Instant};
+
+/// Pauses from 1 ms on, longer each time, until the deadline.
+const FIRST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// How long a write has waited.
+pub struct Held {
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Held {
+    pub fn new() -> Held {
+        Held { deadline: Instant::now() + guc::route_wait_timeout(), pause: FIRST }
+    }
+
+    /// Waits before the next look; an error where that is in vain. `key` is what is held back.
+    pub fn wait(&mut self, key: &str, keyspace: &str, version: i64) -> Result<(), RoutingError> {
+        if sql::keeps_its_snapshot() {
+            return Err(RoutingError::Serialization(key.to_owned()));
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let (key, keyspace) = (key.to_owned(), keyspace.to_owned());
+            return Err(RoutingError::BetweenShards { key, keyspace, version });
+        }
+        wait::sleep(self.pause.min(left).max(FIRST));
+        self.pause = (self.pause * 2).min(LONGEST);
+        Ok(())
+    }
+}

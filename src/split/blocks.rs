@@ -1,0 +1,87 @@
+//! A walk over the blocks of a leaf, in spans that each take about a step's time: how rows are
+//! copied, and deleted again. In one snapshot a row has one ctid, so a span costs its own blocks
+//! only.
+
+use crate::agent::error::Result;
+use crate::guc;
+use crate::remote::{Connection, number};
+use std::time::Duration;
+
+/// The name of a leaf, known by its oid or name, and how many blocks it has.
+pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<(String, i64)> {
+    let rows = connection.query(
+        "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint, $1::regclass::text",
+        &[Some(leaf)],
+    )?;
+    let blocks = number::blocks(connection.shard(), rows.scalar())?;
+    let name = rows.rows.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten());
+    Ok((name.unwrap_or_default(), blocks))
+}
+
+/// Blocks from one to before another; None: to the end. The last span has no upper bound, so no
+/// row can lie behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub from: i64,
+    pub to: Option<i64>,
+}
+
+impl Span {
+    /// The next blocks of a leaf that has `total`; few rows, which an index finds, are one span.
+    pub fn next(from: i64, blocks: i64, total: i64, few: bool) -> Span {
+        let to = from + blocks;
+        Span { from, to: (to < total && !few).then_some(to) }
+    }
+
+    /// The rows `t` in these blocks that a condition holds for. Without a bound the planner is
+    /// free to take an index.
+    pub fn condition(self, rows: &str) -> String {
+        let lower = match self.from {
+            0 => String::new(),
+            from => format!("t.ctid >= '({from},0)'::tid AND "),
+        };
+        let upper = self.to.map_or(String::new(), |to| format!(" AND t.ctid < '({to},0)'::tid"));
+        format!("{lower}{rows}{upper}")
+    }
+}
+
+/// The factor that brings a span which took so long to the time of a step.
+pub fn by_time(took: Duration) -> f64 {
+    guc::step_time().as_secs_f64() / took.as_secs_f64().max(0.001)
+}
+
+/// The size of the next span. Doubling at most: one that was lucky does not make the next one
+/// long.
+pub fn adapt(blocks: i64, factor: f64, least: i64, most: i64) -> i64 {
+    ((blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_meet_and_the_last_one_is_open() {
+        let (mut from, mut seen) = (0, Vec::new());
+        loop {
+            let span = Span::next(from, 4, 10, false);
+            seen.push(span.condition("x"));
+            let Some(to) = span.to else { break };
+            from = to;
+        }
+        assert_eq!(
+            seen,
+            [
+                "x AND t.ctid < '(4,0)'::tid",
+                "t.ctid >= '(4,0)'::tid AND x AND t.ctid < '(8,0)'::tid",
+                "t.ctid >= '(8,0)'::tid AND x"
+            ]
+        );
+        assert_eq!(Span::next(0, 4, 10, true).condition("x"), "x");
+    }
+
+    #[test]
+    fn a_span_grows_and_shrinks_within_bounds() {
+        assert_eq!([0.5, 100.0, 0.0].map(|factor| adapt(100, factor, 20, 150)), [50, 150, 20]);
+    }
+}

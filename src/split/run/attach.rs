@@ -1,0 +1,116 @@
+//! How a worker comes to its shards: its generation first, then whatever an earlier worker has
+//! left in the middle of a cutover.
+
+use super::Worker;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::state::tenure::Tenure;
+use crate::catalog::split::{self, State};
+use crate::catalog::split_state::CutoverStep;
+use crate::error::Failure;
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::wait;
+use crate::split::cutover::recovery::{self, Reverted};
+use crate::split::engine::Engine;
+use crate::split::lifecycle::phases;
+use crate::split::plan::check;
+use crate::split::{install, record};
+
+impl Worker {
+    /// An earlier worker, or this one with sessions that it has lost, was within a cutover.
+    pub(super) fn is_in_doubt(&self, state: &State) -> bool {
+        self.engine.is_none()
+            && phases::is_before_decision(state.phase)
+            && state.cutover_step != CutoverStep::None
+    }
+
+    /// Before anything else, and without a target that may be away: writers of the source
+    /// wait for it. Where only the target knows, it is asked.
+    pub(super) fn revert(&mut self, state: &State) -> Result<Reverted> {
+        let id = self.id;
+        let tenure = self.patiently(|| take(id))?;
+        wait::report("the cutover to be reverted on the source");
+        let outcome = recovery::revert(&tenure, state.target_lost)?;
+        if outcome == Reverted::AskTarget {
+            let now = transaction(|| split::state(self.id))?;
+            self.attached(&now).map_err(|error| ask_target(error, id))?;
+        }
+        Ok(outcome)
+    }
+
+    /// The engine, attached to both sides if it is not.
+    pub(super) fn attached(&mut self, state: &State) -> Result<&mut Engine> {
+        if self.engine.is_none() {
+            let tenure = self.take_plan()?;
+            let mut engine = match Engine::attach(&tenure) {
+                Err(SplitError::NotInstalled(why)) => return Err(self.install_again(state, &tenure, why)?),
+                attached => attached?,
+            };
+            if self.attempts > 0 {
+                transaction(|| record::under_way(self.id));
+            }
+            recovery::settle(&mut engine, state)?;
+            self.engine = Some(engine);
+            // What was settled may have changed the plan: look again.
+            let now = transaction(|| split::state(self.id))?;
+            if now.phase != state.phase {
+                return Err(read_again());
+            }
+        }
+        self.engine.as_mut().ok_or(SplitError::Superseded)
+    }
+
+    /// A shard does not know the split: the master was set back to a time before the split
+    /// ended, or the shard to a time before the installation. What is to be done then.
+    fn install_again(&self, state: &State, tenure: &Tenure, why: Failure) -> Result<SplitError> {
+        let version = state.version_cutover.unwrap_or_default();
+        let has_ended = match phases::is_decided(state.phase) {
+            true => recovery::adopt_finish(&tenure.plan, version, &tenure.identity)?,
+            false => recovery::adopt_finished(tenure)?,
+        };
+        if has_ended {
+            return Ok(read_again());
+        }
+        // Nothing is copied yet.
+        if phases::is_only_installed(state.phase) {
+            check::require(&tenure.plan, &tenure.identity)?;
+            install::install(tenure)?;
+            let text = format!("installed again: {}", why.message);
+            transaction(|| split::event(self.id, None, None, &text));
+            return Ok(read_again());
+        }
+        Ok(SplitError::NotInstalled(why))
+    }
+
+    /// Takes the plan for this worker: generation + 1 on the master, before anything on
+    /// a shard is read.
+    pub(super) fn take_plan(&self) -> Result<Tenure> {
+        try_transaction(|| take(self.id))
+    }
+}
+
+fn read_again() -> SplitError {
+    SplitError::Retry("the plan to be read again".into())
+}
+
+/// Within a transaction.
+fn take(id: i64) -> Result<Tenure> {
+    let generation = record::take(id)?;
+    Ok(Tenure { plan: split::load(id)?, generation, identity: split::identity() })
+}
+
+/// Where a decision may be forgotten, the operator is told what waiting is for.
+fn ask_target(error: SplitError, id: i64) -> SplitError {
+    match error {
+        SplitError::Remote(mut error) if error.is_transient() => {
+            error.message = format!(
+                "{}; the master was restarted in a cutover, and only the target knows whether it had decided",
+                error.message
+            );
+            error.hint = Some(format!(
+                "Writers are refused until it is back. If it is gone for good: SELECT shard_split_rollback({id}, target_lost => true)."
+            ));
+            SplitError::Remote(error)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,362 @@
+//! The loop of a split's worker: look at the plan, do what follows from it, write
+//! down what came of it.
+
+mod attach;
+mod setback;
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::state::lease;
+use crate::catalog::split::{self, State};
+use crate::guc;
+use crate::remote::wanted;
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::wait;
+use crate::split::copy::{outcome, step};
+use crate::split::cutover::recovery::{self, Reverted};
+use crate::split::cutover::{self, aborted, watch};
+use crate::split::end::{ending, finish, lost, rollback};
+use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
+use crate::split::lifecycle::phases;
+use crate::split::lifecycle::work::{self, Work};
+use crate::split::plan::check;
+use crate::split::verify::walk::{self, Ended};
+use crate::split::verify::{after, repair};
+use crate::split::{install, record};
+use pgrx::pg_sys;
+use std::time::{Duration, Instant};
+
+/// A worker of one split.
+struct Worker {
+    id: i64,
+    engine: Option<Engine>,
+    attempts: u32,
+    /// Steps in a row in which tables could not be compared.
+    compare_failures: u32,
+    /// None: not yet by this worker, and how long ago by another nobody knows.
+    lease_renewed: Option<Instant>,
+    recorded: Instant,
+    began: Instant,
+}
+
+/// Works until nothing is left to do, or until an operator is needed.
+pub fn run(split_id: i64) {
+    wanted::wait_while(move |shard| !is_lost(split_id, shard));
+    let now = Instant::now();
+    let mut worker = Worker {
+        id: split_id,
+        engine: None,
+        attempts: 0,
+        compare_failures: 0,
+        lease_renewed: None,
+        recorded: now,
+        began: now,
+    };
+    loop {
+        let Ok(state) = transaction(|| split::state(split_id)) else { return };
+        let work = work::next(&state);
+        if state.failed || work == Work::Nothing {
+            return;
+        }
+        match worker.turn(&state, work) {
+            Ok(pause) => {
+                if worker.attempts > 0 {
+                    worker.attempts = 0;
+                    transaction(|| record::recovered(split_id));
+                }
+                // Whoever woke this worker while it waited for a shard was not heard.
+                if !asked_for_else(split_id, work) {
+                    wait::sleep(pause);
+                }
+            }
+            Err(SplitError::Superseded) => return,
+            Err(SplitError::Behind { shard, generation }) => {
+                worker.engine = None;
+                if !transaction(|| {
+                    record::catch_up_generation(split_id, &shard, state.generation, generation)
+                }) {
+                    return;
+                }
+            }
+            Err(error) => worker.after_error(error, &state, work),
+        }
+    }
+}
+
+/// The operator has said meanwhile that the shard will not come back.
+fn is_lost(split_id: i64, shard: &str) -> bool {
+    // SAFETY: a look at the state of the transaction. None is open where a shard is waited for.
+    let may_ask = unsafe { !pg_sys::IsTransactionState() };
+    may_ask && transaction(|| split::lost_shards(split_id)).iter().any(|lost| lost == shard)
+}
+
+/// Whether something else is to be done by now. What is asked for after this look
+/// sets the latch, and the sleep that follows it ends at once.
+fn asked_for_else(split_id: i64, work: Work) -> bool {
+    let next = |state: State| work::next(&state);
+    match (work, transaction(|| split::state(split_id)).map(next)) {
+        // That the copy starts again nobody has asked for.
+        (Work::Tail, Ok(Work::Copy)) => false,
+        (_, now) => now.map_or(true, |now| now != work),
+    }
+}
+
+impl Worker {
+    /// One piece of work; returns how long to pause before the next.
+    fn turn(&mut self, state: &State, work: Work) -> Result<Duration> {
+        if self.is_in_doubt(state) && self.revert(state)? == Reverted::Done {
+            return Ok(Duration::ZERO);
+        }
+        // A cutover that is under way goes to its end; what was set back begins no other one.
+        let rests = matches!(
+            work,
+            Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install | Work::Cutover
+        );
+        if state.paused && rests {
+            return self.rest();
+        }
+        if let Some(text) = doing(work) {
+            wait::report(text);
+        }
+        if state.source_lost && phases::is_decided(state.phase) && !state.finished {
+            return self.finish_without_source(state);
+        }
+        match work {
+            Work::Nothing => Ok(Duration::ZERO),
+            Work::Install => self.install(),
+            Work::Hold => self.hold(),
+            Work::BeginBackfill => self.begin_backfill(),
+            Work::Copy => self.copy(state),
+            Work::Tail => self.tail(state),
+            Work::Cutover => self.cut_over(state),
+            Work::CompleteCutover => self.complete_cutover(state),
+            Work::Finish => self.finish(),
+            Work::EndRedirect => self.end_redirect(),
+            Work::Watch => self.watch(state),
+            Work::Verify => self.verify(state),
+            Work::RollBack => self.roll_back(),
+        }
+    }
+
+    fn cut_over(&mut self, state: &State) -> Result<Duration> {
+        // What has been decided, or may have been, is settled by then.
+        let is_heard_late = self.is_heard_late(state);
+        let engine = self.attached(state)?;
+        if is_heard_late {
+            return Err(SplitError::Aborted(aborted::interrupted()));
+        }
+        engine.verification = None;
+        cutover::run(engine)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn complete_cutover(&mut self, state: &State) -> Result<Duration> {
+        let version = state.version_cutover.unwrap_or_default();
+        recovery::complete(self.attached(state)?, version)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn verify(&mut self, state: &State) -> Result<Duration> {
+        let version = state.version_cutover.unwrap_or_default();
+        let mut failures = self.compare_failures;
+        let ended = after::run(self.attached(state)?, version, &mut failures);
+        self.compare_failures = failures;
+        ended.map(|()| Duration::ZERO)
+    }
+
+    fn finish(&mut self) -> Result<Duration> {
+        self.engine = None;
+        let tenure = self.take_plan()?;
+        let request = transaction(|| record::finish_request(self.id));
+        finish::run(&tenure, &request)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn end_redirect(&mut self) -> Result<Duration> {
+        self.engine = None;
+        ending::run(self.id)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn watch(&mut self, state: &State) -> Result<Duration> {
+        self.engine = None;
+        let (plan, identity) =
+            try_transaction(|| Ok::<_, SplitError>((split::load(self.id)?, split::identity())))?;
+        watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn roll_back(&mut self) -> Result<Duration> {
+        self.engine = None;
+        rollback::run(&self.take_plan()?)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
+        self.engine = None;
+        let tenure = self.take_plan()?;
+        lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
+        Ok(Duration::ZERO)
+    }
+
+    fn install(&mut self) -> Result<Duration> {
+        self.engine = None;
+        let tenure = self.take_plan()?;
+        transaction(|| record::activity(self.id, "working", None));
+        check::require(&tenure.plan, &tenure.identity)?;
+        install::install(&tenure)?;
+        try_transaction(|| record::installed(self.id))?;
+        Ok(Duration::ZERO)
+    }
+
+    /// Paused: changes are queued, nothing is read or written but the lease.
+    fn rest(&mut self) -> Result<Duration> {
+        transaction(|| record::activity(self.id, "paused", Some("shard_split_resume")));
+        match self.engine.as_mut() {
+            Some(engine) => renew_lease(engine, &mut self.lease_renewed)?,
+            // Nothing but the source is needed for that, and no side is taken over.
+            None if is_lease_due(self.lease_renewed) => {
+                let plan = try_transaction(|| split::load(self.id))?;
+                install::keep_lease(&plan)?;
+                self.lease_renewed = Some(Instant::now());
+            }
+            None => {}
+        }
+        wait::report("shard_split_resume: paused");
+        Ok(Duration::from_secs(5))
+    }
+
+    /// Capture is installed, the copy was not asked for yet.
+    fn hold(&mut self) -> Result<Duration> {
+        let state = transaction(|| split::state(self.id))?;
+        let id = self.id;
+        let mut renewed = self.lease_renewed;
+        renew_lease(self.attached(&state)?, &mut renewed)?;
+        self.lease_renewed = renewed;
+        transaction(|| record::activity(id, "idle", None));
+        wait::report("waiting for shard_split_run_backfill");
+        Ok(Duration::from_secs(5))
+    }
+
+    fn begin_backfill(&mut self) -> Result<Duration> {
+        reach(injection_points::BACKFILL_BEGIN)?;
+        try_transaction(|| record::backfill_begun(self.id))?;
+        Ok(Duration::ZERO)
+    }
+
+    fn copy(&mut self, state: &State) -> Result<Duration> {
+        let began = Instant::now();
+        let outcome = step::run(self.attached(state)?)?;
+        if outcome.progress.is_copied() {
+            reach(injection_points::BACKFILL_DONE)?;
+        }
+        self.record(state, &outcome)?;
+        Ok(pause_of_copy(&outcome, began.elapsed()))
+    }
+
+    fn tail(&mut self, state: &State) -> Result<Duration> {
+        let began = Instant::now();
+        let mut failures = self.compare_failures;
+        let engine = self.attached(state)?;
+        if state.repairs {
+            repair::run(engine)?;
+        }
+        match state.verifies {
+            true => walk::begin(engine)?,
+            false => engine.verification = None,
+        }
+        let outcome = step::run(engine);
+        let ended = outcome.as_ref().ok().map(|outcome| match outcome.restarted {
+            None => Ended::Committed,
+            Some(_) => Ended::CopyRestarted,
+        });
+        walk::record(engine, ended, &mut failures);
+        self.compare_failures = failures;
+        let outcome = outcome?;
+        if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
+            reach(injection_points::TAIL_CAUGHT_UP)?;
+        }
+        self.record(state, &outcome)?;
+        let mut renewed = self.lease_renewed;
+        renew_lease(self.attached(state)?, &mut renewed)?;
+        self.lease_renewed = renewed;
+        // A table that was truncated or rewritten is copied again, at first here.
+        if outcome.chunks > 0 {
+            return Ok(pause_of_copy(&outcome, began.elapsed()));
+        }
+        // A window that took long has another behind it.
+        let behind = outcome.lag > guc::tail_interval();
+        let text = match outcome.lag > guc::max_lag() {
+            true => format!(
+                "the lag to fall: {} changes took {} ms, shardmaster.max_lag is {} ms",
+                outcome.changes,
+                outcome.lag.as_millis(),
+                guc::max_lag().as_millis()
+            ),
+            false if behind => "applying changes".to_owned(),
+            false => "waiting for shard_split_cutover".to_owned(),
+        };
+        wait::report(&text);
+        Ok(if behind || state.verifies || state.repairs { Duration::ZERO } else { guc::tail_interval() })
+    }
+
+    /// The master is told, at once if the phase changes, else once a second.
+    fn record(&mut self, state: &State, outcome: &outcome::Outcome) -> Result<()> {
+        let Some(engine) = self.engine.as_mut() else { return Ok(()) };
+        let changes_phase = record::next_phase(state.phase, outcome) != state.phase;
+        let due = self.recorded.elapsed() > Duration::from_secs(1);
+        if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
+            let queue_bytes = engine.queue_bytes()?;
+            try_transaction(|| {
+                record::step((engine.plan.id, engine.generation), &engine.tables, outcome, queue_bytes)
+            })?;
+            self.recorded = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// How long a copy rests after a step, whatever phase it is done in.
+fn pause_of_copy(outcome: &outcome::Outcome, worked: Duration) -> Duration {
+    // Where nobody writes, nobody is disturbed.
+    let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
+    let by_rate = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(outcome.bytes as f64 / rate as f64).saturating_sub(worked)
+    });
+    if by_rate > Duration::ZERO {
+        wait::report("the rate limit shardmaster.max_copy_rate");
+    }
+    by_rate.max(worked.mul_f64((1.0 - share) / share))
+}
+
+/// For pg_stat_activity. shardmaster.split_waits_for knows these texts from those that say
+/// what is waited for. None: what was said before still holds.
+fn doing(work: Work) -> Option<&'static str> {
+    match work {
+        Work::Nothing | Work::Hold | Work::BeginBackfill => None,
+        Work::Install => Some("installing"),
+        Work::Copy => Some("copying"),
+        Work::Tail => Some("applying changes"),
+        Work::Cutover => Some("cutting over"),
+        Work::CompleteCutover => Some("completing the cutover"),
+        Work::Finish => Some("finishing"),
+        Work::Watch => Some("looking at both shards"),
+        Work::Verify => Some("comparing both sides"),
+        Work::RollBack => Some("rolling back"),
+        Work::EndRedirect => Some("ending the redirect"),
+    }
+}
+
+/// Well before it ends, so that a slow step does not let it run out.
+fn is_lease_due(renewed: Option<Instant>) -> bool {
+    let lease = Duration::from_secs(u64::try_from(guc::capture_lease_seconds()).unwrap_or(1));
+    renewed.is_none_or(|renewed| renewed.elapsed() > lease / 8)
+}
+
+fn renew_lease(engine: &mut Engine, renewed: &mut Option<Instant>) -> Result<()> {
+    if is_lease_due(*renewed) {
+        engine.control_transaction(&lease::renew(engine.plan.id))?;
+        *renewed = Some(Instant::now());
+    }
+    Ok(())
+}

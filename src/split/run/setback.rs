@@ -1,0 +1,126 @@
+//! What a worker does about an error: try again, give the cutover up, or leave the split to its
+//! operator.
+
+use super::{Worker, asked_for_else};
+use crate::agent::error::{Result, SplitError};
+use crate::catalog::split::{self, State};
+use crate::error::Failure;
+use crate::guc;
+use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::wait;
+use crate::split::cutover::{aborted, on_master, recovery};
+use crate::split::lifecycle::phases;
+use crate::split::lifecycle::work::Work;
+use crate::split::record;
+use std::time::Duration;
+
+/// The longest pause between two attempts.
+const MAX_BACKOFF: Duration = Duration::from_secs(15);
+
+impl Worker {
+    /// Sessions may be in the middle of something: the next turn opens new ones.
+    pub(super) fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
+        self.engine = None;
+        // Its operator waits for one of the shards no longer.
+        let is_given_up =
+            |now: State| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
+        if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
+            return;
+        }
+        if work == Work::Cutover {
+            let Ok(now) = transaction(|| split::state(self.id)) else { return };
+            // Behind the decision nothing is given up: the next turn completes it.
+            if phases::is_decided(now.phase) {
+                self.retry(&error.into_failure());
+                return;
+            }
+            if let Some(failure) = aborted::abandoned(&error, is_overdue(&now)) {
+                self.abandon(&failure);
+                return;
+            }
+        }
+        // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
+        let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
+        let for_ever = work == Work::CompleteCutover && !is_verdict;
+        // What failed is not what the operator wants by now.
+        if !error.is_transient() && !for_ever && !asked_for_else(self.id, work) {
+            let failure = error.into_failure();
+            transaction(|| record::failed(self.id, state.phase, &failure));
+            return;
+        }
+        self.retry(&error.into_failure());
+    }
+
+    /// A cutover was asked for before this worker began, and longer ago than one may take: its
+    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
+    pub(super) fn is_heard_late(&self, state: &State) -> bool {
+        is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
+    }
+
+    /// A cutover that is given up: it is not asked for any more, and set back at once. What
+    /// cannot be set back now is the first that the next turn does.
+    fn abandon(&mut self, failure: &Failure) {
+        let id = self.id;
+        let said = self.patiently(|| {
+            record::cutover_aborted(id, failure);
+            Ok(())
+        });
+        let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
+        let back =
+            now.and_then(
+                |state| {
+                    if self.is_in_doubt(&state) { self.revert(&state).map(|_| ()) } else { Ok(()) }
+                },
+            );
+        if let Err(error) = back {
+            self.engine = None;
+            self.retry(&error.into_failure());
+        }
+    }
+
+    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open.
+    /// Where a cutover was interrupted, writers of the source do not wait for it.
+    pub(super) fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
+        let mut is_open = false;
+        loop {
+            if let Some(done) = soon(&mut body) {
+                return done;
+            }
+            let _said = wait::said();
+            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
+            if is_open {
+                return try_transaction(body);
+            }
+            // If it does not succeed, the next round does it.
+            is_open = self.let_writers_in().is_ok();
+        }
+    }
+
+    fn let_writers_in(&self) -> Result<()> {
+        let (state, plan, identity) = try_transaction(|| {
+            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
+        })?;
+        if !self.is_in_doubt(&state) {
+            return Ok(());
+        }
+        recovery::let_writers_in(&plan, state.generation, &identity, state.target_lost)
+    }
+
+    fn retry(&mut self, failure: &Failure) {
+        self.attempts += 1;
+        let (id, attempts) = (self.id, self.attempts);
+        let _ = self.patiently(|| {
+            record::retrying(id, attempts, failure);
+            Ok(())
+        });
+        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
+        let _said = wait::said();
+        wait::report(&format!("retrying after: {}", record::reason(failure)));
+        wait::sleep(pause);
+    }
+}
+
+/// The cutover was asked for longer ago than it may take.
+fn is_overdue(state: &State) -> bool {
+    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
+}
