@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod filter;
+pub mod named;
 pub mod observe;
 pub mod one_database;
 pub mod owners;
@@ -32,7 +33,7 @@ pub const BOOTSTRAP: &str = concat!(
     include_str!("../../sql/agent/redirect.sql")
 );
 /// What a side's tables could run, as one number; a query.
-pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code("$3", "$4")));
+pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code(["$3", "$4", "$5"])));
 const QUEUE: &str = include_str!("../../sql/agent/queue.sql");
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
@@ -47,15 +48,22 @@ const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
 
-/// As a value. The lists of what texts name are these parameters.
-pub fn code(schemas: &str, names: &str) -> String {
-    let text = with_reaches(include_str!("../../sql/agent/code.sql"));
+/// As a value. The lists of what texts name are these parameters: schemas, names, columns.
+pub fn code([schemas, names, columns]: [&str; 3]) -> String {
+    let members = "(SELECT m.oids FROM member m)::oid[]";
+    let text = with_reaches(include_str!("../../sql/agent/code.sql"), members, columns);
     text.replace("{schemas}", schemas).replace("{names}", names)
 }
 
-/// A query that follows what objects of the catalog reach.
-pub fn with_reaches(query: &str) -> String {
-    query.replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+/// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.
+/// `members` are the numbers of these tables, `columns` whose texts are read if they are generated.
+pub fn with_reaches(query: &str, members: &str, columns: &str) -> String {
+    query
+        .replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+        .replace("{whole}", include_str!("../../sql/agent/whole.sql"))
+        .replace("{generated}", include_str!("../../sql/agent/generated.sql"))
+        .replace("{members}", members)
+        .replace("{columns}", columns)
 }
 
 fn suffix(side: Side) -> &'static str {
