@@ -15,7 +15,7 @@ const FUNCTIONS: &str = include_str!("../../../../sql/check/expression_functions
 /// The view that an expression is read as: the server keeps it parsed.
 const VIEW: &str = "shardmaster_expression";
 /// Where names are not found, what they mean cannot be looked at.
-const UNREAD: &str = "syntax error, or a comment, a semicolon, a text in dollars or two beside each other, U&'..', B'..' or the like: these are not read here";
+const UNREAD: &str = "syntax error, or a comment, a semicolon, a text in dollars or two beside each other, U&'..', B'..' or the like, or a name in a schema with letters beyond ASCII and without double quotes: these are not read here";
 
 /// That the source can compute what is mapped; whether it can.
 pub fn check(
