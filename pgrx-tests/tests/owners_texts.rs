@@ -208,3 +208,147 @@ fn keys_are_compared_by_the_operator_of_their_index() {
     split.finish(LIMIT).unwrap();
     assert!(!is_mover(&cluster), "in finish");
 }
+
+/// What a server calls in the place of what is named, or beside it.
+struct Reached {
+    what: &'static str,
+    by_superuser: &'static str,
+    by_owner: &'static str,
+    undo: &'static str,
+    says: &'static str,
+}
+
+const NOTHING: &str = "SELECT 1";
+
+const REACHED: [Reached; 10] = [
+    // NOT (a === b) is planned as a !== b.
+    Reached {
+        what: "a function of the server behind the negator of an operator",
+        by_superuser: NOTHING,
+        by_owner: "CREATE OPERATOR !== (FUNCTION = pg_try_advisory_lock, LEFTARG = int, RIGHTARG = int);
+                   CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int, NEGATOR = !==);
+                   ALTER TABLE items ADD CONSTRAINT c CHECK (NOT (code === 5))",
+        undo: "ALTER TABLE items DROP CONSTRAINT c; DROP OPERATOR === (int, int); DROP OPERATOR !== (int, int)",
+        says: "public.items: constraint c: function pg_try_advisory_lock(integer,integer), with arguments that role mallory",
+    },
+    Reached {
+        what: "a function behind the commutator of an operator",
+        by_superuser: NOTHING,
+        by_owner: "CREATE FUNCTION over(int, int) RETURNS boolean LANGUAGE sql AS 'SELECT public.evil(''x'')';
+                   CREATE OPERATOR >>>> (FUNCTION = over, LEFTARG = int, RIGHTARG = int);
+                   CREATE OPERATOR <<<< (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int, COMMUTATOR = >>>>);
+                   CREATE INDEX i ON items (code) WHERE code <<<< 5",
+        undo: "DROP INDEX i; DROP OPERATOR <<<< (int, int); DROP OPERATOR >>>> (int, int); DROP FUNCTION over",
+        says: "public.items: index public.i: function public.over(integer,integer)",
+    },
+    Reached {
+        what: "an estimate for an operator",
+        by_superuser: "CREATE FUNCTION guess(internal, oid, internal, int) RETURNS float8 LANGUAGE internal STABLE AS 'eqsel';
+                       CREATE FUNCTION guess(internal, oid, internal, smallint, internal) RETURNS float8 LANGUAGE internal STABLE AS 'eqjoinsel';
+                       CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int, RESTRICT = guess, JOIN = guess);
+                       ALTER FUNCTION guess(internal, oid, internal, int) OWNER TO mallory;
+                       ALTER FUNCTION guess(internal, oid, internal, smallint, internal) OWNER TO mallory",
+        by_owner: "CREATE INDEX i ON items (code) WHERE code === 5",
+        undo: "DROP INDEX i; DROP OPERATOR === (int, int); DROP FUNCTION guess(internal, oid, internal, int);
+               DROP FUNCTION guess(internal, oid, internal, smallint, internal)",
+        says: "public.items: index public.i: function public.guess(internal,oid,internal,",
+    },
+    Reached {
+        what: "what helps to plan a function",
+        by_superuser: "CREATE FUNCTION helps(internal) RETURNS internal LANGUAGE internal AS 'text_starts_with_support';
+                       CREATE FUNCTION begins(text, text) RETURNS boolean LANGUAGE internal IMMUTABLE SUPPORT helps AS 'text_starts_with';
+                       ALTER FUNCTION helps(internal) OWNER TO mallory",
+        by_owner: "ALTER TABLE items ADD CONSTRAINT c CHECK (NOT begins(val, 'x')) NOT VALID",
+        undo: "ALTER TABLE items DROP CONSTRAINT c; DROP FUNCTION begins; DROP FUNCTION helps",
+        says: "public.items: constraint c: function public.helps(internal)",
+    },
+    Reached {
+        what: "functions of a base type that no value is read or written by",
+        by_superuser: "CREATE TYPE raw; CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'textin';
+                       CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
+                       CREATE FUNCTION raw_length(cstring[]) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'varchartypmodin';
+                       CREATE FUNCTION raw_look(internal) RETURNS boolean LANGUAGE internal STABLE STRICT AS 'ts_typanalyze';
+                       CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, TYPMOD_IN = raw_length, ANALYZE = raw_look, LIKE = text);
+                       ALTER FUNCTION raw_length OWNER TO mallory",
+        by_owner: "ALTER TABLE items ADD r raw",
+        undo: "DROP TYPE raw CASCADE",
+        says: "raw_length(cstring[])",
+    },
+    Reached {
+        what: "a cast of arrays of a type",
+        by_superuser: NOTHING,
+        by_owner: "CREATE TYPE mood AS ENUM ('good'); ALTER TABLE items ADD m mood;
+                   CREATE FUNCTION shown(mood[]) RETURNS text LANGUAGE sql AS 'SELECT evil(''x'')::text';
+                   CREATE CAST (mood[] AS text) WITH FUNCTION shown(mood[])",
+        undo: "ALTER TABLE items DROP m; DROP TYPE mood CASCADE",
+        says: "public.shown(public.mood[])",
+    },
+    Reached {
+        what: "a cast of rows in a column",
+        by_superuser: NOTHING,
+        by_owner: "CREATE TABLE other (n int); CREATE DOMAIN others AS other[]; ALTER TABLE items ADD o others;
+                   CREATE FUNCTION shown(other) RETURNS text LANGUAGE sql AS 'SELECT evil(''x'')::text';
+                   CREATE CAST (other AS text) WITH FUNCTION shown(other)",
+        undo: "ALTER TABLE items DROP o; DROP TABLE other CASCADE",
+        says: "public.shown(public.other)",
+    },
+    Reached {
+        what: "an operator class that a type of the server goes by",
+        by_superuser: "CREATE FUNCTION hashed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+                       CREATE FUNCTION same(json, json) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+                       CREATE OPERATOR = (FUNCTION = same, LEFTARG = json, RIGHTARG = json);
+                       CREATE OPERATOR CLASS odd DEFAULT FOR TYPE json USING hash AS OPERATOR 1 =, FUNCTION 1 hashed(json);
+                       ALTER FUNCTION hashed OWNER TO mallory",
+        by_owner: "ALTER TABLE items ADD j json",
+        undo: "ALTER TABLE items DROP j; DROP OPERATOR FAMILY odd USING hash; DROP OPERATOR = (json, json);
+               DROP FUNCTION same(json, json); DROP FUNCTION hashed",
+        says: "public.items: column j: function public.hashed(json)",
+    },
+    Reached {
+        what: "what has been added to an operator family of the server",
+        by_superuser: "CREATE FUNCTION apart(int, text) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 0';
+                       ALTER OPERATOR FAMILY integer_ops USING btree ADD FUNCTION 1 (int, text) apart(int, text);
+                       ALTER FUNCTION apart OWNER TO mallory",
+        by_owner: "CREATE INDEX i ON items (code)",
+        undo: "DROP INDEX i; ALTER OPERATOR FAMILY integer_ops USING btree DROP FUNCTION 1 (int, text); DROP FUNCTION apart",
+        says: "function public.apart(integer,text)",
+    },
+    Reached {
+        what: "a cast of the multiranges of a range",
+        by_superuser: NOTHING,
+        by_owner: "CREATE TYPE span AS RANGE (SUBTYPE = int, MULTIRANGE_TYPE_NAME = spans); ALTER TABLE items ADD s span;
+                   CREATE FUNCTION shown(spans) RETURNS text LANGUAGE sql AS 'SELECT evil(''x'')::text';
+                   CREATE CAST (spans AS text) WITH FUNCTION shown(spans)",
+        undo: "ALTER TABLE items DROP s; DROP TYPE span CASCADE",
+        says: "public.shown(public.spans)",
+    },
+];
+
+/// Each is a finding on either side, before anything is called.
+#[test]
+fn what_is_called_without_being_named_is_looked_at() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    let split = plan(&cluster);
+    for server in &cluster.servers {
+        let mut superuser = server.superuser(DATABASE).unwrap();
+        for reached in &REACHED {
+            let version: i32 =
+                superuser.query_one("SELECT current_setting('server_version_num')::int", &[]).unwrap().get(0);
+            if version < 140_000 && reached.by_owner.contains("MULTIRANGE") {
+                continue;
+            }
+            superuser
+                .batch_execute(reached.by_superuser)
+                .unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
+            let mut owner = session(&cluster, server.name());
+            owner.batch_execute(reached.by_owner).unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
+            let found = found(&split);
+            let says = |text: &String| text.contains("code of owners: ") && text.contains(reached.says);
+            assert!(found.iter().any(says), "{} on {}: {found:?}", reached.what, server.name());
+            superuser.batch_execute(reached.undo).unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
+        }
+    }
+    assert_eq!(found(&split), Vec::<String>::new());
+    assert!(!is_mover(&cluster));
+}

@@ -18,12 +18,9 @@ SELECT 'pg_class'::regclass, t.typrelid FROM pg_type t
  WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid AND t.typrelid <> 0
 UNION ALL
 -- What functions of the server make of a value without naming its type: an array of such
--- values, a multirange of such ranges. The ways back are in pg_depend.
+-- values. The way back is in pg_depend.
 SELECT 'pg_type'::regclass, t.typarray FROM pg_type t
  WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid AND t.typarray >= 16384
-UNION ALL
-SELECT 'pg_type'::regclass, (to_jsonb(g) ->> 'rngmultitypid')::oid FROM pg_range g
- WHERE r.classid = 'pg_type'::regclass AND g.rngtypid = r.objid AND to_jsonb(g) ? 'rngmultitypid'
 UNION ALL
 SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
  WHERE r.classid = 'pg_type'::regclass AND k.contypid = r.objid

@@ -127,7 +127,9 @@ fn escaped(chars: &[char], from: usize) -> Option<usize> {
     None
 }
 
-/// A name with its schema, and whether a parenthesis follows it.
+/// A name with its schema, and whether a parenthesis follows it: a type's name with one may be a
+/// function.
+#[derive(PartialEq, Eq)]
 pub struct Name {
     pub text: String,
     is_qualified: bool,
@@ -187,9 +189,9 @@ pub fn is_expression(text: &str, is_known: impl Fn(&Name) -> bool) -> bool {
 }
 
 /// The names that a text calls, and those that it names in a schema.
-pub fn known_names(text: &str) -> Vec<String> {
+pub fn known_names(text: &str) -> Vec<Name> {
     let names = names_of(&tokens(text, Author::Server).unwrap_or_default());
-    names.into_iter().filter(|name| name.is_called || name.is_qualified).map(|name| name.text).collect()
+    names.into_iter().filter(|name| name.is_called || name.is_qualified).collect()
 }
 
 /// A name in a schema.
@@ -392,6 +394,7 @@ mod tests {
     #[test]
     fn names_that_are_called_are_found() {
         let found = known_names("(length(\"A\") > 1.5) AND own.f (x) AND 'x'::own.\"T\" = b");
-        assert_eq!(found, ["length", "1.5", "own.f", "own.\"T\""]);
+        let found: Vec<_> = found.iter().map(|name| (name.text.as_str(), name.is_called)).collect();
+        assert_eq!(found, [("length", true), ("1.5", false), ("own.f", true), ("own.\"T\"", false)]);
     }
 }

@@ -124,7 +124,7 @@ fn is_same(
     }
     // The source has written it, and the target is to read it with the mover's rights.
     let known = plain::known_names(&wanted.says);
-    if !plain::is_expression(&promised, |name| known.contains(&name.text)) {
+    if !plain::is_expression(&promised, |name| known.contains(name)) {
         return Ok(Same::No);
     }
     // What fits a name there best need not be what the constraint was made of.
