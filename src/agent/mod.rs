@@ -4,6 +4,7 @@
 pub mod error;
 pub mod filter;
 pub mod look_up;
+pub mod named;
 pub mod observe;
 pub mod one_database;
 pub mod owners;
@@ -30,7 +31,7 @@ use std::sync::LazyLock;
 use template::fill;
 
 /// What a side's tables could run, as one number; a query.
-pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code("$3", "$4")));
+pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code(["$3", "$4", "$5"])));
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
@@ -44,15 +45,22 @@ const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
 
-/// As a value. The lists of what texts name are these parameters.
-pub fn code(schemas: &str, names: &str) -> String {
-    let text = with_reaches(include_str!("../../sql/agent/code.sql"));
+/// As a value. The lists of what texts name are these parameters: schemas, names, columns.
+pub fn code([schemas, names, columns]: [&str; 3]) -> String {
+    let members = "(SELECT m.oids FROM member m)::oid[]";
+    let text = with_reaches(include_str!("../../sql/agent/code.sql"), members, columns);
     text.replace("{schemas}", schemas).replace("{names}", names)
 }
 
-/// A query that follows what objects of the catalog reach.
-pub fn with_reaches(query: &str) -> String {
-    query.replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+/// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.
+/// `members` are the numbers of these tables, `columns` whose texts are read if they are generated.
+pub fn with_reaches(query: &str, members: &str, columns: &str) -> String {
+    query
+        .replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+        .replace("{whole}", include_str!("../../sql/agent/whole.sql"))
+        .replace("{generated}", include_str!("../../sql/agent/generated.sql"))
+        .replace("{members}", members)
+        .replace("{columns}", columns)
 }
 
 fn suffix(side: Side) -> &'static str {
@@ -180,10 +188,10 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
 
 /// A noted key `c` is that of a row before its change, by the equality of the key's own index.
 fn same_key(table: &TableShape) -> String {
-    let conditions = table.key().iter().zip(table.key_operators()).zip(1..).map(|((key, operator), n)| {
+    let conditions = table.key().iter().zip(table.key_equality()).zip(1..).map(|((key, equality), n)| {
         let collation = table.column(key).and_then(|column| column.collation.as_deref());
         let collate = collation.map(|name| format!(" COLLATE {name}")).unwrap_or_default();
-        format!("c.k{n} {operator} old_{n}{collate}")
+        equality.of(&format!("c.k{n}"), &format!("(old_{n}{collate})"))
     });
     conditions.collect::<Vec<_>>().join(" AND ")
 }

@@ -156,8 +156,8 @@ impl Table {
     pub fn changed_join(&self) -> String {
         queue::keys(&self.source)
             .iter()
-            .zip(self.target.key_operators())
-            .map(|(key, operator)| format!("g.{key} {operator} k.{key}"))
+            .zip(self.target.key_equality())
+            .map(|(key, equality)| equality.of(&format!("g.{key}"), &format!("k.{key}")))
             .collect::<Vec<_>>()
             .join(" AND ")
     }
@@ -173,9 +173,11 @@ fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
     shape
         .key()
         .iter()
-        .zip(shape.key_operators())
+        .zip(shape.key_equality())
         .zip(keys)
-        .map(|((column, operator), key)| format!("t.{} {operator} {window}.{key}", ident(column)))
+        .map(|((column, equality), key)| {
+            equality.of(&format!("t.{}", ident(column)), &format!("{window}.{key}"))
+        })
         .collect::<Vec<_>>()
         .join(" AND ")
 }
