@@ -40,7 +40,7 @@ pub fn scope_rows(
         if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
             leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
         }
-        deleted += walk.table(connection, position, &shape, None)?;
+        deleted = walk.table(connection, position, &shape, None)?.saturating_add(deleted);
     }
     Ok(deleted)
 }
@@ -113,7 +113,7 @@ impl Walk {
             self.look_now(connection)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             let batches = Batches { walk: self, position, leaf: &leaf.name, scope: &scope, few };
-            deleted += batches.run(connection, prover.as_deref_mut())?;
+            deleted = batches.run(connection, prover.as_deref_mut())?.saturating_add(deleted);
         }
         Ok(deleted)
     }
@@ -141,7 +141,7 @@ impl Batches<'_> {
             let is_last = to >= total || self.few;
             let began = Instant::now();
             let condition = self.condition(from, (!is_last).then_some(to));
-            deleted += self.batch(connection, &condition, prover.as_deref_mut())?;
+            deleted = self.batch(connection, &condition, prover.as_deref_mut())?.saturating_add(deleted);
             reach(self.walk.after_batch)?;
             wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
             if is_last {
