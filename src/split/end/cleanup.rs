@@ -14,12 +14,17 @@ use crate::catalog::{redirect as stored, split};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::keys::strategy::Strategy;
-use crate::remote::Connection;
+use crate::remote::{Connection, RemoteError};
 use crate::server::sql;
 use crate::split::install;
 
-/// Above it is no number that a master has given out.
-const HIGHEST: i64 = i64::MAX / 2;
+/// Above it is no number that a master has given out; below it there are as many left.
+const HIGHEST: i64 = split::HIGHEST / 2;
+
+/// Characters of a text of a shard: names of shards, tokens and kinds of entries are shorter.
+const LONGEST: usize = 200;
+/// Sides, or splits in one redirect, that are looked at in one call.
+const MANY: usize = 20_000;
 
 /// What was found on a shard and what was done to it.
 type Removed = Vec<(String, String)>;
@@ -48,8 +53,7 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     let mut highest = sides(connection)?.into_iter().map(|side| side.id).max();
     for redirect in redirect::all(connection)? {
-        let known = redirect::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
-        highest = highest.max(known);
+        highest = highest.max(redirect::highest_split(connection, &redirect)?);
     }
     Ok(highest)
 }
@@ -107,7 +111,9 @@ fn remove_from_redirect(
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
-    for (id, token) in redirect::splits(connection, redirect)? {
+    let splits = redirect::splits(connection, redirect, MANY + 1)?;
+    require_few(connection, splits.len())?;
+    for (id, token) in splits {
         if stored::is_known(&token) {
             continue;
         }
@@ -142,23 +148,37 @@ fn sides(connection: &mut Connection) -> Result<Vec<Found>> {
         .to_owned();
     if state::has(connection, "side")? {
         query = format!(
-            "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
-                    CASE WHEN s.state = 'moved' THEN s.other_shard END, s.entries
+            "SELECT coalesce(t.id, s.split_id::text), left(coalesce(t.side, s.side), {LONGEST}), left(s.token, {LONGEST}),
+                    CASE WHEN s.state = 'moved' THEN left(s.other_shard, {LONGEST}) END, left(s.entries, {LONGEST})
                FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side"
         );
     } else {
         query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
     }
-    let rows = connection.run(&query)?;
+    let rows = connection.run(&format!("{query} LIMIT {MANY} + 1"))?;
+    require_few(connection, rows.rows.len())?;
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
             let side = if side == "source" { Side::Source } else { Side::Target };
-            let moved = moved_to.clone().zip(entries.as_deref().and_then(Strategy::of_entries));
-            id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
+            // A server that was broken into does not cut them.
+            let moved_to = moved_to.as_deref().map(clean::message);
+            let moved = moved_to.zip(entries.as_deref().and_then(Strategy::of_entries));
+            let token = token.as_deref().map(clean::message);
+            id.parse().ok().map(|id| Found { id, side, token, moved })
         }
         _ => None,
     });
     Ok(found.collect())
+}
+
+/// What each of them takes is little, and they are many where somebody would like to have this
+/// server's memory.
+fn require_few(connection: &Connection, count: usize) -> Result<()> {
+    if count <= MANY {
+        return Ok(());
+    }
+    let text = format!("more than {MANY}");
+    Err(RemoteError::no_number(connection.shard(), "the number of splits", &text).into())
 }
 
 /// The ledger knows what may exist, on whatever shard: one database may have several names.
@@ -188,8 +208,8 @@ fn keeps_clients_off(
 }
 
 fn kept(route: &Route, moved_to: &str) -> String {
-    format!(
+    clean::said(&format!(
         "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
         route.what, route.entry, route.keyspace, route.assigned_by
-    )
+    ))
 }

@@ -11,6 +11,7 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::{self, tenure};
 use crate::agent::types::Family;
 use crate::catalog::split::Plan;
+use crate::clean;
 use crate::error::SqlState;
 use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
@@ -33,8 +34,10 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Redirect>> {
         return Ok(Vec::new());
     }
     let rows = connection
-        .run("SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect ORDER BY id")?;
-    Ok(rows.rows.iter().filter_map(|row| from_row(row)).collect())
+        .run("SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect
+               WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries)) < 200 ORDER BY id")?;
+    let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < 200);
+    Ok(rows.rows.iter().filter(short).filter_map(|row| from_row(row)).collect())
 }
 
 fn from_row(row: &[Option<String>]) -> Option<Redirect> {
@@ -443,14 +446,21 @@ fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> 
     Ok(())
 }
 
-/// The splits whose entries a redirect has, with their tokens.
-pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i64, String)>> {
+/// The highest number of a split whose entries a redirect has.
+pub fn highest_split(connection: &mut Connection, redirect: &Redirect) -> Result<Option<i64>> {
+    let rows = connection.run(&format!("SELECT max(split_id) FROM {}", redirect.table()))?;
+    Ok(rows.scalar().and_then(|id| id.parse().ok()))
+}
+
+/// The splits whose entries a redirect has, with their tokens, up to a number of them. A token
+/// that is none is cut.
+pub fn splits(connection: &mut Connection, redirect: &Redirect, most: usize) -> Result<Vec<(i64, String)>> {
     let rows = connection.run(&format!(
-        "SELECT DISTINCT split_id, token FROM {} ORDER BY split_id, token",
+        "SELECT DISTINCT split_id, left(token, 200) FROM {} ORDER BY 1, 2 LIMIT {most}",
         redirect.table()
     ))?;
     let splits = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, token.clone())),
+        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, clean::message(token))),
         _ => None,
     });
     Ok(splits.collect())
@@ -460,8 +470,9 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
 pub fn left(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<(Scope, String)> {
     let table = redirect.table();
     let by_token = [Some(token)];
-    let shard = connection.query(&format!("SELECT min(shard) FROM {table} WHERE token = $1"), &by_token)?;
-    let shard = shard.scalar().unwrap_or_default().to_owned();
+    let shard = connection
+        .query(&format!("SELECT left(min(shard), 200) FROM {table} WHERE token = $1"), &by_token)?;
+    let shard = clean::message(shard.scalar().unwrap_or_default());
     let scope = match redirect.entries {
         Strategy::Range { of } => {
             let query = format!("SELECT lower::text, upper::text FROM {table} WHERE token = $1");
