@@ -32,7 +32,7 @@ use crate::catalog::split_progress;
 use crate::catalog::split_state::CutoverStep;
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::Connection;
+use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{transaction, try_transaction};
@@ -248,7 +248,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
+    let waiting = number::sum(window::count(engine, &before)?.iter().map(|entry| entry.rows));
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
     }
