@@ -3,7 +3,7 @@
 
 use super::copy::{outcome, step};
 use super::cutover::recovery::{self, Reverted};
-use super::cutover::{self, on_master, watch};
+use super::cutover::{self, on_master, settled, watch};
 use super::end::{ending, finish, lost, rollback};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
@@ -13,7 +13,7 @@ use super::{install, record};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::lease;
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split::{self, State};
+use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
@@ -132,12 +132,18 @@ impl Worker {
             }
             Work::CompleteCutover => {
                 let version = state.version_cutover.unwrap_or_default();
+                if self.engine.is_none() {
+                    let (plan, identity) = self.read_plan()?;
+                    if settled::complete(&plan, state.generation, &identity, version)? {
+                        return Ok(Duration::ZERO);
+                    }
+                }
                 recovery::complete(self.attached(state)?, version)?;
                 Ok(Duration::ZERO)
             }
             Work::Finish => {
                 self.engine = None;
-                let tenure = take_plan(self.id)?;
+                let tenure = self.taken()?;
                 let request = transaction(|| record::finish_request(self.id));
                 finish::run(&tenure, &request)?;
                 Ok(Duration::ZERO)
@@ -149,22 +155,26 @@ impl Worker {
             }
             Work::Watch => {
                 self.engine = None;
-                let (plan, identity) =
-                    try_transaction(|| Ok::<_, SplitError>((split::load(self.id)?, split::identity())))?;
+                let (plan, identity) = self.read_plan()?;
                 watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
                 Ok(Duration::ZERO)
             }
             Work::RollBack => {
                 self.engine = None;
-                rollback::run(&take_plan(self.id)?)?;
+                rollback::run(&self.taken()?)?;
                 Ok(Duration::ZERO)
             }
         }
     }
 
+    /// As it is, without taking it.
+    fn read_plan(&self) -> Result<(Plan, String)> {
+        try_transaction(|| Ok((split::load(self.id)?, split::identity())))
+    }
+
     fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
-        let tenure = take_plan(self.id)?;
+        let tenure = self.taken()?;
         lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
@@ -176,11 +186,17 @@ impl Worker {
             && state.cutover_step != CutoverStep::None
     }
 
+    /// Takes the plan for this worker: generation + 1 on the master, before anything on a shard
+    /// is read.
+    fn taken(&self) -> Result<Tenure> {
+        self.patiently(|| take(self.id))
+    }
+
     /// Before anything else, and without a target that may be away: writers of the source
     /// wait for it. Where only the target knows, it is asked.
     fn revert(&mut self, state: &State) -> Result<Reverted> {
         let id = self.id;
-        let tenure = self.patiently(|| take(id))?;
+        let tenure = self.taken()?;
         wait::report("the cutover to be reverted on the source");
         let outcome = recovery::revert(&tenure, state.target_lost)?;
         if outcome == Reverted::AskTarget {
@@ -194,7 +210,7 @@ impl Worker {
     /// whatever an earlier worker left in the middle of a cutover.
     fn attached(&mut self, state: &State) -> Result<&mut Engine> {
         if self.engine.is_none() {
-            let tenure = take_plan(self.id)?;
+            let tenure = self.taken()?;
             let mut engine = match Engine::attach(&tenure) {
                 Err(SplitError::NotInstalled(_))
                     if state.phase != Phase::Completed && recovery::adopt_finished(&tenure)? =>
@@ -238,7 +254,7 @@ impl Worker {
 
     fn install(&mut self) -> Result<Duration> {
         self.engine = None;
-        let tenure = take_plan(self.id)?;
+        let tenure = self.taken()?;
         transaction(|| record::activity(self.id, "working", None));
         check::require(&tenure.plan, &tenure.identity)?;
         install::install(&tenure)?;
@@ -357,16 +373,28 @@ impl Worker {
                 return;
             }
         }
-        // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
-        let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
-        let for_ever = work == Work::CompleteCutover && !is_verdict;
         // What failed is not what the operator wants by now.
-        if !error.is_transient() && !for_ever && !asked_for_else(self.id, work) {
-            let failure = error.into_failure();
+        let ends = !error.is_transient() && !asked_for_else(self.id, work);
+        let failure = error.into_failure();
+        if ends && !self.keeps_clients_out() {
             transaction(|| record::failed(self.id, state.phase, &failure));
             return;
         }
-        self.retry(&error.into_failure());
+        if ends && self.attempts == 0 {
+            let text =
+                format!("clients of its keys are refused until this is mended: {}", record::reason(&failure));
+            transaction(|| split::event(self.id, None, None, &text));
+        }
+        self.retry(&failure);
+    }
+
+    /// Within a cutover, decided or not, its keys are refused until a worker has brought it to an
+    /// end. Nothing ends that worker for good: what is wrong may be mended, and nobody else would
+    /// let clients in then.
+    fn keeps_clients_out(&self) -> bool {
+        transaction(|| split::state(self.id)).is_ok_and(|state| {
+            matches!(state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
+        })
     }
 
     /// A cutover was asked for before this worker began, and longer ago than one may take: its
@@ -473,13 +501,7 @@ fn doing(work: Work) -> Option<&'static str> {
     }
 }
 
-/// Takes the plan for this worker: generation + 1 on the master, before anything on
-/// a shard is read.
-fn take_plan(id: i64) -> Result<Tenure> {
-    try_transaction(|| take(id))
-}
-
-/// The same within a transaction.
+/// Within a transaction.
 fn take(id: i64) -> Result<Tenure> {
     let generation = record::take(id)?;
     Ok(Tenure { plan: split::load(id)?, generation, identity: split::identity() })
