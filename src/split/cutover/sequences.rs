@@ -59,20 +59,28 @@ pub enum Ahead {
 /// Raises every sequence of the target to where the source's is, plus a margin. Until the
 /// deadline it waits for those who have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<()> {
-    for position in 0..engine.tables.len() {
-        for pair in pairs(engine, position)? {
-            raise_one(&mut engine.control, &mut engine.target, &pair, ahead, deadline)?;
-        }
+    for Table { source, target, .. } in &engine.tables {
+        let oids = (source.oid.as_deref(), target.oid.as_deref());
+        raise_of_table(&mut engine.control, &mut engine.target, oids, ahead, deadline)?;
+    }
+    Ok(())
+}
+
+/// The same for one table, by its oids on both sides.
+pub fn raise_of_table(
+    source: &mut Connection,
+    target: &mut Connection,
+    oids: (Option<&str>, Option<&str>),
+    ahead: Ahead,
+    deadline: Instant,
+) -> Result<()> {
+    for pair in pairs_of(source, target, oids)? {
+        raise_one(source, target, &pair, ahead, deadline)?;
     }
     Ok(())
 }
 
 /// Sequences of the same column on both sides.
-fn pairs(engine: &mut Engine, position: usize) -> Result<Vec<Pair>> {
-    let Table { source, target, .. } = &engine.tables[position];
-    pairs_of(&mut engine.control, &mut engine.target, (source.oid.as_deref(), target.oid.as_deref()))
-}
-
 fn pairs_of(
     source: &mut Connection,
     target: &mut Connection,
