@@ -56,7 +56,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
      CROSS JOIN LATERAL (
         SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
                    'cutting over', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')
-            OR a.query LIKE 'deleting rows of %') d (does)
+            OR a.query LIKE 'deleting rows of %' OR a.query LIKE 'comparing %') d (does)
      WHERE p.id = $1
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for(bigint) IS 'what a split waits for just now; NULL: for nothing';

@@ -39,8 +39,15 @@ fn clean(text: &str, most: usize) -> String {
     cleaned
 }
 
+/// What a terminal does not show but does: controls, the ends of lines and paragraphs, what
+/// turns the direction of a text, and what takes no place, by which two texts look the same.
 fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -50,6 +57,16 @@ mod tests {
     #[test]
     fn a_terminal_obeys_nothing_of_it() {
         assert_eq!(message("a\u{1b}[31mb\nc\u{7}\u{202e}d \n"), "a [31mb c  d");
+    }
+
+    #[test]
+    fn nothing_that_is_not_seen_is_left() {
+        for c in "\u{85}\u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\u{2060}\u{2064}\u{feff}\u{e0001}\u{e0041}".chars() {
+            assert_eq!(message(&format!("a{c}b")), "a b", "{}", c.escape_unicode());
+        }
+        // Letters, marks on them and blanks of other scripts are what they are.
+        let text = "größe\u{a0}cafe\u{301} नमस्ते שלום 你好 🙂";
+        assert_eq!(message(text), text);
     }
 
     #[test]

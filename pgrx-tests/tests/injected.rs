@@ -51,6 +51,47 @@ fn a_target_writes_no_statement_for_the_source() {
     assert_eq!(rows(&cluster, 0, 3), 1);
 }
 
+/// A type's name, with a parenthesis, may be a function on the other side; and behind a dot
+/// stands a function's name, too, of which the value before it is the argument.
+#[test]
+fn a_targets_condition_calls_nothing_on_the_source() {
+    let columns = "CREATE TYPE mood AS ENUM ('good');
+                   CREATE TABLE items (tenant bigint, id int, m mood, PRIMARY KEY (tenant, id))";
+    let cluster = cluster(
+        &format!("{columns}; INSERT INTO items VALUES (1, 1, 'good'), (3, 1, 'good')"),
+        &format!(
+            "{columns} PARTITION BY RANGE (tenant);
+             CREATE TABLE items_low PARTITION OF items FOR VALUES FROM (MINVALUE) TO (100)"
+        ),
+    );
+    let split = plan(&cluster);
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    source
+        .batch_execute(
+            "CREATE SEQUENCE drawn; GRANT ALL ON drawn TO PUBLIC;
+             CREATE FUNCTION mood(text) RETURNS boolean LANGUAGE sql AS $$ SELECT nextval('public.drawn') > 0 $$",
+        )
+        .unwrap();
+    for condition in [
+        "('public.drawn'::regclass).nextval IS NOT NULL",
+        "(ARRAY['public.drawn'::regclass])[1].nextval IS NOT NULL",
+        "coalesce(('public.drawn'::regclass). nextval, 1) IS NULL",
+        "public.mood('good'::text)",
+    ] {
+        let lie = format!(
+            "CREATE OR REPLACE FUNCTION pg_catalog.pg_get_partition_constraintdef(oid) RETURNS text LANGUAGE sql AS $lie$ SELECT $is${condition}$is$ $lie$"
+        );
+        cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(&lie).unwrap();
+        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
+        let found = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
+        let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+        let drawn = source.query_one("SELECT is_called FROM drawn", &[]).unwrap();
+        assert!(!drawn.get::<_, bool>(0), "{condition}: {found:?}");
+        let is_refused = |detail: &String| detail.contains("is not asked by: ") && detail.contains(condition);
+        assert!(found.iter().any(is_refused), "{condition}: {found:?}");
+    }
+}
+
 #[test]
 fn a_violated_constraint_is_no_statement() {
     let columns = "tenant bigint, id int, c text, \"a)=(b\" text, \"a = '\" text, PRIMARY KEY (tenant, id)";

@@ -1,6 +1,7 @@
 -- What could make a query over tables run code, as one number: another one says that it is
 -- to be looked through again. $1: schemas, $2: tables; those bound to them by foreign keys,
--- too; {schemas}, {names}: what texts name that are read anew each time. With all that their
+-- too; {schemas}, {names}: what texts name that are read anew each time, {columns}: of each
+-- table the column whose text is, if it is generated. With all that their
 -- expressions and types are made of, whose that is, and whether these are superusers. Read
 -- in every step, so by the catalogs' indexes, whatever the planner takes the lists for.
 (WITH RECURSIVE named (oid) AS (
@@ -30,9 +31,17 @@
         UNION ALL SELECT 't', 'pg_trigger'::regclass, g.oid, g.xmin::text FROM pg_trigger g
                    WHERE g.tgrelid = ANY (w.oids) AND g.tgenabled IN ('A', 'R')
         UNION ALL SELECT 'e', 'pg_event_trigger'::regclass, e.oid, e.xmin::text FROM pg_event_trigger e) AS o
+), whole (castfunc, relid) AS (
+{whole}
+), word (nsp, name) AS (
+    SELECT w.nsp, w.name FROM unnest({schemas}::name[], {names}::name[]) AS w (nsp, name)
+    UNION
+    SELECT n.nspname, g.name FROM (
+{generated}
+    ) AS g (relid, shard_by, nsp, name) JOIN pg_namespace n ON n.oid = g.nsp
 ), named_by_texts (space, version, classid, objid) AS (
     SELECT n.oid, n.xmin, o.classid, o.oid
-      FROM unnest({schemas}::name[], {names}::name[]) AS w (nsp, name)
+      FROM word w
       JOIN pg_namespace n ON n.nspname = w.nsp AND n.nspname <> 'pg_catalog'
       LEFT JOIN LATERAL (
         SELECT 'pg_proc'::regclass::oid, p.oid FROM pg_proc p WHERE p.proname = w.name AND p.pronamespace = n.oid
@@ -44,6 +53,12 @@
       FROM caller c CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = c.classid AND p.objid = c.objid OFFSET 0) d
      WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_type'::regclass)
     UNION SELECT n.classid, n.objid FROM named_by_texts n WHERE n.objid IS NOT NULL
+    UNION SELECT 'pg_proc'::regclass, w.castfunc FROM whole w
+    UNION SELECT 'pg_opclass'::regclass, unnest(i.indclass::oid[]) FROM member w JOIN pg_index i ON i.indrelid = ANY (w.oids)
+    UNION
+    SELECT 'pg_opclass'::regclass, o.oid FROM pg_opclass o
+     WHERE o.oid >= 16384 AND o.opcdefault
+       AND o.opcintype IN (SELECT a.atttypid FROM named n JOIN pg_attribute a ON a.attrelid = n.oid AND a.attnum > 0)
     UNION
     SELECT next.classid, next.objid FROM reached r CROSS JOIN LATERAL (
 {reaches}

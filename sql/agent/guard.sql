@@ -1,7 +1,7 @@
 -- On the target, until it is open: only the mover writes to rows of the scope. Called in
 -- the WHEN clauses of its row triggers, which are not called for the mover, see is_mover.
--- Once it is open, keys that clients take away are noted, so that finish does not miss
--- their rows.
+-- Once it is open, keys of rows that clients change are noted: finish compares all others
+-- with those of the source.
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}_row(change "char", new_by {by_type}, old_by {by_type}, {arguments}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
@@ -17,8 +17,15 @@ BEGIN
     END IF;
     IF now_state = 'open' THEN
         IF change = 'D' OR change = 'U' AND record_image_ne(ROW({new_keys}, new_by), ROW({old_keys}, old_by)) THEN
-            INSERT INTO shardmaster_agent.{gone} (op, {gone_keys}) SELECT change, {old_keys}
-             WHERE pg_relation_size('shardmaster_agent.{gone}') < {max_bytes};
+            INSERT INTO shardmaster_agent.{changed} (op, {keys}) SELECT change, {old_keys}
+             WHERE pg_relation_size('shardmaster_agent.{changed}') < {max_bytes};
+        -- Once for each key, as far as this snapshot tells: twice does no harm.
+        ELSIF change = 'U' AND NOT EXISTS (SELECT 1 FROM shardmaster_agent.{changed} c WHERE {same_key}) THEN
+            IF pg_relation_size('shardmaster_agent.{changed}') < {max_values} THEN
+                INSERT INTO shardmaster_agent.{changed} (op, {keys}) VALUES ('C', {old_keys});
+            ELSIF NOT EXISTS (SELECT 1 FROM shardmaster_agent.{changed} c WHERE c.k1 IS NULL AND c.op = 'O') THEN
+                INSERT INTO shardmaster_agent.{changed} (op) VALUES ('O');
+            END IF;
         END IF;
         RETURN false;
     END IF;
@@ -51,7 +58,7 @@ BEGIN
           FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target';
     END IF;
     IF now_state = 'open' THEN
-        INSERT INTO shardmaster_agent.{gone} (op, leaf) VALUES ('T', TG_RELID);
+        INSERT INTO shardmaster_agent.{changed} (op, leaf) VALUES ('T', TG_RELID);
         RETURN NULL;
     END IF;
     IF now_state IS NULL THEN

@@ -1,6 +1,7 @@
 -- What a step must know of a shard, in the step's snapshot: who the server is and
 -- what its tables look like. $1: schemas, $2: tables, $3: prefix of our triggers, $4: the
--- trigger function of each table, $5: its shard-by column, $6, $7: what texts name in schemas.
+-- trigger function of each table, $5: its shard-by column, $6, $7: what texts name in
+-- schemas, $8: the columns whose text is read anew.
 --
 -- A type of the server's own is known by its name. Of all others, what they are made of
 -- is taken down to such types and to those of extensions: part. Catalogs that differ
@@ -129,6 +130,17 @@ SELECT json_build_object(
                                                   AND ao.amoplefttype = oc.opcintype AND ao.amoprighttype = oc.opcintype
                                    JOIN pg_am am ON am.oid = ao.amopmethod AND am.amname = 'btree'
                                    JOIN pg_operator o ON o.oid = ao.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+                                  WHERE oc.oid = k.opclass) ORDER BY k.ord)
+                  FROM pg_index i, unnest(i.indclass::oid[]) WITH ORDINALITY AS k (opclass, ord)
+                 WHERE i.indrelid = w.oid AND i.indisprimary AND k.ord <= i.indnkeyatts),
+            -- What it compares: of a column's own type there may be an operator of that name, too.
+            -- In the server's own schema nobody makes one.
+            'operands', (
+                SELECT json_agg((SELECT format_type(t.oid, NULL)
+                                   FROM pg_opclass oc JOIN pg_type t ON t.oid = oc.opcintype AND t.typtype <> 'p'
+                                   JOIN pg_amop ao ON ao.amopfamily = oc.opcfamily AND ao.amopstrategy = 3
+                                                  AND ao.amoplefttype = oc.opcintype AND ao.amoprighttype = oc.opcintype
+                                   JOIN pg_operator o ON o.oid = ao.amopopr AND o.oprnamespace <> 'pg_catalog'::regnamespace
                                   WHERE oc.oid = k.opclass) ORDER BY k.ord)
                   FROM pg_index i, unnest(i.indclass::oid[]) WITH ORDINALITY AS k (opclass, ord)
                  WHERE i.indrelid = w.oid AND i.indisprimary AND k.ord <= i.indnkeyatts),

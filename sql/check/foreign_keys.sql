@@ -36,12 +36,16 @@ SELECT coalesce(json_agg(json_build_object(
         SELECT json_agg(json_build_object(
                    'from', x.attname, 'to', y.attname,
                    -- referenced = referencing
-                   'operator', format('OPERATOR(%I.%s)', opn.nspname, o.oprname)) ORDER BY u.ord) AS columns,
+                   'operator', format('OPERATOR(%I.%s)', opn.nspname, o.oprname),
+                   -- What it compares: of the columns' own types there may be one of that name, too.
+                   'operands', CASE WHEN opn.nspname <> 'pg_catalog' AND NOT 'p' IN (lt.typtype, rt.typtype)
+                                    THEN json_build_array(format_type(lt.oid, NULL), format_type(rt.oid, NULL)) END) ORDER BY u.ord) AS columns,
                bool_or(x.attname = s.shard_by AND y.attname = t.shard_by) AS carries
           FROM unnest(f.conkey, f.confkey, f.conpfeqop) WITH ORDINALITY AS u (from_number, to_number, op, ord)
           JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attnum = u.from_number
           JOIN pg_attribute y ON y.attrelid = f.confrelid AND y.attnum = u.to_number
-          JOIN pg_operator o ON o.oid = u.op JOIN pg_namespace opn ON opn.oid = o.oprnamespace) k
+          JOIN pg_operator o ON o.oid = u.op JOIN pg_namespace opn ON opn.oid = o.oprnamespace
+          JOIN pg_type lt ON lt.oid = o.oprleft JOIN pg_type rt ON rt.oid = o.oprright) k
  WHERE f.contype = 'f' AND f.conparentid = 0
    AND coalesce(to_jsonb(f)->>'conenforced', 'true')::boolean
    AND (s.position IS NOT NULL OR t.position IS NOT NULL)

@@ -3,7 +3,8 @@
 -- schemas, $2: tables, $3: roles of which somebody has said that they are trusted, as
 -- number:name, $4: names of functions of the server, or of extensions, that do no harm although
 -- they are not IMMUTABLE, $5: of triggers, $6, $7: what texts name that are read anew each
--- time, by schema and name, without one: operators. Whose code it is, what of it is run, what
+-- time, by schema and name, without one: operators, $8: the column of each table whose text
+-- is read so, too, if it is generated. Whose code it is, what of it is run, what
 -- calls it, and how many others do; after these, with nothing that is run: a role that is no
 -- superuser and owns a table, where the mover is one.
 --
@@ -69,10 +70,19 @@ WITH RECURSIVE trusted AS (
     UNION ALL
     SELECT format('event trigger %I', e.evtname), NULL, 'pg_event_trigger'::regclass, e.oid, NULL
       FROM pg_event_trigger e WHERE e.evtenabled <> 'D'
-), named (name, schema, owner, acl, classid, objid) AS (
+), word (what, nsp, name) AS (
+    SELECT 'computed columns', w.nsp, w.name FROM unnest($6::name[], $7::name[]) AS w (nsp, name)
+    UNION
+    -- What the server writes of a column is what the column is made of, by its names.
+    SELECT format('%s: column %I', t.name, g.shard_by), n.nspname, g.name
+      FROM (
+{generated}
+      ) AS g (relid, shard_by, nsp, name)
+      JOIN tree t ON t.oid = g.relid JOIN pg_namespace n ON n.oid = g.nsp
+), named (what, name, schema, owner, acl, classid, objid) AS (
     -- Whichever of those that share a name a text will mean.
-    SELECT w.name, n.nspname, n.nspowner, n.nspacl, o.classid, o.oid
-      FROM unnest($6::name[], $7::name[]) AS w (nsp, name)
+    SELECT w.what, w.name, n.nspname, n.nspowner, n.nspacl, o.classid, o.oid
+      FROM word w
       JOIN pg_namespace n ON n.nspname = w.nsp AND n.nspname <> 'pg_catalog'
       LEFT JOIN LATERAL (
         SELECT 'pg_proc'::regclass::oid, p.oid FROM pg_proc p WHERE p.proname = w.name AND p.pronamespace = n.oid
@@ -81,8 +91,21 @@ WITH RECURSIVE trusted AS (
         UNION ALL
         SELECT 'pg_operator'::regclass, o.oid FROM pg_operator o WHERE w.name IS NULL AND o.oprnamespace = n.oid
      ) AS o (classid, oid) ON true
+), whole (castfunc, relid) AS (
+{whole}
 ), direct AS (
-    SELECT 'computed columns' AS what, n.classid, n.objid FROM named n WHERE n.objid IS NOT NULL
+    SELECT n.what, n.classid, n.objid FROM named n WHERE n.objid IS NOT NULL
+    UNION ALL
+    SELECT format('%s: a cast of its rows', t.name), 'pg_proc'::regclass, w.castfunc FROM whole w JOIN tree t ON t.oid = w.relid
+    UNION ALL
+    -- Of the server's own operator classes nothing is in pg_depend, nor of its types.
+    SELECT c.what, 'pg_opclass'::regclass, k.opclass
+      FROM caller c JOIN pg_index i ON c.classid = 'pg_class'::regclass AND i.indexrelid = c.objid
+     CROSS JOIN unnest(i.indclass::oid[]) AS k (opclass)
+    UNION ALL
+    SELECT format('%s: column %I', t.name, a.attname), 'pg_opclass'::regclass, o.oid
+      FROM tree t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+      JOIN pg_opclass o ON o.opcintype = a.atttypid AND o.oid >= 16384 AND o.opcdefault
     UNION ALL
     SELECT c.what, d.refclassid AS classid, d.refobjid AS objid
       FROM caller c JOIN pg_depend d ON d.classid = c.classid AND d.objid = c.objid
@@ -113,6 +136,21 @@ WITH RECURSIVE trusted AS (
       FROM reached r LEFT JOIN pg_constraint k ON r.classid = 'pg_constraint'::regclass AND k.oid = r.objid
       JOIN pg_type t ON t.oid = CASE r.classid WHEN 'pg_type'::regclass THEN r.objid ELSE k.contypid END
      WHERE r.classid IN ('pg_type'::regclass, 'pg_constraint'::regclass)
+), lent (author, proc, what) AS (
+    -- What a role has made of functions that it does not own, and the planner may call in the
+    -- place of what an expression says.
+    SELECT o.oprowner, o.oprcode::oid, d.what
+      FROM reached r JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
+      JOIN pg_operator o ON r.classid = 'pg_operator'::regclass AND o.oid = r.objid
+    UNION
+    SELECT t.typowner, x.proc, d.what
+      FROM reached r JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
+      JOIN pg_type t ON r.classid = 'pg_type'::regclass AND t.oid = r.objid
+     CROSS JOIN LATERAL (
+        SELECT c.castfunc::oid FROM pg_cast c WHERE t.oid IN (c.castsource, c.casttarget) AND c.oid >= 16384
+        UNION ALL SELECT g.rngsubdiff::oid FROM pg_range g WHERE g.rngtypid = t.oid) AS x (proc)
+    UNION
+    SELECT t.relowner, w.castfunc, format('%s: a cast of its rows', t.name) FROM whole w JOIN tree t ON t.oid = w.relid
 ), run (owner, code, what) AS (
     SELECT p.proowner, format('function %s, which belongs to role %%s', replace(p.oid::regprocedure::text, '%', '%%')), d.what
       FROM reached r JOIN pg_proc p ON p.oid = r.objid
@@ -120,8 +158,11 @@ WITH RECURSIVE trusted AS (
      WHERE r.classid = 'pg_proc'::regclass AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION
     SELECT e.author, format('function %s, with arguments that role %%s has written', replace(p.oid::regprocedure::text, '%', '%%')), e.what
-      FROM expression e CROSS JOIN regexp_matches(e.tree, ':(?:op)?funcid (\d+)', 'g') found
-      JOIN pg_proc p ON p.oid = found[1]::oid AND p.proowner IN (SELECT oid FROM trusted)
+      FROM (SELECT x.what, x.author, x.tree, found[1]::oid
+              FROM expression x CROSS JOIN regexp_matches(x.tree, ':(?:op)?funcid (\d+)', 'g') found
+            UNION ALL SELECT l.what, l.author, '', l.proc FROM lent l WHERE l.author NOT IN (SELECT oid FROM trusted)
+           ) AS e (what, author, tree, proc)
+      JOIN pg_proc p ON p.oid = e.proc AND p.proowner IN (SELECT oid FROM trusted)
      WHERE NOT has_function_privilege(e.author, p.oid, 'EXECUTE')
         OR p.provolatile <> 'i' AND p.proname !~ $4
            AND (p.oid < 16384 OR EXISTS (SELECT 1 FROM pg_depend m WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid
@@ -156,7 +197,7 @@ WITH RECURSIVE trusted AS (
     UNION
     -- Whatever fits better than what is there now may come into it.
     SELECT m.role, format('schema %s, where %s may create', replace(quote_ident(n.schema), '%', '%%'),
-                          CASE m.role WHEN 0 THEN 'everybody' ELSE 'role %s' END), 'computed columns'
+                          CASE m.role WHEN 0 THEN 'everybody' ELSE 'role %s' END), n.what
       FROM named n
      CROSS JOIN LATERAL (SELECT n.owner UNION SELECT a.grantee FROM aclexplode(n.acl) a WHERE a.privilege_type = 'CREATE') AS m (role)
      WHERE m.role NOT IN (SELECT oid FROM trusted)

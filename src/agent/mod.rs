@@ -4,6 +4,7 @@
 pub mod error;
 pub mod filter;
 pub mod look_up;
+pub mod named;
 pub mod observe;
 pub mod one_database;
 pub mod owners;
@@ -21,7 +22,7 @@ pub mod types;
 
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::state::{gone, queue, side};
+use crate::agent::state::{changed, queue, side};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::{ident, literal};
@@ -30,11 +31,11 @@ use std::sync::LazyLock;
 use template::fill;
 
 /// What a side's tables could run, as one number; a query.
-pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code("$3", "$4")));
+pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code(["$3", "$4", "$5"])));
 const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
 const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
-const GONE: &str = include_str!("../../sql/agent/gone.sql");
+const CHANGED: &str = include_str!("../../sql/agent/changed.sql");
 const STRAY: &str = include_str!("../../sql/agent/stray.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
@@ -44,15 +45,22 @@ const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
 
-/// As a value. The lists of what texts name are these parameters.
-pub fn code(schemas: &str, names: &str) -> String {
-    let text = with_reaches(include_str!("../../sql/agent/code.sql"));
+/// As a value. The lists of what texts name are these parameters: schemas, names, columns.
+pub fn code([schemas, names, columns]: [&str; 3]) -> String {
+    let members = "(SELECT m.oids FROM member m)::oid[]";
+    let text = with_reaches(include_str!("../../sql/agent/code.sql"), members, columns);
     text.replace("{schemas}", schemas).replace("{names}", names)
 }
 
-/// A query that follows what objects of the catalog reach.
-pub fn with_reaches(query: &str) -> String {
-    query.replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+/// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.
+/// `members` are the numbers of these tables, `columns` whose texts are read if they are generated.
+pub fn with_reaches(query: &str, members: &str, columns: &str) -> String {
+    query
+        .replace("{reaches}", include_str!("../../sql/agent/reaches.sql"))
+        .replace("{whole}", include_str!("../../sql/agent/whole.sql"))
+        .replace("{generated}", include_str!("../../sql/agent/generated.sql"))
+        .replace("{members}", members)
+        .replace("{columns}", columns)
 }
 
 fn suffix(side: Side) -> &'static str {
@@ -149,10 +157,10 @@ pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column)
 
 /// The guard functions of one table of the target, and where they note keys.
 pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
-    let gone = fill(
-        GONE,
+    let log = fill(
+        CHANGED,
         &[
-            ("gone", gone::table(plan.id, ordinal)),
+            ("changed", changed::table(plan.id, ordinal)),
             ("key_definitions", queue::key_definitions(table)),
             ("keys", queue::keys(table).join(", ")),
         ],
@@ -165,14 +173,27 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
             ("by_type", shard_by.base.clone()),
             ("arguments", key_arguments(table)),
             ("shard", literal(&plan.target.shard_key)),
-            ("gone", gone::table(plan.id, ordinal)),
-            ("gone_keys", queue::keys(table).join(", ")),
+            ("changed", changed::table(plan.id, ordinal)),
+            ("keys", queue::keys(table).join(", ")),
+            ("same_key", same_key(table)),
             ("max_bytes", guc::queue_max_bytes().to_string()),
+            // What is deleted has the other half for itself.
+            ("max_values", (guc::queue_max_bytes() / 2).to_string()),
             ("new_keys", key_values(table, "new")),
             ("old_keys", key_values(table, "old")),
         ],
     );
-    format!("{gone}\n{guard}")
+    format!("{log}\n{guard}")
+}
+
+/// A noted key `c` is that of a row before its change, by the equality of the key's own index.
+fn same_key(table: &TableShape) -> String {
+    let conditions = table.key().iter().zip(table.key_equality()).zip(1..).map(|((key, equality), n)| {
+        let collation = table.column(key).and_then(|column| column.collation.as_deref());
+        let collate = collation.map(|name| format!(" COLLATE {name}")).unwrap_or_default();
+        equality.of(&format!("c.k{n}"), &format!("(old_{n}{collate})"))
+    });
+    conditions.collect::<Vec<_>>().join(" AND ")
 }
 
 /// What a session of the mover on the target calls for rows that it is not to take.

@@ -4,14 +4,15 @@ use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
 use crate::agent;
-use crate::agent::plain;
+use crate::agent::named::Named;
 use crate::catalog::split::Plan;
-use crate::remote::quote::{array_of, text_array};
+use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
-static OBSERVE: LazyLock<String> =
-    LazyLock::new(|| include_str!("../../sql/agent/observe.sql").replace("{code}", &agent::code("$6", "$7")));
+static OBSERVE: LazyLock<String> = LazyLock::new(|| {
+    include_str!("../../sql/agent/observe.sql").replace("{code}", &agent::code(["$6", "$7", "$8"]))
+});
 
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
@@ -19,7 +20,7 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let named = computed_names(plan, side);
+    let named = Named::by(plan, side);
     let rows = connection.query_prepared(
         "observe",
         &OBSERVE,
@@ -29,8 +30,9 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
             Some(&agent::trigger_prefix(plan.id, side)),
             Some(&text_array(&functions)),
             Some(&text_array(&columns)),
-            Some(&named[0]),
-            Some(&named[1]),
+            Some(&named.schemas),
+            Some(&named.names),
+            Some(&named.columns),
         ],
     )?;
     let shard = connection.shard().to_owned();
@@ -52,20 +54,4 @@ pub fn table_names(plan: &Plan, side: Side) -> (Vec<String>, Vec<String>) {
     };
     let schemas = plan.tables.iter().map(|t| t.schema.clone().unwrap_or_else(|| namespace.clone())).collect();
     (schemas, plan.tables.iter().map(|t| t.name.clone()).collect())
-}
-
-/// What computed columns name in schemas, which their text may mean anew each time: schemas
-/// and names, as parameters. The source alone reads these texts.
-pub fn computed_names(plan: &Plan, side: Side) -> [String; 2] {
-    let maps = plan.tables.iter().flat_map(|table| &table.maps);
-    let texts = maps.filter_map(|map| map.expression.as_deref()).filter(|_| side == Side::Source);
-    name_lists(&texts.filter_map(plain::qualified).flatten().collect::<Vec<_>>())
-}
-
-/// Names as two lists, of schemas and of what is in them.
-pub fn name_lists(named: &[plain::Qualified]) -> [String; 2] {
-    [
-        array_of(named.iter().map(|named| Some(named.schema.as_str()))),
-        array_of(named.iter().map(|named| named.name.as_deref())),
-    ]
 }

@@ -1,6 +1,7 @@
 //! Code of others that a session of the mover would run: whose it is, and what runs it. What
 //! follows from it is not known here.
 
+use super::named::Named;
 use super::session;
 use crate::agent;
 use crate::catalog::shard::Shard;
@@ -9,8 +10,9 @@ use crate::remote::quote::{literal, text_array};
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
-static OWNERS: LazyLock<String> =
-    LazyLock::new(|| agent::with_reaches(include_str!("../../sql/check/owners.sql")));
+static OWNERS: LazyLock<String> = LazyLock::new(|| {
+    agent::with_reaches(include_str!("../../sql/check/owners.sql"), "ARRAY(SELECT m.oid FROM tree m)", "$8")
+});
 /// Functions of the server, or of extensions, that are not IMMUTABLE and do no harm whoever
 /// gives them their arguments: they make times, random values, numbers of the sequences that
 /// are looked at, texts and JSON of what they are given, or compare. All others, those of later
@@ -90,12 +92,12 @@ pub struct Found {
     pub lesser: Vec<String>,
 }
 
-/// Of relations, by their schemas and names, and of what texts name in schemas.
+/// Of relations, by their schemas and names, and of what texts name.
 pub fn find_in(
     connection: &mut Connection,
     (schemas, tables): (Vec<String>, Vec<String>),
     trusted: &[String],
-    [named_schemas, named]: [String; 2],
+    named: &Named,
 ) -> Result<Found, RemoteError> {
     let lists = [&schemas, &tables, &trusted.to_vec()].map(|list| text_array(list));
     let rows = connection.query(
@@ -106,8 +108,9 @@ pub fn find_in(
             Some(&lists[2]),
             Some(HARMLESS),
             Some(HARMLESS_TRIGGERS),
-            Some(&named_schemas),
-            Some(&named),
+            Some(&named.schemas),
+            Some(&named.names),
+            Some(&named.columns),
         ],
     )?;
     let mut found = Found::default();
@@ -132,8 +135,7 @@ pub fn refuse(
     tables: (Vec<String>, Vec<String>),
     trusted: &[String],
 ) -> Result<(), Failure> {
-    let nothing = || "{}".to_owned();
-    let found = find_in(connection, tables, trusted, [nothing(), nothing()])?;
+    let found = find_in(connection, tables, trusted, &Named::none())?;
     let Some(first) = found.code.first() else { return Ok(()) };
     let text =
         format!("on shard \"{}\" the mover would run code of others: {}", connection.shard(), first.text());

@@ -3,7 +3,7 @@
 
 use super::error::{Result, SplitError};
 use super::session::Side;
-use super::state::{consumed, gone, lease, overflow, progress, queue, scope};
+use super::state::{changed, consumed, lease, overflow, progress, queue, scope};
 use crate::agent;
 use crate::remote::Connection;
 
@@ -49,7 +49,7 @@ pub fn drop_objects(connection: &mut Connection, split: i64, side: Side) -> Resu
             connection.run(&rows.join("; "))?;
         }
         Side::Target => {
-            gone::drop(connection, split)?;
+            changed::drop(connection, split)?;
             connection.run(&progress::delete(split))?;
         }
     }

@@ -31,6 +31,8 @@ pub struct TableShape {
     /// The equality of each, by its index; None: the index has another order than that
     /// of a btree.
     pub operators: Option<Vec<Option<String>>>,
+    /// The type that each of these compares; None: that of the column will do.
+    pub operands: Option<Vec<Option<String>>>,
     /// The tables that hold rows: the partitions, or the table itself.
     pub leaves: Option<Vec<Leaf>>,
     /// The partitioned tables above them, qualified and quoted; none of an ordinary table.
@@ -193,11 +195,30 @@ impl TableShape {
     }
 
     /// The equality of each column of the key, in the schema where it is.
-    pub fn key_operators(&self) -> Vec<&str> {
-        let operators = self.operators.as_deref().unwrap_or_default();
-        (0..self.key().len())
-            .map(|n| operators.get(n).and_then(Option::as_deref).unwrap_or(PLAIN_EQUALITY))
-            .collect()
+    pub fn key_equality(&self) -> Vec<Equality<'_>> {
+        fn at(list: &Option<Vec<Option<String>>>, n: usize) -> Option<&str> {
+            list.as_ref()?.get(n)?.as_deref()
+        }
+        let equality = |n| Equality {
+            operator: at(&self.operators, n).unwrap_or(PLAIN_EQUALITY),
+            operand: at(&self.operands, n),
+        };
+        (0..self.key().len()).map(equality).collect()
+    }
+}
+
+/// An operator by its name. Of those that have it the server takes the one that fits best: so
+/// both operands are said to be what the operator meant compares.
+#[derive(Clone, Copy)]
+pub struct Equality<'a> {
+    operator: &'a str,
+    operand: Option<&'a str>,
+}
+
+impl Equality<'_> {
+    pub fn of(&self, left: &str, right: &str) -> String {
+        let cast = self.operand.map(|name| format!("::{name}")).unwrap_or_default();
+        format!("{left}{cast} {} {right}{cast}", self.operator)
     }
 }
 

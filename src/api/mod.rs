@@ -15,6 +15,7 @@ pub mod split_check;
 pub mod status;
 pub mod topology;
 pub mod trusted_owner;
+pub mod verification;
 
 use crate::error::{Failure, SqlState};
 use pgrx::pg_sys;

@@ -16,3 +16,4 @@ pub mod split_progress;
 pub mod split_state;
 pub mod table_policy;
 pub mod trusted_owner;
+pub mod verification;

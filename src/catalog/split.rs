@@ -3,7 +3,7 @@
 use super::shard::{self, Shard};
 use super::split_state::{CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
-use super::{keyspace, redirect, trusted_owner};
+use super::{keyspace, redirect, trusted_owner, verification};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
@@ -76,6 +76,9 @@ pub struct State {
     pub version_cutover: Option<i64>,
     /// How long ago the cutover was asked for.
     pub cutover_age: Option<Duration>,
+    /// Tables of it are to be compared, or rows of it to come over again.
+    pub verifies: bool,
+    pub repairs: bool,
     pub error: Option<Failure>,
 }
 
@@ -89,9 +92,12 @@ fn state_query(lock: &str) -> String {
         "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
                 generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
                 extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
-                extract(epoch FROM clock_timestamp() - cutover_asked_at)::float8
+                extract(epoch FROM clock_timestamp() - cutover_asked_at)::float8,
+                {},
+                EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair)
            FROM shardmaster.split_plan p WHERE id = $1 {lock}",
-        redirect::is_due()
+        redirect::is_due(),
+        verification::IS_WANTED
     )
 }
 
@@ -114,16 +120,19 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         source_lost: row.value(16),
         failed: row.value(5),
         finished,
-        end: match (finished, is_due, row.value::<bool>(14)) {
-            (true, _, true) => End::RedirectDue,
-            (true, _, false) => End::Finished,
-            (false, true, _) => End::Due,
-            (false, false, _) => End::Open,
+        end: match (finished, row.value::<bool>(14), is_due, row.value::<bool>(18)) {
+            (true, true, ..) => End::RedirectDue,
+            (true, false, ..) => End::Finished,
+            (false, _, true, _) => End::Due,
+            (false, _, false, true) => End::Verifies,
+            (false, _, false, false) => End::Open,
         },
         generation: row.value(7),
         version_cutover: row.get(8),
         // Negative, where the clock was set back: it is a young one.
         cutover_age: row.get::<f64>(17).map(|age| Duration::from_secs_f64(age.max(0.0))),
+        verifies: row.value(18),
+        repairs: row.value(19),
         error,
     })
 }

@@ -71,6 +71,8 @@ pub enum End {
     Open,
     /// Not finished, and its shards are to be asked again.
     Due,
+    /// Not finished, and its sides are to be compared.
+    Verifies,
     Finished,
     /// Finished, and something of its redirect is to end.
     RedirectDue,

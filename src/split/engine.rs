@@ -3,6 +3,7 @@
 use super::owners::LookedThrough;
 use super::references::Watched;
 use super::table::{self, Table};
+use super::verify::state::Run;
 use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::session::{self, Side};
@@ -39,6 +40,8 @@ pub struct Engine {
     pub deciding: Option<String>,
     /// Bytes of a window's rows; None: as many as there are.
     pub window_limit: Option<u64>,
+    /// What is compared within the next step.
+    pub verification: Option<Run>,
     /// Time that a message and its answer take, to the shard that is further away.
     pub distance: Duration,
 }
@@ -71,6 +74,7 @@ impl Engine {
             chunk_blocks: 0,
             deciding: None,
             window_limit: None,
+            verification: None,
             distance,
         };
         engine.create_window_tables()?;

@@ -18,5 +18,6 @@ pub mod record;
 pub mod references;
 mod run;
 pub mod table;
+pub mod verify;
 
 pub use run::run;

@@ -5,6 +5,7 @@
 //! already while it is planned, and again whenever a table has another `code` than before.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::named::Named;
 use crate::agent::observe;
 use crate::agent::owners::{self, Code, Found, find_in};
 use crate::agent::session::Side;
@@ -30,7 +31,7 @@ pub fn find(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Foun
 
 fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[String]) -> Result<Found> {
     let tables = observe::table_names(plan, side);
-    Ok(find_in(connection, tables, trusted, observe::computed_names(plan, side))?)
+    Ok(find_in(connection, tables, trusted, &Named::by(plan, side))?)
 }
 
 /// Who is trusted by now; in a worker. In a cutover nobody waits for it.

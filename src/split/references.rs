@@ -54,6 +54,8 @@ pub struct ReferenceColumn {
     pub to: String,
     /// Compares a referenced with a referencing value, qualified.
     pub operator: String,
+    /// The types that it compares; None: those of the columns will do.
+    pub operands: Option<(String, String)>,
 }
 
 /// A row that a foreign key binds to another one, across the split.
@@ -74,7 +76,12 @@ impl Reference {
     /// `p.a = t.x AND ...`
     pub fn join(&self, referenced: &str, referencing: &str) -> String {
         let equal = |c: &ReferenceColumn| {
-            format!("{referenced}.{} {} {referencing}.{}", ident(&c.to), c.operator, ident(&c.from))
+            let [left, right] = match &c.operands {
+                Some((left, right)) => [left, right].map(|name| format!("::{name}")),
+                None => <[String; 2]>::default(),
+            };
+            let (to, from) = (ident(&c.to), ident(&c.from));
+            format!("{referenced}.{to}{left} {} {referencing}.{from}{right}", c.operator)
         };
         self.columns.iter().map(equal).collect::<Vec<_>>().join(" AND ")
     }

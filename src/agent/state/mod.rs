@@ -1,8 +1,8 @@
 //! The tables that a shard has in `shardmaster_agent` while a split touches it, one file for
 //! each: what their rows say, and the only statements that read and write them.
 
+pub mod changed;
 pub mod consumed;
-pub mod gone;
 pub mod lease;
 pub mod left;
 pub mod master;

@@ -26,6 +26,7 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
+use crate::split::verify::walk::{self, When};
 use std::time::{Duration, Instant};
 
 /// Applies the window since the last step and, while there are any, the next chunks.
@@ -45,6 +46,10 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
         return capture_new_leaves(engine, differences);
     }
     let mut outcome = apply(engine, before, &now, differences)?;
+    // The target stands where S does.
+    if outcome.progress.is_copied() && outcome.restarted.is_none() {
+        walk::slices(engine, &outcome.progress, When::BeforeCutover)?;
+    }
     if outcome.is_empty() {
         engine.target.run("ROLLBACK")?;
         engine.reader.run("COMMIT")?;

@@ -198,7 +198,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
         let walk =
             purge::Walk::new(&engine.plan, Side::Source, engine.generation, injection_points::FINISH_BATCH)
                 .unbound(bonds);
-        let mut prover = Prover::new(&mut engine, &progress, position, request.accepts);
+        let mut prover = Prover::new(&mut engine, &progress, position, request.accepts)?;
         deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
     }
     Ok((engine, deleted))
@@ -297,7 +297,11 @@ fn record_purged(id: i64, deleted: u64, accepts: bool) {
         "UPDATE shardmaster.split_plan SET purged_at = clock_timestamp(), updated_at = clock_timestamp() WHERE id = $1",
         &[id.into()],
     );
-    let shown = if accepts { "missing ones accepted" } else { "each shown to be on the target" };
+    let shown = if accepts {
+        "missing ones accepted"
+    } else {
+        "each shown to be on the target as it was, or changed there since"
+    };
     split::event(id, None, None, &format!("{deleted} rows deleted from the source, {shown}"));
 }
 

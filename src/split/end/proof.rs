@@ -1,62 +1,64 @@
 //! Before finish deletes rows, the target shows that it has them. The source's rows of the
-//! scope are frozen since the cutover; the target notes the keys that its clients have
-//! taken away since it opened. So a frozen key is on the target, or it is among those.
+//! scope are frozen since the cutover; the target notes the keys of rows that its clients have
+//! changed since it opened. So a frozen row is on the target as it is here, or its key is among
+//! those.
 //!
-//! Invariant: a batch is deleted only in the transaction in which each of its keys was
-//! shown to be on the target or taken away there by a client.
+//! Invariant: a batch is deleted only in the transaction in which each of its rows was shown to
+//! be on the target, or to have been changed or taken away there by a client.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::Progress;
-use crate::agent::state::{gone, queue};
+use crate::agent::state::queue;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::copy::{self, Bounds};
-use crate::remote::quote::{array_literal, literal};
+use crate::remote::quote::literal;
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
+use crate::split::verify::changes::Changes;
+use crate::split::verify::rows::{self, Sides};
 
-/// The target, asked for the keys of one table.
+/// The target, asked for the rows of one table.
 pub struct Prover<'a> {
     target: &'a mut Connection,
     plan: &'a Plan,
     table: &'a Table,
-    /// The target's leaves when it opened.
-    leaves: Vec<String>,
+    /// What its clients have changed.
+    changes: Changes,
     /// The operator has said that rows may be missing.
     accepts: bool,
+    /// Which rows clients have changed is known of all.
+    knows_changes: bool,
 }
 
 impl<'a> Prover<'a> {
-    pub fn new(engine: &'a mut Engine, progress: &Progress, position: usize, accepts: bool) -> Prover<'a> {
-        let known = progress.tables.get(position).and_then(|table| table.target_leaves.as_ref());
-        let leaves = known.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect();
+    pub fn new(
+        engine: &'a mut Engine,
+        progress: &Progress,
+        position: usize,
+        accepts: bool,
+    ) -> Result<Prover<'a>> {
         let Engine { target, plan, tables, .. } = engine;
-        Prover { target, plan, table: &tables[position], leaves, accepts }
+        let table = &tables[position];
+        rows::prepare_target(target, table)?;
+        let changes = Changes::of(plan, progress, table, position);
+        Ok(Prover { target, plan, table, changes, accepts, knows_changes: true })
     }
 
     /// Shows that the target has the rows that `condition` selects of a leaf of the source,
     /// in the source's open transaction; how many they are.
     pub fn prove(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<u64> {
         self.target.run("BEGIN")?;
-        let keys = crate::remote::quote::idents("t.", self.table.source.key());
-        let window = self.table.window_table();
-        let format = self.table.text_format();
-        let copied = copy::pipe(
-            source,
-            &format!("COPY (SELECT {keys} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})"),
-            self.target,
-            &format!("COPY {window} FROM STDIN ({format})"),
-            Bounds::unlimited(),
-        )?;
-        if copied.rows > 0 {
-            self.target.run(&format!("ANALYZE {window}"))?;
+        let Prover { target, plan, table, .. } = self;
+        let brought = Sides { plan, table, source, target }.bring_keys(leaf, condition)?;
+        if brought > 0 {
             self.require_all()?;
+            self.require_same(source, leaf, condition)?;
         }
         self.target.run("ROLLBACK")?;
-        Ok(copied.rows)
+        Ok(brought)
     }
 
     fn require_all(&mut self) -> Result<()> {
@@ -65,43 +67,74 @@ impl<'a> Prover<'a> {
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);
         let (count, key) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
         let log_is_full = cells.next().as_deref() == Some("t");
+        if cells.next().as_deref() == Some("t") && self.knows_changes {
+            self.knows_changes = false;
+            self.say(&format!(
+                "rows of {} are known by their keys alone: the log of what clients have changed there is full (shardmaster.queue_max_size)",
+                self.table.source.name
+            ));
+        }
         if count == "0" {
             return Ok(());
         }
         if self.accepts {
-            let text = format!(
+            self.say(&format!(
                 "{count} rows of {} are deleted from the source that the target does not have, as accepted; one of them: {key}",
                 self.table.source.name
-            );
-            transaction(|| split::event(self.plan.id, None, None, &text));
+            ));
             return Ok(());
         }
         Err(SplitError::Failed(self.refusal(&count, &key, log_is_full)))
     }
 
-    /// Keys of the window that the target neither has nor has been asked to delete.
+    fn say(&self, text: &str) {
+        transaction(|| split::event(self.plan.id, None, None, text));
+    }
+
+    /// Those of the rows that the target has and nobody has changed there are as they were.
+    fn require_same(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<()> {
+        if !self.knows_changes {
+            return Ok(());
+        }
+        let unless = self.changes.explain(self.plan, self.table);
+        let Prover { target, plan, table, .. } = self;
+        let compared = Sides { plan, table, source, target }.look(leaf, condition, &unless)?;
+        let Some(example) = compared.found.first() else { return Ok(()) };
+        let text = format!(
+            "table {}: {} rows of the moved keys are not on shard \"{}\" as they were",
+            self.table.source.name, compared.differing, self.plan.target.shard_key
+        );
+        let detail = format!(
+            "one of them has the key {} and {}; no client has changed it there since the cutover",
+            example.text(),
+            example.what
+        );
+        if self.accepts {
+            self.say(&format!("{text}, as accepted; {detail}"));
+            return Ok(());
+        }
+        let (id, source) = (self.plan.id, &self.plan.source.shard_key);
+        let failure = Failure::new(SqlState::NOT_IN_STATE, text).detail(detail).hint(format!(
+            "They were not deleted. Find out which side is right, by a change of the table or of its types on one of them perhaps, and make both alike; then call shard_split_finish({id}) again. If those of shard \"{source}\" may go: SELECT shard_split_finish({id}, accept_missing => true)."
+        ));
+        Err(SplitError::Failed(failure))
+    }
+
+    /// Keys that the target neither has nor has been asked to delete.
     fn missing(&self) -> String {
-        let gone = gone::qualified(self.plan.id, self.table.policy.ordinal);
         let keys = queue::keys(&self.table.source).join(", ");
         let scope = self.plan.scope.filter(&self.table.target_by, "t");
-        // Which leaf a row was in the source does not tell: it counts if all were emptied.
-        let all_emptied = format!(
-            "(SELECT bool_and(EXISTS (SELECT 1 FROM {gone} g WHERE g.op = 'T' AND g.leaf = l))
-                FROM unnest({}::oid[]) l)",
-            array_literal(&self.leaves)
-        );
         format!(
-            "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}
-               FROM {window} k
+            "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}, {incomplete}
+               FROM pg_temp.verify_keys k
               WHERE NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope})
-                AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE {same_gone})
-                AND NOT coalesce({all_emptied}, false)",
-            name = literal(&gone),
+                AND NOT {explained}",
+            name = literal(&self.changes.log),
             full = guc::queue_max_bytes(),
-            window = self.table.window_table(),
+            incomplete = self.changes.are_incomplete(),
             target = self.table.target_only(),
             same_row = self.table.target_join(),
-            same_gone = self.table.gone_join(),
+            explained = self.changes.explain_absence(self.table),
         )
     }
 

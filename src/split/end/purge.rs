@@ -4,6 +4,7 @@
 
 use super::proof::Prover;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::named::Named;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::tenure;
@@ -92,8 +93,9 @@ impl Walk {
     fn look_now(&self, connection: &mut Connection) -> Result<()> {
         let (schemas, names) = observe::table_names(&self.plan, self.side);
         let lists = [schemas, names].map(|list| text_array(&list));
-        let named = observe::computed_names(&self.plan, self.side);
-        let parameters = [&lists[0], &lists[1], &named[0], &named[1]].map(|list| Some(list.as_str()));
+        let named = Named::by(&self.plan, self.side);
+        let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
+        let parameters = parameters.map(|list| Some(list.as_str()));
         let code = connection.query_prepared("code", &agent::CODE, &parameters)?;
         let code = code.scalar().unwrap_or_default().to_owned();
         self.look_through(connection, &code)

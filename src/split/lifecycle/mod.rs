@@ -10,8 +10,8 @@ pub mod work;
 use super::end::ending;
 use super::plan;
 use crate::catalog::split::{self, Map, State};
-use crate::catalog::split_progress;
 use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::{split_progress, verification};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
 use phases::TRANSITIONS;
@@ -108,8 +108,19 @@ pub fn replay_tail(id: i64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refused where rows are known to differ.
 pub fn cutover(id: i64) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Cutover)?;
+    if let Some((rows, tables)) = verification::differing(id) {
+        return Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("split {id} cannot be cut over: {rows} rows of {tables} differ between its sides"),
+        )
+        .detail("Found by shard_split_verify().".to_owned())
+        .hint(format!(
+            "SELECT * FROM shard_split_verification({id}) shows them; SELECT shard_split_repair({id}) lets them come over again and verifies their tables."
+        )));
+    }
     record(id, &state, answer);
     Ok(())
 }
@@ -134,6 +145,24 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
     }
     record(id, &state, answer);
     Ok(())
+}
+
+/// Every row of both sides is compared, by the worker.
+pub fn verify(id: i64) -> Result<(), Failure> {
+    ask(id, Call::Verify)?;
+    verification::ask(id);
+    split::event(id, None, None, "asked for a verification");
+    wake::split_on_commit(id);
+    Ok(())
+}
+
+/// Rows that are known to differ come over again; how many.
+pub fn repair(id: i64) -> Result<i64, Failure> {
+    ask(id, Call::Repair)?;
+    let rows = verification::ask_repair(id);
+    split::event(id, None, None, &format!("asked for {rows} rows to come over again"));
+    wake::split_on_commit(id);
+    Ok(rows)
 }
 
 /// Removes the last that a finished split has left: its part of the redirect on its source.

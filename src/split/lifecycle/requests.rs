@@ -18,6 +18,8 @@ pub enum Call {
     GuardDrop,
     Pause,
     Resume,
+    Verify,
+    Repair,
 }
 
 impl Call {
@@ -33,6 +35,8 @@ impl Call {
             Call::GuardDrop => "shard_guard_drop",
             Call::Pause => "shard_split_pause",
             Call::Resume => "shard_split_resume",
+            Call::Verify => "shard_split_verify",
+            Call::Repair => "shard_split_repair",
         }
     }
 }
@@ -156,6 +160,16 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Pause, ANY, Always, Accept),
 
     row(Call::Resume, ANY, Always, Accept),
+
+    row(Call::Verify, ANY, RollingBack, RollsBack),
+    row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source has none of its rows any more.")),
+    row(Call::Verify, &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed], Always, Accept),
+    row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),
+
+    row(Call::Repair, ANY, RollingBack, RollsBack),
+    row(Call::Repair, FOLLOWS, Always, Accept),
+    row(Call::Repair, &[Phase::Completed], Always, Refuse("Clients write to the target: make the rows alike by hand, on the side that is wrong.")),
+    row(Call::Repair, ANY, Always, Refuse("Rows come over again in the phases tailing and cutover_pending.")),
 ];
 
 /// The answer to a call. None is a gap in the table, which a test looks for.
@@ -219,7 +233,7 @@ mod tests {
     use super::*;
     use crate::catalog::split_state::{CutoverStep, End};
 
-    const CALLS: [Call; 10] = [
+    const CALLS: [Call; 12] = [
         Call::Map,
         Call::StartDualWrite,
         Call::RunBackfill,
@@ -230,6 +244,8 @@ mod tests {
         Call::GuardDrop,
         Call::Pause,
         Call::Resume,
+        Call::Verify,
+        Call::Repair,
     ];
 
     fn state(phase: Phase, goal: Goal, failed: bool, finished: bool) -> State {
@@ -246,6 +262,8 @@ mod tests {
             generation: 1,
             version_cutover: None,
             cutover_age: None,
+            verifies: false,
+            repairs: false,
             error: None,
         }
     }

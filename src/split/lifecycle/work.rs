@@ -1,9 +1,9 @@
 //! What a worker does next for a plan: rows that decide, for the worker that has read the
 //! plan and, as SQL, for the coordinator that looks for plans with work.
 
-use crate::catalog::redirect;
 use crate::catalog::split::State;
 use crate::catalog::split_state::{CutoverStep, End, Goal, Phase};
+use crate::catalog::{redirect, verification};
 use crate::guc;
 
 /// What a worker does next for a plan.
@@ -27,6 +27,8 @@ pub enum Work {
     CompleteCutover,
     /// Ask both shards of a completed split whether they still know it.
     Watch,
+    /// Compare both sides of a completed split.
+    Verify,
     /// Remove the moved rows from the source.
     Finish,
     /// End what the redirect of a finished split is to refuse no longer.
@@ -38,7 +40,7 @@ pub enum Work {
 impl Work {
     /// It waits until those who move rows have their workers.
     fn is_housekeeping(self) -> bool {
-        matches!(self, Work::Watch | Work::EndRedirect)
+        matches!(self, Work::Watch | Work::Verify | Work::EndRedirect)
     }
 }
 
@@ -53,6 +55,8 @@ enum If {
     RedirectDue,
     /// The shards of a completed split are to be asked again.
     WatchDue,
+    /// Its sides are to be compared.
+    Verifies,
 }
 
 impl If {
@@ -63,6 +67,7 @@ impl If {
             If::Finished => end == End::Finished,
             If::RedirectDue => end == End::RedirectDue,
             If::WatchDue => end == End::Due,
+            If::Verifies => end == End::Verifies,
         }
     }
 
@@ -72,6 +77,7 @@ impl If {
             If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
             If::Finished => "p.finished_at IS NOT NULL".into(),
             If::RedirectDue => redirect::is_due(),
+            If::Verifies => format!("p.finished_at IS NULL AND {}", verification::IS_WANTED),
             If::WatchDue => guc::watch_interval().map_or("false".to_owned(), |interval| {
                 format!(
                     "p.finished_at IS NULL AND coalesce(p.watched_at, p.cutover_at)
@@ -104,6 +110,7 @@ const ROWS: &[Row] = &[
     row(&[Phase::Completed], ANY, If::NotMoved, Work::CompleteCutover),
     row(&[Phase::Completed], &[Goal::Finished], If::Always, Work::Finish),
     row(&[Phase::Completed], ANY, If::WatchDue, Work::Watch),
+    row(&[Phase::Completed], ANY, If::Verifies, Work::Verify),
     row(&[Phase::Completed], ANY, If::Always, Work::Nothing),
     row(&[Phase::RolledBack], &[Goal::RolledBack, Goal::Planning], If::Always, Work::Nothing),
     row(Phase::ALL, &[Goal::RolledBack], If::Always, Work::RollBack),
@@ -170,7 +177,7 @@ mod tests {
     use super::*;
 
     const STEPS: &[CutoverStep] = CutoverStep::ALL;
-    const ENDS: [End; 4] = [End::Open, End::Due, End::Finished, End::RedirectDue];
+    const ENDS: [End; 5] = [End::Open, End::Due, End::Verifies, End::Finished, End::RedirectDue];
 
     #[test]
     fn every_plan_has_work_or_a_row_that_says_why_not() {
@@ -212,6 +219,7 @@ mod tests {
             Work::Cutover,
             Work::CompleteCutover,
             Work::Watch,
+            Work::Verify,
             Work::Finish,
             Work::EndRedirect,
             Work::RollBack,

@@ -20,6 +20,8 @@ use crate::split::injection_points::{self, reach};
 use crate::split::lifecycle::phases;
 use crate::split::lifecycle::work::{self, Work};
 use crate::split::plan::check;
+use crate::split::verify::walk::{self, Ended};
+use crate::split::verify::{after, repair};
 use crate::split::{install, record};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
@@ -29,6 +31,8 @@ struct Worker {
     id: i64,
     engine: Option<Engine>,
     attempts: u32,
+    /// Steps in a row in which tables could not be compared.
+    compare_failures: u32,
     /// None: not yet by this worker, and how long ago by another nobody knows.
     lease_renewed: Option<Instant>,
     recorded: Instant,
@@ -39,8 +43,15 @@ struct Worker {
 pub fn run(split_id: i64) {
     wanted::wait_while(move |shard| !is_lost(split_id, shard));
     let now = Instant::now();
-    let mut worker =
-        Worker { id: split_id, engine: None, attempts: 0, lease_renewed: None, recorded: now, began: now };
+    let mut worker = Worker {
+        id: split_id,
+        engine: None,
+        attempts: 0,
+        compare_failures: 0,
+        lease_renewed: None,
+        recorded: now,
+        began: now,
+    };
     loop {
         let Ok(state) = transaction(|| split::state(split_id)) else { return };
         let work = work::next(&state);
@@ -122,6 +133,7 @@ impl Worker {
             Work::Finish => self.finish(),
             Work::EndRedirect => self.end_redirect(),
             Work::Watch => self.watch(state),
+            Work::Verify => self.verify(state),
             Work::RollBack => self.roll_back(),
         }
     }
@@ -133,6 +145,7 @@ impl Worker {
         if is_heard_late {
             return Err(SplitError::Aborted(aborted::interrupted()));
         }
+        engine.verification = None;
         cutover::run(engine)?;
         Ok(Duration::ZERO)
     }
@@ -141,6 +154,14 @@ impl Worker {
         let version = state.version_cutover.unwrap_or_default();
         recovery::complete(self.attached(state)?, version)?;
         Ok(Duration::ZERO)
+    }
+
+    fn verify(&mut self, state: &State) -> Result<Duration> {
+        let version = state.version_cutover.unwrap_or_default();
+        let mut failures = self.compare_failures;
+        let ended = after::run(self.attached(state)?, version, &mut failures);
+        self.compare_failures = failures;
+        ended.map(|()| Duration::ZERO)
     }
 
     fn finish(&mut self) -> Result<Duration> {
@@ -235,7 +256,23 @@ impl Worker {
 
     fn tail(&mut self, state: &State) -> Result<Duration> {
         let began = Instant::now();
-        let outcome = step::run(self.attached(state)?)?;
+        let mut failures = self.compare_failures;
+        let engine = self.attached(state)?;
+        if state.repairs {
+            repair::run(engine)?;
+        }
+        match state.verifies {
+            true => walk::begin(engine)?,
+            false => engine.verification = None,
+        }
+        let outcome = step::run(engine);
+        let ended = outcome.as_ref().ok().map(|outcome| match outcome.restarted {
+            None => Ended::Committed,
+            Some(_) => Ended::CopyRestarted,
+        });
+        walk::record(engine, ended, &mut failures);
+        self.compare_failures = failures;
+        let outcome = outcome?;
         if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
             reach(injection_points::TAIL_CAUGHT_UP)?;
         }
@@ -260,7 +297,7 @@ impl Worker {
             false => "waiting for shard_split_cutover".to_owned(),
         };
         wait::report(&text);
-        Ok(if behind { Duration::ZERO } else { guc::tail_interval() })
+        Ok(if behind || state.verifies || state.repairs { Duration::ZERO } else { guc::tail_interval() })
     }
 
     /// The master is told, at once if the phase changes, else once a second.
@@ -304,6 +341,7 @@ fn doing(work: Work) -> Option<&'static str> {
         Work::CompleteCutover => Some("completing the cutover"),
         Work::Finish => Some("finishing"),
         Work::Watch => Some("looking at both shards"),
+        Work::Verify => Some("comparing both sides"),
         Work::RollBack => Some("rolling back"),
         Work::EndRedirect => Some("ending the redirect"),
     }

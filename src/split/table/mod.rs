@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 pub mod columns;
 pub mod mesh;
+mod steady;
 
 /// One table of the split, as both sides have it.
 pub struct Table {
@@ -30,6 +31,8 @@ pub struct Table {
     /// What fills which column of the target, and how the two differ in what is refused.
     pub pairs: Vec<Pair>,
     pub differences: Vec<String>,
+    /// Columns of the target that can be compared with what fills them.
+    pub compared: Vec<usize>,
     /// That of both databases, where it is the same and not UTF-8: texts come over as
     /// they are.
     pub encoding: Option<String>,
@@ -41,6 +44,11 @@ impl Table {
     /// What is selected of a row `t` of the source, in copy and tail alike.
     pub fn select_list(&self) -> String {
         self.pairs.iter().map(Pair::select).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The pairs that can be compared.
+    pub fn compared(&self) -> impl Iterator<Item = &Pair> {
+        self.compared.iter().filter_map(|position| self.pairs.get(*position))
     }
 
     /// The target's table without what inherits from it, whose rows are not the split's.
@@ -134,17 +142,22 @@ impl Table {
         key_join(&self.target, "k", &queue::keys(&self.source))
     }
 
+    /// The rows `t` of the source are those of some keys `k`.
+    pub fn source_join(&self) -> String {
+        key_join(&self.source, "k", &queue::keys(&self.source))
+    }
+
     /// A join that leaves of rows `t` of the target those that the step's window has changed.
     pub fn changed_on_target(&self) -> String {
         format!("JOIN {} k ON {}", self.window_table(), self.target_join())
     }
 
     /// A noted key `g` of the target beside a key `k` of the window.
-    pub fn gone_join(&self) -> String {
+    pub fn changed_join(&self) -> String {
         queue::keys(&self.source)
             .iter()
-            .zip(self.target.key_operators())
-            .map(|(key, operator)| format!("g.{key} {operator} k.{key}"))
+            .zip(self.target.key_equality())
+            .map(|(key, equality)| equality.of(&format!("g.{key}"), &format!("k.{key}")))
             .collect::<Vec<_>>()
             .join(" AND ")
     }
@@ -160,9 +173,11 @@ fn key_join(shape: &TableShape, window: &str, keys: &[String]) -> String {
     shape
         .key()
         .iter()
-        .zip(shape.key_operators())
+        .zip(shape.key_equality())
         .zip(keys)
-        .map(|((column, operator), key)| format!("t.{} {operator} {window}.{key}", ident(column)))
+        .map(|((column, equality), key)| {
+            equality.of(&format!("t.{}", ident(column)), &format!("{window}.{key}"))
+        })
         .collect::<Vec<_>>()
         .join(" AND ")
 }
@@ -176,9 +191,14 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
     plan.tables
         .iter()
         .zip(on_source.tables.into_iter().zip(on_target.tables))
-        .map(|(policy, (source, target))| {
-            let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, source, target)? };
+        .map(|(policy, (on_source, on_target))| {
+            let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
             table.mesh = table.mesh(&plan.scope).map(Rc::new);
+            for (position, pair) in table.pairs.iter().enumerate() {
+                if steady::is_steady(source, &table.source.name, pair)? {
+                    table.compared.push(position);
+                }
+            }
             Ok(table)
         })
         .collect()
@@ -230,6 +250,7 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
         queue,
         pairs: pairing.pairs,
         differences,
+        compared: Vec::new(),
         encoding: None,
         mesh: None,
     })

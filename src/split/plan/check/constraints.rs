@@ -3,6 +3,7 @@
 //! that the target generates: their functions give the values that the source's have given.
 
 use crate::agent::error::Result;
+use crate::agent::named::Named;
 use crate::agent::session::Side;
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::{observe, owners, plain};
@@ -123,14 +124,14 @@ fn is_same(
     }
     // The source has written it, and the target is to read it with the mover's rights.
     let known = plain::known_names(&wanted.says);
-    if !plain::is_expression(&promised, |name| known.iter().any(|one| one == name)) {
+    if !plain::is_expression(&promised, |name| known.contains(name)) {
         return Ok(Same::No);
     }
     // What fits a name there best need not be what the constraint was made of.
     let named = [&promised, &wanted.says].map(|text| plain::qualified(text));
     let [Some(promised_names), Some(wanted_names)] = named else { return Ok(Same::No) };
-    let named = observe::name_lists(&[promised_names, wanted_names].concat());
-    let code = owners::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], named)?.code;
+    let named = Named::of(&[promised_names, wanted_names].concat());
+    let code = owners::find_in(target, (Vec::new(), Vec::new()), &plan.trusted[1], &named)?.code;
     if let Some(code) = code.first() {
         return Ok(Same::Unread(code.what().to_owned()));
     }

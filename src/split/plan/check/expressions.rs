@@ -2,6 +2,7 @@
 //! change and every comparison computes it again, and must come to the same.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::named::Named;
 use crate::agent::owners::{self, Code};
 use crate::agent::plain;
 use crate::agent::shape::Observation;
@@ -13,10 +14,8 @@ const MADE_OF: &str = include_str!("../../../../sql/check/expression.sql");
 const FUNCTIONS: &str = include_str!("../../../../sql/check/expression_functions.sql");
 /// The view that an expression is read as: the server keeps it parsed.
 const VIEW: &str = "shardmaster_expression";
-/// A list of nothing, as a parameter.
-const EMPTY: &str = "{}";
 /// Where names are not found, what they mean cannot be looked at.
-const UNREAD: &str = "syntax error, or a comment, a semicolon, a text in dollars or two beside each other, U&'..', B'..' or the like: these are not read here";
+const UNREAD: &str = "syntax error, or a comment, a semicolon, a text in dollars or two beside each other, U&'..', B'..' or the like, or a name in a schema with letters beyond ASCII and without double quotes: these are not read here";
 
 /// That the source can compute what is mapped; whether it can.
 pub fn check(
@@ -91,7 +90,7 @@ fn code_of_others(
     let schema = connection.run("SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()")?;
     let schema = schema.scalar().unwrap_or_default().to_owned();
     let view = (vec![schema], vec![VIEW.to_owned()]);
-    let found = owners::find_in(connection, view, trusted, [EMPTY.to_owned(), EMPTY.to_owned()])?;
+    let found = owners::find_in(connection, view, trusted, &Named::none())?;
     let named = connection.query(
         "SELECT p.oid::regprocedure
            FROM pg_rewrite w CROSS JOIN regexp_matches(w.ev_action::text, ':(?:op)?funcid (\\d+)', 'g') found

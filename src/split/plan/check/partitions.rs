@@ -79,9 +79,11 @@ fn homeless(
     let Some(column) = shape.column(&policy.shard_by) else { return Ok(None) };
     let hint_of_both = "Give both sides the same partitions.";
     // The target has written these, and the source is to compute them with the mover's rights.
-    let is_known = |name: &str| {
-        let is_type = |c: &Column| [&c.base, &c.stored, &c.type_name].iter().any(|known| *known == name);
-        plain::is_harmless(name) || shape.columns().iter().any(is_type)
+    let is_known = |name: &plain::Name| {
+        let is_type =
+            |c: &Column| [&c.base, &c.stored, &c.type_name].iter().any(|known| **known == name.text);
+        // Called, it is a function of the source that has the type's name.
+        plain::is_harmless(&name.text) || !name.is_called && shape.columns().iter().any(is_type)
     };
     if let Some(takes) = taken.iter().find(|takes| !plain::is_expression(takes, is_known)) {
         let detail = format!("{leaf}: whether the target takes its rows is not asked by: {takes}");

@@ -1,12 +1,12 @@
-//! The tables `gone_<split>_<table>`, on a target: keys that its clients have taken away since
-//! it opened. The guard's trigger writes them.
+//! The tables `changed_<split>_<table>`, on a target: keys of rows that its clients have changed
+//! since it opened. The guard's trigger writes them.
 
 use super::drop_tables;
 use crate::agent::error::Result;
 use crate::remote::Connection;
 
 pub fn table(split: i64, ordinal: i32) -> String {
-    format!("gone_{split}_{ordinal}")
+    format!("changed_{split}_{ordinal}")
 }
 
 pub fn qualified(split: i64, ordinal: i32) -> String {
@@ -14,5 +14,5 @@ pub fn qualified(split: i64, ordinal: i32) -> String {
 }
 
 pub fn drop(connection: &mut Connection, split: i64) -> Result<()> {
-    Ok(drop_tables(connection, &format!("gone_{split}_"))?)
+    Ok(drop_tables(connection, &format!("changed_{split}_"))?)
 }

@@ -1,0 +1,381 @@
+//! Both sides of a split compared: what is wrong is found, whatever it is, and nothing else;
+//! what was found can be brought over again.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, rows, state_of, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+/// A session that a split takes for its own worker's: what it does, no trigger notices.
+fn as_worker(cluster: &Cluster, split: &Split<'_>, server: usize) -> Client {
+    let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
+    let secret: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    session
+        .batch_execute(&format!(
+            "SET shardmaster_agent.mover = '{secret}'; SET session_replication_role = replica"
+        ))
+        .unwrap();
+    session
+}
+
+/// What is told of one table.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    status: String,
+    rows: i64,
+    differing: i64,
+    key: String,
+    what: String,
+}
+
+/// Asks for a verification and waits for its end.
+fn verify(split: &Split<'_>) -> Vec<Told> {
+    split.call("verify").unwrap();
+    outcome(split)
+}
+
+fn outcome(split: &Split<'_>) -> Vec<Told> {
+    let query = "SELECT status, rows_compared, differing, coalesce(example_key, ''), coalesce(what, '')
+                   FROM shard_split_verification($1)";
+    wait::until("the verification to end", LIMIT, || {
+        let rows = split.superuser()?.query(query, &[&split.id])?;
+        let told: Vec<Told> = rows
+            .iter()
+            .map(|row| Told {
+                status: row.get(0),
+                rows: row.get(1),
+                differing: row.get(2),
+                key: row.get(3),
+                what: row.get(4),
+            })
+            .collect();
+        let is_open = told.iter().any(|told| matches!(told.status.as_str(), "pending" | "running"));
+        Ok((!is_open && !told.is_empty()).then_some(told))
+    })
+    .map_err(|e| e.context(&split.describe()))
+    .unwrap()
+}
+
+fn passed(rows: i64) -> Vec<Told> {
+    vec![Told { status: "passed".into(), rows, differing: 0, key: String::new(), what: String::new() }]
+}
+
+/// One thing that is wrong, and what is said of it.
+struct Wrong {
+    name: &'static str,
+    /// On which server.
+    server: usize,
+    done: &'static str,
+    key: &'static str,
+    what: &'static str,
+    differing: i64,
+}
+
+#[rustfmt::skip]
+const WRONG: &[Wrong] = &[
+    Wrong { name: "one byte", server: 1, done: "UPDATE items SET val = 'x' || substr(val, 2) WHERE id = 100", key: "(moves,100)", what: "differs in \"val\"", differing: 1 },
+    Wrong { name: "a missing row", server: 1, done: "DELETE FROM items WHERE id = 102", key: "(moves,102)", what: "missing on the target", differing: 1 },
+    Wrong { name: "one row more", server: 1, done: "INSERT INTO items VALUES ('moves', 7001, 'more', 7001, 0, NULL)", key: "(moves,7001)", what: "missing on the source", differing: 1 },
+    Wrong { name: "NULL for empty", server: 1, done: "UPDATE items SET val = NULL WHERE id = 104", key: "(moves,104)", what: "differs in \"val\"", differing: 1 },
+    Wrong { name: "the last bit of a float", server: 1, done: "UPDATE items SET f = 1.0000000000000002 WHERE id = 106", key: "(moves,106)", what: "differs in \"f\"", differing: 1 },
+    Wrong { name: "the sign of zero", server: 1, done: "UPDATE items SET f = '-0' WHERE id = 108", key: "(moves,108)", what: "differs in \"f\"", differing: 1 },
+    Wrong { name: "another scale", server: 1, done: "UPDATE items SET amount = 1.50 WHERE id = 110", key: "(moves,110)", what: "differs in \"amount\"", differing: 1 },
+    Wrong { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (222 - id)::text WHERE id IN (110, 112)", key: "(moves,110)", what: "differs in \"val\"", differing: 2 },
+    Wrong { name: "a change that capture has not seen", server: 0, done: "UPDATE items SET val = 'unseen', code = -114 WHERE tenant = 'moves' AND id = 114", key: "(moves,114)", what: "differs in \"val\", \"code\"", differing: 1 },
+    Wrong { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
+];
+
+/// Small: compared as a whole. Else by blocks, of which there are many.
+fn notices(make_big: &str) {
+    let cluster = cluster_of(
+        // What the rate lets through in a step is read at once, and no more.
+        &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, f float8 DEFAULT 1, amount numeric DEFAULT 1.5,
+                             PRIMARY KEY (tenant, id))",
+    );
+    cluster.servers[0]
+        .superuser(DATABASE)
+        .unwrap()
+        .batch_execute("UPDATE items SET f = 0 WHERE id = 108 AND tenant = 'moves'")
+        .unwrap();
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    source.batch_execute(make_big).unwrap();
+    let rows = source.query_one("SELECT count(*) FROM items WHERE tenant = 'moves'", &[]).unwrap().get(0);
+    let split = plan(&cluster);
+    to_pending(&split);
+    assert_eq!(verify(&split), passed(rows));
+    for wrong in WRONG {
+        as_worker(&cluster, &split, wrong.server).batch_execute(wrong.done).unwrap();
+        let told = verify(&split);
+        let [told] = told.as_slice() else { panic!("{}: {told:?}", wrong.name) };
+        let said = (told.status.as_str(), told.differing, told.key.as_str(), told.what.as_str());
+        assert_eq!(said, ("differs", wrong.differing, wrong.key, wrong.what), "{}", wrong.name);
+        // What is known to differ is not cut over.
+        let refused = cluster.superuser().unwrap().execute("SELECT shard_split_cutover($1)", &[&split.id]);
+        assert_eq!(state_of(&refused.unwrap_err()), "55000", "{}", wrong.name);
+        let query = "SELECT shard_split_repair($1)";
+        let asked: i64 = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+        assert_eq!(asked, wrong.differing, "{}", wrong.name);
+        wait::until("the repair", LIMIT, || {
+            let told = outcome(&split);
+            Ok((told[0].status == "passed").then_some(()))
+        })
+        .map_err(|e| e.context(wrong.name))
+        .unwrap();
+    }
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+#[test]
+fn what_is_wrong_in_a_small_table_is_found_and_repaired() {
+    notices("SELECT 1");
+}
+
+#[test]
+fn what_is_wrong_in_a_big_table_is_found_and_repaired() {
+    notices(
+        "INSERT INTO items SELECT CASE i % 3 WHEN 0 THEN 'stays' ELSE 'moves' END, i, repeat('v', 500) || i, i
+           FROM generate_series(10001, 70000) i",
+    );
+}
+
+/// A table of the other side may have wider columns and other encodings: checksums differ,
+/// rows do not.
+#[test]
+fn what_only_looks_different_passes() {
+    let cluster = cluster(&[]);
+    for shard in [0, 1] {
+        let mut session = cluster.servers[shard].superuser(DATABASE).unwrap();
+        let types =
+            [["varchar(40)", "int", "real", "numeric(10,1)"], ["text", "bigint", "float8", "numeric"]];
+        let [a, b, c, d] = types[shard];
+        session
+            .batch_execute(&format!(
+                "SET ROLE {OWNER}; CREATE TABLE wide (tenant text, id int PRIMARY KEY, a {a}, b {b}, c {c}, d {d}, e char(5), f jsonb,
+                    g text GENERATED ALWAYS AS (tenant || id) STORED, h text);
+                 GRANT ALL ON wide TO {CLIENT}"
+            ))
+            .unwrap();
+    }
+    cluster.servers[0]
+        .superuser(DATABASE)
+        .unwrap()
+        .batch_execute(
+            "INSERT INTO wide SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, 'Größe ' || i, i, i / 3.0, i / 7.0, 'ab',
+                    jsonb_build_object('b', i, 'a', NULL)
+               FROM generate_series(1, 2000) i",
+        )
+        .unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('wide', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    let map = "SELECT shard_split_map($1, 'items', 'val', 'upper(val)'), shard_split_map($1, 'wide', 'h', 'now()::text')";
+    master.execute(map, &[&split.id]).unwrap();
+    to_pending(&split);
+    let told = verify(&split);
+    let said: Vec<_> = told.iter().map(|told| (told.status.as_str(), told.rows, told.differing)).collect();
+    assert_eq!(said, [("passed", 300, 0), ("passed", 1000, 0)], "{told:?}");
+}
+
+/// Writers of all kinds, all the time: nothing that is on its way counts as a difference.
+#[test]
+fn a_verification_under_writes_finds_nothing() {
+    let cluster = cluster_of(
+        &["shardmaster.step_time = 50", "shardmaster.max_copy_rate = 40000"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more =
+        "INSERT INTO items SELECT 'moves', i, repeat('v', 700) || i, i FROM generate_series(10001, 50000) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for n in 0..2 {
+            let (cluster, stop) = (&cluster, &stop);
+            scope.spawn(move || {
+                let mut session = client(cluster);
+                let mut i = 0;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    i += 1;
+                    let id = 10_001 + (i * 7919 + n * 20_000) % 40_000;
+                    session
+                        .batch_execute(&format!(
+                            "UPDATE items SET val = val || '.' WHERE tenant = 'moves' AND id = {id};
+                             DELETE FROM items WHERE tenant = 'moves' AND id = {id} + 1;
+                             INSERT INTO items VALUES ('moves', {id} + 1, 'again {i}', {id} + 1) ON CONFLICT (tenant, id) DO NOTHING"
+                        ))
+                        .unwrap();
+                }
+            });
+        }
+        for _ in 0..3 {
+            let told = verify(&split);
+            assert_eq!((told[0].status.as_str(), told[0].differing), ("passed", 0), "{told:?}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+/// Partitions on both sides, not the same ones, one attached meanwhile; the worker dies and
+/// the comparison goes on where it was.
+#[test]
+fn a_verification_goes_on_over_partitions_and_restarts() {
+    let parted = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+                  CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (20000);
+                  CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (20000) TO (50000)";
+    let cluster = cluster_of(&["shardmaster.step_time = 20", "shardmaster.max_copy_rate = 20000"], parted);
+    let more =
+        "INSERT INTO items SELECT 'moves', i, repeat('v', 700) || i, i FROM generate_series(10001, 49999) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    for server in &cluster.servers {
+        server.superuser(DATABASE).unwrap().batch_execute("ANALYZE items").unwrap();
+    }
+    split.call("verify").unwrap();
+    let position = |split: &Split<'_>| -> String {
+        let query = "SELECT position FROM shardmaster.split_verification WHERE split_id = $1";
+        split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+    };
+    let begun = wait::until("the verification to be under way", LIMIT, || {
+        let at = position(&split);
+        Ok(at.contains("\"block\":").then_some(at))
+    })
+    .unwrap();
+    assert!(!begun.contains("\"block\":0,"), "{begun}");
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split %'";
+    cluster.superuser().unwrap().batch_execute(kill).unwrap();
+    let told = outcome(&split);
+    assert_eq!(told, passed(40_299));
+}
+
+/// Who may ask, and when.
+#[test]
+fn a_verification_is_refused_where_it_says_nothing() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    let mut master = cluster.superuser().unwrap();
+    let mut refused = |call: &str| {
+        let error = master.execute(&format!("SELECT {call}"), &[&split.id]).unwrap_err();
+        assert_eq!(state_of(&error), "55000", "{call}: {error}");
+        error.as_db_error().and_then(|error| error.hint().map(str::to_owned)).unwrap_or_default()
+    };
+    assert!(refused("shard_split_verify($1)").contains("shard_split_run_backfill"));
+    refused("shard_split_repair($1)");
+    to_pending(&split);
+    assert_eq!(verify(&split), passed(300));
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let left = "SELECT count(*) FROM shardmaster.split_verification";
+    assert_eq!(cluster.superuser().unwrap().query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+}
+
+/// After the cutover the target's rows are compared with the source's, which are frozen: what
+/// clients have changed may differ, nothing else.
+#[test]
+fn finish_deletes_no_row_that_the_target_has_otherwise() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client
+        .batch_execute(
+            "UPDATE items SET val = val || '.' WHERE tenant = 'moves' AND id < 100;
+             UPDATE items SET val = val || '.' WHERE tenant = 'moves' AND id < 50;
+             DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 100 AND 110;
+             INSERT INTO items VALUES ('moves', 104, 'again', 1), ('moves', 9999, 'more', 1);
+             UPDATE items SET id = 8888 WHERE tenant = 'moves' AND id = 112",
+        )
+        .unwrap();
+    let noted = format!("SELECT count(*) FROM shardmaster_agent.changed_{}_1 WHERE op = 'C'", split.id);
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    assert_eq!(target.query_one(&noted, &[]).unwrap().get::<_, i64>(0), 49, "each key once");
+    as_worker(&cluster, &split, 1).batch_execute("UPDATE items SET val = 'lost' WHERE id = 200").unwrap();
+    split.call("finish").unwrap();
+    let error = split.wait("finished", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("55000"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("1 rows of the moved keys are not on shard \"shard_b\" as they were"), "{text}");
+    let detail: String = split.metric("error_detail").unwrap();
+    assert!(detail.contains("(moves,200) and differs in \"val\""), "{detail}");
+    assert_eq!(rows(&cluster, 0).len(), 300, "nothing was deleted");
+    // Both alike again.
+    as_worker(&cluster, &split, 1).batch_execute("UPDATE items SET val = '200' WHERE id = 200").unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+}
+
+/// Past its size the log knows no more which rows have changed: finish goes by keys, and says so.
+#[test]
+fn finish_goes_by_keys_once_the_log_of_changes_is_full() {
+    let cluster = cluster_of(
+        &["shardmaster.queue_max_size = '1MB'"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more = "INSERT INTO items SELECT 'moves', i, 'v', i FROM generate_series(10001, 40000) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = val || '.' WHERE tenant = 'moves'").unwrap();
+    let noted = format!("SELECT count(*) FROM shardmaster_agent.changed_{}_1 WHERE op = 'O'", split.id);
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    assert_eq!(target.query_one(&noted, &[]).unwrap().get::<_, i64>(0), 1);
+    split.finish(LIMIT).unwrap();
+    assert!(split.events().unwrap().contains("are known by their keys alone"));
+}
+
+/// The same on demand, before anything is deleted.
+#[test]
+fn a_verification_behind_the_cutover_leaves_out_what_clients_have_changed() {
+    let cluster = cluster_of(
+        &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more =
+        "INSERT INTO items SELECT 'moves', i, repeat('v', 700) || i, i FROM generate_series(10001, 30000) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(verify(&split), passed(20_300));
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client
+        .batch_execute(
+            "UPDATE items SET val = val || '.' WHERE tenant = 'moves' AND id < 12000;
+             DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 13000 AND 14000;
+             INSERT INTO items VALUES ('moves', 99999, 'more', 1)",
+        )
+        .unwrap();
+    assert_eq!(verify(&split), passed(20_300));
+    as_worker(&cluster, &split, 1)
+        .batch_execute(
+            "UPDATE items SET val = 'lost' WHERE id = 20000; DELETE FROM items WHERE id IN (100, 20002)",
+        )
+        .unwrap();
+    let told = verify(&split);
+    let said = (told[0].status.as_str(), told[0].differing);
+    assert_eq!(said, ("differs", 3), "{told:?}");
+    let refused = cluster.superuser().unwrap().execute("SELECT shard_split_repair($1)", &[&split.id]);
+    assert_eq!(state_of(&refused.unwrap_err()), "55000");
+    assert_eq!(split.phase().unwrap(), "completed");
+    split.finish_accepting(LIMIT).unwrap();
+    let refused = cluster.superuser().unwrap().execute("SELECT shard_split_verify($1)", &[&split.id]);
+    assert_eq!(state_of(&refused.unwrap_err()), "55000");
+}

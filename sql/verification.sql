@@ -1,0 +1,19 @@
+COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
+    'compares every row of a split on both sides, in the background and while clients write, before its cutover; shard_split_verification() shows how far that is and what it has found. 42704: no such split; 55000: not in this phase';
+
+CREATE FUNCTION @extschema@.shard_split_verification(split_id bigint)
+RETURNS TABLE (
+    table_name text, status text, rows_compared bigint, bytes bigint, differing bigint, example_key text, what text,
+    verified_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
+    SELECT t.table_name, v.status, v.rows_compared, v.bytes, v.differing, v.example_key, v.what, v.verified_at
+      FROM shardmaster.split_table t
+      JOIN shardmaster.split_verification v ON v.split_id = t.split_id AND v.ordinal = t.ordinal
+     WHERE t.split_id = $1 ORDER BY t.ordinal
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS
+    'what shard_split_verify() has found: a row for each table, status pending, running, passed, differs or failed (what says why); bytes as the rows are as text; verified_at: when the last row of the table was compared. 42704: no such split';
+
+COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
+    'lets the rows that shard_split_verify() has found to differ come over again, and verifies their tables again; returns how many keys they are. 42704: no such split; 55000: not in this phase';

@@ -1,0 +1,215 @@
+//! The tables `split_verification` and `split_difference`: what the comparison of both sides
+//! of a split has found. Rows come with a request and go with the split's installation.
+
+use crate::clean;
+use crate::server::sql;
+
+/// Keys that are kept of one table; more are counted.
+pub const MOST_DIFFERENCES: i64 = 10_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    Pending,
+    Running,
+    Passed,
+    Differs,
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::Running => "running",
+            Status::Passed => "passed",
+            Status::Differs => "differs",
+        }
+    }
+}
+
+/// How far the comparison of one table is.
+#[derive(Clone, Debug)]
+pub struct Verification {
+    pub ordinal: i32,
+    /// Which request it serves.
+    pub request: i64,
+    pub status: Status,
+    pub position: String,
+    pub rows: i64,
+    pub bytes: i64,
+    pub differing: i64,
+    pub example: Option<Difference>,
+}
+
+/// A row that is not the same on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The values of its key, as text.
+    pub key: Vec<String>,
+    pub what: String,
+}
+
+impl Difference {
+    /// The key as people read it.
+    pub fn text(&self) -> String {
+        clean::said(&format!("({})", self.key.join(",")))
+    }
+}
+
+/// A plan `p` has tables that are to be compared.
+pub const IS_WANTED: &str = "EXISTS (SELECT 1 FROM shardmaster.split_verification v
+                                      WHERE v.split_id = p.id AND v.status IN ('pending', 'running'))";
+
+/// Every table is to be compared, from its beginning.
+pub fn ask(id: i64) {
+    sql::write(
+        "INSERT INTO shardmaster.split_verification (split_id, ordinal)
+         SELECT split_id, ordinal FROM shardmaster.split_table_progress WHERE split_id = $1
+         ON CONFLICT DO NOTHING",
+        &[id.into()],
+    );
+    begin_again(id, None);
+}
+
+/// What is compared anew: one table, or all that were to be compared.
+pub fn begin_again(id: i64, ordinal: Option<i32>) {
+    sql::write(
+        "DELETE FROM shardmaster.split_difference WHERE split_id = $1 AND ordinal = coalesce($2, ordinal)",
+        &[id.into(), ordinal.into()],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_verification
+            SET status = 'pending', \"position\" = '', rows_compared = 0, bytes = 0, differing = 0,
+                example_key = NULL, what = NULL, verified_at = NULL, request = request + 1
+          WHERE split_id = $1 AND ordinal = coalesce($2, ordinal)",
+        &[id.into(), ordinal.into()],
+    );
+}
+
+/// The tables that are still to be compared, in their order.
+pub fn outstanding(id: i64) -> Vec<Verification> {
+    sql::read(
+        "SELECT ordinal, request, status = 'running', \"position\", rows_compared, bytes, differing
+           FROM shardmaster.split_verification
+          WHERE split_id = $1 AND status IN ('pending', 'running') ORDER BY ordinal",
+        &[id.into()],
+        |row| Verification {
+            ordinal: row.value(1),
+            request: row.value(2),
+            status: if row.value(3) { Status::Running } else { Status::Pending },
+            position: row.value(4),
+            rows: row.value(5),
+            bytes: row.value(6),
+            differing: row.value(7),
+            example: None,
+        },
+    )
+}
+
+/// What was compared since the last call; nothing if it was asked for anew meanwhile.
+pub fn store(id: i64, table: &Verification, found: &[Difference]) {
+    let is_done = matches!(table.status, Status::Passed | Status::Differs);
+    let stored = sql::write(
+        "UPDATE shardmaster.split_verification
+            SET status = $4, \"position\" = $5, rows_compared = $6, bytes = $7, differing = $8,
+                example_key = coalesce(example_key, $9), what = coalesce(what, $10),
+                verified_at = CASE WHEN $11 THEN clock_timestamp() END
+          WHERE split_id = $1 AND ordinal = $2 AND request = $3",
+        &[
+            id.into(),
+            table.ordinal.into(),
+            table.request.into(),
+            table.status.as_str().into(),
+            table.position.as_str().into(),
+            table.rows.into(),
+            table.bytes.into(),
+            table.differing.into(),
+            table.example.as_ref().map(Difference::text).into(),
+            table.example.as_ref().map(|example| clean::said(&example.what)).into(),
+            is_done.into(),
+        ],
+    );
+    if stored == 0 {
+        return;
+    }
+    for difference in found {
+        sql::write(
+            "INSERT INTO shardmaster.split_difference (split_id, ordinal, key, what)
+             SELECT $1, $2, $3, $4
+              WHERE (SELECT count(*) FROM shardmaster.split_difference WHERE split_id = $1 AND ordinal = $2) < $5",
+            &[
+                id.into(),
+                table.ordinal.into(),
+                difference.key.clone().into(),
+                clean::said(&difference.what).into(),
+                MOST_DIFFERENCES.into(),
+            ],
+        );
+    }
+}
+
+/// The comparison of a table cannot go on.
+pub fn fail(id: i64, ordinal: i32, message: &str) {
+    sql::write(
+        "UPDATE shardmaster.split_verification SET status = 'failed', what = $3 WHERE split_id = $1 AND ordinal = $2",
+        &[id.into(), ordinal.into(), clean::said(message).into()],
+    );
+}
+
+/// Rows that are known to differ, and their tables.
+pub fn differing(id: i64) -> Option<(i64, String)> {
+    sql::read_one(
+        "SELECT sum(v.differing)::bigint, string_agg(t.table_name, ', ' ORDER BY t.ordinal)
+           FROM shardmaster.split_verification v
+           JOIN shardmaster.split_table t ON t.split_id = v.split_id AND t.ordinal = v.ordinal
+          WHERE v.split_id = $1 AND v.differing > 0 HAVING count(*) > 0",
+        &[id.into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+/// What is known to differ is to come over again; how many keys.
+pub fn ask_repair(id: i64) -> i64 {
+    let asked = sql::write(
+        "UPDATE shardmaster.split_difference SET to_repair = true WHERE split_id = $1",
+        &[id.into()],
+    );
+    i64::try_from(asked).unwrap_or(i64::MAX)
+}
+
+/// Keys of one table that are to come over again.
+pub struct Repair {
+    pub ordinal: i32,
+    pub ids: Vec<i64>,
+    pub keys: Vec<Vec<String>>,
+}
+
+/// Some of those that are left.
+pub fn to_repair(id: i64, most: i64) -> Option<Repair> {
+    let ordinal = sql::read_one(
+        "SELECT min(ordinal) FROM shardmaster.split_difference WHERE split_id = $1 AND to_repair HAVING count(*) > 0",
+        &[id.into()],
+        |row| row.value::<i32>(1),
+    )?;
+    let (ids, keys) = sql::read(
+        "SELECT id, key FROM shardmaster.split_difference
+          WHERE split_id = $1 AND ordinal = $2 AND to_repair ORDER BY id LIMIT $3",
+        &[id.into(), ordinal.into(), most.into()],
+        |row| (row.value::<i64>(1), row.value::<Vec<String>>(2)),
+    )
+    .into_iter()
+    .unzip();
+    Some(Repair { ordinal, ids, keys })
+}
+
+/// These keys are on their way again. With the last of a table it is compared anew.
+pub fn repaired(id: i64, repair: &Repair) {
+    sql::write("DELETE FROM shardmaster.split_difference WHERE id = ANY ($1)", &[repair.ids.clone().into()]);
+    let is_left = sql::read_one(
+        "SELECT 1 FROM shardmaster.split_difference WHERE split_id = $1 AND ordinal = $2 AND to_repair LIMIT 1",
+        &[id.into(), repair.ordinal.into()],
+        |_| (),
+    );
+    if is_left.is_none() {
+        begin_again(id, Some(repair.ordinal));
+    }
+}

@@ -1,0 +1,49 @@
+//! Verification behind the cutover. The source's rows are frozen, and the target notes which of
+//! them its clients change: each other row must be there as it was, whenever one looks.
+
+use super::walk::{self, Ended, When};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::state::progress;
+use crate::agent::state::side::State;
+use crate::split::copy::step;
+use crate::split::cutover::{source, told};
+use crate::split::engine::Engine;
+
+/// Compares what fits into a step.
+pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
+    for side in [Side::Source, Side::Target] {
+        let (session, wanted) = match side {
+            Side::Source => (&mut engine.control, State::Moved),
+            Side::Target => (&mut engine.target, State::Open),
+        };
+        // The next look at both sides tells it again.
+        if let Some(text) = told::difference(session, &engine.plan, side, (wanted, version))? {
+            return Err(SplitError::Retry(text));
+        }
+    }
+    walk::begin(engine)?;
+    let ended = look(engine);
+    walk::record(engine, ended.is_ok().then_some(Ended::Committed), failures);
+    ended
+}
+
+fn look(engine: &mut Engine) -> Result<()> {
+    let stray = source::stray_changes(engine)?;
+    if stray > 0 {
+        let text = format!(
+            "source shard \"{}\" took {stray} changes after the cutover, while it had lost its fence",
+            engine.plan.source.shard_key
+        );
+        walk::give_up(engine, text);
+        return Ok(());
+    }
+    step::lock_source(engine)?;
+    step::observe_source(engine)?;
+    engine.target.run("BEGIN")?;
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let ended = walk::slices(engine, &progress, When::AfterCutover);
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("ROLLBACK")?;
+    ended
+}

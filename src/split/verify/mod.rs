@@ -1,0 +1,12 @@
+//! Verification: both sides of a split compared row by row, while clients write. A slice of a
+//! table is compared within a step, when the target stands exactly where the step's snapshot
+//! of the source does: so what differs is wrong, and nothing is held longer than a step.
+
+pub mod after;
+pub mod changes;
+pub mod position;
+pub mod repair;
+pub mod rows;
+pub mod state;
+pub mod walk;
+mod whole;

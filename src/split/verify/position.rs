@@ -1,0 +1,113 @@
+//! Where a comparison goes on: the rows of the source are looked for on the target, partition
+//! by partition, and then the other way round. A partition that comes meanwhile is neither
+//! missed nor read twice, whatever its number.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose rows are looked for on the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Read {
+    #[default]
+    Source,
+    Target,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Position {
+    pub read: Read,
+    /// Leaves of this side that are done, by oid.
+    pub done: Vec<String>,
+    /// The leaf that is being read, by oid.
+    pub leaf: Option<String>,
+    /// Its next block.
+    pub block: i64,
+}
+
+impl Position {
+    /// As it was stored; what cannot be read begins anew.
+    pub fn parse(text: &str) -> Position {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The leaf to go on with, of those that there are; None: this side is done.
+    pub fn next_leaf(&mut self, leaves: &[String]) -> Option<String> {
+        let goes_on = self.leaf.take().filter(|leaf| leaves.contains(leaf));
+        if goes_on.is_none() {
+            self.block = 0;
+        }
+        self.leaf = goes_on.or_else(|| leaves.iter().find(|leaf| !self.done.contains(leaf)).cloned());
+        self.leaf.clone()
+    }
+
+    /// The leaf was read up to a block; None: to its end.
+    pub fn passed(&mut self, to: Option<i64>) {
+        match to {
+            Some(block) => self.block = block,
+            None => {
+                self.done.extend(self.leaf.take());
+                self.block = 0;
+            }
+        }
+    }
+
+    /// The other side is next; false: there is none left.
+    pub fn turn(&mut self) -> bool {
+        let is_first = self.read == Read::Source;
+        if is_first {
+            *self = Position { read: Read::Target, ..Position::default() };
+        }
+        is_first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oids(list: &[&str]) -> Vec<String> {
+        list.iter().map(|oid| (*oid).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_walk_comes_past_each_leaf_once() {
+        let mut position = Position::default();
+        let mut seen = Vec::new();
+        let leaves = oids(&["7", "3"]);
+        while let Some(leaf) = position.next_leaf(&leaves) {
+            seen.push((leaf, position.block));
+            position.passed((position.block < 10).then_some(position.block + 10));
+            // What is stored between two slices is all there is.
+            position = Position::parse(&position.to_text());
+        }
+        let expected = [("7", 0), ("7", 10), ("3", 0), ("3", 10)];
+        assert_eq!(seen, expected.map(|(leaf, block)| (leaf.to_owned(), block)));
+        assert!(position.turn() && position.read == Read::Target && position.done.is_empty());
+        assert!(!position.turn());
+    }
+
+    #[test]
+    fn leaves_that_come_and_go_are_neither_missed_nor_stuck_to() {
+        let mut position = Position::default();
+        assert_eq!(position.next_leaf(&oids(&["5", "9"])).as_deref(), Some("5"));
+        position.passed(Some(4));
+        // It was detached; an older table was attached.
+        assert_eq!(position.next_leaf(&oids(&["2", "9"])).as_deref(), Some("2"));
+        assert_eq!(position.block, 0);
+        position.passed(None);
+        assert_eq!(position.next_leaf(&oids(&["2", "9"])).as_deref(), Some("9"));
+        position.passed(None);
+        assert_eq!(position.next_leaf(&oids(&["2", "9"])), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_begins_anew() {
+        for text in ["", "{}", "[1]", "{\"read\": \"nowhere\"}"] {
+            assert_eq!(Position::parse(text), Position::default(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Rows that were found to differ come over again: their keys are entered in the queue of
+//! changes, as if a client had written to them. The next window brings them, whatever state
+//! they are in by then.
+
+use crate::agent::error::Result;
+use crate::agent::state::queue;
+use crate::catalog::verification;
+use crate::remote::quote::literal;
+use crate::server::txn::transaction;
+use crate::split::engine::Engine;
+
+/// Keys that are entered in one transaction.
+const BATCH: i64 = 1000;
+
+/// Enters some of the keys that are left.
+pub fn run(engine: &mut Engine) -> Result<()> {
+    let id = engine.plan.id;
+    let Some(repair) = transaction(|| verification::to_repair(id, BATCH)) else { return Ok(()) };
+    if let Some(table) = engine.tables.iter().find(|table| table.policy.ordinal == repair.ordinal) {
+        let rows: Vec<String> = repair
+            .keys
+            .iter()
+            .map(|key| {
+                let values: Vec<String> = key.iter().map(|value| literal(value)).collect();
+                format!("('U', {})", values.join(", "))
+            })
+            .collect();
+        let statement = format!(
+            "INSERT INTO {} (op, {}) VALUES {}",
+            table.queue,
+            queue::keys(&table.source).join(", "),
+            rows.join(", ")
+        );
+        engine.control_transaction(&statement)?;
+    }
+    transaction(|| verification::repaired(id, &repair));
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! Rows of a slice compared with those of the other side.
+//!
+//! First their checksums: the keys of a slice of the source go to the target, each with the
+//! checksum of its row, and are looked for there. Only where one is not found do the rows of
+//! the slice cross the network, into a table whose columns are the target's: what is compared
+//! then is what the target makes of the source's values. So neither a wider type nor another
+//! encoding or byte order of the servers counts as a difference, and a checksum never decides
+//! alone that a row differs.
+//!
+//! Rows are compared as their output functions write them, in the settings of a worker's
+//! sessions: what a dump would show.
+
+use crate::agent::error::Result;
+use crate::agent::state::queue;
+use crate::catalog::split::Plan;
+use crate::catalog::verification::Difference;
+use crate::remote::copy::{self, Bounds};
+use crate::remote::quote::{ident, literal};
+use crate::remote::{Connection, number};
+use crate::split::table::Table;
+use crate::split::table::columns::Pair;
+
+/// Of a row as text, `x`. Of its bytes, whatever a collation calls equal.
+pub const CHECKSUM: &str = "pg_catalog.hashtextextended(x COLLATE pg_catalog.\"C\", 0)";
+/// In bytes.
+pub const LENGTH: &str = "pg_catalog.octet_length(x)";
+
+/// Differing rows of one slice that are told apart; the others are counted.
+const MOST_TOLD: i64 = 1000;
+
+/// What has come of a slice.
+#[derive(Debug, Default)]
+pub struct Compared {
+    pub rows: i64,
+    pub bytes: i64,
+    pub differing: i64,
+    /// Of these, at most so many as are kept.
+    pub found: Vec<Difference>,
+}
+
+/// A row of the source as the target should have it. By its output functions, of which a cast
+/// might be somebody's own.
+pub fn row_of_source(table: &Table) -> String {
+    format!("ROW({})::pg_catalog.text", selected(table))
+}
+
+fn selected(table: &Table) -> String {
+    table.compared().map(Pair::select).collect::<Vec<_>>().join(", ")
+}
+
+/// The same of a row of the target.
+pub fn row_of_target(table: &Table, row: &str) -> String {
+    let columns: Vec<String> =
+        table.compared().map(|pair| format!("{row}.{}", ident(&pair.target))).collect();
+    format!("ROW({})::pg_catalog.text", columns.join(", "))
+}
+
+/// A key's columns, under the names that the agent's tables have for them.
+fn keys(shape: &[String], names: &[String]) -> String {
+    let columns: Vec<String> =
+        shape.iter().zip(names).map(|(column, key)| format!("t.{} AS {key}", ident(column))).collect();
+    columns.join(", ")
+}
+
+/// Both sides of a table.
+pub struct Sides<'a> {
+    pub plan: &'a Plan,
+    pub table: &'a Table,
+    pub source: &'a mut Connection,
+    pub target: &'a mut Connection,
+}
+
+/// What the source's session needs for the rows of a table that the target has. A transaction
+/// that only reads may write to a temporary table, not create it.
+pub fn prepare_source(source: &mut Connection, table: &Table) -> Result<()> {
+    source.run("DROP TABLE IF EXISTS pg_temp.verify_keys")?;
+    source.run(&format!(
+        "CREATE TEMPORARY TABLE verify_keys ON COMMIT DELETE ROWS AS SELECT {} FROM {} t WITH NO DATA",
+        keys(table.source.key(), &queue::keys(&table.source)),
+        table.source.name
+    ))?;
+    Ok(())
+}
+
+/// And the target's for those that the source has.
+pub fn prepare_target(target: &mut Connection, table: &Table) -> Result<()> {
+    let columns: Vec<String> =
+        (1..).zip(table.compared()).map(|(n, pair)| format!(", t.{} AS c{n}", ident(&pair.target))).collect();
+    target.run("DROP TABLE IF EXISTS pg_temp.verify_keys, pg_temp.verify_rows")?;
+    target.run(&format!(
+        "CREATE TEMPORARY TABLE verify_keys ON COMMIT DELETE ROWS AS
+         SELECT {keys}, 0::bigint AS checksum, 0::int AS length FROM {name} t WITH NO DATA;
+         CREATE TEMPORARY TABLE verify_rows ON COMMIT DELETE ROWS AS
+         SELECT {keys}{columns} FROM {name} t WITH NO DATA",
+        keys = keys(table.target.key(), &queue::keys(&table.source)),
+        columns = columns.concat(),
+        name = table.target.name
+    ))?;
+    Ok(())
+}
+
+impl Sides<'_> {
+    /// Brings keys and checksums of some rows of a leaf of the source to the target; how many.
+    pub fn bring_keys(&mut self, leaf: &str, condition: &str) -> Result<u64> {
+        let Sides { table, source, target, .. } = self;
+        let names = queue::keys(&table.source);
+        let format = table.text_format();
+        let out = format!(
+            "COPY (SELECT {}, {CHECKSUM}, {LENGTH}
+                     FROM (SELECT {}, {} AS x FROM ONLY {leaf} t WHERE {condition} OFFSET 0) r) TO STDOUT ({format})",
+            names.join(", "),
+            keys(table.source.key(), &names),
+            row_of_source(table)
+        );
+        target.run("TRUNCATE pg_temp.verify_keys")?;
+        let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
+        let copied = copy::pipe(source, &out, target, &into, Bounds::unlimited())?;
+        if copied.rows > 0 {
+            target.run("ANALYZE pg_temp.verify_keys")?;
+        }
+        Ok(copied.rows)
+    }
+
+    /// Which of these rows the target does not have as it would take them; `unless` is a
+    /// condition over their keys `k` under which that is nothing to be told.
+    pub fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+        let table = self.table;
+        let scope = self.plan.scope.filter(&table.target_by, "t");
+        let answer = self.target.run_unbounded(&format!(
+            "SELECT count(*) FILTER (WHERE NOT EXISTS (
+                        SELECT 1 FROM {} t, LATERAL (SELECT {} AS x OFFSET 0) r
+                         WHERE {} AND {scope} AND {CHECKSUM} = k.checksum) AND NOT ({unless})),
+                    count(*), coalesce(sum(length), 0)::bigint
+               FROM pg_temp.verify_keys k",
+            table.target_only(),
+            row_of_target(table, "t"),
+            table.target_join()
+        ))?;
+        let row = answer.rows.first().cloned().unwrap_or_default();
+        let cell = |n: usize| row.get(n).and_then(Option::as_deref);
+        let shard = self.target.shard();
+        let suspect = number::count(shard, "the number of rows that differ", cell(0))?;
+        let mut compared = Compared {
+            rows: number::count(shard, "the number of rows of a table", cell(1))?,
+            bytes: number::count(shard, "the bytes of a table's rows", cell(2))?,
+            ..Compared::default()
+        };
+        if suspect > 0 {
+            self.bring_rows(leaf, condition)?;
+            let query = differing(table, &scope, unless);
+            note(self.target, table, &query, &mut compared)?;
+        }
+        Ok(compared)
+    }
+
+    /// The rows themselves, into a table with the target's columns.
+    fn bring_rows(&mut self, leaf: &str, condition: &str) -> Result<()> {
+        let Sides { table, source, target, .. } = self;
+        let format = table.text_format();
+        let out = format!(
+            "COPY (SELECT {}{} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
+            keys(table.source.key(), &queue::keys(&table.source)),
+            table.compared().map(|pair| format!(", {}", pair.select())).collect::<String>()
+        );
+        target.run("TRUNCATE pg_temp.verify_rows")?;
+        let into = format!("COPY pg_temp.verify_rows FROM STDIN ({format})");
+        copy::pipe(source, &out, target, &into, Bounds::unlimited())?;
+        target.run("ANALYZE pg_temp.verify_rows")?;
+        Ok(())
+    }
+}
+
+/// Rows of a leaf of the source, each looked for on the target.
+pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+    match sides.bring_keys(leaf, condition)? {
+        0 => Ok(Compared::default()),
+        _ => sides.look(leaf, condition, unless),
+    }
+}
+
+/// A query for rows that the target does not have as it would take them, and in what.
+fn differing(table: &Table, scope: &str, unless: &str) -> String {
+    let here: Vec<String> = (1..=table.compared().count()).map(|n| format!("k.c{n}")).collect();
+    let columns: Vec<String> = table
+        .compared()
+        .zip(&here)
+        .map(|(pair, here)| {
+            format!(
+                "CASE WHEN ROW(t.{})::pg_catalog.text IS DISTINCT FROM ROW({here})::pg_catalog.text THEN {} END",
+                ident(&pair.target),
+                literal(&ident(&pair.target))
+            )
+        })
+        .collect();
+    format!(
+        "SELECT {}, count(*) OVER (),
+                CASE WHEN t.tableoid IS NULL THEN 'missing on the target'
+                     ELSE 'differs in ' || array_to_string(ARRAY[{}]::text[], ', ') END
+           FROM pg_temp.verify_rows k LEFT JOIN {} t ON {} AND {scope}
+          WHERE (t.tableoid IS NULL
+                 OR {} COLLATE pg_catalog.\"C\" <> ROW({})::pg_catalog.text COLLATE pg_catalog.\"C\")
+            AND NOT ({unless})
+          LIMIT {MOST_TOLD}",
+        texts(table),
+        columns.join(", "),
+        table.target_only(),
+        table.target_join(),
+        row_of_target(table, "t"),
+        here.join(", ")
+    )
+}
+
+/// The values of a key `k`, each by its output function.
+fn texts(table: &Table) -> String {
+    let texts: Vec<String> =
+        queue::keys(&table.source).iter().map(|key| format!("pg_catalog.format('%s', k.{key})")).collect();
+    texts.join(", ")
+}
+
+/// Rows of a leaf of the target that the source does not have.
+pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<Compared> {
+    let Sides { plan, table, source: reader, target } = sides;
+    let names = queue::keys(&table.source);
+    let format = table.text_format();
+    let out = format!(
+        "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
+        keys(table.target.key(), &names)
+    );
+    // TRUNCATE is not for a transaction that only reads.
+    reader.run("DELETE FROM pg_temp.verify_keys")?;
+    let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
+    let copied = copy::pipe(target, &out, reader, &into, Bounds::unlimited())?;
+    let mut compared = Compared::default();
+    if copied.rows == 0 {
+        return Ok(compared);
+    }
+    let query = format!(
+        "ANALYZE pg_temp.verify_keys;
+         SELECT {}, count(*) OVER (), 'missing on the source'
+           FROM pg_temp.verify_keys k
+          WHERE NOT EXISTS (SELECT 1 FROM {} t WHERE {} AND {})
+          LIMIT {MOST_TOLD}",
+        texts(table),
+        table.source.name,
+        table.source_join(),
+        plan.scope.filter(&table.source_by, "t")
+    );
+    note(reader, table, &query, &mut compared)?;
+    Ok(compared)
+}
+
+/// Of each row the texts of its key, how many there are, and what is with it.
+fn note(connection: &mut Connection, table: &Table, query: &str, compared: &mut Compared) -> Result<()> {
+    let rows = connection.run_unbounded(query)?.rows;
+    let width = table.source.key().len();
+    for row in rows {
+        let mut cells = row.into_iter().map(Option::unwrap_or_default);
+        let key: Vec<String> = cells.by_ref().take(width).collect();
+        let count = cells.next();
+        compared.differing =
+            number::count(connection.shard(), "the number of rows that differ", count.as_deref())?;
+        compared.found.push(Difference { key, what: cells.next().unwrap_or_default() });
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What a worker keeps of a verification between two steps.
+
+use crate::catalog::verification::{Difference, Status, Verification};
+
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Those that are still to be compared, in their order; the first is next.
+    pub tables: Vec<Verification>,
+    /// What this step has compared, and the rows that differ.
+    pub compared: Vec<(Verification, Vec<Difference>)>,
+    /// The next table is too big, or differs: its rows are compared, in temporary tables.
+    pub wants_tables: bool,
+    /// Of which table the sessions have them.
+    pub prepared: Option<i32>,
+    /// Blocks of the next slice.
+    pub blocks: i64,
+    /// Why a table could not be compared in this step.
+    pub failure: Option<Failed>,
+}
+
+/// A comparison that has ended with an error.
+#[derive(Debug)]
+pub struct Failed {
+    pub ordinal: i32,
+    pub text: String,
+    pub may_pass: bool,
+}
+
+impl Run {
+    /// Notes what has come of a slice of the first table.
+    pub fn note(&mut self, table: Verification, found: Vec<Difference>) {
+        let is_done = matches!(table.status, Status::Passed | Status::Differs);
+        if is_done {
+            self.tables.remove(0);
+            self.wants_tables = false;
+        } else {
+            self.tables[0] = table.clone();
+        }
+        match self.compared.last_mut().filter(|(last, _)| last.ordinal == table.ordinal) {
+            Some((last, differences)) => {
+                *last = Verification { example: last.example.take().or(table.example.clone()), ..table };
+                differences.extend(found);
+            }
+            None => self.compared.push((table, found)),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The comparison of a split's tables, a slice at a time.
+//!
+//! Invariant: what a table's position has passed was equal, or is counted and told, at a
+//! snapshot of the source at which the target stood. So a worker that begins anew goes on
+//! there; a table whose copy begins anew is compared from its beginning.
+
+use super::changes::Changes;
+use super::position::{Position, Read};
+use super::rows::{self, Compared, Sides};
+use super::state::{Failed, Run};
+use super::whole;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Leaf;
+use crate::agent::state::progress::Progress;
+use crate::catalog::verification::{self, Status, Verification};
+use crate::error::{Failure, SqlState};
+use crate::guc;
+use crate::remote::number;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use crate::split::copy::scope_size;
+use crate::split::engine::Engine;
+use std::time::Instant;
+
+/// Blocks of the first slice, and of the largest.
+const FIRST_BLOCKS: i64 = 256;
+const MOST_BLOCKS: i64 = 1 << 16;
+/// Attempts to compare a table, in a row.
+const MOST_FAILURES: u32 = 5;
+
+/// When both sides are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Within a step, at its snapshot.
+    BeforeCutover,
+    /// The source is frozen, and clients write to the target.
+    AfterCutover,
+}
+
+/// Before a step: which tables are left, and what the sessions need for the next.
+pub fn begin(engine: &mut Engine) -> Result<()> {
+    let id = engine.plan.id;
+    let tables = transaction(|| verification::outstanding(id));
+    let mut run = engine.verification.take().unwrap_or(Run { blocks: FIRST_BLOCKS, ..Run::default() });
+    run.tables = tables;
+    run.compared.clear();
+    if let Some(ordinal) = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables) {
+        if let (false, Some(position)) = (run.prepared == Some(ordinal), position_of(engine, ordinal)) {
+            let Engine { reader, target, tables, .. } = engine;
+            rows::prepare_source(reader, &tables[position])?;
+            rows::prepare_target(target, &tables[position])?;
+            run.prepared = Some(ordinal);
+        }
+    }
+    engine.verification = Some(run);
+    Ok(())
+}
+
+fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
+    engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
+}
+
+/// Within a step, when the target stands where the step's snapshot does: slices, until half of
+/// the step's time is over. What cannot be compared does not keep the split from following.
+pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()> {
+    let Some(mut run) = engine.verification.take() else { return Ok(()) };
+    let ordinal = run.tables.first().map_or(0, |table| table.ordinal);
+    let result = go_on(engine, &mut run, progress, when);
+    let ended = result.map_err(|error| {
+        let (text, may_pass) = (error.to_string(), error.is_transient());
+        run.failure = Some(Failed { ordinal, text: text.clone(), may_pass });
+        match may_pass {
+            true => error,
+            false => SplitError::Retry(format!("the next step: tables could not be compared, {text}")),
+        }
+    });
+    engine.verification = Some(run);
+    ended
+}
+
+fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) -> Result<()> {
+    let began = Instant::now();
+    let mut bytes = 0;
+    while let Some(table) = run.tables.first().cloned() {
+        let Some(position) = position_of(engine, table.ordinal) else {
+            run.tables.remove(0);
+            continue;
+        };
+        wait::report(&format!("comparing {}", engine.tables[position].source.name));
+        let known = &progress.tables[position];
+        if table.status == Status::Pending && whole::is_small(engine, position, known)? {
+            if let Some(size) = whole::compare(engine, position)? {
+                let all =
+                    Verification { rows: size.rows, bytes: size.bytes, status: Status::Passed, ..table };
+                run.note(all, Vec::new());
+                continue;
+            }
+        }
+        if run.prepared != Some(table.ordinal) {
+            run.wants_tables = true;
+            return Ok(());
+        }
+        let unless = unless(engine, progress, position, when)?;
+        bytes += slice(engine, run, (table, position), (when, &unless))?;
+        let over_rate = guc::max_copy_rate()
+            .is_some_and(|rate| bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
+        if began.elapsed() >= guc::step_time() / 2 || over_rate {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Under which a row that the target does not have as the source does is nothing to be told.
+fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When) -> Result<String> {
+    let Engine { plan, target, tables, .. } = engine;
+    let table = &tables[position];
+    if when == When::BeforeCutover {
+        return Ok("false".to_owned());
+    }
+    let changes = Changes::of(plan, progress, table, position);
+    if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() == Some("t") {
+        return Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            "not all rows are known that clients have changed since the cutover: the log of them is full (shardmaster.queue_max_size)",
+        )
+        .into());
+    }
+    Ok(changes.explain(plan, table))
+}
+
+/// The next blocks of a table; returns the bytes of their rows.
+fn slice(
+    engine: &mut Engine,
+    run: &mut Run,
+    (table, position): (Verification, usize),
+    (when, unless): (When, &str),
+) -> Result<i64> {
+    let mut at = Position::parse(&table.position);
+    let oids = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.oid.clone()).collect::<Vec<_>>();
+    let shape = match at.read {
+        Read::Source => &engine.tables[position].source,
+        Read::Target => &engine.tables[position].target,
+    };
+    let Some(oid) = at.next_leaf(&oids(shape.leaves())) else {
+        // What the target has more, its clients have inserted since.
+        let is_done = when == When::AfterCutover || !at.turn();
+        let status = match (is_done, table.differing) {
+            (false, _) => Status::Running,
+            (true, 0) => Status::Passed,
+            (true, _) => Status::Differs,
+        };
+        run.note(Verification { status, position: at.to_text(), ..table }, Vec::new());
+        return Ok(0);
+    };
+    let leaf = shape.leaves().iter().find(|leaf| leaf.oid == oid).map_or(String::new(), |l| l.name.clone());
+    let began = Instant::now();
+    let blocks = (at.block, run.blocks.max(1));
+    let (compared, to) = compare(engine, position, (at.read, &oid, &leaf), blocks, unless)?;
+    if to.is_some() {
+        let factor = guc::step_time().as_secs_f64() / 4.0 / began.elapsed().as_secs_f64().max(0.001);
+        run.blocks = ((run.blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(1, MOST_BLOCKS);
+    }
+    at.passed(to);
+    let found = compared.found;
+    let next = Verification {
+        status: Status::Running,
+        position: at.to_text(),
+        rows: table.rows + compared.rows,
+        bytes: table.bytes + compared.bytes,
+        differing: table.differing + compared.differing,
+        example: table.example.or_else(|| found.first().cloned()),
+        ..table
+    };
+    run.note(next, found);
+    Ok(compared.bytes)
+}
+
+/// Blocks of a leaf, from one on; where they end, None: at the leaf's end.
+fn compare(
+    engine: &mut Engine,
+    position: usize,
+    (read, oid, leaf): (Read, &str, &str),
+    (from, blocks): (i64, i64),
+    unless: &str,
+) -> Result<(Compared, Option<i64>)> {
+    let Engine { plan, reader, target, tables, .. } = engine;
+    let table = &tables[position];
+    let (session, by) = match read {
+        Read::Source => (&mut *reader, &table.source_by),
+        Read::Target => (&mut *target, &table.target_by),
+    };
+    let size = session
+        .run(&format!("SELECT pg_relation_size({oid}::oid) / current_setting('block_size')::bigint"))?;
+    let total = number::blocks(session.shard(), size.scalar())?;
+    let is_small = from == 0 && scope_size::is_small(session, leaf, by, &plan.scope)?;
+    let to = (!is_small && from + blocks < total).then_some(from + blocks);
+    let scope = plan.scope.predicate(by, "t");
+    let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND ") };
+    let upper = to.map_or(String::new(), |to| format!(" AND t.ctid < '({to},0)'::tid"));
+    let condition = format!("{lower}{scope}{upper}");
+    let mut sides = Sides { plan, table, source: reader, target };
+    let compared = match read {
+        Read::Source => rows::of_source(&mut sides, leaf, &condition, unless)?,
+        Read::Target => rows::of_target(&mut sides, leaf, &condition)?,
+    };
+    Ok((compared, to))
+}
+
+/// The next table cannot be compared.
+pub fn give_up(engine: &mut Engine, text: String) {
+    if let Some(run) = engine.verification.as_mut()
+        && let Some(table) = run.tables.first()
+    {
+        run.failure = Some(Failed { ordinal: table.ordinal, text, may_pass: false });
+    }
+}
+
+/// After a step, or a look behind the cutover: what it has found, if it came to its end.
+/// `failures`: how often in a row one has not, because of a comparison; in the end it is given
+/// up, and the split follows its source without.
+pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
+    let id = engine.plan.id;
+    let Some(run) = engine.verification.as_mut() else { return };
+    if let Some(failed) = run.failure.take() {
+        *failures += 1;
+        if !failed.may_pass || *failures >= MOST_FAILURES {
+            *failures = 0;
+            transaction(|| verification::fail(id, failed.ordinal, &failed.text));
+        }
+    }
+    let Some(ended) = ended else { return };
+    *failures = 0;
+    if ended == Ended::CopyRestarted {
+        transaction(|| verification::begin_again(id, None));
+    } else if !run.compared.is_empty() {
+        transaction(|| run.compared.iter().for_each(|(table, found)| verification::store(id, table, found)));
+    }
+    run.compared.clear();
+}
+
+/// How a step has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Committed,
+    /// And the copy of a table begins again.
+    CopyRestarted,
+}
