@@ -34,7 +34,7 @@ fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[Stri
     Ok(find_in(connection, tables, trusted, &Named::by(plan, side))?)
 }
 
-/// Who is trusted by now; in a worker. In a cutover nobody waits for it.
+/// Who is trusted by now; for workers. A cutover does not wait for it.
 fn trusted_now(plan: &Plan, side: Side) -> Result<Vec<String>> {
     let shard = match side {
         Side::Source => &plan.source,
