@@ -80,41 +80,30 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.overflow (
 );
 COMMENT ON TABLE shardmaster_agent.overflow IS 'transactions whose changes were not queued; the copy starts again';
 
--- Whether the session is a worker's of this split: only those know what has its token for its
--- hash. The secret of another split is none: the shards of that one know it, which need not
--- be trusted with this one. IMMUTABLE is a promise
--- about one statement, not more: the planner then evaluates the call where it prepares
--- a trigger's WHEN clause, once for each statement, and not for each row of a copy. No
--- plan and no index keeps the result. Without a SET clause, which would cost every
--- writer; all names are qualified, operators too.
-CREATE OR REPLACE FUNCTION shardmaster_agent.is_mover(split bigint) RETURNS boolean
+-- Whether the session is a worker's: of one split, or, without a number, of any split of a
+-- namespace and keyspace, as a redirect asks, which is of all of them. Only those know what has
+-- a split's token for its hash. The secret of another split is none: the shards of that one
+-- know it, which need not be trusted with this one.
+--
+-- IMMUTABLE is not true beyond one statement: it has the server evaluate the call where it
+-- prepares a trigger's WHEN clause, once for each statement, and not for each row of a copy. A
+-- session may be given to somebody else, or become a worker's, while it keeps its plans: so
+-- what PL/pgSQL keeps a plan of gives the arguments by variables, which no plan has a value of.
+-- Without a SET clause, which would cost every writer; all names are qualified, operators too.
+CREATE OR REPLACE FUNCTION shardmaster_agent.is_mover(of_split bigint, of_namespace text, of_keyspace text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER AS $agent$
 DECLARE
     mover pg_catalog.text := pg_catalog.current_setting('shardmaster_agent.mover', true);
 BEGIN
     IF mover OPERATOR(pg_catalog.<>) '' THEN
         RETURN EXISTS (SELECT 1 FROM shardmaster_agent.side
-            WHERE split_id OPERATOR(pg_catalog.=) split AND token OPERATOR(pg_catalog.=)
-                  pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(mover, 'UTF8')), 'hex'));
+            WHERE token OPERATOR(pg_catalog.=)
+                  pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(mover, 'UTF8')), 'hex')
+              AND (split_id OPERATOR(pg_catalog.=) of_split
+                   OR of_split IS NULL AND namespace OPERATOR(pg_catalog.=) of_namespace
+                      AND keyspace OPERATOR(pg_catalog.=) of_keyspace));
     END IF;
     RETURN false;
 END $agent$;
-COMMENT ON FUNCTION shardmaster_agent.is_mover(bigint) IS 'whether this session is a worker''s of a split';
-GRANT EXECUTE ON FUNCTION shardmaster_agent.is_mover(bigint) TO PUBLIC;
-
--- The same of any split of a keyspace and namespace: a redirect is of all of them.
-CREATE OR REPLACE FUNCTION shardmaster_agent.is_mover_in(of_namespace text, of_keyspace text) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER AS $agent$
-DECLARE
-    mover pg_catalog.text := pg_catalog.current_setting('shardmaster_agent.mover', true);
-BEGIN
-    IF mover OPERATOR(pg_catalog.<>) '' THEN
-        RETURN EXISTS (SELECT 1 FROM shardmaster_agent.side
-            WHERE namespace OPERATOR(pg_catalog.=) of_namespace AND keyspace OPERATOR(pg_catalog.=) of_keyspace
-              AND token OPERATOR(pg_catalog.=)
-                  pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(mover, 'UTF8')), 'hex'));
-    END IF;
-    RETURN false;
-END $agent$;
-COMMENT ON FUNCTION shardmaster_agent.is_mover_in(text, text) IS 'whether this session is a worker''s of a split of a namespace and keyspace';
-GRANT EXECUTE ON FUNCTION shardmaster_agent.is_mover_in(text, text) TO PUBLIC;
+COMMENT ON FUNCTION shardmaster_agent.is_mover(bigint, text, text) IS 'whether this session is a worker''s of a split, or of one of a namespace and keyspace';
+GRANT EXECUTE ON FUNCTION shardmaster_agent.is_mover(bigint, text, text) TO PUBLIC;

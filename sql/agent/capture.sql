@@ -17,9 +17,11 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $agent$
 DECLARE
     now_state pg_catalog.text;
     is_queued boolean := false;
+    -- Not a constant, see is_mover.
+    this      pg_catalog.int8 := {split};
 BEGIN
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
-        IF shardmaster_agent.is_mover({split}) THEN
+        IF shardmaster_agent.is_mover(this, NULL, NULL) THEN
             RETURN false;
         END IF;
     END IF;

@@ -46,8 +46,10 @@ CREATE OR REPLACE FUNCTION shardmaster_agent.{function}() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
 DECLARE
     now_state text;
+    -- Not a constant, see is_mover.
+    this      bigint := {split};
 BEGIN
-    IF TG_OP <> 'TRUNCATE' OR shardmaster_agent.is_mover({split}) THEN
+    IF TG_OP <> 'TRUNCATE' OR shardmaster_agent.is_mover(this, NULL, NULL) THEN
         RETURN NULL;
     END IF;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN

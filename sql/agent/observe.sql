@@ -4,7 +4,7 @@
 -- schemas, $8: the columns whose text is read anew.
 --
 -- A type of the server's own is known by its name. Of all others, what they are made of
--- is taken down to such types and to those of extensions: part. Catalogs that differ
+-- is taken down to such types and to those of extensions: part, to a bound. Catalogs that differ
 -- between versions are read as jsonb.
 WITH RECURSIVE wanted AS (
     SELECT w.nsp, w.rel, w.function, w.shard_by, w.ord, c.oid, c.relkind
@@ -23,7 +23,7 @@ WITH RECURSIVE wanted AS (
       FROM wanted w JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL
     SELECT p.root, p.path || child.step, child.oid, child.modifier, child.coll
-      FROM part p JOIN pg_type t ON t.oid = p.oid
+      FROM part p JOIN pg_type t ON t.oid = p.oid AND cardinality(p.path) < {depth}
      CROSS JOIN LATERAL (
         SELECT 'element', t.typelem, -1, 0::oid WHERE t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0
         UNION ALL
@@ -40,6 +40,14 @@ WITH RECURSIVE wanted AS (
         SELECT 'range', r.rngtypid, -1, 0 FROM pg_range r
          WHERE t.typtype = 'm' AND t.oid >= 16384 AND (to_jsonb(r) ->> 'rngmultitypid')::oid = t.oid
      ) AS child (step, oid, modifier, coll)
+), bounded AS (
+    -- Types in types, each twice in the next one, have no end that anybody comes to. Rows are
+    -- made as they are asked for, so nobody makes those behind the last one.
+    SELECT * FROM part LIMIT {parts} + 1
+), endless (root) AS (
+    SELECT b.root FROM bounded b
+     WHERE cardinality(b.path) = {depth} OR (SELECT count(*) FROM bounded) > {parts}
+     GROUP BY b.root ORDER BY max(cardinality(b.path)) DESC, count(*) DESC LIMIT 1
 ), fact AS (
     SELECT p.root, p.path, t.oid, t.typtype::text AS kind, p.modifier, e.extname,
            t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0 AS is_array,
@@ -59,7 +67,7 @@ WITH RECURSIVE wanted AS (
                 ELSE format_type(t.oid, p.modifier) END
            || CASE WHEN p.coll NOT IN (0, 100) THEN ' collate ' || p.coll::regcollation ELSE '' END
            || coalesce((SELECT format(' (%s)', lo.equality) FROM loose lo WHERE lo.oid = p.coll), '') AS text
-      FROM part p JOIN pg_type t ON t.oid = p.oid
+      FROM bounded p JOIN pg_type t ON t.oid = p.oid AND NOT EXISTS (SELECT 1 FROM endless)
       LEFT JOIN (pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e')
              ON d.classid = 'pg_type'::regclass
             AND d.objid = CASE WHEN t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
@@ -87,6 +95,9 @@ SELECT json_build_object(
               || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
     'encoding', current_setting('server_encoding'),
     'code', {code},
+    'endless', (SELECT format('%I.%I.%I: type %s', w.nsp, w.rel, a.attname, format_type(e.root, NULL))
+                  FROM endless e JOIN pg_attribute a ON a.atttypid = e.root AND a.attnum > 0 AND NOT a.attisdropped
+                  JOIN wanted w ON w.oid = a.attrelid ORDER BY w.ord, a.attnum LIMIT 1),
     'tables', (
         SELECT json_agg(json_build_object(
             'oid', w.oid::text,

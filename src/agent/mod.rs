@@ -314,7 +314,7 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
     // On the target it is the mover that writes, row by row of a copy. On the source it is
     // clients, whom each condition costs.
     let unless = match side {
-        Side::Target => format!("NOT shardmaster_agent.is_mover({}) AND ", plan.id),
+        Side::Target => format!("NOT shardmaster_agent.is_mover({}, NULL, NULL) AND ", plan.id),
         Side::Source => String::new(),
     };
     let fires = match event {

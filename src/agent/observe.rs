@@ -6,12 +6,21 @@ use super::shape::Observation;
 use crate::agent;
 use crate::agent::named::Named;
 use crate::catalog::split::Plan;
+use crate::error::SqlState;
 use crate::remote::quote::text_array;
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
+/// Types within types of a column, from the outermost to the innermost, that are looked through.
+const DEPTH: u32 = 64;
+/// All types that the columns of a side's tables are made of, each as often as it is in one.
+const PARTS: u32 = 20_000;
+
 static OBSERVE: LazyLock<String> = LazyLock::new(|| {
-    include_str!("../../sql/agent/observe.sql").replace("{code}", &agent::code(["$6", "$7", "$8"]))
+    include_str!("../../sql/agent/observe.sql")
+        .replace("{depth}", &DEPTH.to_string())
+        .replace("{parts}", &PARTS.to_string())
+        .replace("{code}", &agent::code(["$6", "$7", "$8"]))
 });
 
 /// What a shard's tables look like now, in the session's snapshot.
@@ -40,6 +49,13 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     let observation: Observation = serde_json::from_str(json).map_err(|e| {
         SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}")))
     })?;
+    if let Some(what) = &observation.endless {
+        let text = format!("shard \"{shard}\": {what} is made of more types than a split looks through");
+        let hint = format!(
+            "Up to {PARTS} types in all, and {DEPTH} within each other: let the table do without it, or leave it out of the keyspace with shard_table_drop()."
+        );
+        return Err(SplitError::failed(SqlState::UNSUPPORTED, text, hint));
+    }
     match observation.impossible(plan.tables.len()) {
         Some((what, text)) => Err(RemoteError::no_number(&shard, what, &text).into()),
         None => Ok(observation),

@@ -3,24 +3,60 @@
 use super::error::Result;
 use super::session;
 use crate::catalog::shard::Shard;
-use crate::remote::Connection;
+use crate::guc;
+use crate::remote::{Connection, RemoteError};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::{Duration, Instant};
+
+/// Two connections and four short questions. Who asks may be at a terminal, and what one of the
+/// shards does not answer is no answer of the other.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether two shards are one database of one running server. Locks say so: neither the
 /// connection strings nor what a database knows of itself, which copies of a disk share, do.
 pub fn is_one_database(one: &Shard, other: &Shard) -> Result<bool> {
-    let mut here = session::open(one, "comparison of places")?;
-    shares_locks(&mut here, other)
+    let until = Instant::now() + patience();
+    let mut here = open(one, until)?;
+    here.set_deadline(Some(until));
+    ask(&mut here, other, until)
 }
 
 /// The same where the first has a session already. Its server has the last word: the other one
 /// cannot pretend to be it, since the number is not the other's and the lock is looked for here.
 pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
-    let mut there = session::open(other, "comparison of places")?;
-    // A random number: whoever knows the number of an advisory lock can hold it.
-    let number = here.run("SELECT (pg_catalog.random() * 9e15)::pg_catalog.int8")?;
-    let number = number.scalar().and_then(|number| number.parse::<i64>().ok()).unwrap_or_default();
+    let until = Instant::now() + patience();
+    here.set_deadline(Some(until));
+    let answer = ask(here, other, until);
+    here.set_deadline(None);
+    answer
+}
+
+fn patience() -> Duration {
+    guc::remote_timeout().min(PATIENCE)
+}
+
+fn open(shard: &Shard, until: Instant) -> Result<Connection> {
+    let left = until.saturating_duration_since(Instant::now());
+    Ok(session::open_within(shard, "comparison of places", left)?)
+}
+
+fn ask(here: &mut Connection, other: &Shard, until: Instant) -> Result<bool> {
+    let mut there = open(other, until)?;
+    there.set_deadline(Some(until));
+    // Neither shard says which: who knows the number of an advisory lock can hold it, or have
+    // somebody wait who has it.
+    let number = random();
+    let take = format!("SELECT pg_catalog.pg_try_advisory_xact_lock({number})");
     // For a transaction, so that a pooler keeps nothing of it.
-    there.run(&format!("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({number})"))?;
-    let taken = here.run(&format!("SELECT pg_catalog.pg_try_advisory_xact_lock({number})"))?;
-    Ok(taken.scalar() == Some("f"))
+    if there.run(&format!("BEGIN; {take}"))?.scalar() != Some("t") {
+        let text = "it does not give away an advisory lock that nobody can have";
+        return Err(RemoteError::connection(there.shard(), text).into());
+    }
+    Ok(here.run(&take)?.scalar() == Some("f"))
+}
+
+/// Of the keys with which this process makes its maps hard to guess.
+fn random() -> i64 {
+    i64::from_ne_bytes(RandomState::new().hash_one(Instant::now()).to_ne_bytes())
 }

@@ -2,9 +2,7 @@
 //! follows from it is not known here.
 
 use super::named::Named;
-use super::session;
 use crate::agent;
-use crate::catalog::shard::Shard;
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::{literal, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -72,13 +70,12 @@ pub fn hint(shard_key: &str, owner: &str) -> String {
 }
 
 /// The number of a role on a shard's server.
-pub fn number_of(shard: &Shard, role: &str) -> Result<i64, Failure> {
-    let mut session = session::open(shard, "trust")?;
+pub fn number_of(session: &mut Connection, role: &str) -> Result<i64, Failure> {
     let rows = session.query("SELECT oid FROM pg_roles WHERE rolname = $1", &[Some(role)])?;
     rows.scalar().and_then(|number| number.parse().ok()).ok_or_else(|| {
         Failure::new(
             SqlState::parse("42704"),
-            format!("role \"{role}\" does not exist on shard \"{}\"", shard.shard_key),
+            format!("role \"{role}\" does not exist on shard \"{}\"", session.shard()),
         )
         .hint("SELECT rolname FROM pg_roles there lists its roles.")
     })

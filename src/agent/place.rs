@@ -2,11 +2,32 @@
 
 use crate::catalog::place::{self, ITSELF};
 use crate::catalog::shard::Shard;
-use crate::remote::Connection;
+use crate::remote::{Connection, RemoteError};
 use crate::server::txn::soon;
 use pgrx::pg_sys;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+
+/// Whether the database of a session is this very one, whatever its address says: the server
+/// that answers is asked, now. A copy of the disk counts, too.
+pub fn is_here(connection: &mut Connection, shard: &Shard, own: &str) -> Result<bool, RemoteError> {
+    Ok(shard.conninfo.is_none() || connection.run(ITSELF)?.scalar() == Some(own))
+}
+
+/// Whether what its mover may is what this master's server is: in this very database, or as a
+/// superuser in another one of its server.
+pub fn is_masters(connection: &mut Connection, shard: &Shard, own: &str) -> Result<bool, RemoteError> {
+    if is_here(connection, shard, own)? {
+        return Ok(true);
+    }
+    let rows = connection.run(
+        "SELECT c.system_identifier, pg_catalog.current_setting('is_superuser') FROM pg_catalog.pg_control_system() c",
+    )?;
+    let Some([Some(system), Some(is_superuser)]) = rows.rows.first().map(Vec::as_slice) else {
+        return Err(RemoteError::connection(connection.shard(), "it does not say which server it is"));
+    };
+    Ok(own.split('/').next() == Some(system) && is_superuser != "off")
+}
 
 thread_local! {
     static LEARNED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };

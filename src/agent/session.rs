@@ -9,6 +9,7 @@ use crate::remote::{Connection, RemoteError, conninfo};
 use crate::server::wait;
 use pgrx::pg_sys;
 use std::ffi::CStr;
+use std::time::Duration;
 
 /// Which end of a split a session is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,15 +85,28 @@ pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
 
 /// A session with the pinned settings. `purpose` shows in pg_stat_activity.
 pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, RemoteError> {
-    open_by(shard, &parameters(shard, purpose))
+    open_by(shard, &parameters(shard, purpose), guc::remote_timeout())
 }
 
-fn open_by(shard: &Shard, params: &[(String, String)]) -> std::result::Result<Connection, RemoteError> {
+/// The same where nobody waits for longer.
+pub fn open_within(
+    shard: &Shard,
+    purpose: &str,
+    timeout: Duration,
+) -> std::result::Result<Connection, RemoteError> {
+    open_by(shard, &parameters(shard, purpose), timeout)
+}
+
+fn open_by(
+    shard: &Shard,
+    params: &[(String, String)],
+    timeout: Duration,
+) -> std::result::Result<Connection, RemoteError> {
     let params: Vec<(&str, &str)> =
         params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
-    let mut connection = Connection::open(&shard.shard_key, &params, guc::remote_timeout())?;
+    let mut connection = Connection::open(&shard.shard_key, &params, timeout)?;
     let version = connection.server_version();
     let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since).map(|(_, settings)| *settings);
     // In one message: each answer is a way there and back. What is trusted is asked under the
@@ -140,7 +154,7 @@ fn open_known(shard: &Shard, purpose: &str, plan: &Plan) -> Result<Connection> {
     let mut params = parameters(shard, purpose);
     if let Some(options) = own_options(shard) {
         params.push(("options".to_owned(), format!("{options} -c shardmaster_agent.mover={secret}")));
-        match open_by(shard, &params) {
+        match open_by(shard, &params, guc::remote_timeout()) {
             // A pooler in between.
             Err(error) if error.message.contains("unsupported startup parameter") => {
                 params.truncate(params.len() - 1)
@@ -154,7 +168,7 @@ fn open_known(shard: &Shard, purpose: &str, plan: &Plan) -> Result<Connection> {
             }
         }
     }
-    let mut connection = open_by(shard, &params)?;
+    let mut connection = open_by(shard, &params, guc::remote_timeout())?;
     tell(&mut connection, secret)?;
     Ok(connection)
 }

@@ -15,6 +15,8 @@ pub struct Observation {
     pub encoding: String,
     /// What its tables could run: another one when something of it has changed.
     pub code: Option<String>,
+    /// A column whose type is made of more than is looked through.
+    pub endless: Option<String>,
     pub tables: Vec<TableShape>,
 }
 

@@ -1,7 +1,7 @@
 //! Whose code the mover may run on a shard.
 
 use super::on_primary;
-use crate::agent::owners;
+use crate::agent::{owners, place as there, session};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::trusted_owner;
 use crate::catalog::{local, place};
@@ -14,18 +14,30 @@ use pgrx::prelude::*;
 pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_trust_owner")?;
     let (shard, role) = of_rows(shard_key, role)?;
-    // There the mover is the extension's owner, or has rights beside him.
-    if place::is_here(&shard) && !local::caller_is_superuser() {
-        return Err(Failure::new(
-            SqlState::INSUFFICIENT_PRIVILEGE,
-            format!("permission denied to trust a role on shard \"{}\"", shard.shard_key),
-        )
-        .hint("The shard is a schema of the master's own database, where the mover is the extension's owner, or another role: only superusers may give such rights away.")
-        .into());
+    let may_anywhere = local::caller_is_superuser();
+    if place::is_known_here(&shard) && !may_anywhere {
+        return Err(is_masters(&shard).into());
     }
-    let number = owners::number_of(&shard, &role)?;
+    let mut session = session::open(&shard, "trust").map_err(Failure::from)?;
+    if !may_anywhere {
+        let own = place::own_identity().ok_or_else(|| is_masters(&shard))?;
+        // An address says nothing, and what a worker has learned of it may be long ago.
+        if there::is_masters(&mut session, &shard, &own).map_err(Failure::from)? {
+            return Err(is_masters(&shard).into());
+        }
+    }
+    let number = owners::number_of(&mut session, &role)?;
     trusted_owner::insert(&shard, &role, number);
     Ok(())
+}
+
+/// There the mover is the extension's owner, or has rights beside him.
+fn is_masters(shard: &Shard) -> Failure {
+    Failure::new(
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        format!("permission denied to trust a role on shard \"{}\"", shard.shard_key),
+    )
+    .hint("The shard is a schema of the master's own database, where the mover is the extension's owner, or another role, or its mover is a superuser of the master's own server: only superusers may give such rights away.")
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -17,6 +17,16 @@ pub fn caller_is_superuser() -> bool {
     unsafe { pgrx::pg_sys::superuser_arg(pgrx::pg_sys::GetOuterUserId()) }
 }
 
+/// The role that has called a function of this library.
+pub fn caller() -> String {
+    // SAFETY: called in a transaction; the outer user is always set, and exists or is an error.
+    // The name is palloc'd and NUL-terminated.
+    unsafe {
+        let name = pgrx::pg_sys::GetUserNameFromId(pgrx::pg_sys::GetOuterUserId(), false);
+        std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()
+    }
+}
+
 /// Whether this database has a schema of this name.
 pub fn has_schema(schema: &str) -> bool {
     let query = "SELECT true FROM pg_catalog.pg_namespace WHERE nspname = $1";

@@ -6,6 +6,7 @@ pub mod in_use;
 pub mod keyspace;
 pub mod local;
 pub mod name;
+pub mod naming;
 pub mod place;
 pub mod redirect;
 pub mod routing;

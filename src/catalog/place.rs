@@ -72,13 +72,14 @@ pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
 pub const ITSELF: &str = "SELECT pg_catalog.concat_ws('/', c.system_identifier, d.oid)
    FROM pg_catalog.pg_control_system() c, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
 
-/// Whether a shard is a schema of this very database, under any address, as far as that is
-/// known. A copy of its disk counts as well.
-pub fn is_here(shard: &Shard) -> bool {
+/// Whether a shard is a schema of this very database, by whatever address, as far as a worker
+/// has learned it. A copy of its disk counts, too.
+pub fn is_known_here(shard: &Shard) -> bool {
     shard.conninfo.is_none() || identity(shard).is_some_and(|there| Some(there) == own_identity())
 }
 
-fn own_identity() -> Option<String> {
+/// What this database says of itself.
+pub fn own_identity() -> Option<String> {
     sql::read_one(ITSELF, &[], |row| row.get(1)).flatten()
 }
 

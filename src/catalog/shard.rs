@@ -1,5 +1,6 @@
 //! Rows of `shardmaster.shard`, and what can be wrong with them.
 
+use super::local;
 use crate::error::{Failure, SqlState};
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
@@ -221,8 +222,8 @@ pub struct NewShard {
 pub fn insert(shard: NewShard, shard_index: i32) -> i64 {
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.shard
-                (shard_key, kind, shard_index, capacity, namespace, conninfo, client_conninfo)
-         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
+                (shard_key, kind, shard_index, capacity, namespace, conninfo, client_conninfo, added_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id",
         &[
             shard.shard_key.into(),
             shard.kind.into(),
@@ -231,6 +232,7 @@ pub fn insert(shard: NewShard, shard_index: i32) -> i64 {
             shard.namespace.into(),
             shard.conninfo.into(),
             shard.client_conninfo.into(),
+            local::caller().into(),
         ],
         |row| row.value(1),
     );

@@ -1,5 +1,6 @@
 //! `shardmaster.split_plan` and what hangs on it.
 
+use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::split_state::{CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
@@ -11,6 +12,9 @@ use crate::server::sql::{self, Row};
 use crate::{clean, guc};
 use pgrx::prelude::*;
 use std::time::Duration;
+
+/// The last number of a split: eighteen digits, by which names on shards are found again.
+pub const HIGHEST: i64 = 999_999_999_999_999_999;
 
 /// What a split moves and with what; does not change while it is active.
 #[derive(Clone, Debug)]
@@ -36,6 +40,9 @@ pub struct Plan {
     pub other_tables: Vec<OtherTable>,
     /// Roles of the source and of the target whose code the mover may run.
     pub trusted: [Vec<String>; 2],
+    /// What of the source and of the target was said by roles that may not say it of this very
+    /// database.
+    pub unsaid: [Option<Unsaid>; 2],
 }
 
 /// A table policy as it was at planning.
@@ -182,10 +189,10 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
     );
     let (keyspace, source, target, entries, token, moves_all, secret) = head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
+    let (source_key, target_key) = (source, target);
+    let (source, target) = (shard::by_key(&source_key)?, shard::by_key(&target_key)?);
     Ok(Plan {
         id,
-        source: shard::by_key(&source)?,
-        target: shard::by_key(&target)?,
         scope: of.strategy.scope(&entries),
         key_type: of.key_type,
         entries,
@@ -193,8 +200,12 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         token,
         secret,
         tables: policies(id),
-        other_tables: table_policy::of_other_keyspaces(&keyspace, [&source, &target]),
-        trusted: [&source, &target].map(|shard| trusted_owner::of(shard)),
+        other_tables: table_policy::of_other_keyspaces(&keyspace, [&source_key, &target_key]),
+        trusted: [&source, &target].map(trusted_owner::of),
+        unsaid: [(&source, &target), (&target, &source)]
+            .map(|(shard, other)| naming::unsaid(&keyspace, shard, other)),
+        source,
+        target,
         keyspace,
     })
 }

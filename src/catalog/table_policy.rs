@@ -2,7 +2,7 @@
 //! writes them, and their shard-by column by its plain name.
 
 use super::keyspace::Locked;
-use super::place;
+use super::{local, place};
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -75,15 +75,18 @@ pub struct TablePolicy {
     pub table_name: String,
     /// The column's plain name, not quoted.
     pub shard_by: String,
+    /// Whether a role that is a superuser now has named it.
+    pub by_superuser: bool,
 }
 
 /// The tables of a keyspace by name.
 pub fn list(keyspace: &str) -> Vec<TablePolicy> {
     sql::read(
-        "SELECT table_name, shard_by FROM shardmaster.table_policy WHERE keyspace = $1
-          ORDER BY table_name COLLATE \"C\"",
+        "SELECT p.table_name, p.shard_by,
+                EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p.named_by AND r.rolsuper)
+           FROM shardmaster.table_policy p WHERE p.keyspace = $1 ORDER BY p.table_name COLLATE \"C\"",
         &[keyspace.into()],
-        |row| TablePolicy { table_name: row.value(1), shard_by: row.value(2) },
+        |row| TablePolicy { table_name: row.value(1), shard_by: row.value(2), by_superuser: row.value(3) },
     )
 }
 
@@ -147,9 +150,9 @@ pub fn find_other(keyspace: &Locked, table: &TableName) -> Option<(String, Strin
 /// False: the keyspace has this table already.
 pub fn insert(keyspace: &Locked, table: &TableName, shard_by: &str) -> bool {
     sql::write_returning(
-        "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by) VALUES ($1, $2, $3)
+        "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by) VALUES ($1, $2, $3, $4)
          ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
-        &[keyspace.name.as_str().into(), table.quoted().into(), shard_by.into()],
+        &[keyspace.name.as_str().into(), table.quoted().into(), shard_by.into(), local::caller().into()],
         |_| (),
     )
     .len()

@@ -1,27 +1,42 @@
 //! Rows of `shardmaster.trusted_owner`: roles of shards whose code the mover may run.
 
 use super::shard::Shard;
+use super::{local, place};
 use crate::server::sql;
 
 /// The roles of a shard's server, each by number and name: `16400:owner`. A role that is made
 /// anew under the name of one that is gone has another number.
-pub fn of(shard_key: &str) -> Vec<String> {
-    sql::read(
-        "SELECT format('%s:%s', role_oid, role) FROM shardmaster.trusted_owner WHERE shard_key = $1
-          ORDER BY role COLLATE \"C\"",
-        &[shard_key.into()],
-        |row| row.value(1),
-    )
+///
+/// Where the shard turns out to be this very database, what roles below superuser have said
+/// does not count.
+pub fn of(shard: &Shard) -> Vec<String> {
+    let mut said: Vec<(String, bool)> = sql::read(
+        "SELECT format('%s:%s', t.role_oid, t.role),
+                EXISTS (SELECT FROM pg_roles r WHERE r.rolname = t.said_by AND r.rolsuper)
+           FROM shardmaster.trusted_owner t WHERE t.shard_key = $1 ORDER BY t.role COLLATE \"C\"",
+        &[shard.shard_key.as_str().into()],
+        |row| (row.value(1), row.value(2)),
+    );
+    if said.iter().any(|(_, by_superuser)| !by_superuser) && place::is_known_here(shard) {
+        said.retain(|(_, by_superuser)| *by_superuser);
+    }
+    said.into_iter().map(|(role, _)| role).collect()
 }
 
-/// Saying it again of the same role changes nothing.
+/// Saying it again of the same role changes nothing, but that a superuser has said it counts.
 pub fn insert(shard: &Shard, role: &str, number: i64) {
     sql::write(
-        "INSERT INTO shardmaster.trusted_owner AS t (shard_key, role, role_oid) VALUES ($1, $2, $3)
+        "INSERT INTO shardmaster.trusted_owner AS t (shard_key, role, role_oid, said_by) VALUES ($1, $2, $3, $4)
              ON CONFLICT (shard_key, role) DO UPDATE
                 SET role_oid = excluded.role_oid, since = excluded.since, said_by = excluded.said_by
-              WHERE t.role_oid <> excluded.role_oid",
-        &[shard.shard_key.as_str().into(), role.into(), number.into()],
+              WHERE t.role_oid <> excluded.role_oid OR $5",
+        &[
+            shard.shard_key.as_str().into(),
+            role.into(),
+            number.into(),
+            local::caller().into(),
+            local::caller_is_superuser().into(),
+        ],
     );
 }
 

@@ -134,10 +134,18 @@ impl RemoteError {
             || self.lacks_extension()
     }
 
-    /// The hash of an extension that has been dropped: the next session takes the agent's.
+    /// The hash of an extension that has been dropped: the next session takes the agent's. A
+    /// function that a value names, as one of type regprocedure does, comes by no other session:
+    /// it stands in quotes, in whatever language.
     fn lacks_extension(&self) -> bool {
-        let function = |schema: &str| self.message.contains(&format!("{schema}.shard_for("));
-        self.is("42883") && function("") && !function("shardmaster_agent")
+        const ARGUMENTS: [&str; 3] = ["bigint", "text", "uuid"];
+        let behind = ARGUMENTS
+            .iter()
+            .find_map(|first| self.message.split_once(&format!(".shard_for({first}, integer)")));
+        let Some((before, after)) = behind else { return false };
+        let is_quoted =
+            after.contains(|c| "\"\u{bb}\u{ab}\u{201c}\u{201d}\u{201e}\u{300d}\u{300f}".contains(c));
+        self.is("42883") && !before.ends_with("shardmaster_agent") && !is_quoted
     }
 
     /// libpq reports what a server refuses during the start of a connection without
@@ -162,5 +170,42 @@ impl From<RemoteError> for Failure {
             })
         });
         failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undefined(message: &str) -> RemoteError {
+        let sqlstate = Some(SqlState::parse("42883"));
+        RemoteError { sqlstate, ..RemoteError::connection("a", message) }
+    }
+
+    #[test]
+    fn the_hash_of_an_extension_that_is_gone_is_taken_from_elsewhere() {
+        for text in [
+            "function public.shard_for(bigint, integer) does not exist",
+            "function \"A b\".shard_for(text, integer) does not exist",
+            "Funktion ext.shard_for(uuid, integer) existiert nicht",
+            "la fonction ext.shard_for(uuid, integer) n'existe pas",
+        ] {
+            assert!(undefined(text).is_transient(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_function_that_a_value_names_does_not_come_by_trying_again() {
+        for text in [
+            "function \"a.shard_for(bigint, integer)\" does not exist",
+            "function \"a.shard_for(integer)\" does not exist",
+            "Funktion »a.shard_for(bigint, integer)« existiert nicht",
+            "Funktion „a.shard_for(bigint, integer)“ existiert nicht",
+            "la fonction « a.shard_for(bigint, integer) » n'existe pas",
+            "function a.shard_for(point) does not exist",
+            "function shardmaster_agent.shard_for(bigint, integer) does not exist",
+        ] {
+            assert!(!undefined(text).is_transient(), "{text}");
+        }
     }
 }

@@ -3,8 +3,8 @@
 
 use super::error::RemoteError;
 
-/// More rows, bytes, steps, microseconds since 1970 or workers than any shard will see; sums
-/// of a thousand of them still fit.
+/// More rows, bytes, steps, microseconds since 1970 or workers than any shard will see. What is
+/// summed over tables goes by `sum`, since a split may have any number of them.
 pub const MOST: i64 = 1 << 53;
 /// A table has no more blocks.
 pub const MOST_BLOCKS: i64 = u32::MAX as i64;
@@ -18,6 +18,11 @@ pub fn count(shard: &str, what: &str, cell: Option<&str>) -> Result<i64, RemoteE
     }
 }
 
+/// Of what shards have counted: past the largest number it stays there.
+pub fn sum(numbers: impl Iterator<Item = i64>) -> i64 {
+    numbers.fold(0, i64::saturating_add)
+}
+
 /// The blocks of a table.
 pub fn blocks(shard: &str, cell: Option<&str>) -> Result<i64, RemoteError> {
     const WHAT: &str = "the blocks of a table";
@@ -29,7 +34,13 @@ pub fn blocks(shard: &str, cell: Option<&str>) -> Result<i64, RemoteError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, blocks, count};
+    use super::{MOST, blocks, count, sum};
+
+    #[test]
+    fn sums_of_many_tables_have_an_end() {
+        assert_eq!(sum([1, 2, 3].into_iter()), 6);
+        assert_eq!(sum(std::iter::repeat_n(MOST, 5000)), i64::MAX);
+    }
 
     #[test]
     fn a_count_is_neither_below_zero_nor_without_an_end() {

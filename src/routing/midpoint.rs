@@ -3,7 +3,8 @@
 use super::{RoutingError, ranges};
 use crate::agent::{owners, session};
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::{routing, shard, table_policy, trusted_owner};
+use crate::catalog::table_policy::{self, TablePolicy};
+use crate::catalog::{local, routing, shard, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -55,10 +56,12 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
         let problem = format!("the range is on \"{}\" and \"{}\"", first.shard, other.shard);
         return Err(RoutingError::Invalid { argument: "upper", problem }.into());
     }
+    let policies = table_policy::list(&keyspace.name);
+    check_shown(&policies)?;
     let shard = shard::by_key(&first.shard)?;
     let mut connection = session::open(&shard, "midpoint")?;
     let scope = keyspace.strategy.scope(&[range.name(of)]);
-    let tables: Vec<(String, String, String)> = table_policy::list(&keyspace.name)
+    let tables: Vec<(String, String, String)> = policies
         .into_iter()
         .filter_map(|policy| {
             let name = table_policy::TableName::parse(&policy.table_name)?;
@@ -67,7 +70,7 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
         .collect();
     // A query over them runs what they are made of, already while it is planned.
     let names = tables.iter().map(|(schema, name, _)| (schema.clone(), name.clone())).unzip();
-    owners::refuse(&mut connection, names, &trusted_owner::of(&shard.shard_key))?;
+    owners::refuse(&mut connection, names, &trusted_owner::of(&shard))?;
     let mut parts = Vec::new();
     for (schema, name, shard_by) in &tables {
         let table = format!("{}.{}", ident(schema), ident(name));
@@ -84,6 +87,23 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
     let rows = connection.run(&query)?;
     // A shard that was broken into may say anything: no entry of routing has such a name.
     Ok(rows.scalar().filter(|key| key.len() <= LONGEST_KEY).map(str::to_owned))
+}
+
+/// Whoever asks for ever smaller ranges is shown every value of the column. So it holds keys,
+/// which operators work with, where a superuser has said so; what somebody of a lower level
+/// has named may be any column that the mover reads.
+fn check_shown(policies: &[TablePolicy]) -> Result<(), Failure> {
+    if local::caller_is_superuser() {
+        return Ok(());
+    }
+    match policies.iter().find(|policy| !policy.by_superuser) {
+        None => Ok(()),
+        Some(TablePolicy { table_name, shard_by, .. }) => Err(Failure::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied to see column \"{shard_by}\" of table \"{table_name}\""),
+        )
+        .hint("Roles below superuser see keys of tables that a superuser has named with shard_table_add(). Let one ask, or name the table, or cut with by => 'keyspace'.")),
+    }
 }
 
 /// The shard-by column of the rows in the range.

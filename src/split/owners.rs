@@ -8,9 +8,11 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::named::Named;
 use crate::agent::observe;
 use crate::agent::owners::{self, Code, Found, find_in};
+use crate::agent::place;
 use crate::agent::session::Side;
+use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
-use crate::catalog::trusted_owner;
+use crate::catalog::{naming, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::server::txn::soon;
@@ -34,22 +36,52 @@ fn find_on(connection: &mut Connection, plan: &Plan, side: Side, trusted: &[Stri
     Ok(find_in(connection, tables, trusted, &Named::by(plan, side))?)
 }
 
-/// Who is trusted by now; for workers. A cutover does not wait for it.
-fn trusted_now(plan: &Plan, side: Side) -> Result<Vec<String>> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
+/// The shard of a side, and the other one.
+fn shards(plan: &Plan, side: Side) -> (&Shard, &Shard) {
+    match side {
+        Side::Source => (&plan.source, &plan.target),
+        Side::Target => (&plan.target, &plan.source),
+    }
+}
+
+/// Who is trusted by now; in a worker. In a cutover nobody waits for it. An error where a role
+/// has named what moves there that may not name it any more.
+fn trusted_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<String>> {
+    let (shard, other) = shards(plan, side);
+    let (trusted, unsaid) =
+        soon(|| Ok((trusted_owner::of(shard), naming::unsaid(&plan.keyspace, shard, other))))
+            .unwrap_or_else(|| {
+                Err(SplitError::Retry(
+                    "whoever has locked shardmaster.trusted_owner or shardmaster.table_policy".into(),
+                ))
+            })?;
+    match unsaid {
+        Some(unsaid) if place::is_here(connection, shard, &unsaid.here)? => {
+            let hint = format!("{} Then resume the split with the call that it stopped in.", unsaid.hint);
+            Err(SplitError::Failed(unsaid.failure().hint(hint)))
+        }
+        Some(_) | None => Ok(trusted),
+    }
+}
+
+/// The same as a line of the check, of what the plan says.
+pub fn unsaid(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Option<Finding>> {
+    let [source, target] = &plan.unsaid;
+    let unsaid = match side {
+        Side::Source => source,
+        Side::Target => target,
     };
-    soon(|| Ok(trusted_owner::of(&shard.shard_key)))
-        .unwrap_or_else(|| Err(SplitError::Retry("whoever has locked shardmaster.trusted_owner".into())))
+    match unsaid {
+        Some(unsaid) if place::is_here(connection, shards(plan, side).0, &unsaid.here)? => {
+            let name = format!("{}: right to name", side.as_str());
+            Ok(Some(Finding::new(&name, false, unsaid.text.clone(), &unsaid.hint)))
+        }
+        Some(_) | None => Ok(None),
+    }
 }
 
 fn hint(plan: &Plan, side: Side, owner: &str) -> String {
-    let shard = match side {
-        Side::Source => &plan.source.shard_key,
-        Side::Target => &plan.target.shard_key,
-    };
-    owners::hint(shard, owner)
+    owners::hint(&shards(plan, side).0.shard_key, owner)
 }
 
 impl Found {
@@ -71,7 +103,8 @@ impl Found {
 
 /// Stops the split where there is such code.
 pub fn require_none(connection: &mut Connection, plan: &Plan, side: Side) -> Result<()> {
-    require_none_but_of(connection, plan, side, &trusted_now(plan, side)?)
+    let trusted = trusted_now(connection, plan, side)?;
+    require_none_but_of(connection, plan, side, &trusted)
 }
 
 fn require_none_but_of(
@@ -121,7 +154,7 @@ impl LookedThrough {
             Side::Source => &mut self.source,
             Side::Target => &mut self.target,
         };
-        let now = (code.to_owned(), trusted_now(plan, side)?);
+        let now = (code.to_owned(), trusted_now(connection, plan, side)?);
         if known.as_ref() != Some(&now) {
             require_none_but_of(connection, plan, side, &now.1)?;
             *known = Some(now);

@@ -2,10 +2,11 @@
 //! left, where to, and by which split.
 
 use super::redirect::Redirect;
-use super::scope;
+use super::{LONGEST, MANY, require_few, scope};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::agent::types::Family;
+use crate::clean;
 use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
@@ -82,14 +83,21 @@ pub fn version(connection: &mut Connection, redirect: &Redirect, token: &str) ->
     Ok(rows.scalar().and_then(|version| version.parse().ok()))
 }
 
-/// The splits whose entries are here, with their tokens.
+/// The highest number of a split whose entries are here.
+pub fn highest_split(connection: &mut Connection, redirect: &Redirect) -> Result<Option<i64>> {
+    let rows = connection.run(&format!("SELECT max(split_id) FROM {}", redirect.table()))?;
+    Ok(rows.scalar().and_then(|id| id.parse().ok()))
+}
+
+/// The splits whose entries are here, with their tokens. A token that is none is cut.
 pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i64, String)>> {
     let rows = connection.run(&format!(
-        "SELECT DISTINCT split_id, token FROM {} ORDER BY split_id, token",
+        "SELECT DISTINCT split_id, left(token, {LONGEST}) FROM {} ORDER BY 1, 2 LIMIT {MANY} + 1",
         redirect.table()
     ))?;
+    require_few(connection, rows.rows.len())?;
     let splits = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, token.clone())),
+        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, clean::message(token))),
         _ => None,
     });
     Ok(splits.collect())
@@ -97,8 +105,8 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
 
 /// What a split has taken away, and to where.
 pub fn of_split(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<(Scope, String)> {
-    let query = format!("SELECT min(shard) FROM {} WHERE token = $1", redirect.table());
-    let shard = connection.query(&query, &[Some(token)])?.scalar().unwrap_or_default().to_owned();
+    let query = format!("SELECT left(min(shard), {LONGEST}) FROM {} WHERE token = $1", redirect.table());
+    let shard = clean::message(connection.query(&query, &[Some(token)])?.scalar().unwrap_or_default());
     let own = format!("token = {}", literal(token));
     Ok((scope::entries(connection, &redirect.table(), redirect.entries, &own)?, shard))
 }

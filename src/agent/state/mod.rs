@@ -16,6 +16,21 @@ pub mod tenure;
 
 use crate::remote::{Connection, RemoteError};
 
+/// Characters of a text that a shard has: names of shards, tokens and kinds of entries are shorter.
+const LONGEST: usize = 200;
+/// Sides, or splits in one redirect, that are looked at in one call.
+const MANY: usize = 20_000;
+
+/// What each of them takes is little, and they are many where somebody would like to have this
+/// server's memory.
+fn require_few(connection: &Connection, count: usize) -> Result<(), RemoteError> {
+    if count <= MANY {
+        return Ok(());
+    }
+    let text = format!("more than {MANY}");
+    Err(RemoteError::no_number(connection.shard(), "the number of splits", &text))
+}
+
 /// Whether the database has one of these tables. The schema goes with the last split and the
 /// last redirect, so whoever asks a table may find it gone a moment later: see `is_gone`.
 pub fn has(connection: &mut Connection, table: &str) -> Result<bool, RemoteError> {

@@ -6,7 +6,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
-use crate::remote::number::{MOST, MOST_BLOCKS};
+use crate::remote::number::{self, MOST, MOST_BLOCKS};
 use serde::{Deserialize, Serialize};
 
 /// The snapshot S, the cursors and the counters.
@@ -115,7 +115,7 @@ impl Progress {
     }
 
     pub fn rows_copied(&self) -> i64 {
-        self.tables.iter().map(|t| t.rows_copied).sum()
+        number::sum(self.tables.iter().map(|t| t.rows_copied))
     }
 
     /// What a target has stored of a split of so many tables. It counts on what is in there:
@@ -266,6 +266,13 @@ mod tests {
             let error = Progress::read(&bad.to_string(), 1).unwrap_err();
             assert!(error.contains(&number.to_string()), "{path}: {error}");
         }
+    }
+
+    #[test]
+    fn the_rows_of_many_tables_have_a_sum() {
+        let table = TableProgress { rows_copied: MOST, ..TableProgress::default() };
+        let progress = Progress { tables: vec![table; 1025], ..Progress::default() };
+        assert_eq!(progress.rows_copied(), i64::MAX);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The table `redirect`: the redirects of a database, one for each namespace and keyspace that
 //! something has left, and what their objects are called.
 
-use super::has;
+use super::{LONGEST, has};
 use crate::agent::error::Result;
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
@@ -53,8 +53,10 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Redirect>> {
         return Ok(Vec::new());
     }
     let rows = connection
-        .run("SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect ORDER BY id")?;
-    Ok(rows.rows.iter().filter_map(|row| Redirect::from_row(row)).collect())
+        .run("SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect
+               WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries)) < 200 ORDER BY id")?;
+    let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < LONGEST);
+    Ok(rows.rows.iter().filter(short).filter_map(|row| Redirect::from_row(row)).collect())
 }
 
 /// The one of a namespace and keyspace, whatever the shard is called.

@@ -1,10 +1,11 @@
 //! The table `side`: the state of each side of a split, which clients' triggers read. It is
 //! changed by the rows of `CHANGES` alone, each committed synchronously.
 
-use super::{has, is_gone};
+use super::{LONGEST, MANY, has, is_gone, require_few};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::catalog::split::Plan;
+use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
@@ -220,20 +221,24 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Found>> {
         .to_owned();
     if has(connection, "side")? {
         query = format!(
-            "SELECT coalesce(t.id, s.split_id::text), coalesce(t.side, s.side), s.token,
-                    CASE WHEN s.state = '{moved}' THEN s.other_shard END, s.entries
+            "SELECT coalesce(t.id, s.split_id::text), left(coalesce(t.side, s.side), {LONGEST}), left(s.token, {LONGEST}),
+                    CASE WHEN s.state = '{moved}' THEN left(s.other_shard, {LONGEST}) END, left(s.entries, {LONGEST})
                FROM ({query}) t FULL JOIN shardmaster_agent.side s ON s.split_id = t.id::bigint AND s.side = t.side",
             moved = State::Moved.as_str()
         );
     } else {
         query = format!("SELECT t.id, t.side, NULL, NULL, NULL FROM ({query}) t");
     }
-    let rows = connection.run(&query)?;
+    let rows = connection.run(&format!("{query} LIMIT {MANY} + 1"))?;
+    require_few(connection, rows.rows.len())?;
     let found = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(id), Some(side), token, moved_to, entries] => {
             let side = if side == "source" { Side::Source } else { Side::Target };
-            let moved = moved_to.clone().zip(entries.as_deref().and_then(Strategy::of_entries));
-            id.parse().ok().map(|id| Found { id, side, token: token.clone(), moved })
+            // A server that was broken into does not cut them.
+            let moved_to = moved_to.as_deref().map(clean::message);
+            let moved = moved_to.zip(entries.as_deref().and_then(Strategy::of_entries));
+            let token = token.as_deref().map(clean::message);
+            id.parse().ok().map(|id| Found { id, side, token, moved })
         }
         _ => None,
     });

@@ -200,18 +200,20 @@ pub fn apply(
             compare::grow(shape, &mut progress.tables[*position]);
         }
     }
-    let mut changes = 0;
+    let mut changes: i64 = 0;
     let (began, mut round_trips) = (Instant::now(), 0);
     for (position, entry) in entries.iter().enumerate() {
-        changes += entry.rows;
+        changes = changes.saturating_add(entry.rows);
         progress.last_event_at = progress.last_event_at.max(entry.newest);
         if entry.rows > 0 && !resets.contains(&position) {
-            progress.tables[position].changes_applied += window::apply(engine, position, &progress)?;
+            let applied = window::apply(engine, position, &progress)?;
+            let known = &mut progress.tables[position].changes_applied;
+            *known = known.saturating_add(applied);
             round_trips += window::ROUND_TRIPS;
         }
     }
     let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
-    progress.last_event_id += changes;
+    progress.last_event_id = progress.last_event_id.saturating_add(changes);
     reach(injection_points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);

@@ -10,7 +10,7 @@ use crate::agent::state::{consumed, queue};
 use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied};
 use crate::remote::quote::literal;
-use crate::remote::{Connection, number};
+use crate::remote::{Connection, RemoteError, number};
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
@@ -53,7 +53,12 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         }),
         _ => Ok(Entries::default()),
     };
-    rows.rows.iter().map(entries).collect()
+    let counted =
+        rows.rows.iter().map(entries).collect::<std::result::Result<Vec<Entries>, RemoteError>>()?;
+    if counted.len() != engine.tables.len() {
+        return Err(RemoteError::no_number(shard, "the number of queues", &counted.len().to_string()).into());
+    }
+    Ok(counted)
 }
 
 /// Where in S a row must be to be on the target already; None: nowhere.

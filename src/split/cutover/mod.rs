@@ -11,6 +11,7 @@ pub mod fence;
 pub mod on_master;
 pub mod recovery;
 pub mod sequences;
+pub mod settled;
 pub mod source;
 pub mod told;
 pub mod watch;
@@ -32,7 +33,7 @@ use crate::catalog::split_progress;
 use crate::catalog::split_state::CutoverStep;
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::Connection;
+use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{transaction, try_transaction};
@@ -117,7 +118,7 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     let _ = unlock_source(engine);
     reach(injection_points::CUTOVER_MOVED)?;
     drop(fence);
-    record_moved(engine, Some(began.elapsed()));
+    record_moved(&engine.plan, Some(began.elapsed()));
     transaction(|| {
         standby::commit_alone();
         split_progress::last_event(engine.plan.id, outcome.progress.last_event_at);
@@ -248,7 +249,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let waiting: i64 = window::count(engine, &before)?.iter().map(|e| e.rows).sum();
+    let waiting = number::sum(window::count(engine, &before)?.iter().map(|entry| entry.rows));
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
     }
@@ -385,14 +386,17 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
 }
 
 /// The master knows that the source has been told: finish may begin.
-pub fn record_moved(engine: &Engine, fenced: Option<Duration>) {
-    let milliseconds = fenced.map(|f| (f.as_secs_f64() * 1000.0 * 10.0).round() / 10.0);
-    transaction(|| {
-        standby::commit_alone();
-        old_guards::forget(&engine.plan);
-        record::cutover_step(engine.plan.id, CutoverStep::Moved);
-        if let Some(milliseconds) = milliseconds {
-            split_progress::fenced(engine.plan.id, milliseconds);
-        }
-    });
+pub fn record_moved(plan: &Plan, fenced: Option<Duration>) {
+    transaction(|| write_moved(plan, fenced));
+}
+
+/// The same within a transaction.
+fn write_moved(plan: &Plan, fenced: Option<Duration>) {
+    standby::commit_alone();
+    old_guards::forget(plan);
+    record::cutover_step(plan.id, CutoverStep::Moved);
+    if let Some(fenced) = fenced {
+        let milliseconds = (fenced.as_secs_f64() * 1000.0 * 10.0).round() / 10.0;
+        split_progress::fenced(plan.id, milliseconds);
+    }
 }

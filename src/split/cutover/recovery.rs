@@ -193,7 +193,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
     reach(injection_points::CUTOVER_OPENED)?;
     cutover::move_source(engine, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
-    cutover::record_moved(engine, None);
+    cutover::record_moved(&engine.plan, None);
     Ok(())
 }
 
@@ -257,19 +257,17 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
 /// anything since.
 fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
     match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()) {
-        Err(SplitError::Retry(reason)) if is_whole => {
-            tell_of_sequences(engine.plan.id, &reason);
-            Ok(())
-        }
-        Err(SplitError::Failed(failure)) if is_whole => {
-            tell_of_sequences(engine.plan.id, &failure.message);
+        Err(error) if is_whole => {
+            tell_of_sequences(engine.plan.id, &error.to_string());
+            // What has failed there may have been within a transaction.
+            engine.target.run("ROLLBACK")?;
             Ok(())
         }
         raised => raised,
     }
 }
 
-fn tell_of_sequences(id: i64, reason: &str) {
+pub fn tell_of_sequences(id: i64, reason: &str) {
     let text = format!("sequences stay as the cutover had raised them: {reason}");
     transaction(|| split::event(id, None, None, &text));
 }
@@ -278,7 +276,7 @@ fn tell_of_sequences(id: i64, reason: &str) {
 fn after_decision(error: SplitError, id: i64) -> SplitError {
     match error {
         SplitError::Failed(failure) => SplitError::Failed(failure.hint(format!(
-            "The cutover has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover, then SELECT shard_split_resume({id})."
+            "The cutover of split {id} has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover: its worker looks again every few seconds, and opens the target then."
         ))),
         other => other,
     }

@@ -11,10 +11,15 @@ use crate::split::engine::Engine;
 use crate::split::table::Table;
 use std::time::{Duration, Instant};
 
-/// Sequences that fill columns of a table: owned by them, or called in a default.
+/// Sequences that fill columns of a table: owned by them, or called in a default. The last
+/// column: the table's owner, where he may not set the sequence himself. A default of his that
+/// draws from somebody else's does not have it raised.
 const OF_TABLE: &str = "
-    SELECT a.attname, format('%I.%I', n.nspname, s.relname)
+    SELECT a.attname, format('%I.%I', n.nspname, s.relname),
+           CASE WHEN NOT pg_has_role(t.relowner, s.relowner, 'USAGE')
+                 AND NOT has_sequence_privilege(t.relowner, s.oid, 'UPDATE') THEN t.relowner::regrole END
       FROM pg_attribute a
+      JOIN pg_class t ON t.oid = a.attrelid
       LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
       JOIN pg_depend p
         ON (p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass
@@ -24,7 +29,22 @@ const OF_TABLE: &str = "
         ON s.relkind = 'S' AND s.oid = CASE WHEN p.classid = 'pg_class'::regclass THEN p.objid ELSE p.refobjid END
       JOIN pg_namespace n ON n.oid = s.relnamespace
      WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
-     GROUP BY 1, 2 ORDER BY 1, 2";
+     GROUP BY 1, 2, 3 ORDER BY 1, 2";
+
+/// A sequence that fills a column.
+struct Filler {
+    column: String,
+    /// Qualified and quoted.
+    sequence: String,
+    /// Who owns the table, and may not set it.
+    may_not: Option<String>,
+}
+
+/// Those of one column on both sides.
+struct Pair {
+    from: String,
+    to: Filler,
+}
 
 /// How far a sequence of the target is set ahead of the source's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,45 +59,66 @@ pub enum Ahead {
 /// Raises every sequence of the target to where the source's is, plus a margin. Until the
 /// deadline it waits for those who have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<()> {
-    for position in 0..engine.tables.len() {
-        for (from, to) in pairs(engine, position)? {
-            raise_one(&mut engine.control, &mut engine.target, (&from, &to), ahead, deadline)?;
-        }
+    for Table { source, target, .. } in &engine.tables {
+        let oids = (source.oid.as_deref(), target.oid.as_deref());
+        raise_of_table(&mut engine.control, &mut engine.target, oids, ahead, deadline)?;
+    }
+    Ok(())
+}
+
+/// The same for one table, by its oids on both sides.
+pub fn raise_of_table(
+    source: &mut Connection,
+    target: &mut Connection,
+    oids: (Option<&str>, Option<&str>),
+    ahead: Ahead,
+    deadline: Instant,
+) -> Result<()> {
+    for pair in pairs_of(source, target, oids)? {
+        raise_one(source, target, &pair, ahead, deadline)?;
     }
     Ok(())
 }
 
 /// Sequences of the same column on both sides.
-fn pairs(engine: &mut Engine, position: usize) -> Result<Vec<(String, String)>> {
-    let Table { source, target, .. } = &engine.tables[position];
-    pairs_of(&mut engine.control, &mut engine.target, (source.oid.as_deref(), target.oid.as_deref()))
-}
-
 fn pairs_of(
     source: &mut Connection,
     target: &mut Connection,
     (from, to): (Option<&str>, Option<&str>),
-) -> Result<Vec<(String, String)>> {
+) -> Result<Vec<Pair>> {
     let from = of_table(source, from)?;
-    let to = of_table(target, to)?;
+    let mut to = of_table(target, to)?;
     Ok(from
         .into_iter()
-        .filter_map(|(column, sequence)| {
-            to.iter().find(|(c, _)| *c == column).map(|(_, counterpart)| (sequence, counterpart.clone()))
+        .filter_map(|from| {
+            let counterpart = to.iter().position(|to| to.column == from.column)?;
+            Some(Pair { from: from.sequence, to: to.remove(counterpart) })
         })
         .collect())
 }
 
-fn of_table(connection: &mut Connection, oid: Option<&str>) -> Result<Vec<(String, String)>> {
+fn of_table(connection: &mut Connection, oid: Option<&str>) -> Result<Vec<Filler>> {
     let rows = connection.query(OF_TABLE, &[oid])?;
     Ok(rows
         .rows
         .into_iter()
-        .filter_map(|row| match row.as_slice() {
-            [Some(column), Some(sequence)] => Some((column.clone(), sequence.clone())),
-            _ => None,
+        .filter_map(|row| match <[_; 3]>::try_from(row) {
+            Ok([Some(column), Some(sequence), may_not]) => Some(Filler { column, sequence, may_not }),
+            Ok(_) | Err(_) => None,
         })
         .collect())
+}
+
+impl Filler {
+    /// Why it is not raised, and what to do about it.
+    fn not_to_be_set(&self) -> Option<(String, String)> {
+        let (sequence, owner) = (&self.sequence, self.may_not.as_ref()?);
+        let text = format!("sequence {sequence} may not be set by role {owner}, to whom the table belongs");
+        let hint = format!(
+            "It is raised for the owner of the table: GRANT UPDATE ON SEQUENCE {sequence} TO {owner}, or let another sequence fill the column."
+        );
+        Some((text, hint))
+    }
 }
 
 /// A sequence of the target that cannot be set to where the source's is: why, and what to do.
@@ -86,7 +127,11 @@ pub fn find_unfit(
     target: &mut Connection,
     tables: (Option<&str>, Option<&str>),
 ) -> Result<Option<(String, String)>> {
-    for (from, to) in pairs_of(source, target, tables)? {
+    for Pair { from, to } in pairs_of(source, target, tables)? {
+        if let Some(unfit) = to.not_to_be_set() {
+            return Ok(Some(unfit));
+        }
+        let to = to.sequence;
         let owner = target.query(
             "SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = $1::regclass AND NOT pg_has_role(c.relowner, 'USAGE')",
             &[Some(&to)],
@@ -229,22 +274,26 @@ fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, Str
 fn raise_one(
     source: &mut Connection,
     target: &mut Connection,
-    (from, to): (&str, &str),
+    pair: &Pair,
     ahead: Ahead,
     deadline: Instant,
 ) -> Result<()> {
+    let Pair { from, to: filler } = pair;
+    let to = filler.sequence.as_str();
     let Some(value) = last_value(source, from)? else { return Ok(()) };
     let Some(state) = state(target, to)? else { return Ok(()) };
-    if let Some((text, hint)) = out_of_reach(state, to, value) {
-        return Err(SplitError::failed(
-            SqlState::NOT_IN_STATE,
-            format!("shard \"{}\": {text}", target.shard()),
-            hint,
-        ));
+    let unfit = |target: &Connection, (text, hint): (String, String)| {
+        SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
+    };
+    if let Some(why) = out_of_reach(state, to, value) {
+        return Err(unfit(target, why));
     }
     // Never lowered, so what is there is there for good: nobody has to be waited for.
     if state.has_passed(state.beyond(value, 1)) {
         return Ok(());
+    }
+    if let Some(why) = filler.not_to_be_set() {
+        return Err(unfit(target, why));
     }
     let wanted = state.next_of_its_own(state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 }));
     let increment = state.increment;

@@ -19,8 +19,8 @@ use crate::remote::Connection;
 use crate::server::sql;
 use crate::split::install;
 
-/// Above it is no number that a master has given out.
-const HIGHEST: i64 = i64::MAX / 2;
+/// Above it is no number that a master has given out; below it there are as many left.
+const HIGHEST: i64 = split::HIGHEST / 2;
 
 /// What was found on a shard and what was done to it.
 type Removed = Vec<(String, String)>;
@@ -49,8 +49,7 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     let mut highest = side::all(connection)?.into_iter().map(|side| side.id).max();
     for redirect in redirects::all(connection)? {
-        let known = left::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
-        highest = highest.max(known);
+        highest = highest.max(left::highest_split(connection, &redirect)?);
     }
     Ok(highest)
 }
@@ -155,8 +154,8 @@ fn keeps_clients_off(
 }
 
 fn kept(route: &Route, moved_to: &str) -> String {
-    format!(
+    clean::said(&format!(
         "kept: {} \"{}\" is routed to this shard by keyspace \"{}\", but rows of it have moved to shard \"{moved_to}\"; assign what has moved there with {}(.., force => true), then clean up again",
         route.what, route.entry, route.keyspace, route.assigned_by
-    )
+    ))
 }

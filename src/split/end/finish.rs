@@ -199,7 +199,8 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
             purge::Walk::new(&engine.plan, Side::Source, engine.generation, injection_points::FINISH_BATCH)
                 .unbound(bonds);
         let mut prover = Prover::new(&mut engine, &progress, position, request.accepts)?;
-        deleted += walk.table(&mut source, position, &source_table, Some(&mut prover))?;
+        let gone = walk.table(&mut source, position, &source_table, Some(&mut prover))?;
+        deleted = gone.saturating_add(deleted);
     }
     Ok((engine, deleted))
 }

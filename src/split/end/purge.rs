@@ -41,7 +41,7 @@ pub fn scope_rows(
         if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
             leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
         }
-        deleted += walk.table(connection, position, &shape, None)?;
+        deleted = walk.table(connection, position, &shape, None)?.saturating_add(deleted);
     }
     Ok(deleted)
 }
@@ -120,7 +120,7 @@ impl Walk {
             self.look_now(connection)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             let batches = Batches { walk: self, position, leaf: &leaf.name, scope: &scope, few };
-            deleted += batches.run(connection, prover.as_deref_mut())?;
+            deleted = batches.run(connection, prover.as_deref_mut())?.saturating_add(deleted);
         }
         Ok(deleted)
     }
@@ -142,7 +142,8 @@ impl Batches<'_> {
         loop {
             let span = Span::next(from, size, total, self.few);
             let began = Instant::now();
-            deleted += self.batch(connection, &span.condition(self.scope), prover.as_deref_mut())?;
+            let condition = span.condition(self.scope);
+            deleted = self.batch(connection, &condition, prover.as_deref_mut())?.saturating_add(deleted);
             reach(self.walk.after_batch)?;
             wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
             let Some(to) = span.to else { return Ok(deleted) };

@@ -7,7 +7,7 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
-use crate::catalog::{in_use, routing, split};
+use crate::catalog::{in_use, naming, routing, split};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
@@ -154,6 +154,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     let source = shard::by_key(request.source)?;
     let target = shard::by_key(request.target)?;
     check_shards(&keyspace, &source, &target)?;
+    check_named(&keyspace, [&source, &target])?;
     let kind = request.what.kind(&keyspace);
     let keys = request.what.entries(&keyspace, &source)?;
     check_keys(&keyspace, &source, &keys)?;
@@ -224,6 +225,17 @@ fn check_shards(keyspace: &Locked, source: &Shard, target: &Shard) -> std::resul
     Ok(())
 }
 
+/// Whoever has named a schema of this very database may still do so, and rows go nowhere where
+/// whoever has added it would gain them. Of addresses that no worker has met the check and the
+/// worker find out.
+fn check_named(keyspace: &Locked, shards: [&Shard; 2]) -> std::result::Result<(), Failure> {
+    let [source, target] = shards;
+    let mut here =
+        [(source, target), (target, source)].into_iter().filter(|(shard, _)| place::is_known_here(shard));
+    here.find_map(|(shard, other)| naming::unsaid(&keyspace.name, shard, other))
+        .map_or(Ok(()), |unsaid| Err(unsaid.failure()))
+}
+
 fn has_tables(keyspace: &str) -> bool {
     sql::read_one(
         "SELECT 1 FROM shardmaster.table_policy WHERE keyspace = $1 LIMIT 1",
@@ -255,6 +267,7 @@ pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(id)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
     check_shards(&keyspace, &plan.source, &plan.target)?;
+    check_named(&keyspace, [&plan.source, &plan.target])?;
     check_keys(&keyspace, &plan.source, &plan.entries)?;
     if keyspace.strategy.is_directory() {
         tenants::reserve_for_split(id, &plan.target, &keyspace.name, &plan.entries)?;

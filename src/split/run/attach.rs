@@ -4,7 +4,7 @@
 use super::Worker;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split::{self, State};
+use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::CutoverStep;
 use crate::error::Failure;
 use crate::server::txn::{transaction, try_transaction};
@@ -27,7 +27,7 @@ impl Worker {
     /// wait for it. Where only the target knows, it is asked.
     pub(super) fn revert(&mut self, state: &State) -> Result<Reverted> {
         let id = self.id;
-        let tenure = self.patiently(|| take(id))?;
+        let tenure = self.take_plan()?;
         wait::report("the cutover to be reverted on the source");
         let outcome = recovery::revert(&tenure, state.target_lost)?;
         if outcome == Reverted::AskTarget {
@@ -84,7 +84,12 @@ impl Worker {
     /// Takes the plan for this worker: generation + 1 on the master, before anything on
     /// a shard is read.
     pub(super) fn take_plan(&self) -> Result<Tenure> {
-        try_transaction(|| take(self.id))
+        self.patiently(|| take(self.id))
+    }
+
+    /// The plan as it is, without taking it.
+    pub(super) fn read_plan(&self) -> Result<(Plan, String)> {
+        try_transaction(|| Ok((split::load(self.id)?, split::identity())))
     }
 }
 

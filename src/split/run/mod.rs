@@ -13,7 +13,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
 use crate::split::copy::{outcome, step};
 use crate::split::cutover::recovery::{self, Reverted};
-use crate::split::cutover::{self, aborted, watch};
+use crate::split::cutover::{self, aborted, settled, watch};
 use crate::split::end::{ending, finish, lost, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -152,6 +152,12 @@ impl Worker {
 
     fn complete_cutover(&mut self, state: &State) -> Result<Duration> {
         let version = state.version_cutover.unwrap_or_default();
+        if self.engine.is_none() {
+            let (plan, identity) = self.read_plan()?;
+            if settled::complete(&plan, state.generation, &identity, version)? {
+                return Ok(Duration::ZERO);
+            }
+        }
         recovery::complete(self.attached(state)?, version)?;
         Ok(Duration::ZERO)
     }
@@ -180,8 +186,7 @@ impl Worker {
 
     fn watch(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
-        let (plan, identity) =
-            try_transaction(|| Ok::<_, SplitError>((split::load(self.id)?, split::identity())))?;
+        let (plan, identity) = self.read_plan()?;
         watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
         Ok(Duration::ZERO)
     }

@@ -4,6 +4,7 @@
 use super::{Worker, asked_for_else};
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, State};
+use crate::catalog::split_state::CutoverStep;
 use crate::error::Failure;
 use crate::guc;
 use crate::server::txn::{soon, transaction, try_transaction};
@@ -39,16 +40,28 @@ impl Worker {
                 return;
             }
         }
-        // What a shard refuses may be mended meanwhile; what is found to be wrong will not pass.
-        let is_verdict = matches!(error, SplitError::Failed(_) | SplitError::NotInstalled(_));
-        let for_ever = work == Work::CompleteCutover && !is_verdict;
         // What failed is not what the operator wants by now.
-        if !error.is_transient() && !for_ever && !asked_for_else(self.id, work) {
-            let failure = error.into_failure();
+        let ends = !error.is_transient() && !asked_for_else(self.id, work);
+        let failure = error.into_failure();
+        if ends && !self.keeps_clients_out() {
             transaction(|| record::failed(self.id, state.phase, &failure));
             return;
         }
-        self.retry(&error.into_failure());
+        if ends && self.attempts == 0 {
+            let text =
+                format!("clients of its keys are refused until this is mended: {}", record::reason(&failure));
+            transaction(|| split::event(self.id, None, None, &text));
+        }
+        self.retry(&failure);
+    }
+
+    /// Within a cutover, decided or not, its keys are refused until a worker has brought it to an
+    /// end. Nothing ends that worker for good: what is wrong may be mended, and nobody else would
+    /// let clients in then.
+    fn keeps_clients_out(&self) -> bool {
+        transaction(|| split::state(self.id)).is_ok_and(|state| {
+            matches!(state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
+        })
     }
 
     /// A cutover was asked for before this worker began, and longer ago than one may take: its

@@ -10,6 +10,7 @@ use crate::keys::ordered::Ordered;
 use crate::keys::scope::{Entries, Scope};
 use crate::remote::Connection;
 use crate::server::sql;
+use std::time::{Duration, Instant};
 
 /// An entry of routing that leads to the shard.
 pub struct Route {
@@ -23,7 +24,12 @@ pub struct Route {
 pub struct Names {
     known: Vec<String>,
     unknown: Vec<Shard>,
+    /// Until when they are asked.
+    until: Option<Instant>,
 }
+
+/// For all that are asked: many may be silent.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Names {
     pub fn of(shard: &Shard) -> Names {
@@ -32,11 +38,13 @@ impl Names {
         Names {
             known: known.into_iter().map(|(shard, _)| shard.shard_key).collect(),
             unknown: unknown.into_iter().map(|(shard, _)| shard).collect(),
+            until: None,
         }
     }
 
     /// The first entry that leads clients of what has left to the database. A shard of another
-    /// address is asked when something leads to it; one that does not answer may be there.
+    /// address is asked when something leads to it; one that does not answer, or for whose
+    /// answer there is no time left, may be there.
     pub fn route(&mut self, connection: &mut Connection, left: &Scope) -> Option<Route> {
         loop {
             if let Some(route) = to_shards(left, &self.known) {
@@ -45,7 +53,8 @@ impl Names {
             let leads = |shard: &Shard| to_shards(left, std::slice::from_ref(&shard.shard_key)).is_some();
             let at = self.unknown.iter().position(leads)?;
             let asked = self.unknown.remove(at);
-            if shares_locks(connection, &asked).unwrap_or(true) {
+            let until = *self.until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            if Instant::now() >= until || shares_locks(connection, &asked).unwrap_or(true) {
                 self.known.push(asked.shard_key);
             }
         }

@@ -157,6 +157,7 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let direct = direct_connection(&mut connection, &label("direct connection"));
     findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
+    findings.extend(asked("which database it is", owners::unsaid(&mut connection, plan, side))?);
     // Before anything is asked of the tables that could run it.
     let others = asked("whose code its tables run", owners::find(&mut connection, plan, side))?;
     findings.extend(others.findings(plan, side));

@@ -1,0 +1,271 @@
+//! What owners, and servers that were broken into, do not get through a split: a right of
+//! somebody else's, or a wait.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{
+    LIMIT, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
+};
+use shardmaster_tests::mallory::{own_the_table, session};
+use shardmaster_tests::split::Split;
+use std::time::{Duration, Instant};
+
+fn run(cluster: &Cluster, server: usize, statements: &str) {
+    cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
+}
+
+/// The findings of the check that are not well.
+fn found(split: &Split<'_>) -> Vec<String> {
+    let query = "SELECT check_name || ': ' || detail || coalesce(' ' || hint, '') FROM shard_split_check($1) WHERE NOT ok";
+    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Whoever may draw from a sequence may not set it: a default of his that names it does not
+/// have it raised.
+#[test]
+fn a_sequence_is_raised_that_the_tables_owner_may_set() {
+    let cluster = cluster(&[]);
+    own_the_table(&cluster);
+    run(
+        &cluster,
+        1,
+        &format!(
+            "CREATE ROLE somebody; GRANT somebody TO {MOVER}; CREATE SEQUENCE theirs; ALTER SEQUENCE theirs OWNER TO somebody;
+             GRANT USAGE ON SEQUENCE theirs TO mallory, {MOVER}; GRANT SELECT ON SEQUENCE theirs TO PUBLIC"
+        ),
+    );
+    for shard in ["shard_a", "shard_b"] {
+        session(&cluster, shard)
+            .batch_execute("CREATE SEQUENCE own; ALTER TABLE items ADD n bigint DEFAULT nextval('own')")
+            .unwrap();
+    }
+    let mut owner = session(&cluster, "shard_b");
+    let last = |name: &str| -> i64 {
+        let mut superuser = cluster.servers[1].superuser(DATABASE).unwrap();
+        superuser.query_one(&format!("SELECT last_value FROM {name}"), &[]).unwrap().get(0)
+    };
+    session(&cluster, "shard_a").batch_execute("SELECT setval('own', 70000)").unwrap();
+    let split = plan(&cluster);
+    let foreign = "ALTER TABLE items ALTER n SET DEFAULT nextval('theirs')";
+    let own = "ALTER TABLE items ALTER n SET DEFAULT nextval('own')";
+    let says = "sequence public.theirs may not be set by role mallory";
+    owner.batch_execute(foreign).unwrap();
+    let refused = found(&split);
+    assert!(refused.iter().any(|text| text.contains(says) && text.contains("GRANT UPDATE")), "{refused:?}");
+    owner.batch_execute(own).unwrap();
+    assert_eq!(found(&split), Vec::<String>::new());
+    to_pending(&split);
+    // After the check.
+    owner.batch_execute(foreign).unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    split.call("cutover").unwrap();
+    let error = split.wait("completed", LIMIT).err().map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(last("theirs"), 1);
+    assert!(error.contains(says), "{error}");
+    run(&cluster, 1, "GRANT UPDATE ON SEQUENCE theirs TO mallory");
+    cut_over_and_compare(&cluster, &split);
+    assert!(last("theirs") > 70_000);
+}
+
+/// Whether two addresses are one database is asked by a number that is the master's own: what
+/// a server takes for random, others may have locked.
+#[test]
+fn no_shard_says_which_lock_is_taken_on_another() {
+    let cluster = cluster(&[]);
+    for (liar, other) in [(0, 1), (1, 0)] {
+        run(
+            &cluster,
+            liar,
+            "CREATE OR REPLACE FUNCTION pg_catalog.random() RETURNS float8 LANGUAGE sql AS 'SELECT 0::float8'",
+        );
+        let mut holder = cluster.servers[other].connect(DATABASE, CLIENT).unwrap();
+        holder.batch_execute("SELECT pg_advisory_lock(0)").unwrap();
+        let split = plan(&cluster);
+        let same = "SELECT count(DISTINCT o) FROM unnest($1::oid[]) o";
+        let oids: Vec<u32> = (0..2)
+            .map(|server| {
+                let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+                session.query_one("SELECT 'items'::regclass::oid", &[]).unwrap().get(0)
+            })
+            .collect();
+        let mut master = cluster.superuser().unwrap();
+        assert_eq!(master.query_one(same, &[&oids]).unwrap().get::<_, i64>(0), 1, "nothing is asked");
+        assert_eq!(found(&split), Vec::<String>::new());
+        master.execute("SELECT shard_split_rollback($1)", &[&split.id]).unwrap();
+        let truth =
+            "CREATE OR REPLACE FUNCTION pg_catalog.random() RETURNS float8 LANGUAGE internal AS 'drandom'";
+        run(&cluster, liar, truth);
+    }
+}
+
+/// A shard that does not answer that question takes its time, and no more.
+#[test]
+fn the_question_whether_two_addresses_are_one_ends_soon() {
+    let cluster = cluster(&["shardmaster.remote_timeout = 60s"]);
+    for name in ["pg_advisory_xact_lock", "pg_try_advisory_xact_lock"] {
+        let returns = if name.contains("try") { "boolean" } else { "void" };
+        let body =
+            if name.contains("try") { "SELECT pg_sleep(1000) IS NULL" } else { "SELECT pg_sleep(1000)" };
+        run(
+            &cluster,
+            1,
+            &format!(
+                "CREATE OR REPLACE FUNCTION pg_catalog.{name}(bigint) RETURNS {returns} LANGUAGE sql AS '{body}'"
+            ),
+        );
+    }
+    let split = plan(&cluster);
+    let began = Instant::now();
+    let refused = found(&split);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(refused.iter().any(|text| text.contains("no answer within")), "{refused:?}");
+}
+
+/// The most memory that a session on the master has had, in bytes.
+fn most_memory(session: &mut postgres::Client) -> u64 {
+    let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// What a shard has put into the agent's tables is not kept whole until cleanup ends.
+#[test]
+fn cleanup_keeps_no_long_text_of_a_shard() {
+    const MB: u64 = 1 << 20;
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    forget_splits(&mut master);
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+    // Each side is kept: this master routes its key here.
+    run(
+        &cluster,
+        0,
+        "DO $do$ BEGIN
+             FOR n IN 2..9 LOOP
+                 EXECUTE format('CREATE TABLE shardmaster_agent.scope_%s_s AS SELECT * FROM shardmaster_agent.scope_1_s', n);
+                 EXECUTE format('ALTER TABLE shardmaster_agent.scope_%s_s OWNER TO mover', n);
+                 INSERT INTO shardmaster_agent.side
+                 SELECT n, side, state, version, token, shard, repeat('x', 24 << 20), namespace, keyspace, entries
+                   FROM shardmaster_agent.side WHERE split_id = 1;
+             END LOOP;
+         END $do$",
+    );
+    let mut session = cluster.superuser().unwrap();
+    let query = "SELECT count(*), max(length(action)) FROM shard_cleanup('shard_a')";
+    let row = session.query_one(query, &[]).unwrap();
+    let (kept, longest): (i64, i32) = (row.get(0), row.get(1));
+    assert!(kept >= 9 && longest < 10_000, "{kept} {longest}");
+    let most = most_memory(&mut session);
+    assert!(most < 150 * MB, "{} MB", most / MB);
+}
+
+/// A number that cleanup would not find again is none that this master goes on from.
+#[test]
+fn no_shard_is_adopted_with_numbers_that_cleanup_does_not_know() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut master = cluster.superuser().unwrap();
+    for (number, is_taken) in [
+        (4_000_000_000_000_000_000_i64, false),
+        (1_000_000_000_000_000_000, false),
+        (999_999_999_999_999_999, false),
+        (123_456, true),
+    ] {
+        run(
+            &cluster,
+            0,
+            &format!(
+                "DELETE FROM shardmaster_agent.side WHERE split_id > 1; INSERT INTO shardmaster_agent.side
+                 SELECT {number}, side, state, version, token, shard, other_shard, namespace, keyspace, entries
+                   FROM shardmaster_agent.side WHERE split_id = 1"
+            ),
+        );
+        let adopted = master.batch_execute("SELECT shard_adopt('shard_a')");
+        assert_eq!(adopted.is_ok(), is_taken, "{number}: {adopted:?}");
+    }
+    run(&cluster, 0, "DELETE FROM shardmaster_agent.side WHERE split_id > 1");
+    assert_eq!(Split::plan(&cluster, "shard_a", "shard_b", &["stays"]).unwrap().id, 123_457);
+}
+
+/// A session is a worker's while it has the secret: neither before nor afterwards, whatever
+/// its plans are that it keeps.
+#[test]
+fn a_session_is_the_movers_while_it_has_the_secret() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut master = cluster.superuser().unwrap();
+    let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
+    let secret: String = master.query_one(query, &[&split.id]).unwrap().get(0);
+    let know = format!("SET shardmaster_agent.mover = '{secret}'");
+    let forget = "RESET shardmaster_agent.mover";
+    let guess = "SET shardmaster_agent.mover = 'guessed'";
+    let own = "INSERT INTO items VALUES ('moves', 9000, 'x', 9000)";
+    // On the target, and on a redirect's source further below, both ways.
+    let tries = |server: usize, statement: &str, state: &str| {
+        for order in [[guess, know.as_str(), guess, forget], [know.as_str(), guess, forget, know.as_str()]] {
+            let mut client = cluster.servers[server].connect(DATABASE, CLIENT).unwrap();
+            client.batch_execute(&format!("PREPARE again AS {own}")).unwrap();
+            for set in order {
+                client.batch_execute(set).unwrap();
+                let outcome = client.batch_execute(&format!("BEGIN; {statement}"));
+                client.batch_execute("ROLLBACK").unwrap();
+                let is = outcome.as_ref().err().map_or("passed", state_of);
+                let expected = if set == know { "passed" } else { state };
+                assert_eq!(is, expected, "{order:?}: {set}: {statement}");
+            }
+        }
+    };
+    tries(1, "TRUNCATE items", "55006");
+    tries(1, own, "SM002");
+    tries(1, "EXECUTE again", "SM002");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    tries(0, own, "SM001");
+    tries(0, "EXECUTE again", "SM001");
+}
+
+/// Types in types, each twice in the next one: they are not followed to their end.
+#[test]
+fn types_that_are_nested_without_an_end_are_refused() {
+    let cluster = cluster(&["shardmaster.remote_timeout = 60s"]);
+    own_the_table(&cluster);
+    let nest = |depth: usize, wide: usize| {
+        let mut text = "CREATE TYPE t0 AS (a int);".to_owned();
+        for n in 1..=depth {
+            let parts: Vec<String> = (0..wide).map(|part| format!("p{part} t{}", n - 1)).collect();
+            text += &format!("CREATE TYPE t{n} AS ({});", parts.join(", "));
+        }
+        text + &format!("ALTER TABLE items ADD nested t{depth}")
+    };
+    let drop = "ALTER TABLE items DROP nested; DROP TYPE t0 CASCADE;
+                DO $$ DECLARE t text; BEGIN
+                    FOR t IN SELECT typname FROM pg_type WHERE typname ~ '^t[0-9]+$' AND typtype = 'c'
+                    LOOP EXECUTE format('DROP TYPE IF EXISTS %I CASCADE', t); END LOOP;
+                END $$";
+    let split = plan(&cluster);
+    for (depth, wide) in [(24, 2), (200, 1)] {
+        for shard in ["shard_a", "shard_b"] {
+            session(&cluster, shard).batch_execute(&nest(depth, wide)).unwrap();
+        }
+        let began = Instant::now();
+        let refused = found(&split);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        let says = format!("public.items.nested: type public.t{depth} is made of more");
+        assert!(refused.iter().any(|text| text.contains(&says)), "{says}: {refused:?}");
+        for shard in ["shard_a", "shard_b"] {
+            session(&cluster, shard).batch_execute(drop).unwrap();
+        }
+    }
+    for shard in ["shard_a", "shard_b"] {
+        session(&cluster, shard).batch_execute(&nest(8, 2)).unwrap();
+    }
+    assert_eq!(found(&split), Vec::<String>::new());
+    to_pending(&split);
+}

@@ -1,0 +1,96 @@
+//! Who has said that a schema of this very database is a shard, and that its tables are in a
+//! keyspace: splits move rows there with the rights of the extension's owner. Whoever has said
+//! it has been looked at then; schemas come and change hands, so it is looked at again.
+
+use super::place;
+use super::shard::Shard;
+use crate::error::{Failure, SqlState};
+use crate::server::sql;
+
+/// Why rows do not move there, by what a role has said that may not say it.
+#[derive(Clone, Debug)]
+pub struct Unsaid {
+    pub text: String,
+    pub hint: String,
+    /// By what this database is known.
+    pub here: String,
+}
+
+impl Unsaid {
+    fn new(text: String, hint: String) -> Unsaid {
+        Unsaid { text, hint, here: place::own_identity().unwrap_or_default() }
+    }
+
+    pub fn failure(&self) -> Failure {
+        Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, self.text.clone()).hint(self.hint.clone())
+    }
+}
+
+/// The first such word of a split's shard and of the tables of its keyspace. It counts where the
+/// shard is in this very database, by whatever address: elsewhere a schema of the same name is
+/// another one.
+pub fn unsaid(keyspace: &str, shard: &Shard, other: &Shard) -> Option<Unsaid> {
+    of_others(keyspace, shard).or_else(|| mixed(shard, other))
+}
+
+/// A schema that belongs to somebody else by now.
+fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
+    let found = sql::read_one(
+        "SELECT w.role, w.schema, w.is_namespace
+           FROM (SELECT s.added_by, s.namespace, true FROM shardmaster.shard s WHERE s.shard_key = $2
+                 UNION ALL
+                 SELECT p.named_by, i.parts[1], false
+                   FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts)
+                  WHERE p.keyspace = $1 AND cardinality(i.parts) = 2) w (role, schema, is_namespace)
+          WHERE NOT EXISTS (
+                SELECT FROM pg_roles r
+                 WHERE r.rolname = w.role
+                   AND (r.rolsuper
+                        OR EXISTS (SELECT FROM pg_namespace n
+                                    WHERE n.nspname = w.schema AND pg_has_role(r.oid, n.nspowner, 'USAGE'))
+                        OR NOT w.is_namespace AND NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = w.schema)))
+          ORDER BY w.is_namespace DESC, w.schema LIMIT 1",
+        &[keyspace.into(), shard.shard_key.as_str().into()],
+        |row| (row.value::<String>(1), row.value::<String>(2), row.value::<bool>(3)),
+    );
+    let (role, schema, is_namespace) = found?;
+    let (text, again) = match is_namespace {
+        true => (
+            format!("role {role} may not add schema \"{schema}\" as a shard"),
+            "add the shard anew with shard_drop() and shard_add()",
+        ),
+        false => (
+            format!("role {role} may not name tables of schema \"{schema}\""),
+            "name them anew with shard_table_drop() and shard_table_add()",
+        ),
+    };
+    let hint = format!(
+        "It is a schema of the master's own database, and belongs to somebody else. Let its owner, or a superuser, {again}; or GRANT its owner TO that role."
+    );
+    Some(Unsaid::new(text, hint))
+}
+
+/// Whoever owns a schema reads what comes into it, and writes what goes out of it: where he has
+/// added it himself, rows move between schemas of his.
+fn mixed(shard: &Shard, other: &Shard) -> Option<Unsaid> {
+    if shard.conninfo.is_some() {
+        return None;
+    }
+    let role = sql::read_one(
+        "SELECT s.added_by FROM shardmaster.shard s
+          WHERE s.shard_key = $1 AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = s.added_by AND r.rolsuper)
+            AND NOT EXISTS (SELECT FROM shardmaster.shard o
+                             WHERE o.shard_key = $2 AND o.conninfo IS NULL AND o.added_by = s.added_by)",
+        &[shard.shard_key.as_str().into(), other.shard_key.as_str().into()],
+        |row| row.value::<String>(1),
+    )?;
+    let text = format!(
+        "role {role} may not have rows moved between shard \"{}\" and shard \"{}\"",
+        shard.shard_key, other.shard_key
+    );
+    let hint = format!(
+        "Shard \"{}\" is a schema of the master's own database that this role has added, which is no superuser: its rows move to and from schemas that it has added, too. Let a superuser add the shard anew with shard_drop() and shard_add().",
+        shard.shard_key
+    );
+    Some(Unsaid::new(text, hint))
+}

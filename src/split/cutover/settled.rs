@@ -1,0 +1,131 @@
+//! Behind the decision: a target that has all of its rows opens without another look at the
+//! source's tables. On these somebody may hold a lock for as long as he likes, and no step
+//! gets past it; nor does a worker get past the plan's row on the master while somebody's
+//! transaction has it.
+//!
+//! Invariant: what the source says of the cutover is in its agent's tables, which only movers
+//! lock. `deciding` is set within the fence, by the commit that announces the cutover's last
+//! step, and goes with the commit that opens the source again. So where it stands, the source
+//! has been fenced since it announced that step, in all that it remembers; steps that it has
+//! announced since were a recovery's, under the same fence. Where the last one that it has
+//! announced is the last that the target has committed, the target holds a snapshot of the
+//! source from within the fence: all that it will ever have. A side that was set back is
+//! behind the other, or has lost the note.
+
+use super::{on_master, open_side, record_moved, recovery, sequences, write_moved};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Installed, State, Version};
+use crate::agent::state::{consumed, progress, tenure};
+use crate::catalog::split::Plan;
+use crate::catalog::split_state::CutoverStep;
+use crate::remote::Connection;
+use crate::server::txn::{soon, transaction};
+use crate::server::{standby, wait};
+use crate::split::injection_points::{self, reach};
+use crate::split::record;
+use std::time::Instant;
+
+/// Opens the target and tells the source, if no row is left to be brought over. False: that is
+/// for steps to say.
+///
+/// The plan's row is not needed, so it is not taken: workers of one master are kept apart by a
+/// lock of their own, and what an earlier one has left on the shards are its sessions, which are
+/// ended first. `seen` is the generation that stands there.
+pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<bool> {
+    let Some(mut target) = take(plan, seen, identity, Side::Target)? else { return Ok(false) };
+    let Some(mut source) = take(plan, seen, identity, Side::Source)? else { return Ok(false) };
+    let says = |row: Option<side::Row>, state| row.is_some_and(|row| row.state == state);
+    let is_decided = |row: Option<side::Row>| row.is_some_and(|row| row.version == Some(version));
+    let there = side::read(&mut target.session, plan.id, Side::Target)?;
+    let here = side::read(&mut source.session, plan.id, Side::Source)?;
+    if !says(here, State::Fenced) && !(says(here, State::Moved) && is_decided(here)) {
+        return Ok(false);
+    }
+    let is_open = says(there, State::Open) && is_decided(there);
+    if !is_open {
+        let is_whole = has_all(&mut source.session, &mut target.session, plan)?;
+        if !says(there, State::Closed) || !is_whole {
+            return Ok(false);
+        }
+        raise_sequences(&mut source.session, &mut target.session, plan)?;
+        reach(injection_points::RECOVERY_CAUGHT_UP)?;
+        open_side(&mut target.session, plan, target.generation, version)?;
+    }
+    // For people; who has the plan's row does not keep the source from being told.
+    let _ = soon(|| {
+        standby::commit_alone();
+        record::cutover_step(plan.id, CutoverStep::Opened);
+        Ok::<_, SplitError>(())
+    });
+    reach(injection_points::CUTOVER_OPENED)?;
+    tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, Version::Is(version))?;
+    reach(injection_points::CUTOVER_MOVED)?;
+    let recorded = soon(|| {
+        write_moved(plan, None);
+        Ok::<_, SplitError>(())
+    });
+    if recorded.is_none() {
+        let who = transaction(on_master::holders);
+        wait::report(&format!("a lock on the master, both shards have been told: {who}"));
+        record_moved(plan, None);
+    }
+    Ok(true)
+}
+
+/// A side whose last worker has no session there any more.
+struct Taken {
+    session: Connection,
+    /// That last worker's.
+    generation: i64,
+}
+
+/// None: it does not know the split, or workers that this master does not.
+fn take(plan: &Plan, seen: i64, identity: &str, side: Side) -> Result<Option<Taken>> {
+    let mut session = tenure::open(plan, identity, side, "recovery")?;
+    if side::installed(&mut session, plan, side)? != Installed::Ours {
+        return Ok(None);
+    }
+    tenure::end_previous(&mut session, plan, side)?;
+    tenure::register(&mut session, plan, side)?;
+    let known = tenure::known_generation(&mut session, plan, side)?;
+    Ok(known.filter(|known| *known <= seen).map(|generation| Taken { session, generation }))
+}
+
+fn has_all(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<bool> {
+    let Some(progress) = progress::stored(target, plan)? else { return Ok(false) };
+    let counters = consumed::counters(source, plan.id)?;
+    Ok(consumed::deciding(source, plan.id)?.is_some()
+        && !consumed::is_purging(source, plan.id)?
+        && !counters.overflowed
+        && counters.announced == progress.steps
+        && progress.snapshot.is_some()
+        && !progress.draining
+        && progress.is_copied())
+}
+
+const OID: &str = "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname = $1 AND c.relname = $2";
+
+/// The cutover has raised them before it decided. That is done once more, for a target that has
+/// failed over since, and waits for nobody.
+fn raise_sequences(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<()> {
+    source.run("SET lock_timeout = '100ms'")?;
+    for table in &plan.tables {
+        let oid = |session: &mut Connection, namespace: &str| -> Result<Option<String>> {
+            let schema = table.schema.as_deref().unwrap_or(namespace);
+            let oid = session.query(OID, &[Some(schema), Some(&table.name)])?;
+            Ok(oid.scalar().map(str::to_owned))
+        };
+        let from = oid(source, &plan.source.namespace)?;
+        let to = oid(target, &plan.target.namespace)?;
+        let oids = (from.as_deref(), to.as_deref());
+        let ahead = sequences::Ahead::Enough;
+        if let Err(error) = sequences::raise_of_table(source, target, oids, ahead, Instant::now()) {
+            recovery::tell_of_sequences(plan.id, &error.to_string());
+            target.run("ROLLBACK")?;
+        }
+    }
+    source.run("SET lock_timeout = '2s'")?;
+    Ok(())
+}
