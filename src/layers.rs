@@ -1,5 +1,5 @@
 //! Rooms of this library, from the lowest floor to the highest: each uses only what is
-//! below it. And within a room no two files need each other, by whatever way round. An arrow
+//! below it. And no two files need each other, directly or through others. An arrow
 //! that runs up, or in a circle, fails here and is not left to a reader.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! A filter of bits: most rows of tenants that stay are told apart without a query. Of
-//! keys it is a Bloom filter with one hash; of buckets, each has a bit of its own.
+//! A filter of bits, which spares most rows of tenants that stay a query. For keys it is a
+//! Bloom filter with one hash; for buckets, each has a bit of its own.
 
 use super::scope;
 use super::shape::Column;

@@ -54,7 +54,7 @@ stored_enum!(
 );
 
 stored_enum!(
-    /// How far a cutover has come; only `decided` and later are beyond return.
+    /// How far a cutover is; from `decided` on it cannot be undone.
     CutoverStep {
         None = "none",
         Disabled = "disabled",
@@ -81,7 +81,7 @@ pub enum End {
 /// A plan that holds its keys and its shards, as SQL over a row of `split_plan`.
 pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 
-/// A plan that is at its end, as SQL over a row of `split_plan`.
+/// A plan that has ended, as SQL over a row of `split_plan`.
 pub const IS_OVER: &str = "(phase = 'rolled_back' AND goal = 'rolled_back' OR finished_at IS NOT NULL)";
 
 /// A plan whose keys may still come to its target, as SQL over a row of `split_plan`.

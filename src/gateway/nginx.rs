@@ -68,7 +68,7 @@ if ($shardmaster_refused = "closed") {{ return 503 "the shard of the key in {mis
     )
 }
 
-/// For http { }: everything, for who has no server of their own to put it into.
+/// For http { }: everything, for a configuration that has no server of its own to put it into.
 pub fn server(map: &Map, key_from: &KeySource, listen: &Address) -> String {
     let (upstreams, listen) = (upstreams(map), listen.as_str());
     let location = indented(&location(map, key_from), 8);

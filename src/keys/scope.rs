@@ -53,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// Whether entries of a strategy can be what moves, by whatever number of buckets.
+    /// Whether what moves can be entries of a strategy, whatever its number of buckets.
     pub fn is_of(&self, strategy: Strategy) -> bool {
         let own = self.strategy();
         own.kind() == strategy.kind() && own.order() == strategy.order()

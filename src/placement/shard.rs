@@ -18,7 +18,7 @@ fn slots(capacity: Option<i64>) -> i64 {
     capacity.unwrap_or(free_slots::UNLIMITED)
 }
 
-/// For who has changed nothing under it, and goes on to another shard.
+/// For a caller that has changed nothing under the lock, and goes on to another shard.
 pub fn unlock(shard_id: i64) {
     locks::release_shard(shard_id, Mode::Exclusive);
 }

@@ -12,7 +12,7 @@ const BATCH: (i64, i64) = (16, 256);
 /// Free slots below which more are minted ahead, a quarter of all but within these.
 const LOW: (i64, i64) = (4, 64);
 
-/// Who wants a slot.
+/// What is asked for, and by whom.
 pub struct Request<'a> {
     pub kind: &'a str,
     pub key: &'a str,

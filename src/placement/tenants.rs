@@ -1,5 +1,5 @@
-//! Tenants take slots of servers with a capacity: who is routed there holds a confirmed
-//! one, and a split keeps those that its tenants will need on the target.
+//! Tenants take slots of servers with a capacity: a tenant that is routed there holds a
+//! confirmed one, and a split reserves those that its tenants will need on the target.
 
 use super::locks::{self, Mode};
 use super::{PlacementError, free_slots, quota, settle, slot};

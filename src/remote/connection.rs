@@ -272,8 +272,8 @@ impl Connection {
         last
     }
 
-    /// What has come of the answer so far is added to `last`, without waiting. What the
-    /// socket is to be ready for then; None: the answer is whole.
+    /// Adds the part of the answer that has arrived to `last`, without waiting. Returns what
+    /// to wait for next on the socket; None: the answer is complete.
     pub(super) fn go_on_answering(
         &mut self,
         last: &mut Result<Rows, RemoteError>,
@@ -370,7 +370,7 @@ impl Connection {
         }
     }
 
-    /// Reads what has come of an answer, up to what one may take of this server's memory.
+    /// Reads the part of an answer that has arrived, up to the memory that one may take.
     fn take_in(&mut self) -> Result<(), RemoteError> {
         let began = Instant::now();
         // SAFETY: a live connection.
@@ -380,7 +380,7 @@ impl Connection {
         self.bound_answer(began)
     }
 
-    /// The session is given up where more has come than any answer has.
+    /// Gives the session up when more has arrived than any answer may hold.
     fn bound_answer(&mut self, began: Instant) -> Result<(), RemoteError> {
         if self.received.is_too_much(began, flood::MOST) {
             return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));

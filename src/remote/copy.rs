@@ -1,6 +1,6 @@
-//! COPY from one shard straight into another: buffers are forwarded untouched and
-//! nothing is collected but a row: it comes as a whole, however long it is. libpq holds what
-//! has come of it, and then gives it away as a copy; from that it goes out in pieces.
+//! COPY from one shard straight into another: buffers are forwarded untouched, and nothing is
+//! collected but single rows. A row arrives as a whole, however long it is: libpq buffers it and
+//! returns a copy, which is sent on in pieces.
 
 use super::connection::Connection;
 use super::error::RemoteError;
@@ -38,7 +38,7 @@ pub struct Bounds {
 const BESIDE: u64 = 64 << 20;
 
 impl Bounds {
-    /// What has come of a row is more than one may have.
+    /// More of a row has arrived than one may have.
     fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
         received.is_too_much(began, self.row + BESIDE)
     }
@@ -158,7 +158,7 @@ impl Drop for Row {
 /// What comes next of a COPY.
 enum Next {
     Row(Row),
-    /// Nothing has come yet.
+    /// Nothing has arrived yet.
     Wait,
     End,
     Failed,

@@ -117,7 +117,7 @@ impl RemoteError {
         self.sqlstate.is_some_and(|state| state.as_str() == code)
     }
 
-    /// A lock that was not to be had in time.
+    /// A lock that was not granted in time.
     pub fn is_lock_timeout(&self) -> bool {
         self.is("55P03") || self.is("40P01")
     }

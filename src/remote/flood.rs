@@ -1,6 +1,6 @@
-//! A bound on what a shard's answer may take of this server's memory. Rows of tables come
-//! by COPY, in pieces; all that is asked for otherwise is small. libpq keeps what has come of
-//! an answer and says nothing of its size, so the size of this process is asked for.
+//! A bound on how much of this server's memory a shard's answer may take. Rows of tables come
+//! by COPY, in pieces; everything else that is asked for is small. libpq buffers an answer and
+//! does not tell the size of its buffer, so the size of this process is measured.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Shards that nobody waits for any longer: who has said that one is lost for good is not
-//! kept waiting for its answer.
+//! Shards that nobody waits for any longer: once an operator has said that one is lost for
+//! good, its answer is not waited for.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -20,7 +20,7 @@ impl Held {
         Held { deadline: Instant::now() + guc::route_wait_timeout(), pause: FIRST }
     }
 
-    /// Waits before the next look; an error where that is in vain. `key` is what is held back.
+    /// Waits before the next look; an error where waiting cannot help. `key` is what is held back.
     pub fn wait(&mut self, key: &str, keyspace: &str, version: i64) -> Result<(), RoutingError> {
         if sql::keeps_its_snapshot() {
             return Err(RoutingError::Serialization(key.to_owned()));

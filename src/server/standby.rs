@@ -1,6 +1,6 @@
-//! Commits beside a synchronous standby of the master. Such a commit is on the master's own
-//! disk first and waits for the standby then, without end if that is away. Nobody who is kept
-//! out by a cutover waits for it longer than its deadline.
+//! Commits on a master with a synchronous standby. Such a commit is on the master's own disk
+//! first and then waits for the standby, for ever if that is away. Clients that a cutover keeps
+//! out wait for it no longer than until the cutover's deadline.
 
 use super::{sql, txn, wait};
 use pgrx::pg_sys;
@@ -22,7 +22,7 @@ pub fn commit_alone() {
 }
 
 /// Runs the body in a transaction that waits neither for locks nor for a synchronous standby
-/// past the deadline. None: a lock was not to be had, and nothing is done.
+/// past the deadline. None: a lock was not granted, and nothing is done.
 pub fn by<R, E>(deadline: Instant, body: impl FnOnce() -> Result<R, E>) -> Option<Result<(R, Standby), E>> {
     let left = || deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
     let said = wait::said();
@@ -61,7 +61,7 @@ unsafe extern "C-unwind" {
 }
 
 /// Commits. The time-out cancels the wait for a standby, which the server answers with a
-/// warning: the transaction has committed. Earlier than that, it is an error as any other.
+/// warning: the transaction has committed. If it comes earlier, it is an error like any other.
 fn commit_within(milliseconds: c_int) -> Standby {
     // SAFETY: in a background worker that is connected to a database, with a transaction open;
     // plain variables of this process. A cancel that came when the wait was over is ours, too.

@@ -36,7 +36,7 @@ pub fn try_transaction<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<R, E
     }
 }
 
-/// Like `try_transaction`; None: a lock was not to be had within the `lock_timeout` that the
+/// Like `try_transaction`; None: a lock was not granted within the `lock_timeout` that the
 /// body has set, and nothing is done.
 pub fn unless_locked<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     // SAFETY: with the transaction open that is begun there.

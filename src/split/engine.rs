@@ -110,8 +110,7 @@ impl Engine {
 
     /// Bytes of the queues on the source.
     pub fn queue_bytes(&mut self) -> Result<i64> {
-        let sizes: Vec<String> =
-            self.tables.iter().map(|t| format!("pg_relation_size('{}'::regclass)", t.queue)).collect();
+        let sizes: Vec<String> = self.tables.iter().map(|t| queue::size(&t.queue)).collect();
         Ok(self.control.count("the size of a queue", &format!("SELECT {}", sizes.join(" + ")))?)
     }
 

@@ -16,7 +16,7 @@ use crate::{clean, guc};
 
 /// The next generation is this worker's.
 pub fn take(id: i64) -> Result<i64> {
-    // The shards know it, too, before anything follows from it.
+    // The shards are told of it before anything follows from it.
     standby::commit_alone();
     split::lock(id)?;
     let taken = sql::write_returning(
@@ -31,7 +31,7 @@ pub fn take(id: i64) -> Result<i64> {
 
 /// A shard knows a generation that is not below the worker's, which has seen `seen` of the
 /// plan. If the master knows no newer worker, it has forgotten some: it was restored. Its
-/// numbers go on behind theirs. False: a newer worker is at it.
+/// numbers go on behind theirs. False: a newer worker has taken over.
 pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool {
     let caught_up = sql::write(
         "UPDATE shardmaster.split_plan SET generation = $3

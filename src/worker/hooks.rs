@@ -161,7 +161,7 @@ const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmast
 
 /// Ends the workers that are connected to the database and keeps new ones away: these
 /// commands fail while anybody is connected. The launcher starts a new coordinator
-/// when the command is through, whatever became of it.
+/// when the command has ended, whether it succeeded or not.
 ///
 /// # Safety
 /// In a transaction; the name is NUL-terminated.
@@ -177,8 +177,8 @@ unsafe fn end_workers(name: *const c_char, lock: u32) {
         if !allowed || process::of_database(database).is_empty() {
             return;
         }
-        // It conflicts with the lock that every process takes while it connects: who is
-        // ended stays away.
+        // It conflicts with the lock that every process takes while it connects: a worker
+        // that was ended does not come back.
         pg_sys::LockSharedObject(pg_sys::DatabaseRelationId, database, 0, lock as i32);
         database
     };

@@ -30,7 +30,7 @@ pub struct Open {
 }
 
 /// Whether the catalog exists in this database, and keeps it existing until the end of
-/// the transaction. Waits for somebody who is just dropping or altering it.
+/// the transaction. Waits for a session that is dropping or altering it.
 pub fn catalog_exists() -> bool {
     // SAFETY: the names are NUL-terminated and outlive the call, which does not write
     // to them; the range variable goes with the transaction's memory.

@@ -7,6 +7,7 @@ use crate::agent::shape::TableShape;
 use crate::agent::template::fill;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::remote::quote::literal;
 use std::time::Duration;
 
 const QUEUE: &str = include_str!("../../../sql/agent/queue.sql");
@@ -96,6 +97,45 @@ pub fn create_barrier(connection: &mut Connection, split: i64) -> Result<()> {
 /// Lets the queue take entries again.
 pub fn reopen(split: i64) -> String {
     format!("SELECT setval('shardmaster_agent.{}', 1)", sequence(split))
+}
+
+/// The condition on entries that a snapshot has not seen; None: nothing has been applied.
+pub fn is_new(snapshot: Option<&str>) -> String {
+    match snapshot.map(literal) {
+        Some(s) => format!(
+            "xid >= pg_snapshot_xmin({s}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {s}::pg_snapshot)"
+        ),
+        None => "true".to_owned(),
+    }
+}
+
+/// A query: a number for the queue, how many of its entries a condition holds for, when the
+/// newest of them was made, in microseconds since 1970, and whether one is a TRUNCATE.
+pub fn window(queue: &str, number: i32, condition: &str) -> String {
+    format!(
+        "SELECT {number}, count(*), (extract(epoch FROM max(at)) * 1000000)::bigint, coalesce(bool_or(op = 'T'), false)::int FROM {queue} WHERE {condition}"
+    )
+}
+
+/// A query: how many entries a condition holds for.
+pub fn count(queue: &str, condition: &str) -> String {
+    format!("SELECT count(*) FROM {queue} WHERE {condition}")
+}
+
+/// An expression: the bytes of a queue.
+pub fn size(queue: &str) -> String {
+    format!("pg_relation_size('{queue}'::regclass)")
+}
+
+/// The statement that takes out what a snapshot has seen: never by sequence number, and never
+/// by TRUNCATE, which would take entries that it has not seen.
+pub fn consume(queue: &str, snapshot: &str) -> String {
+    format!("DELETE FROM {queue} WHERE pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
+}
+
+/// The statement that takes out everything.
+pub fn clear(queue: &str) -> String {
+    format!("DELETE FROM {queue}")
 }
 
 /// A query: how many changes the target does not have yet, the age of the oldest in seconds,

@@ -129,8 +129,8 @@ fn taken_key(detail: &str) -> Option<(Vec<&str>, Vec<&str>)> {
 
 /// What is known of the row that has the key.
 enum InTheWay {
-    /// Of an index over an expression, or with values that cannot be told apart, the DETAIL does
-    /// not say which row it is; or the row has gone since.
+    /// The DETAIL does not say which row it is, because the index is over an expression or the
+    /// values are ambiguous; or the row has gone since.
     Unknown,
     WithoutKey,
     Of(String),

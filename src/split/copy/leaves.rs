@@ -53,7 +53,7 @@ pub fn of(shape: &TableShape) -> Vec<TargetLeaf> {
 #[derive(PartialEq, Eq, Debug)]
 pub enum Since {
     Same,
-    /// It has come, or has been away: the clones of our triggers are others.
+    /// It was attached, perhaps again: the clones of our triggers are new ones.
     New,
     /// Its triggers were disabled, dropped or changed.
     Unguarded,

@@ -50,7 +50,7 @@ pub enum Stray {
 pub struct Sieve {
     mesh: Rc<Mesh>,
     next: Next,
-    /// What has come of something that has not come to its end.
+    /// The beginning of something whose end has not arrived yet.
     rest: Vec<u8>,
 }
 

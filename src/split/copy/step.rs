@@ -338,7 +338,7 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
     progress::store(&mut engine.target, id, &empty)?;
     engine.target.run("COMMIT")?;
     reach(injection_points::OVERFLOW_RESET)?;
-    let queues: Vec<String> = engine.tables.iter().map(|t| format!("DELETE FROM {}", t.queue)).collect();
+    let queues: Vec<String> = engine.tables.iter().map(|t| queue::clear(&t.queue)).collect();
     engine.control_transaction(&format!(
         "{}; {}; {}",
         queues.join("; "),

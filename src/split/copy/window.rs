@@ -5,8 +5,8 @@ use super::collision;
 use super::sieve::{Sieve, explain};
 use crate::agent::error::Result;
 use crate::agent::scope;
-use crate::agent::state::consumed;
 use crate::agent::state::progress::{Cursor, Progress, TableProgress};
+use crate::agent::state::{consumed, queue};
 use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied};
 use crate::remote::quote::literal;
@@ -29,13 +29,7 @@ pub struct Entries {
 
 /// The condition on a queue's rows, read in S.
 fn condition(progress: &Progress) -> String {
-    match &progress.snapshot {
-        Some(snapshot) => format!(
-            "xid >= pg_snapshot_xmin({s}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {s}::pg_snapshot)",
-            s = literal(snapshot)
-        ),
-        None => "true".to_owned(),
-    }
+    queue::is_new(progress.snapshot.as_deref())
 }
 
 /// Counts the window of every table, in S.
@@ -44,12 +38,7 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
     let queries: Vec<String> = engine
         .tables
         .iter()
-        .map(|table| {
-            format!(
-                "SELECT {}, count(*), (extract(epoch FROM max(at)) * 1000000)::bigint, coalesce(bool_or(op = 'T'), false)::int FROM {} WHERE {condition}",
-                table.policy.ordinal, table.queue
-            )
-        })
+        .map(|table| queue::window(&table.queue, table.policy.ordinal, &condition))
         .collect();
     let rows = engine.reader.run(&format!("{} ORDER BY 1", queries.join(" UNION ALL ")))?;
     let shard = engine.reader.shard();
@@ -174,14 +163,12 @@ pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
     Ok(())
 }
 
-/// The statements that consume what S has seen: never by sequence number, and never
-/// by TRUNCATE, which would take entries that S has not seen.
+/// The statements that consume what S has seen.
 pub fn consume(engine: &Engine, snapshot: &str, step: i64, queues: &[usize]) -> String {
-    let seen = format!("pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot));
     let mut statements: Vec<String> = queues
         .iter()
         .filter_map(|position| engine.tables.get(*position))
-        .map(|table| format!("DELETE FROM {} WHERE {seen}", table.queue))
+        .map(|table| queue::consume(&table.queue, snapshot))
         .collect();
     statements.push(consumed::give_away(engine.plan.id, step, snapshot));
     statements.join("; ")

@@ -1,5 +1,5 @@
 //! The fence: an exclusive lock on the barrier, which every capturing transaction holds
-//! shared. Who has it alone knows that no writer of the scope is open.
+//! shared. Whoever holds it alone knows that no writer of the scope is open.
 //!
 //! The lock lives in one open transaction of a session that does nothing else. Whatever
 //! becomes of its worker or of the way there, the server ends that transaction within the
@@ -93,7 +93,7 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
 }
 
 /// Takes the lock: short attempts, ever further apart, because new writers queue
-/// behind each of them. `before` runs before an attempt, `after` after a vain one.
+/// behind each of them. `before` runs before an attempt, `after` after one that failed.
 pub fn take(
     engine: &mut Engine,
     fence: &mut Connection,

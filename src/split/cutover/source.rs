@@ -5,9 +5,8 @@ use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::{consumed, overflow, progress, tenure};
+use crate::agent::state::{consumed, overflow, progress, queue, tenure};
 use crate::remote::Connection;
-use crate::remote::quote::literal;
 use crate::split::engine::Engine;
 
 /// The source takes writes again, and its note of a decision goes in the same commit.
@@ -34,14 +33,9 @@ pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
 
 /// Queued changes that a snapshot has not seen; without one, all of them.
 pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
-    let condition = snapshot.map_or("true".to_owned(), |snapshot| {
-        format!("NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)", literal(snapshot))
-    });
-    let mut counts: Vec<String> = engine
-        .tables
-        .iter()
-        .map(|t| format!("(SELECT count(*) FROM {} WHERE {condition})", t.queue))
-        .collect();
+    let condition = queue::is_new(snapshot);
+    let mut counts: Vec<String> =
+        engine.tables.iter().map(|t| format!("({})", queue::count(&t.queue, &condition))).collect();
     // Each of these transactions made at least one.
     counts.push(format!("({})", overflow::count(engine.plan.id, &condition)));
     Ok(engine.control.count("the number of changes in a queue", &format!("SELECT {}", counts.join(" + ")))?)

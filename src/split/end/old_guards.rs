@@ -38,7 +38,7 @@ pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Resu
     Ok(())
 }
 
-/// The master knows of it, too, once the cutover is at its end.
+/// Tells the master as well, once the cutover has ended.
 pub fn forget(plan: &Plan) {
     stored::came_back(&plan.keyspace, &plan.entries, &plan.target);
 }

@@ -79,7 +79,7 @@ impl Walk {
         Walk { bonds: Some(bonds), ..self }
     }
 
-    /// That deleting runs nothing of somebody who is not trusted.
+    /// Refuses to delete where that would run code of somebody who is not trusted.
     pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
         self.looked_through.borrow_mut().require_none(connection, &self.plan, self.side, code)
     }

@@ -58,8 +58,9 @@ pub fn install(tenure: &Tenure) -> Result<()> {
 }
 
 /// Rows of the scope that were written to the target before its guard was there: CREATE
-/// TRIGGER has waited for their writers. Nothing has been copied, so they are nobody's of
-/// ours, and no rollback touches them. What is found here is where rows may go.
+/// TRIGGER has waited for their writers. Nothing has been copied yet, so the split has not
+/// written them, and no rollback touches them. The tables found here are those that rows may
+/// go to.
 fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     // Its triggers may have waited long for writers.
     owners::require_none(target, plan, Side::Target)?;

@@ -221,7 +221,7 @@ const NEXT: &[Next] = &[
 ];
 
 /// The next call on the way to a position on `phases::WAY`, whose end is `finished`; None:
-/// the worker is at it.
+/// the worker is doing it.
 pub fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
     let is_beyond = |row: &Next| row.beyond.and_then(phases::position).is_none_or(|at| wanted > at);
     let fits = |row: &&Next| row.phases.contains(&phase) && row.goal == goal && is_beyond(row);

@@ -1,5 +1,5 @@
-//! The loop of a split's worker: look at the plan, do what follows from it, write
-//! down what came of it.
+//! The loop of a split's worker: read the plan, do what follows from it, record the
+//! outcome.
 
 mod attach;
 mod setback;
