@@ -3,7 +3,7 @@
 
 use super::copy::{outcome, step};
 use super::cutover::recovery::{self, Reverted};
-use super::cutover::{self, on_master, settled, watch};
+use super::cutover::{self, settled, watch};
 use super::end::{ending, finish, lost, rollback};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
@@ -11,18 +11,21 @@ use super::lifecycle::work::{self, Work};
 use super::plan::check;
 use super::{install, record};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session;
 use crate::agent::state::lease;
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
-use crate::error::Failure;
 use crate::guc;
 use crate::remote::wanted;
-use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
 use crate::split::cutover::aborted;
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
+
+mod patience;
+mod trouble;
 
 /// The longest pause between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
@@ -54,7 +57,7 @@ pub fn run(split_id: i64) {
             Ok(pause) => {
                 if worker.attempts > 0 {
                     worker.attempts = 0;
-                    transaction(|| record::recovered(split_id));
+                    worker.write(|| record::recovered(split_id));
                 }
                 // Whoever woke this worker while it waited for a shard was not heard.
                 if !asked_for_else(split_id, work) {
@@ -150,13 +153,15 @@ impl Worker {
             }
             Work::EndRedirect => {
                 self.engine = None;
-                ending::run(self.id)?;
+                session::hastily(transaction(|| split::attempts(self.id)), || ending::run(self.id))?;
                 Ok(Duration::ZERO)
             }
             Work::Watch => {
                 self.engine = None;
                 let (plan, identity) = self.read_plan()?;
-                watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
+                let version = state.version_cutover.unwrap_or_default();
+                let attempts = transaction(|| split::attempts(self.id));
+                session::hastily(attempts, || watch::run(&plan, version, &identity))?;
                 Ok(Duration::ZERO)
             }
             Work::RollBack => {
@@ -239,7 +244,7 @@ impl Worker {
                 attached => attached?,
             };
             if self.attempts > 0 {
-                transaction(|| record::under_way(self.id));
+                self.write(|| record::under_way(self.id));
             }
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);
@@ -255,16 +260,16 @@ impl Worker {
     fn install(&mut self) -> Result<Duration> {
         self.engine = None;
         let tenure = self.taken()?;
-        transaction(|| record::activity(self.id, "working", None));
+        self.write(|| record::activity(self.id, "working", None));
         check::require(&tenure.plan, &tenure.identity)?;
         install::install(&tenure)?;
-        try_transaction(|| record::installed(self.id))?;
+        self.patiently(|| record::installed(self.id))?;
         Ok(Duration::ZERO)
     }
 
     /// Paused: changes are queued, nothing is read or written but the lease.
     fn rest(&mut self) -> Result<Duration> {
-        transaction(|| record::activity(self.id, "paused", Some("shard_split_resume")));
+        self.write(|| record::activity(self.id, "paused", Some("shard_split_resume")));
         match self.engine.as_mut() {
             Some(engine) => renew_lease(engine, &mut self.lease_renewed)?,
             // Nothing but the source is needed for that, and no side is taken over.
@@ -286,14 +291,14 @@ impl Worker {
         let mut renewed = self.lease_renewed;
         renew_lease(self.attached(&state)?, &mut renewed)?;
         self.lease_renewed = renewed;
-        transaction(|| record::activity(id, "idle", None));
+        self.write(|| record::activity(id, "idle", None));
         wait::report("waiting for shard_split_run_backfill");
         Ok(Duration::from_secs(5))
     }
 
     fn begin_backfill(&mut self) -> Result<Duration> {
         reach(injection_points::BACKFILL_BEGIN)?;
-        try_transaction(|| record::backfill_begun(self.id))?;
+        self.patiently(|| record::backfill_begun(self.id))?;
         Ok(Duration::ZERO)
     }
 
@@ -344,131 +349,15 @@ impl Worker {
         let due = self.recorded.elapsed() > Duration::from_secs(1);
         if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
             let queue_bytes = engine.queue_bytes()?;
-            try_transaction(|| {
-                record::step((engine.plan.id, engine.generation), &engine.tables, outcome, queue_bytes)
-            })?;
+            if let Some(engine) = self.engine.as_ref() {
+                self.patiently(|| {
+                    record::step((self.id, engine.generation), &engine.tables, outcome, queue_bytes)
+                })?;
+            }
             self.recorded = Instant::now();
         }
         Ok(())
     }
-
-    /// Sessions may be in the middle of something: the next turn opens new ones.
-    fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
-        self.engine = None;
-        // Its operator waits for one of the shards no longer.
-        let is_given_up =
-            |now: State| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
-        if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
-            return;
-        }
-        if work == Work::Cutover {
-            let Ok(now) = transaction(|| split::state(self.id)) else { return };
-            // Behind the decision nothing is given up: the next turn completes it.
-            if now.phase == Phase::Completed {
-                self.retry(&error.into_failure());
-                return;
-            }
-            if let Some(failure) = aborted::abandoned(&error, is_overdue(&now)) {
-                self.abandon(&failure);
-                return;
-            }
-        }
-        // What failed is not what the operator wants by now.
-        let ends = !error.is_transient() && !asked_for_else(self.id, work);
-        let failure = error.into_failure();
-        if ends && !self.keeps_clients_out() {
-            transaction(|| record::failed(self.id, state.phase, &failure));
-            return;
-        }
-        if ends && self.attempts == 0 {
-            let text =
-                format!("clients of its keys are refused until this is mended: {}", record::reason(&failure));
-            transaction(|| split::event(self.id, None, None, &text));
-        }
-        self.retry(&failure);
-    }
-
-    /// Within a cutover, decided or not, its keys are refused until a worker has brought it to an
-    /// end. Nothing ends that worker for good: what is wrong may be mended, and nobody else would
-    /// let clients in then.
-    fn keeps_clients_out(&self) -> bool {
-        transaction(|| split::state(self.id)).is_ok_and(|state| {
-            matches!(state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
-        })
-    }
-
-    /// A cutover was asked for before this worker began, and longer ago than one may take: its
-    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
-    fn is_heard_late(&self, state: &State) -> bool {
-        is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
-    }
-
-    /// A cutover that is given up: it is not asked for any more, and set back at once. What
-    /// cannot be set back now is the first that the next turn does.
-    fn abandon(&mut self, failure: &Failure) {
-        let id = self.id;
-        let said = self.patiently(|| {
-            record::cutover_aborted(id, failure);
-            Ok(())
-        });
-        let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
-        let back =
-            now.and_then(
-                |state| {
-                    if self.is_in_doubt(&state) { self.revert(&state).map(|_| ()) } else { Ok(()) }
-                },
-            );
-        if let Err(error) = back {
-            self.engine = None;
-            self.retry(&error.into_failure());
-        }
-    }
-
-    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open.
-    /// Where a cutover was interrupted, writers of the source do not wait for it.
-    fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
-        let mut is_open = false;
-        loop {
-            if let Some(done) = soon(&mut body) {
-                return done;
-            }
-            let _said = wait::said();
-            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
-            if is_open {
-                return try_transaction(body);
-            }
-            // If it does not succeed, the next round does it.
-            is_open = self.let_writers_in().is_ok();
-        }
-    }
-
-    fn let_writers_in(&self) -> Result<()> {
-        let (state, plan, identity) = try_transaction(|| {
-            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
-        })?;
-        if !self.is_in_doubt(&state) {
-            return Ok(());
-        }
-        recovery::let_writers_in(&plan, state.generation, &identity, state.target_lost)
-    }
-
-    fn retry(&mut self, failure: &Failure) {
-        self.attempts += 1;
-        let (id, attempts) = (self.id, self.attempts);
-        let _ = self.patiently(|| {
-            record::retrying(id, attempts, failure);
-            Ok(())
-        });
-        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
-        let _said = wait::said();
-        wait::report(&format!("retrying after: {}", record::reason(failure)));
-        wait::sleep(pause);
-    }
-}
-
-/// The cutover was asked for longer ago than it may take.
-fn is_overdue(state: &State) -> bool {
-    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
 }
 
 /// How long a copy rests after a step, whatever phase it is done in.

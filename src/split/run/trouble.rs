@@ -1,0 +1,103 @@
+//! What a worker does when its work did not end well.
+
+use super::{MAX_BACKOFF, Worker, asked_for_else};
+use crate::agent::error::SplitError;
+use crate::catalog::split::{self, State};
+use crate::catalog::split_state::{CutoverStep, Phase};
+use crate::error::Failure;
+use crate::guc;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use crate::split::cutover::aborted;
+use crate::split::lifecycle::work::Work;
+use crate::split::record;
+use std::time::Duration;
+
+impl Worker {
+    /// Sessions may be in the middle of something: the next turn opens new ones.
+    pub(super) fn after_error(&mut self, error: SplitError, state: &State, work: Work) {
+        self.engine = None;
+        // Its operator waits for one of the shards no longer.
+        let is_given_up =
+            |now: State| !state.target_lost && now.target_lost || !state.source_lost && now.source_lost;
+        if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
+            return;
+        }
+        if work == Work::Cutover {
+            let Ok(now) = transaction(|| split::state(self.id)) else { return };
+            // Behind the decision nothing is given up: the next turn completes it.
+            if now.phase == Phase::Completed {
+                self.retry(&error.into_failure());
+                return;
+            }
+            if let Some(failure) = aborted::abandoned(&error, is_overdue(&now)) {
+                self.abandon(&failure);
+                return;
+            }
+        }
+        // What failed is not what the operator wants by now.
+        let ends = !error.is_transient() && !asked_for_else(self.id, work);
+        let failure = error.into_failure();
+        if ends && !self.keeps_clients_out() {
+            self.write(|| record::failed(self.id, state.phase, &failure));
+            return;
+        }
+        if ends && self.attempts == 0 {
+            let text =
+                format!("clients of its keys are refused until this is mended: {}", record::reason(&failure));
+            transaction(|| split::event(self.id, None, None, &text));
+        }
+        self.retry(&failure);
+    }
+
+    /// Within a cutover, decided or not, its keys are refused until a worker has brought it to an
+    /// end. Nothing ends that worker for good: what is wrong may be mended, and nobody else would
+    /// let clients in then.
+    fn keeps_clients_out(&self) -> bool {
+        transaction(|| split::state(self.id)).is_ok_and(|state| {
+            matches!(state.cutover_step, CutoverStep::Disabled | CutoverStep::Decided | CutoverStep::Opened)
+        })
+    }
+
+    /// A cutover was asked for before this worker began, and longer ago than one may take: its
+    /// worker or the master has ended meanwhile. Whoever asked does not expect it any more.
+    pub(super) fn is_heard_late(&self, state: &State) -> bool {
+        is_overdue(state) && state.cutover_age.is_some_and(|age| age > self.began.elapsed())
+    }
+
+    /// A cutover that is given up: it is not asked for any more, and set back at once. What
+    /// cannot be set back now is the first that the next turn does.
+    fn abandon(&mut self, failure: &Failure) {
+        let id = self.id;
+        let said = self.patiently(|| {
+            record::cutover_aborted(id, failure);
+            Ok(())
+        });
+        let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
+        let back =
+            now.and_then(
+                |state| {
+                    if self.is_in_doubt(&state) { self.revert(&state).map(|_| ()) } else { Ok(()) }
+                },
+            );
+        if let Err(error) = back {
+            self.engine = None;
+            self.retry(&error.into_failure());
+        }
+    }
+
+    fn retry(&mut self, failure: &Failure) {
+        self.attempts += 1;
+        let (id, attempts) = (self.id, self.attempts);
+        self.write(|| record::retrying(id, attempts, failure));
+        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
+        let _said = wait::said();
+        wait::report(&format!("retrying after: {}", record::reason(failure)));
+        wait::sleep(pause);
+    }
+}
+
+/// The cutover was asked for longer ago than it may take.
+fn is_overdue(state: &State) -> bool {
+    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
+}
