@@ -22,6 +22,10 @@ use crate::remote::{Connection, number};
 use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
 
+mod contents;
+
+pub use contents::{left, left_of, splits};
+
 /// Whether the agent of this database knows redirects.
 fn is_known(connection: &mut Connection) -> Result<bool> {
     Ok(state::has(connection, "redirect")?)
@@ -326,16 +330,34 @@ pub enum Ending<'a> {
     Named(&'a [String], Option<KeyType>),
 }
 
+/// Commits what has ended, or says that it is not to end after all: then nothing has.
+pub type Commit<'a> = &'a mut dyn FnMut(&mut Connection) -> Result<bool>;
+
+/// Where nobody has another word.
+pub fn commit(connection: &mut Connection) -> Result<bool> {
+    connection.run("COMMIT")?;
+    Ok(true)
+}
+
 /// Ends what a split, known by its token, has left in a database; triggers and tables go
-/// with the last entry, the agent's schema with the last redirect.
-pub fn end(connection: &mut Connection, token: &str, ending: &Ending<'_>) -> Result<()> {
+/// with the last entry, the agent's schema with the last redirect. False: it stays.
+pub fn end(
+    connection: &mut Connection,
+    token: &str,
+    ending: &Ending<'_>,
+    commit: Commit<'_>,
+) -> Result<bool> {
     for redirect in all(connection)? {
         if count(connection, &redirect, Some(token))? > 0 {
             take_out(connection, &redirect, token, ending)?;
+            if !commit(connection)? {
+                connection.run("ROLLBACK")?;
+                return Ok(false);
+            }
         }
         tidy(connection, &redirect)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 fn count(connection: &mut Connection, redirect: &Redirect, token: Option<&str>) -> Result<i64> {
@@ -346,6 +368,7 @@ fn count(connection: &mut Connection, redirect: &Redirect, token: Option<&str>) 
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
+/// In a transaction, which stays open.
 fn take_out(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -370,9 +393,7 @@ fn take_out(
             cut_out(connection, redirect, of, &back, &own)?;
         }
     }
-    write_look_ups(connection, redirect, &[])?;
-    connection.run("COMMIT")?;
-    Ok(())
+    write_look_ups(connection, redirect, &[])
 }
 
 /// After a split that has brought keys here is finished: the look-ups forget them.
@@ -394,6 +415,11 @@ pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
 fn is_there(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
     let rows = connection.query("SELECT to_regclass($1)", &[Some(&redirect.table())])?;
     Ok(rows.scalar().is_some())
+}
+
+/// Drops the redirects that refuse nothing any more.
+pub fn tidy_all(connection: &mut Connection) -> Result<()> {
+    all(connection)?.iter().try_for_each(|redirect| tidy(connection, redirect))
 }
 
 /// Drops a redirect that refuses nothing any more.
@@ -441,42 +467,4 @@ fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> 
         redirect.id
     ))?;
     Ok(())
-}
-
-/// The splits whose entries a redirect has, with their tokens.
-pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i64, String)>> {
-    let rows = connection.run(&format!(
-        "SELECT DISTINCT split_id, token FROM {} ORDER BY split_id, token",
-        redirect.table()
-    ))?;
-    let splits = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(id), Some(token)] => id.parse().ok().map(|id| (id, token.clone())),
-        _ => None,
-    });
-    Ok(splits.collect())
-}
-
-/// What a split has taken away, and to where.
-pub fn left(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<(Scope, String)> {
-    let table = redirect.table();
-    let by_token = [Some(token)];
-    let shard = connection.query(&format!("SELECT min(shard) FROM {table} WHERE token = $1"), &by_token)?;
-    let shard = shard.scalar().unwrap_or_default().to_owned();
-    let scope = match redirect.entries {
-        Strategy::Range { of } => {
-            let query = format!("SELECT lower::text, upper::text FROM {table} WHERE token = $1");
-            let rows = connection.query(&query, &by_token)?;
-            Scope::Ranges { of, ranges: rows.rows.into_iter().filter_map(interval).collect() }
-        }
-        Strategy::Directory => Scope::Keys(names(connection, &table, &by_token)?),
-        Strategy::Hash { of, buckets: count } => {
-            Scope::Buckets { of, count, buckets: names(connection, &table, &by_token)? }
-        }
-    };
-    Ok((scope, shard))
-}
-
-fn names(connection: &mut Connection, table: &str, by_token: &[Option<&str>]) -> Result<Vec<String>> {
-    let rows = connection.query(&format!("SELECT key::text FROM {table} WHERE token = $1"), by_token)?;
-    Ok(rows.rows.into_iter().flatten().flatten().collect())
 }
