@@ -5,7 +5,6 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::server::signal;
 use shardmaster_tests::stage::Stage;
-use shardmaster_tests::wait;
 use std::time::Duration;
 
 /// Three of these are the limit of a transaction that nothing comes for.

@@ -437,10 +437,10 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        alive::forget(self.raw);
         // SAFETY: the last use of the connection. PQfinish does not call the server
         // that this runs in; ReleaseExternalFD only counts, and is left out while an
         // error unwinds.
-        alive::forget(self.raw);
         unsafe {
             self.cancel();
             pq::PQfinish(self.raw.as_ptr());

@@ -5,7 +5,7 @@ mod routes;
 
 use super::cleanup::routes::{Names, Route};
 use super::copies::{Copies, Is};
-use super::redirect::{self, Ending};
+use super::redirect::{self, Ending, contents};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Redirect;
 use crate::agent::session::{self, Side};
@@ -49,7 +49,7 @@ pub fn adopt(shard_key: &str) -> std::result::Result<(), Failure> {
 fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
     let mut highest = sides(connection)?.into_iter().map(|side| side.id).max();
     for redirect in redirect::all(connection)? {
-        let known = redirect::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
+        let known = contents::splits(connection, &redirect)?.into_iter().map(|(id, _)| id).max();
         highest = highest.max(known);
     }
     Ok(highest)
@@ -120,7 +120,7 @@ fn remove_from_redirect(
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
-    for (id, token) in redirect::splits(connection, redirect)? {
+    for (id, token) in contents::splits(connection, redirect)? {
         let object = format!("redirect of split {id}");
         let original = stored::known_at(&token);
         match original.as_deref().map(|original| (original, copies.is(connection, original))) {
@@ -132,7 +132,7 @@ fn remove_from_redirect(
             // The original goes on refusing them; where they are, this master's routes say.
             Some((_, Is::ACopy)) => {}
             None => {
-                let (left, moved_to) = redirect::left(connection, redirect, &token)?;
+                let (left, moved_to) = contents::left(connection, redirect, &token)?;
                 if let Some(route) = names.route(connection, &left) {
                     removed.push((object, kept(&route, &moved_to)));
                     continue;

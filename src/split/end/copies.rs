@@ -2,7 +2,7 @@
 //! beside it, refuses what splits have taken away from the original, and this master knows the
 //! redirect, or the side of a split, of the original alone.
 
-use super::redirect;
+use super::redirect::{self, contents};
 use crate::agent::error::Result;
 use crate::agent::one_database::shares_locks_within;
 use crate::catalog::place::{self, Sameness};
@@ -66,7 +66,7 @@ pub fn redirected(connection: &mut Connection, shard: &Shard) -> Result<Vec<(i64
     let mut copies = Copies::of(shard);
     let mut found = Vec::new();
     for redirect in redirect::all(connection)? {
-        for (id, token) in redirect::splits(connection, &redirect)? {
+        for (id, token) in contents::splits(connection, &redirect)? {
             let Some(original) = in_one(|| stored::known_at(&token)) else { continue };
             if copies.is(connection, &original) == Is::ACopy {
                 found.push((id, original));

@@ -1,7 +1,7 @@
 //! How redirects end: by the operator's word, with age, or because what has left was
 //! assigned to its old shard again.
 
-use super::redirect::{self, Ending};
+use super::redirect::{self, Ending, contents};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::is_one_database;
 use crate::agent::session;
@@ -101,7 +101,7 @@ fn commit_if_still(id: i64, left: &Left, to_end: &ToEnd, session: &mut Connectio
 /// An earlier worker's commit may have come through without its answer, and another word may
 /// have been said since: what the shard refuses no longer is not told to be refused.
 fn forget_what_has_ended(id: i64, left: &Left, session: &mut Connection) -> Result<()> {
-    let there = redirect::left_of(session, &left.token)?;
+    let there = contents::left_of(session, &left.token)?;
     if there.is_none() {
         redirect::tidy_all(session)?;
     }

@@ -22,9 +22,7 @@ use crate::remote::{Connection, number};
 use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
 
-mod contents;
-
-pub use contents::{left, left_of, splits};
+pub mod contents;
 
 /// Whether the agent of this database knows redirects.
 fn is_known(connection: &mut Connection) -> Result<bool> {
