@@ -75,13 +75,16 @@ fn end_what_is_due(id: i64, left: &Left, session: &mut Connection) -> Result<ToE
     }
 }
 
-/// For as long no word is said on keys of the keyspace, by whoever.
+/// For as long, at most, no word is said on keys of the keyspace, by whoever.
 const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The shard's commit, with the keyspace locked: what was to end when it was looked at last is
 /// what is to end now, and no other word comes before the shard has said that it has. One whose
-/// answer does not come in time may have been made or not: the next attempt asks.
+/// answer does not come in time may have been made or not: the next attempt asks. By then none
+/// that was late on its way is made any more, since the shard has ended its transaction.
 fn commit_if_still(id: i64, left: &Left, to_end: &ToEnd, session: &mut Connection) -> Result<bool> {
+    let limit = (COMMIT_LIMIT * 2).as_millis();
+    session.run(&format!("SET LOCAL idle_in_transaction_session_timeout = {limit}"))?;
     let said = soon(|| {
         keyspace::lock(&left.keyspace).map_err(Failure::from)?;
         if stored::to_end(id) != *to_end {
