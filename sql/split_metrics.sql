@@ -24,7 +24,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                string_agg(o.id::text, ', ' ORDER BY o.id)
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
-         WHERE a.datname = current_database() AND o.id <> p.id) w (count, splits, rest)
+         WHERE a.datname = current_database() AND o.id <> p.id
+           -- Those for which nobody waits have a place of their own.
+           AND NOT (o.phase = 'completed' AND o.cutover_step = 'moved'
+                    AND (o.finished_at IS NOT NULL OR o.goal <> 'finished'))) w (count, splits, rest)
      WHERE p.id = $1 AND p.activity <> 'failed'
        AND w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int
        AND (p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')

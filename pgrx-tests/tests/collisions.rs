@@ -104,6 +104,80 @@ fn two_splits_do_not_wait_for_each_other() {
     assert!(told.contains("a row of the moving keys collides with a row of key"), "{told}");
 }
 
+/// The same for three, each in the way of the next.
+#[test]
+fn a_ring_of_splits_does_not_wait_for_itself() {
+    let cluster = cluster("\"Mail\", n", "'m'");
+    let index = "SET ROLE app_owner; CREATE UNIQUE INDEX one_mail ON items (\"Mail\", n)";
+    for server in [0, 2] {
+        cluster.owner_of(&cluster.shards[server]).unwrap().batch_execute(index).unwrap();
+    }
+    let third = "INSERT INTO items VALUES (5, 1, 'm', 7)";
+    cluster.owner_of(&cluster.shards[2]).unwrap().batch_execute(third).unwrap();
+    cluster.superuser().unwrap().batch_execute("SELECT shard_assign('5', 'shard_c')").unwrap();
+    let splits = [
+        plan(&cluster, "shard_a", "shard_b", "1"),
+        plan(&cluster, "shard_b", "shard_c", "9"),
+        plan(&cluster, "shard_c", "shard_a", "5"),
+    ];
+    splits.iter().for_each(copy);
+    let (told, hint): (String, String) = wait::until("one of them to give up", LIMIT, || {
+        for split in &splits {
+            if split.metric::<String>("activity")? == "failed" {
+                let hint = "SELECT error_hint FROM shardmaster.split_plan WHERE id = $1";
+                let hint = cluster.superuser()?.query_one(hint, &[&split.id])?.get(0);
+                return Ok(Some((split.metric("error_message")?, hint)));
+            }
+        }
+        Ok(None)
+    })
+    .map_err(|e| format!("{e}: {}", splits.iter().map(Split::describe).collect::<Vec<_>>().join("; ")))
+    .unwrap();
+    assert!(told.contains("a row of the moving keys collides with a row of key"), "{told}");
+    assert!(hint.contains("or move the other row"), "{hint}");
+}
+
+/// Behind the fence nobody asks whose row it is: writers wait. The next step does.
+#[test]
+fn a_row_that_comes_in_the_way_within_the_fence_gives_the_cutover_up() {
+    let cluster = cluster("\"Mail\", n", "'mail of ' || random()");
+    let split = plan(&cluster, "shard_a", "shard_b", "1");
+    copy(&split);
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cluster.hold("cutover_disabled").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_disabled", LIMIT).unwrap();
+    let mut there = cluster.servers[1].superuser(DATABASE).unwrap();
+    there.batch_execute("UPDATE items SET \"Mail\" = 'm' WHERE tenant = 9").unwrap();
+    let mut writer = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    writer.batch_execute("UPDATE items SET \"Mail\" = 'm' WHERE tenant = 1").unwrap();
+    // The last window looks at it; the next step does not yet.
+    cluster.hold("step_begin").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("55P03"), "{error}");
+    let text = "cutover aborted: a row is in the way in table public.items on shard \"shard_b\"";
+    assert!(error.to_string().contains(text), "{error}");
+    let hint = "SELECT error_hint FROM shardmaster.split_plan WHERE id = $1";
+    let mut master = cluster.superuser().unwrap();
+    let hint: String = master.query_one(hint, &[&split.id]).unwrap().get(0);
+    assert!(hint.contains("Its next step says whose row it is") && !hint.contains("timeout"), "{hint}");
+    wait::until("writers to be served", LIMIT, || {
+        Ok(writer.batch_execute("UPDATE items SET id = 1 WHERE tenant = 1").is_ok().then_some(()))
+    })
+    .unwrap();
+    cluster.fault("").unwrap();
+    let error = wait::until("the next step to say whose row it is", LIMIT, || {
+        let failed = split.metric::<String>("activity")? == "failed";
+        Ok(if failed { split.metric::<Option<String>>("error_message")? } else { None })
+    });
+    let error = error.unwrap();
+    assert!(error.contains("collides with a row of key \"9\" on shard \"shard_b\""), "{error}");
+    there.batch_execute("UPDATE items SET \"Mail\" = 'another' WHERE tenant = 9").unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(count(&cluster, 1, 1), 1);
+}
+
 #[test]
 fn a_row_behind_an_expression_is_waited_for() {
     waits_for_the_other_split("lower(\"Mail\")", "'It''s'", "rows of table public.items: one of them may be");

@@ -2,8 +2,8 @@
 //! writes where it is.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, forget_splits, plan, source, state_of};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, forget_splits, plan, source, state_of, to_pending};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::server::Stop;
@@ -190,6 +190,126 @@ fn a_key_that_is_assigned_away_again_is_refused_as_before() {
     }
     master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
     wait_until_let_in(&mut client(&stage.cluster), 9001);
+}
+
+/// The same where the other word is said while the shard is being told of the one before.
+#[test]
+fn a_key_that_is_assigned_away_while_its_redirect_ends_is_refused_as_before() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    finished(&split);
+    let mut owner = source(&cluster);
+    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.redirect";
+    let table: String = owner.query_one(table, &[]).unwrap().get(0);
+    owner.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE")).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+    let waits = format!(
+        "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted)"
+    );
+    wait::until_true(&mut source(&cluster), "the redirect to be about to end", LIMIT, &waits).unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
+    owner.batch_execute("ROLLBACK").unwrap();
+    wait_until_kept(&split);
+    assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
+    assert_eq!(guards(&cluster), 1);
+}
+
+/// A shard that has ended a redirect without being heard: the master does not go on telling of
+/// it, whatever was said since.
+#[test]
+fn a_redirect_that_has_ended_unheard_is_not_told() {
+    let stage = Stage::new(&[]);
+    let split = plan(&stage.cluster);
+    finished(&split);
+    let mut owner = source(&stage.cluster);
+    let table = "SELECT format('shardmaster_agent.left_%s', id) FROM shardmaster_agent.redirect";
+    let table: String = owner.query_one(table, &[]).unwrap().get(0);
+    stage.source.cut();
+    let mut master = stage.cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a', force => true)").unwrap();
+    wait_until_out_of_reach(&split, "shard_a");
+    owner.batch_execute(&format!("DELETE FROM {table}")).unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
+    stage.source.mend();
+    wait_for_event(&split, "before they were assigned elsewhere again");
+    wait::until("the redirect to be gone", LIMIT, || Ok((guards(&stage.cluster) == 0).then_some(())))
+        .unwrap();
+    assert_eq!(leftovers(&mut owner).unwrap(), Vec::<String>::new());
+}
+
+/// What a worker has learned of an address may not be so any more: where it was not just now,
+/// the servers are asked.
+#[test]
+fn what_was_learned_of_an_address_yesterday_does_not_count() {
+    let mut cluster = cluster(&[]);
+    let address = by_port(&mut cluster, 0);
+    let split = plan(&cluster);
+    finished(&split);
+    add(&cluster, "again", &address);
+    let mut master = cluster.superuser().unwrap();
+    let learned = "INSERT INTO shardmaster.database_identity VALUES ($1, '1/1', now() - interval '1 day')";
+    master.execute(learned, &[&address]).unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
+    wait_until_let_in(&mut client(&cluster), 9001);
+    wait_for_event(&split, "shards \"shard_a\" and \"again\" are one database by two addresses");
+    let known = "SELECT identity <> '1/1' FROM shardmaster.database_identity WHERE conninfo = $1";
+    assert!(master.query_one(known, &[&address]).unwrap().get::<_, bool>(0));
+}
+
+/// A clone that was made after a split refuses what has left the original.
+#[test]
+fn a_clone_s_redirect_is_found_and_removed() {
+    let mut cluster = cluster(&[]);
+    finished(&plan(&cluster));
+    let replica = standby::start(&cluster.servers[0]).unwrap();
+    standby::separate(&cluster.servers[0], &replica).unwrap();
+    replica.promote().unwrap();
+    add(&cluster, "copy", &replica.conninfo(DATABASE, MOVER));
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('moves', 'copy', force => true)").unwrap();
+    let mut there = replica.connect(DATABASE, CLIENT).unwrap();
+    assert_eq!(insert(&mut there, 9001), "SM001");
+    let split = Split::plan(&cluster, "copy", "shard_b", &["moves"]).unwrap();
+    let found = "SELECT detail, hint FROM shard_split_check($1) WHERE NOT ok AND check_name = 'source: redirects of another shard'";
+    let row = master.query_one(found, &[&split.id]).unwrap();
+    let (detail, hint): (String, String) = (row.get(0), row.get(1));
+    assert_eq!(
+        detail,
+        "it is a copy of shard \"shard_a\", and refuses what split 1 has taken away from there"
+    );
+    assert!(hint.contains("shard_cleanup('copy')"), "{hint}");
+    let cleanup = "SELECT string_agg(object || ': ' || action, ', ') FROM shard_cleanup('copy')";
+    assert_eq!(master.query_one(cleanup, &[]).unwrap().get::<_, String>(0), "redirect of split 1: removed");
+    assert_eq!(insert(&mut there, 9001), "ok");
+    assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
+    assert!(master.query_opt(found, &[&split.id]).unwrap().is_none());
+    // The original's is none's orphan.
+    let cleanup = "SELECT count(*) FROM shard_cleanup('shard_a')";
+    assert_eq!(master.query_one(cleanup, &[]).unwrap().get::<_, i64>(0), 0);
+    cluster.servers.push(replica);
+}
+
+/// The same for one that was made in the middle of a split: its source's side captures there,
+/// too, and nobody takes what it queues.
+#[test]
+fn a_clone_s_side_of_a_split_is_removed() {
+    let mut cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let replica = standby::start(&cluster.servers[0]).unwrap();
+    standby::separate(&cluster.servers[0], &replica).unwrap();
+    replica.promote().unwrap();
+    add(&cluster, "copy", &replica.conninfo(DATABASE, MOVER));
+    let mut master = cluster.superuser().unwrap();
+    let cleanup = "SELECT string_agg(object || ': ' || action, ', ') FROM shard_cleanup('copy')";
+    assert_eq!(
+        master.query_one(cleanup, &[]).unwrap().get::<_, String>(0),
+        "source side of split 1: removed"
+    );
+    assert_eq!(leftovers(&mut replica.superuser(DATABASE).unwrap()).unwrap(), Vec::<String>::new());
+    finished(&split);
+    cluster.servers.push(replica);
 }
 
 /// What a copy of the disk knows of itself is what the original knows.

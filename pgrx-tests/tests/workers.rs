@@ -1,12 +1,13 @@
 //! Workers: wherever one waits, a cancel, a termination, a shutdown or DROP DATABASE
 //! ends it at once; another one goes on. Without preload the calls start them.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::server::{Server, Stop, signal};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::Stage;
 use shardmaster_tests::wait;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -156,6 +157,65 @@ fn who_waits_for_a_worker_is_told_who_has_them() {
     waiting.wait("dual_write", LIMIT).unwrap();
     let said: Option<String> = waiting.metric("waiting_for").unwrap();
     assert_ne!(said.as_deref(), Some(reason));
+}
+
+/// A finished split whose old shard is silent takes its worker for as long as that waits: no
+/// split that moves rows waits for it.
+#[test]
+fn a_finished_split_keeps_no_worker_from_one_that_moves() {
+    let stage = Stage::new(&["shardmaster.max_split_workers = 1"]);
+    let mut master = stage.cluster.superuser().unwrap();
+    let address = stage.cluster.servers[0].conninfo(DATABASE, MOVER);
+    master.execute("SELECT shard_add('again', $1)", &[&address]).unwrap();
+    for tenant in ["moves", "moves too"] {
+        master.execute("SELECT shard_assign($1, 'shard_a', force => true)", &[&tenant]).unwrap();
+        let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &[tenant]).unwrap();
+        split.run(|_| ()).unwrap();
+        split.finish(LIMIT).unwrap();
+    }
+    master.batch_execute("SELECT shard_assign('stays', 'again', force => true)").unwrap();
+    stage.source.silence();
+    let both = "SELECT shard_assign_many('{moves,moves too}', 'shard_a', force => true)";
+    master.batch_execute(both).unwrap();
+    let silent =
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'connecting to shard \"shard_a\"%'";
+    wait::until_true(&mut master, "a worker to wait for the silent shard", LIMIT, silent).unwrap();
+    let began = Instant::now();
+    let living = Split::plan(&stage.cluster, "again", "shard_b", &["stays"]).unwrap();
+    living.call("start_dual_write").unwrap();
+    living.wait("dual_write", LIMIT).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let busy =
+        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE query LIKE 'connecting to shard \"shard_a\"%'";
+    assert!(master.query_one(busy, &[]).unwrap().get::<_, bool>(0));
+    stage.source.mend();
+}
+
+/// Who has the plan's row on the master is told, and capture goes on without its worker.
+#[test]
+fn a_lock_on_the_master_is_told_and_stops_no_capture() {
+    let cluster = cluster(&["shardmaster.capture_lease = '3s'"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut other = cluster.superuser().unwrap();
+    other.batch_execute("BEGIN; SELECT FROM shardmaster.split_plan FOR UPDATE").unwrap();
+    let began = Instant::now();
+    let mut writer = client(&cluster);
+    wait::until("the worker to say what it waits for", LIMIT, || {
+        let said: Option<String> = split.metric("waiting_for")?;
+        Ok(said.is_some_and(|said| said.starts_with("a lock on the master: pid")).then_some(()))
+    })
+    .unwrap();
+    wait::until("the lease to have passed, twice", LIMIT, || {
+        writer.batch_execute("UPDATE items SET val = 'again' WHERE tenant = 'moves'")?;
+        Ok((began.elapsed() > Duration::from_secs(7)).then_some(()))
+    })
+    .unwrap();
+    other.batch_execute("ROLLBACK").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    let events = split.events().unwrap();
+    assert!(!events.contains("the copy starts again"), "{events}");
+    cut_over_and_compare(&cluster, &split);
 }
 
 /// A server that takes the connection and says nothing.

@@ -25,7 +25,12 @@ pub fn is_one_database(one: &Shard, other: &Shard) -> Result<bool> {
 /// The same where the first has a session already. Its server has the last word: the other one
 /// cannot pretend to be it, since the number is not the other's and the lock is looked for here.
 pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
-    let until = Instant::now() + patience();
+    shares_locks_within(here, other, patience())
+}
+
+/// The same where nobody waits for the other one for long.
+pub fn shares_locks_within(here: &mut Connection, other: &Shard, limit: Duration) -> Result<bool> {
+    let until = Instant::now() + limit;
     here.set_deadline(Some(until));
     let answer = ask(here, other, until);
     here.set_deadline(None);

@@ -8,6 +8,7 @@ use crate::guc;
 use crate::remote::{Connection, RemoteError, conninfo};
 use crate::server::wait;
 use pgrx::pg_sys;
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::time::Duration;
 
@@ -35,12 +36,23 @@ const PINNED: &str = "
     SET lc_monetary = 'C'; SET array_nulls = on; SET xmlbinary = 'base64'; SET xmloption = 'content';
     SET standard_conforming_strings = on; SET backslash_quote = safe_encoding; SET search_path = pg_catalog, pg_temp;
     SET row_security = off; SET synchronous_commit = on; SET lock_timeout = '2s';
-    SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET exit_on_error = off;
+    SET statement_timeout = 0; SET exit_on_error = off;
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 14000;
     SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
     SET default_transaction_deferrable = off; SET quote_all_identifiers = off;
     SET transform_null_equals = off; SET gin_fuzzy_search_limit = 0; SET default_table_access_method = 'heap';
     SET check_function_bodies = on; SET jit = off; SET plan_cache_mode = force_generic_plan;
     SET client_min_messages = error";
+
+/// What a transaction is worth that nothing comes for: a worker that is stopped in it, or a link
+/// that is gone without a word, keeps its locks on a shard for no longer. One that works on the
+/// other side meanwhile gives signs of life.
+fn idle_limit() -> Duration {
+    const LEAST: Duration = Duration::from_secs(5);
+    const MOST: Duration = Duration::from_secs(24 * 3600);
+    guc::remote_timeout().saturating_mul(3).clamp(LEAST, MOST)
+}
 
 /// The same, with the version that brought each.
 const PINNED_SINCE: [(i32, &str); 2] = [
@@ -88,13 +100,29 @@ pub fn open(shard: &Shard, purpose: &str) -> std::result::Result<Connection, Rem
     open_by(shard, &parameters(shard, purpose), guc::remote_timeout())
 }
 
-/// The same where nobody waits for longer.
+/// The same with a shard that is not waited for as long as others.
 pub fn open_within(
     shard: &Shard,
     purpose: &str,
-    timeout: Duration,
+    limit: Duration,
 ) -> std::result::Result<Connection, RemoteError> {
-    open_by(shard, &parameters(shard, purpose), timeout)
+    open_by(shard, &parameters(shard, purpose), limit.min(guc::remote_timeout()))
+}
+
+thread_local! {
+    static PATIENCE: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Work for which nobody waits, and which would keep other such work waiting: no answer is waited
+/// for longer than some seconds by the sessions that it opens. More with each attempt in vain, and
+/// each fourth time as long as by others, so that a shard that is slow is looked after, too.
+pub fn hastily<R>(attempts: i32, work: impl FnOnce() -> R) -> R {
+    let seconds = [Some(3), Some(6), Some(12), None];
+    let turn = usize::try_from(attempts.rem_euclid(4)).unwrap_or(0);
+    PATIENCE.set(seconds[turn].map(Duration::from_secs));
+    let done = work();
+    PATIENCE.set(None);
+    done
 }
 
 fn open_by(
@@ -104,6 +132,7 @@ fn open_by(
 ) -> std::result::Result<Connection, RemoteError> {
     let params: Vec<(&str, &str)> =
         params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let timeout = PATIENCE.get().map_or(timeout, |patience| patience.min(timeout));
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
     let mut connection = Connection::open(&shard.shard_key, &params, timeout)?;
@@ -111,8 +140,10 @@ fn open_by(
     let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since).map(|(_, settings)| *settings);
     // In one message: each answer is a way there and back. What is trusted is asked under the
     // settings that stand before it, and where it is not, the session goes with them.
-    let opening: Vec<&str> = [PINNED].into_iter().chain(since).chain([TRUST]).collect();
+    let limit = format!("SET idle_in_transaction_session_timeout = {}", idle_limit().as_millis());
+    let opening: Vec<&str> = [PINNED, &limit].into_iter().chain(since).chain([TRUST]).collect();
     connection.run(&opening.join(";\n"))?;
+    connection.keep_alive(idle_limit() / 4);
     place::learn(&mut connection, shard);
     Ok(connection)
 }

@@ -53,13 +53,31 @@ pub fn split_of_keyspace(keyspace: &str) -> Option<i64> {
 }
 
 /// Why a split tries again, as its worker has last written it down.
-pub fn stored_reason(split: i64) -> Option<String> {
+fn stored_reason(split: i64) -> Option<String> {
     sql::read_one(
         "SELECT waiting_for FROM shardmaster.split_plan WHERE id = $1 AND activity = 'retrying'",
         &[split.into()],
         |row| row.get::<String>(1),
     )
     .flatten()
+}
+
+/// Whether a split waits for another one's rows, or for a split that does, and so on: what each
+/// of them waits for begins with the split that it names.
+pub fn waits_for(split: i64, other: i64) -> bool {
+    let (mut at, mut seen) = (split, BTreeSet::new());
+    while seen.insert(at) {
+        match stored_reason(at).as_deref().and_then(named_split) {
+            Some(next) if next == other => return true,
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn named_split(reason: &str) -> Option<i64> {
+    reason.strip_prefix("split ")?.split_once(", which moves ")?.0.parse().ok()
 }
 
 /// Another split than the given one that moves rows of a table from or to where a shard is, or

@@ -1,6 +1,7 @@
 //! This database and this extension, as the server knows them.
 
 use crate::server::sql;
+use crate::server::txn::in_one;
 
 /// The owner of the extension: the mover's role on this very database.
 pub fn owner() -> String {
@@ -48,7 +49,5 @@ pub fn caller_owns(schema: &str) -> bool {
 
 /// Read in the caller's transaction, or in one of its own when there is none.
 fn in_transaction(query: &str) -> String {
-    let read = || sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default();
-    // SAFETY: a look at the state of the transaction.
-    if unsafe { pgrx::pg_sys::IsTransactionState() } { read() } else { crate::server::txn::transaction(read) }
+    in_one(|| sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default())
 }

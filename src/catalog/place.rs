@@ -48,7 +48,7 @@ pub fn database(one: &Shard, other: &Shard) -> Sameness {
         (Some(here), Some(there)) if is_one_address(here, there) => return Sameness::Same,
         _ => {}
     }
-    match (identity(one), identity(other)) {
+    match (identity_of_late(one), identity_of_late(other)) {
         (Some(here), Some(there)) if here != there => Sameness::Different,
         _ => Sameness::Unknown,
     }
@@ -85,11 +85,23 @@ pub fn own_identity() -> Option<String> {
 
 /// As a worker has last read it there.
 fn identity(shard: &Shard) -> Option<String> {
+    identity_not_older(shard, None)
+}
+
+/// The same, if a worker has read it just now: by the next day an address may lead to another
+/// server, and whoever relied on what it had led to before would never ask again.
+fn identity_of_late(shard: &Shard) -> Option<String> {
+    identity_not_older(shard, Some("1 minute"))
+}
+
+/// None: however old.
+fn identity_not_older(shard: &Shard, than: Option<&str>) -> Option<String> {
     match &shard.conninfo {
         None => own_identity(),
         Some(conninfo) => sql::read_one(
-            "SELECT identity FROM shardmaster.database_identity WHERE conninfo = $1",
-            &[conninfo.as_str().into()],
+            "SELECT identity FROM shardmaster.database_identity
+              WHERE conninfo = $1 AND ($2 IS NULL OR learned_at >= clock_timestamp() - $2::interval)",
+            &[conninfo.as_str().into(), than.into()],
             |row| row.value(1),
         ),
     }
@@ -99,14 +111,13 @@ fn identity(shard: &Shard) -> Option<String> {
 /// a standby because of it.
 pub fn learned(shard: &Shard, now: &str) {
     let Some(conninfo) = &shard.conninfo else { return };
-    if identity(shard).as_deref() == Some(now) {
+    if identity_not_older(shard, Some("20 seconds")).as_deref() == Some(now) {
         return;
     }
     sql::write("SET LOCAL synchronous_commit = off", &[]);
     sql::write(
         "INSERT INTO shardmaster.database_identity AS known (conninfo, identity) VALUES ($1, $2)
-         ON CONFLICT (conninfo) DO UPDATE SET identity = EXCLUDED.identity, learned_at = clock_timestamp()
-         WHERE known.identity <> EXCLUDED.identity",
+         ON CONFLICT (conninfo) DO UPDATE SET identity = EXCLUDED.identity, learned_at = clock_timestamp()",
         &[conninfo.as_str().into(), now.into()],
     );
 }

@@ -8,6 +8,7 @@ use super::split_state::IS_ACTIVE;
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
 use crate::server::{sql, wake};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,7 +116,7 @@ fn take_out(keyspace: &Keyspace, names: &[String], shard: &Shard, then: Then<'_>
 
 fn call_worker(split: i64) {
     sql::write(
-        "UPDATE shardmaster.split_plan SET redirect_ending = true, watched_at = NULL,
+        "UPDATE shardmaster.split_plan SET redirect_ending = true, watched_at = NULL, attempts = 0,
                 activity = CASE activity WHEN 'failed' THEN 'idle' ELSE activity END
           WHERE id = $1",
         &[split.into()],
@@ -238,6 +239,7 @@ pub fn answered(split: i64, shard: &str, is_there: bool) {
 }
 
 /// What a worker is to end of a split's redirect.
+#[derive(Clone, PartialEq, Eq)]
 pub enum ToEnd {
     Nothing,
     /// It is older than shardmaster.redirect_retention.
@@ -277,6 +279,35 @@ pub fn ended(split: i64, names: &[String]) {
         &[split.into()],
     );
     forget_if_over(split);
+}
+
+/// Entries that are to stay, and which the shard refuses no longer, are none. `there`: what it
+/// refuses of the split's. How many there were.
+pub fn forget_all_but(split: i64, there: Option<&Scope>) -> usize {
+    let stay: Vec<String> = sql::read(
+        "SELECT key FROM shardmaster.redirect WHERE split_id = $1 AND NOT ending AND asked_of IS NULL",
+        &[split.into()],
+        |row| row.value(1),
+    );
+    // Values of char(n) have lost the blanks behind them there.
+    let without_blanks = |name: &str| name.trim_end_matches(' ').to_owned();
+    let named: BTreeSet<String> = match there {
+        Some(Scope::Keys(names) | Scope::Buckets { buckets: names, .. }) => {
+            names.iter().map(|name| without_blanks(name)).collect()
+        }
+        Some(Scope::Ranges { .. }) | None => BTreeSet::new(),
+    };
+    let is_there = |name: &String| match there {
+        None => false,
+        Some(Scope::Keys(_) | Scope::Buckets { .. }) => named.contains(&without_blanks(name)),
+        Some(Scope::Ranges { of, ranges }) => Interval::parse(name, *of)
+            .is_none_or(|entry| ranges.iter().any(|range| range.intersection(&entry, *of).is_some())),
+    };
+    let gone: Vec<String> = stay.into_iter().filter(|name| !is_there(name)).collect();
+    if !gone.is_empty() {
+        ended(split, &gone);
+    }
+    gone.len()
 }
 
 /// All that a split has left has ended.
@@ -320,17 +351,16 @@ pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
     )
 }
 
-/// Whether this master knows why a split, by its token, refuses keys on a shard.
-pub fn is_known(token: &str) -> bool {
+/// The shard of which this master knows why it refuses keys of a split, by its token.
+pub fn known_at(token: &str) -> Option<String> {
     sql::read_one(
         &format!(
-            "SELECT 1 FROM shardmaster.split_plan
+            "SELECT source_shard FROM shardmaster.split_plan
               WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE})"
         ),
         &[token.into()],
-        |_| (),
+        |row| row.value(1),
     )
-    .is_some()
 }
 
 fn is_expired() -> String {
@@ -340,11 +370,13 @@ fn is_expired() -> String {
 }
 
 /// Whether a worker has to end something of a finished plan `p`, as SQL. A shard that was
-/// out of reach is asked again after a moment.
+/// out of reach is asked again after a moment, which grows with each attempt: others are not to
+/// wait behind one that does not come back.
 pub fn is_due() -> String {
     format!(
         "coalesce(p.finished_at IS NOT NULL AND (p.redirect_ending AND p.redirect_since IS NOT NULL OR {})
-             AND coalesce(p.watched_at <= pg_catalog.clock_timestamp() - interval '10 s', true), false)",
+             AND coalesce(p.watched_at <= pg_catalog.clock_timestamp()
+                                           - interval '10 s' * least(greatest(p.attempts, 1), 12), true), false)",
         is_expired()
     )
 }

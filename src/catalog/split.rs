@@ -210,9 +210,16 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
     })
 }
 
+/// How often its worker has tried in vain.
+pub fn attempts(id: i64) -> i32 {
+    let query = "SELECT attempts FROM shardmaster.split_plan WHERE id = $1";
+    sql::read_one(query, &[id.into()], |row| row.value(1)).unwrap_or(0)
+}
+
 /// What is left of a finished split: where its redirect is, and how it is known there. Its
 /// target may be gone.
 pub struct Left {
+    pub keyspace: String,
     pub source: Shard,
     pub token: String,
     pub key_type: Option<KeyType>,
@@ -225,7 +232,8 @@ pub fn left(id: i64) -> Result<Left, Failure> {
         |row| (row.value::<String>(1), row.value::<String>(2), row.value::<String>(3)),
     );
     let (keyspace, source, token) = head.ok_or_else(|| unknown(id))?;
-    Ok(Left { source: shard::by_key(&source)?, token, key_type: keyspace::find(&keyspace)?.key_type })
+    let key_type = keyspace::find(&keyspace)?.key_type;
+    Ok(Left { keyspace, source: shard::by_key(&source)?, token, key_type })
 }
 
 /// Says how a column of one of the split's tables comes over; false: no such table.

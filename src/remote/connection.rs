@@ -1,5 +1,6 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
+use super::alive;
 use super::error::RemoteError;
 use super::flood::{self, Received};
 use super::result::{QueryResult, Rows};
@@ -45,6 +46,8 @@ pub struct Connection {
     /// Why the session was given up: its answer did not come in time.
     lost: Option<RemoteError>,
     received: Received,
+    /// How often its transaction is given a sign of life while others are waited for.
+    kept_alive: Option<Duration>,
 }
 
 impl Connection {
@@ -76,6 +79,7 @@ impl Connection {
             prepared: Vec::new(),
             lost: None,
             received: Received::default(),
+            kept_alive: None,
         };
         // From the first message on: libpq itself would write them into this server's log.
         // SAFETY: a live connection; the function lives as long as the library.
@@ -113,9 +117,21 @@ impl Connection {
         &self.shard
     }
 
-    /// Bounds every wait from here on by a moment; None: by the timeouts alone.
+    /// Bounds every wait from here on by a moment; None: by the timeouts alone. Up to a deadline
+    /// nothing keeps its transaction alive: it is to end by itself.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+        match self.kept_alive {
+            Some(every) if deadline.is_none() => alive::keep(self.raw, every),
+            _ => alive::forget(self.raw),
+        }
+    }
+
+    /// Its server ends a transaction for which nothing comes: it is asked for nothing as often as
+    /// that while others are waited for.
+    pub fn keep_alive(&mut self, every: Duration) {
+        self.kept_alive = Some(every);
+        alive::keep(self.raw, every);
     }
 
     /// Until when something that begins now may take so long.
@@ -133,6 +149,7 @@ impl Connection {
     /// The same for one of several.
     pub(super) fn wait_any(sessions: &[(&Connection, Ready)], timeout: Duration) -> Result<(), RemoteError> {
         let began = Instant::now();
+        alive::sign();
         let Some(until) = sessions.iter().map(|(session, _)| session.until(timeout)).min() else {
             return Ok(());
         };
@@ -145,6 +162,7 @@ impl Connection {
         };
         let mut silence = Silence::default();
         while !wait::for_any(&sockets, until.min(Instant::now() + wanted::ASK)) {
+            alive::sign();
             if Instant::now() >= until {
                 let shard = sessions.first().map_or("", |(session, _)| &session.shard);
                 // A deadline came before the timeout: to the tenth of a second.
@@ -158,6 +176,12 @@ impl Connection {
             silence.tell(shards, began.elapsed());
         }
         Ok(())
+    }
+
+    /// Its transaction ends where nothing comes, also while this worker works elsewhere.
+    pub fn end_by_itself(&mut self) {
+        self.kept_alive = None;
+        alive::forget(self.raw);
     }
 
     /// As PQserverVersion: 150020 for 15.20.
@@ -300,7 +324,14 @@ impl Connection {
 
     /// A session whose answer did not come in time still waits for it: no other question
     /// may be asked, and the reason stays the first one.
-    fn require_kept(&self) -> Result<(), RemoteError> {
+    fn require_kept(&mut self) -> Result<(), RemoteError> {
+        let until = Instant::now() + self.timeout;
+        while self.lost.is_none() && alive::is_asked(self.raw) {
+            if !wait::for_socket(self.socket(), Ready::Read, until) && Instant::now() >= until {
+                let error = RemoteError::no_answer(&self.shard, self.timeout);
+                return Err(self.give_up(error));
+            }
+        }
         self.lost.clone().map_or(Ok(()), Err)
     }
 
@@ -406,6 +437,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        alive::forget(self.raw);
         // SAFETY: the last use of the connection. PQfinish does not call the server
         // that this runs in; ReleaseExternalFD only counts, and is left out while an
         // error unwinds.

@@ -1,5 +1,6 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
+mod alive;
 pub mod ask;
 pub mod connection;
 pub mod conninfo;

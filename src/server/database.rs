@@ -1,6 +1,6 @@
 //! The database that this process is connected to.
 
-use super::txn::transaction;
+use super::txn::in_one;
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -11,8 +11,7 @@ pub fn id() -> pg_sys::Oid {
 
 /// Read in the caller's transaction, or in one of its own where there is none.
 pub fn name() -> String {
-    // SAFETY: a look at the state of the transaction.
-    if unsafe { pg_sys::IsTransactionState() } { read() } else { transaction(read) }
+    in_one(read)
 }
 
 fn read() -> String {

@@ -1,5 +1,6 @@
 //! A transaction of a background worker on the master: short, and never open while
-//! the network is waited for.
+//! the network is waited for, but for one answer of a shard, where nobody may say another
+//! word meanwhile (`ending`).
 
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
@@ -14,6 +15,12 @@ pub fn transaction<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: no transaction is open. At most once a second the figures are sent.
     unsafe { pg_sys::pgstat_report_stat(false) };
     result
+}
+
+/// In the transaction that is open, a session's say, or else in one of its own.
+pub fn in_one<R>(body: impl FnOnce() -> R) -> R {
+    // SAFETY: a look at the state of the transaction.
+    if unsafe { pg_sys::IsTransactionState() } { body() } else { transaction(body) }
 }
 
 /// Like `transaction`, but an `Err` of the body takes back what it has done.

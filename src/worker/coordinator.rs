@@ -112,21 +112,30 @@ impl Coordinator {
         let strangers = work.locked.difference(&running).next().is_some();
         running.extend(&work.locked);
         let mut sleep = if strangers { LOOK_AT_STRANGERS } else { LOOK_AGAIN };
-        for &splits::Open { id, keeps_out, ends, .. } in &work.splits {
+        // A shard that is silent holds each of its finished splits up for as long as a worker
+        // waits for it: these take no place of a split that moves rows, and one at a time.
+        let mut beside =
+            work.splits.iter().filter(|split| split.is_housekeeping && running.contains(&split.id)).count();
+        for &splits::Open { id, keeps_out, ends, is_housekeeping, .. } in &work.splits {
             if running.contains(&id) {
                 continue;
             }
+            let has_place = match is_housekeeping {
+                true => beside == 0,
+                false => running.len() - beside < guc::max_split_workers() + usize::from(ends),
+            };
             if let Some(left) = self.memory.get(&id).and_then(|memory| memory.pause.left()) {
                 sleep = sleep.min(left);
                 // Nobody else takes its place meanwhile: its clients wait for its worker.
                 if keeps_out {
                     running.insert(id);
                 }
-            } else if running.len() < guc::max_split_workers() + usize::from(ends) {
+            } else if has_place {
                 if !self.start(id, work.role) {
                     sleep = sleep.min(RETRY_SLOTS);
                     break;
                 }
+                beside += usize::from(is_housekeeping);
                 running.insert(id);
             }
         }

@@ -27,6 +27,9 @@ pub struct Open {
     /// It was asked to be undone, or finished: there is one place more for such a split, since
     /// those that rest keep theirs for as long as their operator likes.
     pub ends: bool,
+    /// Nobody waits for what it has to do: it has a place beside those of all others, one for
+    /// all such splits.
+    pub is_housekeeping: bool,
 }
 
 /// Whether the catalog exists in this database, and keeps it existing until the end of
@@ -64,25 +67,33 @@ pub fn until_created(look_again: Duration) -> Duration {
     if txn::transaction(is_created) { NEWS_ARRIVE } else { look_again }
 }
 
-/// The splits that have work, those for which clients wait first, then the oldest. Needs
-/// `catalog_exists`.
+/// The splits that have work, those for which clients wait first, then the oldest; of those for
+/// which nobody waits the one that was looked after longest ago. Needs `catalog_exists`.
 pub fn with_work() -> Vec<Open> {
     sql::read(
         &format!(
             "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, g.backfill_status,
                     g.tail_status, g.total_rows_copied, g.last_event_id, p.tail_requests),
                     p.cutover_step IN ('disabled', 'decided', 'opened') AS keeps_out,
-                    {}
+                    {}, h.is_housekeeping
                FROM shardmaster.split_plan p
                LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
+              CROSS JOIN LATERAL (SELECT {}) h (is_housekeeping)
               WHERE {}
-              ORDER BY keeps_out DESC, {}, p.id",
+              ORDER BY keeps_out DESC, h.is_housekeeping,
+                       CASE WHEN h.is_housekeeping THEN p.watched_at END NULLS FIRST, p.id",
             work::ends(),
-            work::has_work(),
-            work::is_housekeeping()
+            work::is_housekeeping(),
+            work::has_work()
         ),
         &[],
-        |row| Open { id: row.value(1), progress: row.value(2), keeps_out: row.value(3), ends: row.value(4) },
+        |row| Open {
+            id: row.value(1),
+            progress: row.value(2),
+            keeps_out: row.value(3),
+            ends: row.value(4),
+            is_housekeeping: row.value(5),
+        },
     )
 }
 

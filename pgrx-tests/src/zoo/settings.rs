@@ -40,7 +40,7 @@ pub const JUDGED: &str = "
     plpgsql.extra_warnings plpgsql.print_strict_params plpgsql.variable_conflict post_auth_delay
     random_page_cost recursive_worktable_factor restrict_nonsystem_relation_kind scram_iterations
     seq_page_cost session_preload_libraries stats_fetch_consistency synchronize_seqscans
-    tcp_keepalives_count tcp_keepalives_idle tcp_keepalives_interval tcp_user_timeout temp_buffers
+    temp_buffers
     temp_file_limit temp_tablespaces timezone_abbreviations trace_notify trace_sort track_activities
     track_cost_delay_timing track_counts track_functions track_io_timing track_wal_io_timing
     transaction_deferrable transaction_isolation transaction_read_only update_process_title

@@ -1,7 +1,7 @@
 //! The tables `left_<redirect>`, one for each redirect: which keys, buckets or ranges have
 //! left, where to, and by which split.
 
-use super::redirect::Redirect;
+use super::redirect::{self, Redirect};
 use super::{LONGEST, MANY, require_few, scope};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
@@ -101,6 +101,16 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
         _ => None,
     });
     Ok(splits.collect())
+}
+
+/// What a database still refuses of what a split has taken away, by its token; None: nothing.
+pub fn of_token(connection: &mut Connection, token: &str) -> Result<Option<Scope>> {
+    for redirect in redirect::all(connection)? {
+        if count(connection, &redirect, Some(token))? > 0 {
+            return Ok(Some(of_split(connection, &redirect, token)?.0));
+        }
+    }
+    Ok(None)
 }
 
 /// What a split has taken away, and to where.

@@ -34,8 +34,7 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     let key = taken_key(&said).filter(|(columns, _)| !columns.iter().any(is_computed));
     if engine.window_limit.is_some() {
         // Writers wait: the next step asks whose row it is.
-        let reason = format!("a row in the way in table {} on shard \"{}\"", table.target.name, error.shard);
-        return SplitError::Aborted(aborted::because(&reason));
+        return SplitError::Aborted(aborted::row_in_the_way(&table.target.name, &error.shard));
     }
     let found = match key.map(|key| find(engine, table, key)) {
         Some(Ok(found)) => found,
@@ -190,11 +189,10 @@ fn split_of(engine: &Engine, entry: String) -> Option<(i64, String)> {
         .filter(|(split, _)| *split != engine.plan.id && !waits_for_us(engine, *split))
 }
 
-/// Two that wait for each other's rows would do so for ever: the one that finds out is told to
-/// its operator.
+/// Splits that wait for each other's rows, two or more in a ring, would do so for ever: the one
+/// that finds out is told to its operator.
 fn waits_for_us(engine: &Engine, other: i64) -> bool {
-    let ours = format!("split {}, ", engine.plan.id);
-    transaction(|| in_use::stored_reason(other)).is_some_and(|reason| reason.starts_with(&ours))
+    transaction(|| in_use::waits_for(other, engine.plan.id))
 }
 
 /// Another active split with rows of the table on the target.

@@ -10,6 +10,14 @@ pub fn because(reason: &str) -> Failure {
     )
 }
 
+/// A row of another key that has what a changed row needs: to wait for it longer helps nobody.
+pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
+    let text = format!("cutover aborted: a row is in the way in table {table} on shard \"{shard}\"");
+    Failure::new(SqlState::parse("55P03"), text).hint(
+        "The split goes on following its source. Its next step says whose row it is: it waits for the split that moves it, or names it in error_message. Once it is out of the way, call shard_split_cutover again.",
+    )
+}
+
 /// What a cutover does not wait for.
 pub const COPIES_AGAIN: &str = "the copy, which had to start again";
 

@@ -36,7 +36,7 @@ use crate::guc;
 use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
-use crate::server::txn::{transaction, try_transaction};
+use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, sql, wait};
 use sequences::Ahead;
 use std::time::{Duration, Instant};
@@ -360,11 +360,17 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 ///     as they were. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
     open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
-    transaction(|| {
-        standby::commit_alone();
-        record::cutover_step(engine.plan.id, CutoverStep::Opened);
-    });
+    record_opened(&engine.plan);
     Ok(())
+}
+
+/// For people: who has the plan's row on the master does not keep the source from being told.
+fn record_opened(plan: &Plan) {
+    let _ = soon(|| {
+        standby::commit_alone();
+        record::cutover_step(plan.id, CutoverStep::Opened);
+        Ok::<_, SplitError>(())
+    });
 }
 
 /// The part of it that is done on the target.
@@ -385,12 +391,21 @@ pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// The master knows that the source has been told: finish may begin.
+/// The master knows that the source has been told: finish may begin. Who keeps it from being
+/// written down is told.
 pub fn record_moved(plan: &Plan, fenced: Option<Duration>) {
-    transaction(|| write_moved(plan, fenced));
+    let recorded = soon(|| {
+        write_moved(plan, fenced);
+        Ok::<_, SplitError>(())
+    });
+    if recorded.is_none() {
+        let _said = wait::said();
+        let who = transaction(on_master::holders);
+        wait::report(&format!("a lock on the master, both shards have been told: {who}"));
+        transaction(|| write_moved(plan, fenced));
+    }
 }
 
-/// The same within a transaction.
 fn write_moved(plan: &Plan, fenced: Option<Duration>) {
     standby::commit_alone();
     old_guards::forget(plan);

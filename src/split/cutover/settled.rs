@@ -12,18 +12,14 @@
 //! source from within the fence: all that it will ever have. A side that was set back is
 //! behind the other, or has lost the note.
 
-use super::{on_master, open_side, record_moved, recovery, sequences, write_moved};
-use crate::agent::error::{Result, SplitError};
+use super::{open_side, record_moved, record_opened, recovery, sequences};
+use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State, Version};
 use crate::agent::state::{consumed, progress, tenure};
 use crate::catalog::split::Plan;
-use crate::catalog::split_state::CutoverStep;
 use crate::remote::Connection;
-use crate::server::txn::{soon, transaction};
-use crate::server::{standby, wait};
 use crate::split::injection_points::{self, reach};
-use crate::split::record;
 use std::time::Instant;
 
 /// Opens the target and tells the source, if no row is left to be brought over. False: that is
@@ -53,24 +49,11 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
         reach(injection_points::RECOVERY_CAUGHT_UP)?;
         open_side(&mut target.session, plan, target.generation, version)?;
     }
-    // For people; who has the plan's row does not keep the source from being told.
-    let _ = soon(|| {
-        standby::commit_alone();
-        record::cutover_step(plan.id, CutoverStep::Opened);
-        Ok::<_, SplitError>(())
-    });
+    record_opened(plan);
     reach(injection_points::CUTOVER_OPENED)?;
     tenure::change(&mut source.session, plan.id, source.generation, &side::MOVE, Version::Is(version))?;
     reach(injection_points::CUTOVER_MOVED)?;
-    let recorded = soon(|| {
-        write_moved(plan, None);
-        Ok::<_, SplitError>(())
-    });
-    if recorded.is_none() {
-        let who = transaction(on_master::holders);
-        wait::report(&format!("a lock on the master, both shards have been told: {who}"));
-        record_moved(plan, None);
-    }
+    record_moved(plan, None);
     Ok(true)
 }
 

@@ -4,6 +4,7 @@
 mod routes;
 
 use super::cleanup::routes::{Names, Route};
+use super::copies::{Copies, Is};
 use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
@@ -81,14 +82,22 @@ fn close_ledger(shard_key: &str, kept: &[i64]) {
 /// What was found, and the splits of which something stays.
 fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
     master::check(connection, &split::identity())?;
-    let mut names = Names::of(shard);
+    let (mut names, mut copies) = (Names::of(shard), Copies::of(shard));
     let (mut removed, mut kept) = (Vec::new(), Vec::new());
     for found in side::all(connection)? {
-        if is_accounted_for(&found) {
+        let object = format!("{} side of split {}", found.side.as_str(), found.id);
+        let accounted = accounted_for(&found);
+        let known: Vec<Is> = accounted.iter().map(|there| copies.is(connection, there)).collect();
+        let is_copy = !known.is_empty() && known.iter().all(|is| *is == Is::ACopy);
+        if !is_copy && !accounted.is_empty() {
+            if !known.contains(&Is::It) {
+                removed.push((object, may_be(&accounted.join(", "))));
+            }
             continue;
         }
-        let object = format!("{} side of split {}", found.side.as_str(), found.id);
-        if let Some(why) = keeps_clients_off(connection, &mut names, &found)? {
+        // Of a copy the original keeps clients off, and this master knows where they are.
+        let why = if is_copy { None } else { keeps_clients_off(connection, &mut names, &found)? };
+        if let Some(why) = why {
             removed.push((object, why));
             kept.push(found.id);
             continue;
@@ -97,48 +106,60 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
         removed.push((object, "removed".to_owned()));
     }
     for redirect in redirects::all(connection)? {
-        remove_from_redirect(connection, &mut names, &redirect, &mut removed)?;
+        remove_from_redirect(connection, (&mut names, &mut copies), &redirect, &mut removed)?;
     }
     Ok((removed, kept))
+}
+
+fn may_be(original: &str) -> String {
+    format!("kept: shard \"{original}\", of which it may be, does not answer")
 }
 
 /// The same for what splits have entered in a redirect.
 fn remove_from_redirect(
     connection: &mut Connection,
-    names: &mut Names,
+    (names, copies): (&mut Names, &mut Copies<'_>),
     redirect: &Redirect,
     removed: &mut Removed,
 ) -> Result<()> {
     for (id, token) in left::splits(connection, redirect)? {
-        if stored::is_known(&token) {
-            continue;
-        }
-        let (gone, moved_to) = left::of_split(connection, redirect, &token)?;
         let object = format!("redirect of split {id}");
-        if let Some(route) = names.route(connection, &gone) {
-            removed.push((object, kept(&route, &moved_to)));
-            continue;
+        let original = stored::known_at(&token);
+        match original.as_deref().map(|original| (original, copies.is(connection, original))) {
+            Some((_, Is::It)) => continue,
+            Some((original, Is::Unknown)) => {
+                removed.push((object, may_be(original)));
+                continue;
+            }
+            // The original goes on refusing them; where they are, this master's routes say.
+            Some((_, Is::ACopy)) => {}
+            None => {
+                let (gone, moved_to) = left::of_split(connection, redirect, &token)?;
+                if let Some(route) = names.route(connection, &gone) {
+                    removed.push((object, kept(&route, &moved_to)));
+                    continue;
+                }
+            }
         }
-        redirect::end(connection, &token, &Ending::All)?;
+        redirect::end(connection, &token, &Ending::All, &mut redirect::commit)?;
         removed.push((object, "removed".to_owned()));
     }
     redirect::tidy(connection, redirect)
 }
 
-/// The ledger knows what may exist, on whatever shard: one database may have several names.
-/// Another split of the same number, of a master that is gone, has another token.
-fn is_accounted_for(found: &Found) -> bool {
-    sql::read_one(
+/// The shards of which the ledger knows that they have it, by whatever name: one database may
+/// have several. Another split of the same number, of a master that is gone, has another token.
+fn accounted_for(found: &Found) -> Vec<String> {
+    sql::read(
         // Of one at its end only a side that was given up as lost is left.
         &format!(
-            "SELECT 1 FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
+            "SELECT l.shard_key FROM shardmaster.split_ledger l JOIN shardmaster.split_plan p ON p.id = l.split_id
               WHERE l.split_id = $1 AND l.side = $2 AND l.removed_at IS NULL AND p.token = coalesce($3, p.token)
                 AND NOT {IS_OVER}"
         ),
         &[found.id.into(), found.side.as_str().into(), found.token.as_deref().into()],
-        |_| (),
+        |row| row.value(1),
     )
-    .is_some()
 }
 
 /// A redirect of rows that have left must stay while this master sends clients of these

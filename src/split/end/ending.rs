@@ -5,15 +5,17 @@ use super::redirect::{self, Ending};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::is_one_database;
 use crate::agent::session;
-use crate::agent::state::master;
+use crate::agent::state::{left as entries, master};
 use crate::catalog::redirect::{self as stored, ToEnd};
-use crate::catalog::shard;
 use crate::catalog::split::{self, Left};
+use crate::catalog::{keyspace, shard};
 use crate::error::Failure;
 use crate::remote::Connection;
 use crate::server::sql;
-use crate::server::txn::{transaction, try_transaction};
+use crate::server::txn::{soon, transaction, try_transaction};
+use crate::split::cutover::on_master;
 use crate::split::injection_points::{self, reach};
+use std::time::{Duration, Instant};
 
 /// In the session of the operator: of a finished split nothing is left afterwards.
 pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> {
@@ -25,7 +27,7 @@ pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> 
     }
     let left = split::left(id)?;
     open(&left, &split::identity())
-        .and_then(|mut session| redirect::end(&mut session, &left.token, &Ending::All))
+        .and_then(|mut session| redirect::end(&mut session, &left.token, &Ending::All, &mut redirect::commit))
         .map_err(SplitError::into_failure)?;
     stored::all_ended(id);
     split::event(id, None, None, "the source's redirect was dropped");
@@ -38,32 +40,80 @@ pub fn run(id: i64) -> Result<()> {
     let (left, identity) = try_transaction(|| Ok::<_, SplitError>((split::left(id)?, split::identity())))?;
     let unknown = ask(id, &left)?;
     reach(injection_points::REDIRECT_BEGIN)?;
-    // The source may answer late, and another word may have been said on a key meanwhile: what
-    // is to end is read once the session is there.
-    let mut to_end = transaction(|| stored::to_end(id));
-    let ended = match &to_end {
-        ToEnd::Nothing => Ok(()),
-        ToEnd::All | ToEnd::Named(_) => open(&left, &identity).and_then(|mut session| {
-            to_end = transaction(|| stored::to_end(id));
-            match &to_end {
-                ToEnd::Nothing => Ok(()),
-                ToEnd::All => redirect::end(&mut session, &left.token, &Ending::All),
-                ToEnd::Named(names) => {
-                    redirect::end(&mut session, &left.token, &Ending::Named(names, left.key_type))
-                }
-            }
-        }),
-    };
+    let ended = open(&left, &identity).and_then(|mut session| {
+        forget_what_has_ended(id, &left, &mut session)?;
+        end_what_is_due(id, &left, &mut session)
+    });
     match ended {
-        Ok(()) => {
+        Ok(ended) => {
             reach(injection_points::REDIRECT_ENDED)?;
-            transaction(|| record(id, &to_end));
+            transaction(|| record(id, &ended));
         }
         Err(error) if error.is_transient() => transaction(|| postpone(id, &error.to_string())),
         Err(error) => return Err(error),
     }
     if let Some(reason) = unknown {
         transaction(|| postpone(id, &reason));
+    }
+    Ok(())
+}
+
+/// What has ended.
+fn end_what_is_due(id: i64, left: &Left, session: &mut Connection) -> Result<ToEnd> {
+    // The source may answer late, and another word may have been said on a key meanwhile: what
+    // is to end is read once the session is there.
+    let to_end = transaction(|| stored::to_end(id));
+    let ending = match &to_end {
+        ToEnd::Nothing => return Ok(to_end),
+        ToEnd::All => Ending::All,
+        ToEnd::Named(names) => Ending::Named(names, left.key_type),
+    };
+    let mut commit = |session: &mut Connection| commit_if_still(id, left, &to_end, session);
+    match redirect::end(session, &left.token, &ending, &mut commit)? {
+        true => Ok(to_end),
+        false => Err(SplitError::Retry("what is to end of the redirect, which has just changed".into())),
+    }
+}
+
+/// For as long, at most, no word is said on keys of the keyspace, by whoever.
+const COMMIT_LIMIT: Duration = Duration::from_secs(2);
+
+/// The shard's commit, with the keyspace locked: what was to end when it was looked at last is
+/// what is to end now, and no other word comes before the shard has said that it has. One whose
+/// answer does not come in time may have been made or not: the next attempt asks. By then none
+/// that was late on its way is made any more, since the shard has ended its transaction.
+fn commit_if_still(id: i64, left: &Left, to_end: &ToEnd, session: &mut Connection) -> Result<bool> {
+    let limit = (COMMIT_LIMIT * 2).as_millis();
+    session.run(&format!("SET LOCAL idle_in_transaction_session_timeout = {limit}"))?;
+    let said = soon(|| {
+        keyspace::lock(&left.keyspace).map_err(Failure::from)?;
+        if stored::to_end(id) != *to_end {
+            return Ok(false);
+        }
+        session.set_deadline(Some(Instant::now() + COMMIT_LIMIT));
+        session.run("COMMIT")?;
+        session.set_deadline(None);
+        Ok(true)
+    });
+    said.unwrap_or_else(|| {
+        let who = transaction(on_master::holders);
+        Err(SplitError::Retry(format!("a lock on the master, held perhaps by {who}")))
+    })
+}
+
+/// An earlier worker's commit may have come through without its answer, and another word may
+/// have been said since: what the shard refuses no longer is not told to be refused.
+fn forget_what_has_ended(id: i64, left: &Left, session: &mut Connection) -> Result<()> {
+    let there = entries::of_token(session, &left.token)?;
+    if there.is_none() {
+        redirect::tidy_all(session)?;
+    }
+    let forgotten = transaction(|| stored::forget_all_but(id, there.as_ref()));
+    if forgotten > 0 {
+        let text = format!(
+            "the source's redirect has ended for {forgotten} before they were assigned elsewhere again: its answer had not come"
+        );
+        transaction(|| split::event(id, None, None, &text));
     }
     Ok(())
 }
@@ -113,7 +163,8 @@ fn open(left: &Left, identity: &str) -> Result<Connection> {
 }
 
 fn record(id: i64, ended: &ToEnd) {
-    sql::write("UPDATE shardmaster.split_plan SET waiting_for = NULL WHERE id = $1", &[id.into()]);
+    let done = "UPDATE shardmaster.split_plan SET waiting_for = NULL, attempts = 0 WHERE id = $1";
+    sql::write(done, &[id.into()]);
     match ended {
         ToEnd::Nothing => stored::ended(id, &[]),
         ToEnd::All => {
@@ -136,7 +187,8 @@ fn record(id: i64, ended: &ToEnd) {
 
 fn postpone(id: i64, reason: &str) {
     sql::write(
-        "UPDATE shardmaster.split_plan SET watched_at = clock_timestamp(), waiting_for = $2 WHERE id = $1",
+        "UPDATE shardmaster.split_plan SET watched_at = clock_timestamp(), waiting_for = $2, attempts = attempts + 1
+          WHERE id = $1",
         &[id.into(), reason.into()],
     );
 }

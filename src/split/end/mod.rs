@@ -2,6 +2,7 @@
 //! and what a master that is gone has left.
 
 pub mod cleanup;
+pub mod copies;
 pub mod ending;
 pub mod finish;
 pub mod lost;

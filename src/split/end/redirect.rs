@@ -106,18 +106,37 @@ pub enum Ending<'a> {
     Named(&'a [String], Option<KeyType>),
 }
 
+/// Commits what has ended, or says that it is not to end after all: then nothing has.
+pub type Commit<'a> = &'a mut dyn FnMut(&mut Connection) -> Result<bool>;
+
+/// Where nobody has another word.
+pub fn commit(connection: &mut Connection) -> Result<bool> {
+    connection.run("COMMIT")?;
+    Ok(true)
+}
+
 /// Ends what a split, known by its token, has left in a database; triggers and tables go
-/// with the last entry, the agent's schema with the last redirect.
-pub fn end(connection: &mut Connection, token: &str, ending: &Ending<'_>) -> Result<()> {
+/// with the last entry, the agent's schema with the last redirect. False: it stays.
+pub fn end(
+    connection: &mut Connection,
+    token: &str,
+    ending: &Ending<'_>,
+    commit: Commit<'_>,
+) -> Result<bool> {
     for redirect in redirects::all(connection)? {
         if left::count(connection, &redirect, Some(token))? > 0 {
             take_out(connection, &redirect, token, ending)?;
+            if !commit(connection)? {
+                connection.run("ROLLBACK")?;
+                return Ok(false);
+            }
         }
         tidy(connection, &redirect)?;
     }
-    Ok(())
+    Ok(true)
 }
 
+/// In a transaction, which stays open.
 fn take_out(
     connection: &mut Connection,
     redirect: &Redirect,
@@ -133,9 +152,12 @@ fn take_out(
             left::take_out(connection, redirect, &back, *key_type, Of::Split(token))?;
         }
     }
-    look_up::write(connection, redirect, &[])?;
-    connection.run("COMMIT")?;
-    Ok(())
+    look_up::write(connection, redirect, &[])
+}
+
+/// Drops the redirects that refuse nothing any more.
+pub fn tidy_all(connection: &mut Connection) -> Result<()> {
+    redirects::all(connection)?.iter().try_for_each(|redirect| tidy(connection, redirect))
 }
 
 /// After a split that has brought keys here is finished: the look-ups forget them.

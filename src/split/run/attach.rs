@@ -46,7 +46,7 @@ impl Worker {
                 attached => attached?,
             };
             if self.attempts > 0 {
-                transaction(|| record::under_way(self.id));
+                self.write(|| record::under_way(self.id));
             }
             recovery::settle(&mut engine, state)?;
             self.engine = Some(engine);

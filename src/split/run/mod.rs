@@ -2,9 +2,11 @@
 //! outcome.
 
 mod attach;
-mod setback;
+mod patience;
+mod trouble;
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session;
 use crate::agent::state::lease;
 use crate::catalog::split::{self, State};
 use crate::guc;
@@ -62,7 +64,7 @@ pub fn run(split_id: i64) {
             Ok(pause) => {
                 if worker.attempts > 0 {
                     worker.attempts = 0;
-                    transaction(|| record::recovered(split_id));
+                    worker.write(|| record::recovered(split_id));
                 }
                 // Whoever woke this worker while it waited for a shard was not heard.
                 if !asked_for_else(split_id, work) {
@@ -180,14 +182,16 @@ impl Worker {
 
     fn end_redirect(&mut self) -> Result<Duration> {
         self.engine = None;
-        ending::run(self.id)?;
+        session::hastily(transaction(|| split::attempts(self.id)), || ending::run(self.id))?;
         Ok(Duration::ZERO)
     }
 
     fn watch(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
         let (plan, identity) = self.read_plan()?;
-        watch::run(&plan, state.version_cutover.unwrap_or_default(), &identity)?;
+        let version = state.version_cutover.unwrap_or_default();
+        let attempts = transaction(|| split::attempts(self.id));
+        session::hastily(attempts, || watch::run(&plan, version, &identity))?;
         Ok(Duration::ZERO)
     }
 
@@ -207,16 +211,16 @@ impl Worker {
     fn install(&mut self) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
-        transaction(|| record::activity(self.id, "working", None));
+        self.write(|| record::activity(self.id, "working", None));
         check::require(&tenure.plan, &tenure.identity)?;
         install::install(&tenure)?;
-        try_transaction(|| record::installed(self.id))?;
+        self.patiently(|| record::installed(self.id))?;
         Ok(Duration::ZERO)
     }
 
     /// Paused: changes are queued, nothing is read or written but the lease.
     fn rest(&mut self) -> Result<Duration> {
-        transaction(|| record::activity(self.id, "paused", Some("shard_split_resume")));
+        self.write(|| record::activity(self.id, "paused", Some("shard_split_resume")));
         match self.engine.as_mut() {
             Some(engine) => renew_lease(engine, &mut self.lease_renewed)?,
             // Nothing but the source is needed for that, and no side is taken over.
@@ -238,14 +242,14 @@ impl Worker {
         let mut renewed = self.lease_renewed;
         renew_lease(self.attached(&state)?, &mut renewed)?;
         self.lease_renewed = renewed;
-        transaction(|| record::activity(id, "idle", None));
+        self.write(|| record::activity(id, "idle", None));
         wait::report("waiting for shard_split_run_backfill");
         Ok(Duration::from_secs(5))
     }
 
     fn begin_backfill(&mut self) -> Result<Duration> {
         reach(injection_points::BACKFILL_BEGIN)?;
-        try_transaction(|| record::backfill_begun(self.id))?;
+        self.patiently(|| record::backfill_begun(self.id))?;
         Ok(Duration::ZERO)
     }
 
@@ -312,9 +316,11 @@ impl Worker {
         let due = self.recorded.elapsed() > Duration::from_secs(1);
         if changes_phase || due || outcome.chunks > 0 || outcome.changes > 0 || outcome.restarted.is_some() {
             let queue_bytes = engine.queue_bytes()?;
-            try_transaction(|| {
-                record::step((engine.plan.id, engine.generation), &engine.tables, outcome, queue_bytes)
-            })?;
+            if let Some(engine) = self.engine.as_ref() {
+                self.patiently(|| {
+                    record::step((self.id, engine.generation), &engine.tables, outcome, queue_bytes)
+                })?;
+            }
             self.recorded = Instant::now();
         }
         Ok(())

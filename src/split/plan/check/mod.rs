@@ -17,10 +17,12 @@ use crate::agent::observe;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::master;
+use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
+use crate::remote::quote::{literal, text_array};
+use crate::split::end::copies;
 use crate::split::finding::Finding;
 use crate::split::{owners, references};
 use looked::Looked;
@@ -154,6 +156,8 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     master::check(&mut connection, identity)?;
     let label = |name: &str| format!("{}: {name}", side.as_str());
     findings.push(Finding::new(&label("connection"), true, format!("shard \"{}\"", shard.shard_key), ""));
+    let copied = asked("whose redirects it has", copies::redirected(&mut connection, shard))?;
+    findings.extend(copied.into_iter().map(|(split, original)| of_a_copy(side, shard, split, &original)));
     let direct = direct_connection(&mut connection, &label("direct connection"));
     findings.push(asked("whether a session keeps its locks", direct)?);
     findings.push(replica_role(&mut connection, &label("right to be a replica")));
@@ -192,6 +196,18 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         .map(str::to_owned);
     let version = connection.server_version();
     Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default(), called, is_trusted })
+}
+
+/// Clients of these keys are refused here, though nothing has left this shard.
+fn of_a_copy(side: Side, shard: &Shard, split: i64, original: &str) -> Finding {
+    Finding::new(
+        &format!("{}: redirects of another shard", side.as_str()),
+        false,
+        format!(
+            "it is a copy of shard \"{original}\", and refuses what split {split} has taken away from there"
+        ),
+        &format!("SELECT * FROM shard_cleanup({}) removes that from the copy.", literal(&shard.shard_key)),
+    )
 }
 
 /// An answer that did not come says what was asked.

@@ -1,15 +1,14 @@
-//! What a worker does about an error: try again, give the cutover up, or leave the split to its
-//! operator.
+//! What a worker does when its work did not end well.
 
 use super::{Worker, asked_for_else};
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::SplitError;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::CutoverStep;
 use crate::error::Failure;
 use crate::guc;
-use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::cutover::{aborted, on_master, recovery};
+use crate::split::cutover::aborted;
 use crate::split::lifecycle::phases;
 use crate::split::lifecycle::work::Work;
 use crate::split::record;
@@ -44,7 +43,7 @@ impl Worker {
         let ends = !error.is_transient() && !asked_for_else(self.id, work);
         let failure = error.into_failure();
         if ends && !self.keeps_clients_out() {
-            transaction(|| record::failed(self.id, state.phase, &failure));
+            self.write(|| record::failed(self.id, state.phase, &failure));
             return;
         }
         if ends && self.attempts == 0 {
@@ -91,41 +90,10 @@ impl Worker {
         }
     }
 
-    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open.
-    /// Where a cutover was interrupted, writers of the source do not wait for it.
-    pub(super) fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
-        let mut is_open = false;
-        loop {
-            if let Some(done) = soon(&mut body) {
-                return done;
-            }
-            let _said = wait::said();
-            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
-            if is_open {
-                return try_transaction(body);
-            }
-            // If it does not succeed, the next round does it.
-            is_open = self.let_writers_in().is_ok();
-        }
-    }
-
-    fn let_writers_in(&self) -> Result<()> {
-        let (state, plan, identity) = try_transaction(|| {
-            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
-        })?;
-        if !self.is_in_doubt(&state) {
-            return Ok(());
-        }
-        recovery::let_writers_in(&plan, state.generation, &identity, state.target_lost)
-    }
-
     fn retry(&mut self, failure: &Failure) {
         self.attempts += 1;
         let (id, attempts) = (self.id, self.attempts);
-        let _ = self.patiently(|| {
-            record::retrying(id, attempts, failure);
-            Ok(())
-        });
+        self.write(|| record::retrying(id, attempts, failure));
         let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
         let _said = wait::said();
         wait::report(&format!("retrying after: {}", record::reason(failure)));

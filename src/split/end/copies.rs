@@ -1,0 +1,77 @@
+//! What a copy of a shard has taken along: a clone of its disk, or a standby that was promoted
+//! beside it, refuses what splits have taken away from the original, and this master knows the
+//! redirect, or the side of a split, of the original alone.
+
+use crate::agent::error::Result;
+use crate::agent::one_database::shares_locks_within;
+use crate::agent::state::{left, redirect};
+use crate::catalog::place::{self, Sameness};
+use crate::catalog::redirect as stored;
+use crate::catalog::shard::{self, Shard};
+use crate::remote::Connection;
+use crate::server::txn::in_one;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// For the answer of a shard that what is just done has nothing else to do with.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// What a database is to another shard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Is {
+    It,
+    ACopy,
+    /// The other one does not answer.
+    Unknown,
+}
+
+/// The database of a session, beside shards that the master knows.
+pub struct Copies<'a> {
+    shard: &'a Shard,
+    known: BTreeMap<String, Is>,
+}
+
+impl Copies<'_> {
+    pub fn of(shard: &Shard) -> Copies<'_> {
+        Copies { shard, known: BTreeMap::new() }
+    }
+
+    /// Whether it is where another shard is. The servers say so, and each is asked once: what is
+    /// remembered of them may be of yesterday.
+    pub fn is(&mut self, connection: &mut Connection, original: &str) -> Is {
+        if let Some(is) = self.known.get(original) {
+            return *is;
+        }
+        let other = in_one(|| {
+            let other = shard::by_key(original).ok()?;
+            Some((place::database(self.shard, &other) == Sameness::Same, other))
+        });
+        let is = match other {
+            None => Is::Unknown,
+            Some((is_same, other)) if is_same || other.shard_key == self.shard.shard_key => Is::It,
+            Some((_, other)) => match shares_locks_within(connection, &other, LIMIT) {
+                Ok(true) => Is::It,
+                Ok(false) => Is::ACopy,
+                Err(_) => Is::Unknown,
+            },
+        };
+        self.known.insert(original.to_owned(), is);
+        is
+    }
+}
+
+/// Splits whose keys a database refuses as a copy of the shard that they have left, and that
+/// shard.
+pub fn redirected(connection: &mut Connection, shard: &Shard) -> Result<Vec<(i64, String)>> {
+    let mut copies = Copies::of(shard);
+    let mut found = Vec::new();
+    for redirect in redirect::all(connection)? {
+        for (id, token) in left::splits(connection, &redirect)? {
+            let Some(original) = in_one(|| stored::known_at(&token)) else { continue };
+            if copies.is(connection, &original) == Is::ACopy {
+                found.push((id, original));
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,61 @@
+//! What a worker writes down on the master, where somebody's transaction may be in its way.
+
+use super::{Worker, is_lease_due};
+use crate::agent::error::{Result, SplitError};
+use crate::catalog::split;
+use crate::catalog::split_state::Phase;
+use crate::server::txn::{soon, transaction, try_transaction};
+use crate::server::wait;
+use crate::split::cutover::{on_master, recovery};
+use crate::split::install;
+use std::time::Instant;
+
+impl Worker {
+    /// Writes to the plan's row, which somebody's transaction may hold for as long as it is open:
+    /// who that is, is told. Where a cutover was interrupted, writers of the source do not wait
+    /// for it, and capture does not take its worker for dead.
+    pub(super) fn patiently<R>(&self, mut body: impl FnMut() -> Result<R>) -> Result<R> {
+        let mut is_open = false;
+        let mut renewed = self.lease_renewed;
+        let mut before = None;
+        loop {
+            if let Some(done) = soon(&mut body) {
+                return done;
+            }
+            before.get_or_insert_with(wait::said);
+            wait::report(&format!("a lock on the master: {}", transaction(on_master::holders)));
+            // If it does not succeed, the next round does it.
+            is_open = is_open || self.let_writers_in().is_ok();
+            if is_lease_due(renewed) && self.keep_lease().is_ok() {
+                renewed = Some(Instant::now());
+            }
+        }
+    }
+
+    /// The same for what cannot fail.
+    pub(super) fn write<R>(&self, mut body: impl FnMut() -> R) -> Option<R> {
+        self.patiently(|| Ok(body())).ok()
+    }
+
+    /// With a session of its own, where changes are captured.
+    fn keep_lease(&self) -> Result<()> {
+        let phase = transaction(|| split::state(self.id))?.phase;
+        match phase {
+            Phase::DualWrite | Phase::Backfill | Phase::Tailing | Phase::CutoverPending => {
+                let (plan, _) = self.read_plan()?;
+                install::keep_lease(&plan)
+            }
+            Phase::Planning | Phase::Completed | Phase::RolledBack => Ok(()),
+        }
+    }
+
+    fn let_writers_in(&self) -> Result<()> {
+        let (state, plan, identity) = try_transaction(|| {
+            Ok::<_, SplitError>((split::state(self.id)?, split::load(self.id)?, split::identity()))
+        })?;
+        if !self.is_in_doubt(&state) {
+            return Ok(());
+        }
+        recovery::let_writers_in(&plan, state.generation, &identity, state.target_lost)
+    }
+}
