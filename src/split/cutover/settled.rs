@@ -39,7 +39,8 @@ pub fn complete(plan: &Plan, seen: i64, identity: &str, version: i64) -> Result<
     let is_decided = |row: Option<side::Row>| row.is_some_and(|row| row.version == Some(version));
     let there = side::read(&mut target.session, plan.id, Side::Target)?;
     let here = side::read(&mut source.session, plan.id, Side::Source)?;
-    if !says(here, State::Fenced) && !(says(here, State::Moved) && is_decided(here)) {
+    let is_shut = says(here, State::Fenced) || says(here, State::Moved) && is_decided(here);
+    if !is_shut {
         return Ok(false);
     }
     let is_open = says(there, State::Open) && is_decided(there);

@@ -44,13 +44,14 @@ pub fn begin(engine: &mut Engine) -> Result<()> {
     let mut run = engine.verification.take().unwrap_or(Run { blocks: FIRST_BLOCKS, ..Run::default() });
     run.tables = tables;
     run.compared.clear();
-    if let Some(ordinal) = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables) {
-        if let (false, Some(position)) = (run.prepared == Some(ordinal), position_of(engine, ordinal)) {
-            let Engine { reader, target, tables, .. } = engine;
-            rows::prepare_source(reader, &tables[position])?;
-            rows::prepare_target(target, &tables[position])?;
-            run.prepared = Some(ordinal);
-        }
+    let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
+    if let Some(ordinal) = next.filter(|_| run.prepared != next)
+        && let Some(position) = position_of(engine, ordinal)
+    {
+        let Engine { reader, target, tables, .. } = engine;
+        rows::prepare_source(reader, &tables[position])?;
+        rows::prepare_target(target, &tables[position])?;
+        run.prepared = next;
     }
     engine.verification = Some(run);
     Ok(())
@@ -88,13 +89,12 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
         };
         wait::report(&format!("comparing {}", engine.tables[position].source.name));
         let known = &progress.tables[position];
-        if table.status == Status::Pending && whole::is_small(engine, position, known)? {
-            if let Some(size) = whole::compare(engine, position)? {
-                let all =
-                    Verification { rows: size.rows, bytes: size.bytes, status: Status::Passed, ..table };
-                run.note(all, Vec::new());
-                continue;
-            }
+        let is_small = table.status == Status::Pending && whole::is_small(engine, position, known)?;
+        let size = if is_small { whole::compare(engine, position)? } else { None };
+        if let Some(size) = size {
+            let all = Verification { rows: size.rows, bytes: size.bytes, status: Status::Passed, ..table };
+            run.note(all, Vec::new());
+            continue;
         }
         if run.prepared != Some(table.ordinal) {
             run.wants_tables = true;
