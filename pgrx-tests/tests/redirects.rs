@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cluster_of, finished, insert, outcome, plan, source, state_of,
+    LIMIT, client, cluster, cluster_of, finished, insert, outcome, plan, source,
 };
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::split::Split;

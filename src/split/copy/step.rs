@@ -182,19 +182,7 @@ pub fn apply(
         ));
     }
     let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
-    for position in &resets {
-        let known = &progress.tables[*position];
-        if !known.leaves.is_empty() {
-            window::delete_scope(engine, *position)?;
-            restarted.get_or_insert_with(|| {
-                let name = &engine.tables[*position].source.name;
-                format!("table {name} was truncated or rewritten, or has lost a partition")
-            });
-        }
-        if let Some(shape) = now.tables.get(*position) {
-            progress.tables[*position] = compare::fresh(shape, known);
-        }
-    }
+    reset(engine, &mut progress, &resets, now, &mut restarted)?;
     for position in differences.grown.iter().filter(|position| !resets.contains(position)) {
         if let Some(shape) = now.tables.get(*position) {
             compare::grow(shape, &mut progress.tables[*position]);
@@ -226,6 +214,30 @@ pub fn apply(
     foreign_keys::check_step(engine, &outcome.progress, &look)?;
     reach(injection_points::STEP_CHUNK)?;
     Ok(outcome)
+}
+
+/// Deletes what the target has of tables that are copied anew, and forgets how far they were.
+fn reset(
+    engine: &mut Engine,
+    progress: &mut Progress,
+    resets: &[usize],
+    now: &Observation,
+    restarted: &mut Option<String>,
+) -> Result<()> {
+    for position in resets {
+        let known = &progress.tables[*position];
+        if !known.leaves.is_empty() {
+            window::delete_scope(engine, *position)?;
+            restarted.get_or_insert_with(|| {
+                let name = &engine.tables[*position].source.name;
+                format!("table {name} was truncated or rewritten, or has lost a partition")
+            });
+        }
+        if let Some(shape) = now.tables.get(*position) {
+            progress.tables[*position] = compare::fresh(shape, known);
+        }
+    }
+    Ok(())
 }
 
 fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usize) -> Vec<usize> {
