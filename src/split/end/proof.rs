@@ -6,6 +6,7 @@
 //! shown to be on the target or taken away there by a client.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
 use crate::agent::state::progress::Progress;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
@@ -14,6 +15,7 @@ use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{array_literal, literal};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::owners::{self, LookedThrough};
 use crate::split::table::Table;
 use crate::{agent, guc};
 
@@ -26,6 +28,7 @@ pub struct Prover<'a> {
     leaves: Vec<String>,
     /// The operator has said that rows may be missing.
     accepts: bool,
+    looked_through: LookedThrough,
 }
 
 impl<'a> Prover<'a> {
@@ -33,13 +36,14 @@ impl<'a> Prover<'a> {
         let known = progress.tables.get(position).and_then(|table| table.target_leaves.as_ref());
         let leaves = known.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect();
         let Engine { target, plan, tables, .. } = engine;
-        Prover { target, plan, table: &tables[position], leaves, accepts }
+        let looked_through = LookedThrough::default();
+        Prover { target, plan, table: &tables[position], leaves, accepts, looked_through }
     }
 
     /// Shows that the target has the rows that `condition` selects of a leaf of the source,
     /// in the source's open transaction; how many they are.
     pub fn prove(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<u64> {
-        self.target.run("BEGIN")?;
+        self.look()?;
         let keys = crate::remote::quote::idents("t.", self.table.source.key());
         let window = self.table.window_table();
         let format = self.table.text_format();
@@ -56,6 +60,16 @@ impl<'a> Prover<'a> {
         }
         self.target.run("ROLLBACK")?;
         Ok(copied.rows)
+    }
+
+    /// Begins the target's transaction: nothing comes to the table until its end, and what is
+    /// there is looked at. To plan a query may run it already.
+    fn look(&mut self) -> Result<()> {
+        self.target.run("BEGIN")?;
+        self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
+        let code = owners::code_now(self.target, self.plan, Side::Target)?;
+        self.looked_through.require_none(self.target, self.plan, Side::Target, &code)?;
+        Ok(())
     }
 
     fn require_all(&mut self) -> Result<()> {
