@@ -22,7 +22,7 @@
     SELECT ARRAY(SELECT h.oid FROM heir h)
 ), caller (kind, classid, objid, version) AS (
     SELECT o.* FROM member w CROSS JOIN LATERAL (
-        SELECT 'r', 'pg_class'::regclass::oid, c.oid, concat_ws(' ', c.relowner, c.relkind) FROM pg_class c WHERE c.oid = ANY (w.oids)
+        SELECT 'r', 'pg_class'::regclass::oid, c.oid, concat_ws(' ', c.relowner, c.relkind, c.relnamespace::regnamespace, c.relname) FROM pg_class c WHERE c.oid = ANY (w.oids)
         UNION ALL SELECT 'c', 'pg_constraint'::regclass, k.oid, k.xmin::text FROM pg_constraint k WHERE k.conrelid = ANY (w.oids)
         UNION ALL SELECT 'i', 'pg_class'::regclass, i.indexrelid, i.xmin::text FROM pg_index i WHERE i.indrelid = ANY (w.oids)
         UNION ALL SELECT 'a', 'pg_attrdef'::regclass, d.oid, d.xmin::text FROM pg_attrdef d WHERE d.adrelid = ANY (w.oids)

@@ -5,7 +5,12 @@ SELECT a.attrelid, a.attname, x.*
   JOIN pg_namespace s ON s.nspname = w.nsp JOIN pg_class l ON l.relnamespace = s.oid AND l.relname = w.rel
   JOIN pg_attribute a ON a.attrelid = l.oid AND a.attname = w.shard_by AND a.attgenerated <> ''
   JOIN pg_attrdef k ON k.adrelid = a.attrelid AND k.adnum = a.attnum
-  JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = k.oid
+ CROSS JOIN LATERAL (
+    SELECT * FROM pg_depend p WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = k.oid
+    -- Before PostgreSQL 15 it is the column's.
+    UNION ALL
+    SELECT * FROM pg_depend p WHERE p.classid = 'pg_class'::regclass AND p.objid = l.oid AND p.objsubid = a.attnum AND p.deptype = 'a'
+ ) AS d
  CROSS JOIN LATERAL (
     SELECT p.pronamespace, p.proname FROM pg_proc p WHERE d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
     UNION ALL SELECT t.typnamespace, t.typname FROM pg_type t WHERE d.refclassid = 'pg_type'::regclass AND t.oid = d.refobjid

@@ -77,11 +77,20 @@ pub fn arriving(column: &Column) -> String {
     }
 }
 
+/// A list of keys as what a column is of. An enum's name is not read anew: another type may have
+/// it by then, and the server knows what the column is of.
+fn listed(keys: &[String], column: &Column) -> String {
+    match column.is_enum {
+        true => array_literal(keys),
+        false => format!("{}::{}[]", array_literal(keys), column.base),
+    }
+}
+
 impl Scope {
-    /// Whether a value of the column is in the scope, for statements of the mover.
-    fn contains(&self, value: &str, base: &str) -> String {
+    /// Whether a value is in the scope, for statements of the mover; keys as `list` has them.
+    fn contains(&self, value: &str, list: impl Fn(&[String]) -> String) -> String {
         match self {
-            Scope::Keys(keys) => format!("{value} = ANY ({}::{}[])", array_literal(keys), base),
+            Scope::Keys(keys) => format!("{value} = ANY ({})", list(keys)),
             Scope::Buckets { of, count, buckets } => {
                 let numbers = array_literal(buckets);
                 format!("{} = ANY ({numbers}::int4[])", bucket("pg_temp", value, *of, *count))
@@ -96,12 +105,12 @@ impl Scope {
 
     /// Whether a value is in ranges, whatever its column is.
     pub fn holds(&self, value: &str) -> String {
-        self.contains(value, "text")
+        self.contains(value, |keys| format!("{}::text[]", array_literal(keys)))
     }
 
     /// A predicate over the scope, for statements of the mover.
     pub fn predicate(&self, column: &Column, alias: &str) -> String {
-        self.contains(&format!("{alias}.{}", ident(&column.name)), &column.base)
+        self.contains(&format!("{alias}.{}", ident(&column.name)), |keys| listed(keys, column))
     }
 
     /// The same for rows that other conditions find: a filter of which the planner thinks
@@ -129,7 +138,7 @@ impl Scope {
                 format!("({}::pg_catalog.jsonb OPERATOR(pg_catalog.?) {text})", literal(&object.to_string()))
             }
             Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => {
-                self.contains(&value, &column.base)
+                self.contains(&value, |keys| listed(keys, column))
             }
         }
     }
@@ -145,13 +154,12 @@ impl Scope {
                 let cast = if column.is_enum { String::new() } else { format!("::{}", column.base) };
                 let all: Vec<String> = values.iter().map(|value| format!("{value}{cast}")).collect();
                 let all = all.join(", ");
-                (bytes <= longest)
-                    .then(|| format!("ARRAY[{all}] && {}::{}[]", array_literal(keys), column.base))
+                (bytes <= longest).then(|| format!("ARRAY[{all}] && {}", listed(keys, column)))
             }
             Scope::Buckets { .. } => None,
             Scope::Ranges { .. } => {
                 let tests: Vec<String> =
-                    values.iter().map(|value| self.contains(value, &column.base)).collect();
+                    values.iter().map(|value| self.contains(value, |keys| listed(keys, column))).collect();
                 let condition = tests.join(" OR ");
                 (condition.len() <= longest * 4).then_some(condition)
             }

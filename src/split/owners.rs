@@ -4,6 +4,7 @@
 //! is trusted. It is looked for before the first query over a table, which may run some of it
 //! already while it is planned, and again whenever a table has another `code` than before.
 
+use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::Named;
 use crate::agent::observe;
@@ -15,6 +16,7 @@ use crate::catalog::split::Plan;
 use crate::catalog::{naming, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
+use crate::remote::quote::text_array;
 use crate::server::txn::soon;
 use crate::split::finding::Finding;
 
@@ -133,6 +135,17 @@ fn require_none_but_of(
     ))
 }
 
+/// What a side's tables could run now, as one number: `LookedThrough` asks whether it is another.
+pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+    let (schemas, names) = observe::table_names(plan, side);
+    let lists = [schemas, names].map(|list| text_array(&list));
+    let named = Named::by(plan, side);
+    let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
+    let parameters = parameters.map(|list| Some(list.as_str()));
+    let code = connection.query_prepared("code", &agent::CODE, &parameters)?;
+    Ok(code.scalar().unwrap_or_default().to_owned())
+}
+
 /// What each side's tables could run, and who was trusted, as it was when it was looked
 /// through last.
 #[derive(Default)]
@@ -142,23 +155,25 @@ pub struct LookedThrough {
 }
 
 impl LookedThrough {
-    /// Looks again if a side has other code than before, or others are trusted by now.
+    /// Looks again if a side has other code than before, or others are trusted by now; whether
+    /// it did.
     pub fn require_none(
         &mut self,
         connection: &mut Connection,
         plan: &Plan,
         side: Side,
         code: &str,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let known = match side {
             Side::Source => &mut self.source,
             Side::Target => &mut self.target,
         };
         let now = (code.to_owned(), trusted_now(connection, plan, side)?);
-        if known.as_ref() != Some(&now) {
-            require_none_but_of(connection, plan, side, &now.1)?;
-            *known = Some(now);
+        if known.as_ref() == Some(&now) {
+            return Ok(false);
         }
-        Ok(())
+        require_none_but_of(connection, plan, side, &now.1)?;
+        *known = Some(now);
+        Ok(true)
     }
 }

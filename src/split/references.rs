@@ -201,17 +201,15 @@ pub fn stays_bound(plan: &Plan, bond: &Bond) -> SplitError {
 }
 
 /// The foreign keys of the source by which rows that stay may reference rows that finish
-/// deletes, looked at batch by batch: a client may add such a row while finish is under way.
+/// deletes, looked at batch by batch: a client may add such a row while finish is under way,
+/// and whoever owns a table may give it another name.
 pub struct Bonds {
-    references: Vec<Reference>,
     by: Vec<Option<Column>>,
 }
 
 impl Bonds {
     pub fn load(source: &mut Connection, plan: &Plan) -> Result<Bonds> {
-        let mut references = load(source, plan, Side::Source)?;
-        references.retain(|reference| !reference.is_period && reference.to_position.is_some());
-        Ok(Bonds { references, by: columns_by(source, plan, Side::Source)? })
+        Ok(Bonds { by: columns_by(source, plan, Side::Source)? })
     }
 
     /// In the transaction that is about to delete the rows `t` of a leaf: they are locked, so
@@ -223,14 +221,15 @@ impl Bonds {
         position: usize,
         (leaf, condition): (&str, &str),
     ) -> Result<Option<Bond>> {
-        let of_table = |reference: &&Reference| reference.to_position == Some(position);
-        if !self.references.iter().any(|reference| of_table(&reference)) {
+        let mut references = load(source, plan, Side::Source)?;
+        references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
+        if references.is_empty() {
             return Ok(None);
         }
         source.run(&format!(
             "SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked"
         ))?;
-        for reference in self.references.iter().filter(of_table) {
+        for reference in &references {
             let query = format!(
                 "SELECT {} FROM ONLY {leaf} t JOIN {} r ON {} WHERE {condition} AND NOT {} LIMIT 1",
                 reference.value("r"),

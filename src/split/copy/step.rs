@@ -26,6 +26,7 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
+use crate::split::references::Watched;
 use crate::split::verify::walk::{self, When};
 use std::time::{Duration, Instant};
 
@@ -108,7 +109,12 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
-    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    let looked =
+        engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    if looked {
+        // A table that is referenced may have another name by now, and its own another table.
+        engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+    }
     let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))

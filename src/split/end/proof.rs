@@ -7,6 +7,7 @@
 //! be on the target, or to have been changed or taken away there by a client.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
 use crate::agent::state::progress::Progress;
 use crate::agent::state::queue;
 use crate::catalog::split::{self, Plan};
@@ -16,6 +17,7 @@ use crate::remote::Connection;
 use crate::remote::quote::literal;
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::owners::{self, LookedThrough};
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
 use crate::split::verify::rows::{self, Sides};
@@ -31,6 +33,7 @@ pub struct Prover<'a> {
     accepts: bool,
     /// Which rows clients have changed is known of all.
     knows_changes: bool,
+    looked_through: LookedThrough,
 }
 
 impl<'a> Prover<'a> {
@@ -44,13 +47,14 @@ impl<'a> Prover<'a> {
         let table = &tables[position];
         rows::prepare_target(target, table)?;
         let changes = Changes::of(plan, progress, table, position);
-        Ok(Prover { target, plan, table, changes, accepts, knows_changes: true })
+        let looked_through = LookedThrough::default();
+        Ok(Prover { target, plan, table, changes, accepts, knows_changes: true, looked_through })
     }
 
     /// Shows that the target has the rows that `condition` selects of a leaf of the source,
     /// in the source's open transaction; how many they are.
     pub fn prove(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<u64> {
-        self.target.run("BEGIN")?;
+        self.look()?;
         let Prover { target, plan, table, .. } = self;
         let brought = Sides { plan, table, source, target }.bring_keys(leaf, condition)?;
         if brought > 0 {
@@ -59,6 +63,16 @@ impl<'a> Prover<'a> {
         }
         self.target.run("ROLLBACK")?;
         Ok(brought)
+    }
+
+    /// Begins the target's transaction: nothing comes to the table until its end, and what is
+    /// there is looked at. To plan a query may run it already.
+    fn look(&mut self) -> Result<()> {
+        self.target.run("BEGIN")?;
+        self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
+        let code = owners::code_now(self.target, self.plan, Side::Target)?;
+        self.looked_through.require_none(self.target, self.plan, Side::Target, &code)?;
+        Ok(())
     }
 
     fn require_all(&mut self) -> Result<()> {

@@ -4,19 +4,17 @@
 
 use super::proof::Prover;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::named::Named;
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::tenure;
-use crate::agent::{self, observe};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::text_array;
 use crate::server::wait;
 use crate::split::blocks::{self, Span};
 use crate::split::copy::scope_size;
 use crate::split::injection_points::{Point, reach};
-use crate::split::owners::LookedThrough;
+use crate::split::owners::{self, LookedThrough};
 use crate::split::references::{self, Bonds};
 use std::cell::RefCell;
 use std::time::Instant;
@@ -81,23 +79,25 @@ impl Walk {
 
     /// Refuses to delete where that would run code of somebody who is not trusted.
     pub fn look_through(&self, connection: &mut Connection, code: &str) -> Result<()> {
-        self.looked_through.borrow_mut().require_none(connection, &self.plan, self.side, code)
+        self.looked_through.borrow_mut().require_none(connection, &self.plan, self.side, code)?;
+        Ok(())
     }
 
-    /// The same in the transaction of a batch: nothing comes to the leaf until its end.
-    fn look_again(&self, connection: &mut Connection, leaf: &str) -> Result<()> {
-        connection.run(&format!("LOCK TABLE ONLY {leaf} IN ROW EXCLUSIVE MODE"))?;
-        self.look_now(connection)
-    }
-
-    fn look_now(&self, connection: &mut Connection) -> Result<()> {
-        let (schemas, names) = observe::table_names(&self.plan, self.side);
-        let lists = [schemas, names].map(|list| text_array(&list));
-        let named = Named::by(&self.plan, self.side);
-        let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
-        let parameters = parameters.map(|list| Some(list.as_str()));
-        let code = connection.query_prepared("code", &agent::CODE, &parameters)?;
-        let code = code.scalar().unwrap_or_default().to_owned();
+    /// The same in the transaction of a batch: nothing comes to the leaf until its end, and its
+    /// name means it until then.
+    fn look_again(&self, connection: &mut Connection, leaf: &Leaf) -> Result<()> {
+        connection.run(&format!("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", leaf.name))?;
+        let is_it =
+            connection.query("SELECT $1::regclass::oid = $2::oid", &[Some(&leaf.name), Some(&leaf.oid)])?;
+        if is_it.scalar() != Some("t") {
+            connection.run("ROLLBACK")?;
+            let shard = connection.shard();
+            return Err(SplitError::Retry(format!(
+                "{} on shard \"{shard}\", which is another relation now",
+                leaf.name
+            )));
+        }
+        let code = owners::code_now(connection, &self.plan, self.side)?;
         self.look_through(connection, &code)
     }
 
@@ -117,9 +117,11 @@ impl Walk {
         let scope = self.plan.scope.predicate(column, "t");
         let mut deleted = 0;
         for leaf in shape.leaves() {
-            self.look_now(connection)?;
+            connection.run("BEGIN")?;
+            self.look_again(connection, leaf)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
-            let batches = Batches { walk: self, position, leaf: &leaf.name, scope: &scope, few };
+            connection.run("COMMIT")?;
+            let batches = Batches { walk: self, position, leaf, scope: &scope, few };
             deleted = batches.run(connection, prover.as_deref_mut())?.saturating_add(deleted);
         }
         Ok(deleted)
@@ -129,7 +131,7 @@ impl Walk {
 struct Batches<'a> {
     walk: &'a Walk,
     position: usize,
-    leaf: &'a str,
+    leaf: &'a Leaf,
     scope: &'a str,
     /// Few rows, which an index finds: one batch.
     few: bool,
@@ -137,7 +139,7 @@ struct Batches<'a> {
 
 impl Batches<'_> {
     fn run(&self, connection: &mut Connection, mut prover: Option<&mut Prover<'_>>) -> Result<u64> {
-        let (_, total) = blocks::of_leaf(connection, self.leaf)?;
+        let (_, total) = blocks::of_leaf(connection, &self.leaf.name)?;
         let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0);
         loop {
             let span = Span::next(from, size, total, self.few);
@@ -145,7 +147,7 @@ impl Batches<'_> {
             let condition = span.condition(self.scope);
             deleted = self.batch(connection, &condition, prover.as_deref_mut())?.saturating_add(deleted);
             reach(self.walk.after_batch)?;
-            wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf));
+            wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf.name));
             let Some(to) = span.to else { return Ok(deleted) };
             from = to;
             size = blocks::adapt(size, blocks::by_time(began.elapsed()), MIN_BLOCKS, MAX_BLOCKS);
@@ -163,20 +165,20 @@ impl Batches<'_> {
         self.walk.look_again(connection, self.leaf)?;
         let bond = bonds
             .as_ref()
-            .map(|bonds| bonds.find(connection, plan, self.position, (self.leaf, condition)))
+            .map(|bonds| bonds.find(connection, plan, self.position, (&self.leaf.name, condition)))
             .transpose()?;
         if let Some(bond) = bond.flatten() {
             connection.run("ROLLBACK")?;
             return Err(references::stays_bound(plan, &bond));
         }
-        let shown = prover.map(|prover| prover.prove(connection, self.leaf, condition)).transpose()?;
+        let shown = prover.map(|prover| prover.prove(connection, &self.leaf.name, condition)).transpose()?;
         let deleted =
-            connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf))?.affected;
+            connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf.name))?.affected;
         if shown.is_some_and(|shown| shown != deleted) {
             connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(format!(
                 "rows of {} on shard \"{}\" that change although their keys have moved",
-                self.leaf,
+                self.leaf.name,
                 connection.shard()
             )));
         }

@@ -9,6 +9,7 @@ use crate::agent::state::side::State;
 use crate::split::copy::step;
 use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
+use crate::split::owners;
 
 /// Compares what fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
@@ -41,6 +42,10 @@ fn look(engine: &mut Engine) -> Result<()> {
     step::lock_source(engine)?;
     step::observe_source(engine)?;
     engine.target.run("BEGIN")?;
+    let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();
+    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    let code = owners::code_now(&mut engine.target, &engine.plan, Side::Target)?;
+    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, &code)?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let ended = walk::slices(engine, &progress, When::AfterCutover);
     engine.target.run("ROLLBACK")?;
