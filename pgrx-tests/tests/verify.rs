@@ -231,7 +231,7 @@ fn a_verification_goes_on_over_partitions_and_restarts() {
     let parted = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
                   CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (20000);
                   CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (20000) TO (50000)";
-    let cluster = cluster_of(&["shardmaster.step_time = 20", "shardmaster.max_copy_rate = 20000"], parted);
+    let cluster = cluster_of(&["shardmaster.step_time = 50", "shardmaster.max_copy_rate = 20000"], parted);
     let more =
         "INSERT INTO items SELECT 'moves', i, repeat('v', 700) || i, i FROM generate_series(10001, 49999) i";
     cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();

@@ -15,15 +15,16 @@ use crate::agent::state::progress::Progress;
 use crate::catalog::verification::{self, Status, Verification};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::number;
 use crate::server::txn::transaction;
 use crate::server::wait;
+use crate::split::blocks::{self, Span};
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
 use std::time::Instant;
 
-/// Blocks of the first slice, and of the largest.
+/// Blocks of the first slice, of the smallest, and of the largest.
 const FIRST_BLOCKS: i64 = 256;
+const LEAST_BLOCKS: i64 = 64;
 const MOST_BLOCKS: i64 = 1 << 16;
 /// Attempts to compare a table, in a row.
 const MOST_FAILURES: u32 = 5;
@@ -155,11 +156,11 @@ fn slice(
     };
     let leaf = shape.leaves().iter().find(|leaf| leaf.oid == oid).map_or(String::new(), |l| l.name.clone());
     let began = Instant::now();
-    let blocks = (at.block, run.blocks.max(1));
+    let blocks = (at.block, run.blocks);
     let (compared, to) = compare(engine, position, (at.read, &oid, &leaf), blocks, unless)?;
     if to.is_some() {
-        let factor = guc::step_time().as_secs_f64() / 4.0 / began.elapsed().as_secs_f64().max(0.001);
-        run.blocks = ((run.blocks as f64 * factor.clamp(0.1, 2.0)) as i64).clamp(1, MOST_BLOCKS);
+        let factor = blocks::by_time(began.elapsed()) / 4.0;
+        run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
     }
     at.passed(to);
     let found = compared.found;
@@ -181,7 +182,7 @@ fn compare(
     engine: &mut Engine,
     position: usize,
     (read, oid, leaf): (Read, &str, &str),
-    (from, blocks): (i64, i64),
+    (from, size): (i64, i64),
     unless: &str,
 ) -> Result<(Compared, Option<i64>)> {
     let Engine { plan, reader, target, tables, .. } = engine;
@@ -190,21 +191,16 @@ fn compare(
         Read::Source => (&mut *reader, &table.source_by),
         Read::Target => (&mut *target, &table.target_by),
     };
-    let size = session
-        .run(&format!("SELECT pg_relation_size({oid}::oid) / current_setting('block_size')::bigint"))?;
-    let total = number::blocks(session.shard(), size.scalar())?;
+    let (_, total) = blocks::of_leaf(session, oid)?;
     let is_small = from == 0 && scope_size::is_small(session, leaf, by, &plan.scope)?;
-    let to = (!is_small && from + blocks < total).then_some(from + blocks);
-    let scope = plan.scope.predicate(by, "t");
-    let lower = if from == 0 { String::new() } else { format!("t.ctid >= '({from},0)'::tid AND ") };
-    let upper = to.map_or(String::new(), |to| format!(" AND t.ctid < '({to},0)'::tid"));
-    let condition = format!("{lower}{scope}{upper}");
+    let span = Span::next(from, size, total, is_small);
+    let condition = span.condition(&plan.scope.predicate(by, "t"));
     let mut sides = Sides { plan, table, source: reader, target };
     let compared = match read {
         Read::Source => rows::of_source(&mut sides, leaf, &condition, unless)?,
         Read::Target => rows::of_target(&mut sides, leaf, &condition)?,
     };
-    Ok((compared, to))
+    Ok((compared, span.to))
 }
 
 /// The next table cannot be compared.
