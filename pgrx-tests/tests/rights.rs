@@ -3,10 +3,14 @@
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
-    LIMIT, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
+    LIMIT, client, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
 };
 use shardmaster_tests::mallory::{own_the_table, session};
+use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 fn run(cluster: &Cluster, server: usize, statements: &str) {
@@ -268,4 +272,56 @@ fn types_that_are_nested_without_an_end_are_refused() {
     }
     assert_eq!(found(&split), Vec::<String>::new());
     to_pending(&split);
+}
+
+/// Notices that come without an end are no answer: writers wait for a target that sends them
+/// until the deadline, and no longer.
+#[test]
+fn a_target_that_babbles_in_the_cutover_keeps_no_writer_out() {
+    let stage = Stage::new(&["shardmaster.remote_timeout = 2s"]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for point in ["cutover_locked", "cutover_fenced"] {
+        interrupt(&split, &stage.cluster, point, || stage.target.babble());
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        given_up(&split);
+        assert!(is_routed_back(&stage.cluster), "{point}");
+        stage.target.mend();
+        split.wait_settled(LIMIT).unwrap();
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A server that lets everybody in, and then sends notices, without an end. Its port.
+fn babbles() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = client.read(&mut [0; 8192]);
+                let _ = client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I");
+                while client.write_all(NOTICE).is_ok() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Nor does a call wait for such a server without an end.
+#[test]
+fn a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer() {
+    let cluster = cluster(&["shardmaster.remote_timeout = 1s"]);
+    let mut master = cluster.superuser().unwrap();
+    let conninfo =
+        format!("host=127.0.0.1 port={} dbname=x user=y sslmode=disable gssencmode=disable", babbles());
+    master.execute("SELECT shard_add('loud', $1)", &[&conninfo]).unwrap();
+    master.batch_execute("SET statement_timeout = '40s'").unwrap();
+    for call in ["shard_trust_owner('loud', 'x')", "shard_cleanup('loud')"] {
+        let error = master.batch_execute(&format!("SELECT {call}")).unwrap_err();
+        assert_eq!(state_of(&error), "08006", "{call}: {error}");
+    }
 }
