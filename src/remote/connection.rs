@@ -4,7 +4,7 @@ use super::error::RemoteError;
 use super::flood::{self, Received};
 use super::result::{QueryResult, Rows};
 use super::wait::{self, Ready};
-use super::{number, wanted};
+use super::{cancel, number, wanted};
 use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
 use std::cell::Cell;
@@ -365,11 +365,8 @@ impl Connection {
             if !runs || self.lost.is_some() || self.server_version() >= 140_000 {
                 return;
             }
-            let request = pq::PQgetCancel(self.raw.as_ptr());
-            if !request.is_null() {
-                let mut problem: [c_char; 256] = [0; 256];
-                pq::PQcancel(request, problem.as_mut_ptr(), 256);
-                pq::PQfreeCancel(request);
+            if let Some(request) = NonNull::new(pq::PQgetCancel(self.raw.as_ptr())) {
+                cancel::send(request);
             }
         }
     }

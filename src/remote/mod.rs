@@ -1,6 +1,7 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
 pub mod ask;
+mod cancel;
 pub mod connection;
 pub mod conninfo;
 pub mod copy;
