@@ -54,7 +54,12 @@ struct Pipe {
     /// As its start names it.
     application: String,
     silenced: bool,
+    /// Notices come of the server, and nothing else.
+    babbles: bool,
 }
+
+/// Whole, so that it may stand before and after any other message.
+pub const NOTICE: &[u8] = b"N\0\0\0\x18SNOTICE\0C00000\0Mhm\0\0";
 
 #[derive(Default)]
 struct Link {
@@ -111,6 +116,14 @@ impl Relay {
         }
     }
 
+    /// On the connections that are open, none of which is asked anything at this moment, notices
+    /// come, one after the other, and what the server answers does not.
+    pub fn babble(&self) {
+        for pipe in &lock(&self.link).pipes {
+            lock(pipe).babbles = true;
+        }
+    }
+
     /// The oldest of a worker's connections falls silent; others, and new ones, do not.
     pub fn silence_one(&self) {
         let is_ours = |pipe: &&Arc<Mutex<Pipe>>| lock(pipe).application.starts_with("shardmaster split");
@@ -146,7 +159,8 @@ impl Relay {
         let mut link = lock(&self.link);
         link.faults = Faults::default();
         for pipe in &link.pipes {
-            lock(pipe).silenced = false;
+            let mut pipe = lock(pipe);
+            (pipe.silenced, pipe.babbles) = (false, false);
         }
     }
 
@@ -173,7 +187,13 @@ fn accept(link: &Arc<Mutex<Link>>, ended: &Arc<AtomicBool>, client: UnixStream, 
     let Ok(server) = UnixStream::connect(upstream) else { return };
     let streams = || Some((client.try_clone().ok()?, server.try_clone().ok()?));
     let (Some(up), Some(down)) = (streams(), streams()) else { return };
-    let pipe = Arc::new(Mutex::new(Pipe { client, server, application: String::new(), silenced: false }));
+    let pipe = Arc::new(Mutex::new(Pipe {
+        client,
+        server,
+        application: String::new(),
+        silenced: false,
+        babbles: false,
+    }));
     lock(link).pipes.push(pipe.clone());
     for (from, to, is_client) in [(up.0, up.1, true), (down.1, down.0, false)] {
         let (link, ended, pipe) = (link.clone(), ended.clone(), pipe.clone());
@@ -196,6 +216,13 @@ fn pump(
     let mut buffer = vec![0; 64 << 10];
     let _ = from.set_read_timeout(Some(Duration::from_millis(20)));
     while !ended.load(Ordering::Relaxed) {
+        if !is_client && lock(pipe).babbles {
+            // Without a pause: there is something to be read at any moment.
+            if to.write_all(&NOTICE.repeat(500)).is_err() {
+                break;
+            }
+            continue;
+        }
         let length = match from.read(&mut buffer) {
             Ok(0) => break,
             Ok(length) => length,

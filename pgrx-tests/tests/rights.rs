@@ -3,10 +3,14 @@
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
-    LIMIT, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
+    LIMIT, client, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
 };
 use shardmaster_tests::mallory::{own_the_table, session};
+use shardmaster_tests::relay::NOTICE;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_routed_back, writes_within};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 fn run(cluster: &Cluster, server: usize, statements: &str) {
@@ -91,7 +95,8 @@ fn no_shard_says_which_lock_is_taken_on_another() {
         let mut master = cluster.superuser().unwrap();
         assert_eq!(master.query_one(same, &[&oids]).unwrap().get::<_, i64>(0), 1, "nothing is asked");
         assert_eq!(found(&split), Vec::<String>::new());
-        master.execute("SELECT shard_split_rollback($1)", &[&split.id]).unwrap();
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
         let truth =
             "CREATE OR REPLACE FUNCTION pg_catalog.random() RETURNS float8 LANGUAGE internal AS 'drandom'";
         run(&cluster, liar, truth);
@@ -268,4 +273,104 @@ fn types_that_are_nested_without_an_end_are_refused() {
     }
     assert_eq!(found(&split), Vec::<String>::new());
     to_pending(&split);
+}
+
+/// Notices that come without an end are no answer: writers wait for a target that sends them
+/// until the deadline, and no longer.
+#[test]
+fn a_target_that_babbles_in_the_cutover_keeps_no_writer_out() {
+    let stage = Stage::new(&["shardmaster.remote_timeout = 2s"]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    let mut writer = client(&stage.cluster);
+    for point in ["cutover_locked", "cutover_fenced"] {
+        interrupt(&split, &stage.cluster, point, || stage.target.babble());
+        writes_within(&mut writer, TIMEOUT + GRACE);
+        given_up(&split);
+        assert!(is_routed_back(&stage.cluster), "{point}");
+        stage.target.mend();
+        split.wait_settled(LIMIT).unwrap();
+    }
+    cut_over_and_compare(&stage.cluster, &split);
+}
+
+/// A server that sends notices, without an end, to whomever it has let in, or before it does;
+/// how it is reached.
+fn babbles(lets_in: bool, pause: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = client.read(&mut [0; 8192]);
+                let _ = client.write_all(b"R\0\0\0\x08\0\0\0\0");
+                if lets_in {
+                    let _ = client.write_all(b"Z\0\0\0\x05I");
+                }
+                // Without a pause there is something to be read at any moment.
+                let notices = NOTICE.repeat(if pause.is_zero() { 5000 } else { 1 });
+                while client.write_all(&notices).is_ok() {
+                    std::thread::sleep(pause);
+                }
+            });
+        }
+    });
+    format!("host=127.0.0.1 port={port} dbname=x user=y sslmode=disable gssencmode=disable")
+}
+
+/// Nor does a call wait for such a server without an end.
+#[test]
+fn a_call_ends_whatever_a_shard_sends_in_the_place_of_an_answer() {
+    let cluster = cluster(&["shardmaster.remote_timeout = 1s"]);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    split.call("pause").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SET statement_timeout = '40s'").unwrap();
+    let little = Duration::from_millis(50);
+    for (lets_in, pause) in [(true, little), (true, Duration::ZERO), (false, Duration::ZERO)] {
+        let conninfo = babbles(lets_in, pause);
+        master
+            .execute("UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'", &[&conninfo])
+            .unwrap();
+        let figures = "SELECT problem FROM shard_split_figures($1)";
+        let problem: Option<String> = master.query_one(figures, &[&split.id]).unwrap().get(0);
+        assert!(problem.is_some_and(|text| text.contains("no answer")), "{lets_in} {pause:?}");
+        for call in ["shard_trust_owner('shard_a', 'x')", "shard_cleanup('shard_a')"] {
+            let error = master.batch_execute(&format!("SELECT {call}")).unwrap_err();
+            assert_eq!(state_of(&error), "08006", "{call}: {lets_in} {pause:?}: {error}");
+        }
+    }
+}
+
+/// Nor does a server before version 14, or one that says so, keep a session that has been
+/// cancelled: libpq asks it to end the statement, and waits for it to hang up.
+#[test]
+fn a_call_that_is_cancelled_ends_whatever_the_shard_does() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut client in listener.incoming().flatten() {
+            let length = client.read(&mut [0; 8192]).unwrap_or(0);
+            // A request to cancel is of 16 bytes: it is never answered.
+            if length > 16 {
+                let _ =
+                    client.write_all(b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\x0013.0\0Z\0\0\0\x05I");
+            }
+            kept.push(client);
+        }
+    });
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let conninfo = format!("host=127.0.0.1 port={port} dbname=x user=y sslmode=disable gssencmode=disable");
+    master.execute("SELECT shard_add('old', $1)", &[&conninfo]).unwrap();
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        master.batch_execute("SET statement_timeout = '2s'").unwrap();
+        let _ = done.send(master.batch_execute("SELECT shard_trust_owner('old', 'x')"));
+    });
+    let outcome = is_done.recv_timeout(Duration::from_secs(20)).expect("the session hangs");
+    assert_eq!(state_of(&outcome.unwrap_err()), "57014");
 }

@@ -9,17 +9,15 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
-/// Two connections and four short questions. Who asks may be at a terminal, and what one of the
-/// shards does not answer is no answer of the other.
+/// For each host on the way to a shard, and for a few short questions then. Who asks may be at a
+/// terminal, and what one of the shards does not answer is no answer of the other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether two shards are one database of one running server. Locks say so: neither the
 /// connection strings nor what a database knows of itself, which copies of a disk share, do.
 pub fn is_one_database(one: &Shard, other: &Shard) -> Result<bool> {
-    let until = Instant::now() + patience();
-    let mut here = open(one, until)?;
-    here.set_deadline(Some(until));
-    ask(&mut here, other, until)
+    let mut here = open(one, patience())?;
+    shares_locks(&mut here, other)
 }
 
 /// The same where the first has a session already. Its server has the last word: the other one
@@ -30,9 +28,11 @@ pub fn shares_locks(here: &mut Connection, other: &Shard) -> Result<bool> {
 
 /// The same where nobody waits for the other one for long.
 pub fn shares_locks_within(here: &mut Connection, other: &Shard, limit: Duration) -> Result<bool> {
+    let mut there = open(other, limit)?;
     let until = Instant::now() + limit;
+    there.set_deadline(Some(until));
     here.set_deadline(Some(until));
-    let answer = ask(here, other, until);
+    let answer = ask(here, &mut there);
     here.set_deadline(None);
     answer
 }
@@ -41,14 +41,11 @@ fn patience() -> Duration {
     guc::remote_timeout().min(PATIENCE)
 }
 
-fn open(shard: &Shard, until: Instant) -> Result<Connection> {
-    let left = until.saturating_duration_since(Instant::now());
-    Ok(session::open_within(shard, "comparison of places", left)?)
+fn open(shard: &Shard, limit: Duration) -> Result<Connection> {
+    Ok(session::open_within(shard, "comparison of places", limit)?)
 }
 
-fn ask(here: &mut Connection, other: &Shard, until: Instant) -> Result<bool> {
-    let mut there = open(other, until)?;
-    there.set_deadline(Some(until));
+fn ask(here: &mut Connection, there: &mut Connection) -> Result<bool> {
     // Neither shard says which: who knows the number of an advisory lock can hold it, or have
     // somebody wait who has it.
     let number = random();

@@ -31,7 +31,8 @@ pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<Answer>> {
             }
         }
         let sockets: Vec<(i32, Ready)> = waiting.iter().map(|(_, socket)| *socket).collect();
-        if sockets.is_empty() {
+        // What comes without an end keeps none of them waiting.
+        if sockets.is_empty() || Instant::now() >= deadline {
             break;
         }
         match wait::for_which(&sockets, deadline) {

@@ -5,15 +5,20 @@ use super::error::RemoteError;
 use super::flood::{self, Received};
 use super::result::{QueryResult, Rows};
 use super::wait::{self, Ready};
-use super::{number, wanted};
+use super::{cancel, number, wanted};
 use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// A shard that does not answer for so long is named where an operator looks.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// Times the timeout: what comes of an answer meanwhile, a piece now and then or notices alone,
+/// does not have the rest waited for without an end.
+pub(super) const IN_ALL: u32 = 10;
 
 /// What a worker says while it waits for an answer; what it said before comes back after.
 #[derive(Default)]
@@ -41,6 +46,10 @@ pub struct Connection {
     timeout: Duration,
     /// Past it no answer is waited for, whatever the timeout.
     deadline: Option<Instant>,
+    /// The same of the answer that is waited for, which has so long in all.
+    in_all: Option<(Instant, Duration)>,
+    /// When it was last asked whether anybody wants its answers.
+    asked: Cell<Instant>,
     /// Statements that the server has a plan of, by their names.
     prepared: Vec<&'static str>,
     /// Why the session was given up: its answer did not come in time.
@@ -76,6 +85,8 @@ impl Connection {
             shard: shard.to_owned(),
             timeout,
             deadline: None,
+            in_all: None,
+            asked: Cell::new(Instant::now()),
             prepared: Vec::new(),
             lost: None,
             received: Received::default(),
@@ -137,7 +148,43 @@ impl Connection {
     /// Until when something that begins now may take so long.
     fn until(&self, timeout: Duration) -> Instant {
         let by_timeout = Instant::now() + timeout;
-        self.deadline.map_or(by_timeout, |deadline| deadline.min(by_timeout))
+        let by_deadline = self.deadline.map_or(by_timeout, |deadline| deadline.min(by_timeout));
+        self.in_all.map_or(by_deadline, |(until, _)| until.min(by_deadline))
+    }
+
+    /// Has the answers that a body waits for come within some timeouts, from the first one's
+    /// beginning to the last one's end.
+    pub(super) fn in_all<T>(
+        &mut self,
+        timeout: Duration,
+        body: impl FnOnce(&mut Connection) -> Result<T, RemoteError>,
+    ) -> Result<T, RemoteError> {
+        let all = timeout.saturating_mul(IN_ALL);
+        self.in_all = Instant::now().checked_add(all).map(|until| (until, all));
+        let outcome = body(self);
+        self.in_all = None;
+        outcome
+    }
+
+    /// What comes without an end ends no wait later than it would without it, and does not keep
+    /// anybody from saying that it is not wanted.
+    fn require_time(&self) -> Result<(), RemoteError> {
+        let now = Instant::now();
+        match (self.in_all, self.deadline) {
+            (Some((until, all)), _) if now >= until => Err(RemoteError::no_answer(&self.shard, all)),
+            (_, Some(deadline)) if now >= deadline => {
+                Err(RemoteError::no_answer(&self.shard, Duration::ZERO))
+            }
+            _ => self.require_wanted(now),
+        }
+    }
+
+    pub(super) fn require_wanted(&self, now: Instant) -> Result<(), RemoteError> {
+        if now.duration_since(self.asked.get()) < wanted::ASK {
+            return Ok(());
+        }
+        self.asked.set(now);
+        if wanted::is_wanted(&self.shard) { Ok(()) } else { Err(RemoteError::not_wanted(&self.shard)) }
     }
 
     /// Waits until the socket is ready, and says so where that takes long. A shard that
@@ -148,6 +195,7 @@ impl Connection {
 
     /// The same for one of several.
     pub(super) fn wait_any(sessions: &[(&Connection, Ready)], timeout: Duration) -> Result<(), RemoteError> {
+        sessions.iter().try_for_each(|(session, _)| session.require_time())?;
         let began = Instant::now();
         alive::sign();
         let Some(until) = sessions.iter().map(|(session, _)| session.until(timeout)).min() else {
@@ -289,11 +337,13 @@ impl Connection {
     }
 
     fn finish_within(&mut self, timeout: Duration) -> Result<Rows, RemoteError> {
-        let mut last = Ok(Rows::default());
-        while let Some(result) = self.next_result(timeout)? {
-            last = last.and(result.answer(&self.shard)?);
-        }
-        last
+        self.in_all(timeout, |session| {
+            let mut last = Ok(Rows::default());
+            while let Some(result) = session.next_result(timeout)? {
+                last = last.and(result.answer(&session.shard)?);
+            }
+            last
+        })
     }
 
     /// Adds the part of the answer that has arrived to `last`, without waiting. Returns what
@@ -346,11 +396,8 @@ impl Connection {
             if !runs || self.lost.is_some() || self.server_version() >= 140_000 {
                 return;
             }
-            let request = pq::PQgetCancel(self.raw.as_ptr());
-            if !request.is_null() {
-                let mut problem: [c_char; 256] = [0; 256];
-                pq::PQcancel(request, problem.as_mut_ptr(), 256);
-                pq::PQfreeCancel(request);
+            if let Some(request) = NonNull::new(pq::PQgetCancel(self.raw.as_ptr())) {
+                cancel::send(request);
             }
         }
     }
@@ -378,6 +425,10 @@ impl Connection {
 
     /// The next result of the running statement; None when there are no more.
     pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
+        // Results that have come already are waited for by nothing.
+        if let Err(error) = self.require_time() {
+            return Err(self.give_up(error));
+        }
         loop {
             // SAFETY: a live connection; PQgetResult is called
             // only when it cannot block.

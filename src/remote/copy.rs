@@ -2,7 +2,7 @@
 //! collected but single rows. A row arrives as a whole, however long it is: libpq buffers it and
 //! returns a copy, which is sent on in pieces.
 
-use super::connection::Connection;
+use super::connection::{Connection, IN_ALL};
 use super::error::RemoteError;
 use super::flood::Received;
 use super::result::Status;
@@ -114,6 +114,10 @@ enum Broken {
 }
 
 fn started(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
+    connection.in_all(stall, |session| begun(session, stall))
+}
+
+fn begun(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
     match connection.next_result(stall)? {
         Some(result) => match result.status() {
             Status::Copy => Ok(()),
@@ -185,9 +189,12 @@ fn forward(
     let mut bytes = 0_u64;
     let mut outgoing = Outgoing::new(bounds);
     let mut received = Received::default();
+    // For a row, whatever else comes meanwhile.
+    let (mut waited, most) = (Duration::ZERO, bounds.stall.saturating_mul(IN_ALL));
     loop {
         match next(source) {
             Next::Row(row) => {
+                waited = Duration::ZERO;
                 let length = u64::try_from(row.length).unwrap_or(u64::MAX);
                 bytes += length;
                 if length > bounds.row {
@@ -201,7 +208,13 @@ fn forward(
             }
             Next::Wait => {
                 outgoing.send(target).map_err(Broken::Target)?;
+                if waited > most {
+                    let error = RemoteError::no_answer(source.shard(), most);
+                    return Err(Broken::Source(source.give_up(error)));
+                }
+                let from = Instant::now();
                 let began = wait_for_data(source, target, bounds.stall)?;
+                waited += began.duration_since(from);
                 if bounds.is_passed_by(&mut received, began) {
                     return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
                 }
@@ -304,10 +317,15 @@ fn wait_for_data(
 /// Sends everything that libpq holds for the target.
 fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
     let mut received = Received::default();
+    let (from, all) = (Instant::now(), bounds.stall.saturating_mul(IN_ALL));
     loop {
         // SAFETY: a live connection.
         match unsafe { pq::PQflush(target.raw()) } {
             0 => return Ok(()),
+            1 if from.elapsed() > all => {
+                let error = RemoteError::no_answer(target.shard(), all);
+                return Err(target.give_up(error));
+            }
             1 => {
                 if let Err(error) = target.wait_ready(Ready::ReadOrWrite, bounds.stall) {
                     return Err(target.give_up(error));
@@ -336,15 +354,17 @@ fn end(target: &mut Connection, failure: Option<&str>, stall: Duration) -> Resul
     if unsafe { pq::PQputCopyEnd(target.raw(), message) } == -1 {
         return Err(target_error(target, stall));
     }
-    let mut rows = 0;
-    let mut failed = None;
-    while let Some(result) = target.next_result(stall)? {
-        match result.status() {
-            Status::Failed => failed = Some(result.error(target.shard())),
-            Status::Rows | Status::Copy => rows = result.affected(),
+    target.in_all(stall, |target| {
+        let mut rows = 0;
+        let mut failed = None;
+        while let Some(result) = target.next_result(stall)? {
+            match result.status() {
+                Status::Failed => failed = Some(result.error(target.shard())),
+                Status::Rows | Status::Copy => rows = result.affected(),
+            }
         }
-    }
-    failed.map_or(Ok(rows), Err)
+        failed.map_or(Ok(rows), Err)
+    })
 }
 
 /// What the target has to say after it refused data.

@@ -2,6 +2,7 @@
 
 mod alive;
 pub mod ask;
+mod cancel;
 pub mod connection;
 pub mod conninfo;
 pub mod copy;

@@ -37,13 +37,14 @@ impl Connection {
         // libpq asks to behave as if the first poll had said "writing".
         let mut ready = Some(Ready::ReadOrWrite);
         while let Some(wanted) = ready {
-            if !wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + wanted::ASK)) {
-                if !wanted::is_wanted(self.shard()) {
-                    return Err(RemoteError::not_wanted(self.shard()));
-                }
-                if Instant::now() >= deadline {
-                    return Ok(Some(current));
-                }
+            let is_ready =
+                wait::for_socket(self.socket(), wanted, deadline.min(Instant::now() + wanted::ASK));
+            // Also where something comes all the time.
+            self.require_wanted(Instant::now())?;
+            if Instant::now() >= deadline {
+                return Ok(Some(current));
+            }
+            if !is_ready {
                 continue;
             }
             ready = self.go_on_connecting()?;

@@ -1,0 +1,88 @@
+//! Asking a server to end a statement. libpq connects for it, and waits for the server to close
+//! that connection, without looking at the clock or at interrupts: a server that hangs, or was
+//! broken into, would keep this process for as long as it likes. So another thread does it.
+
+use pq_sys as pq;
+use std::ffi::{c_char, c_int};
+use std::ptr::NonNull;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long it is waited for, so that a process that is about to end has asked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Given away to the thread, which alone uses and frees it.
+struct Request(NonNull<pq::PGcancel>);
+
+// SAFETY: it is a copy of what a connection knows of its server, with nothing of the connection
+// in it; PQcancel may be called from a signal handler.
+unsafe impl Send for Request {}
+
+impl Request {
+    fn ask(self) {
+        let mut problem: [c_char; 256] = [0; 256];
+        // SAFETY: a live request; the text is of the length that is said.
+        unsafe { pq::PQcancel(self.0.as_ptr(), problem.as_mut_ptr(), 256) };
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // SAFETY: the last use of it.
+        unsafe { pq::PQfreeCancel(self.0.as_ptr()) };
+    }
+}
+
+/// Returns when the server has been asked, or after a moment: the thread goes on waiting, and
+/// ends with this process.
+pub(super) fn send(request: NonNull<pq::PGcancel>) {
+    let request = Request(request);
+    let (done, is_done) = mpsc::channel();
+    let before = Signals::block();
+    let started = std::thread::Builder::new().spawn(move || {
+        request.ask();
+        let _ = done.send(());
+    });
+    drop(before);
+    if started.is_ok() {
+        let _ = is_done.recv_timeout(PATIENCE);
+    }
+}
+
+/// As large as any system's sigset_t.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct SignalSet([u8; 128]);
+
+unsafe extern "C" {
+    fn sigfillset(set: *mut SignalSet) -> c_int;
+    fn pthread_sigmask(how: c_int, set: *const SignalSet, before: *mut SignalSet) -> c_int;
+}
+
+#[cfg(target_os = "linux")]
+const SET_MASK: c_int = 2;
+#[cfg(not(target_os = "linux"))]
+const SET_MASK: c_int = 3;
+
+/// The signals that this thread takes; put back when dropped. A thread that is begun meanwhile
+/// takes none: the server's handlers are for its own.
+struct Signals(SignalSet);
+
+impl Signals {
+    fn block() -> Signals {
+        let (mut all, mut before) = (SignalSet([0; 128]), SignalSet([0; 128]));
+        // SAFETY: both sets are large enough.
+        unsafe {
+            sigfillset(&mut all);
+            pthread_sigmask(SET_MASK, &all, &mut before);
+        }
+        Signals(before)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: the set that was there before.
+        unsafe { pthread_sigmask(SET_MASK, &self.0, std::ptr::null_mut()) };
+    }
+}
