@@ -89,6 +89,14 @@ struct Look {
     hint: String,
 }
 
+impl Look {
+    fn asks_for_a_restore(&self) -> bool {
+        self.phase == "completed"
+            && self.step != "moved"
+            && self.waiting.contains("was set back to a time before")
+    }
+}
+
 impl Operator<'_> {
     /// Goes on until the split is at an end.
     pub fn bring_to_end(&mut self) -> Result<Ended> {
@@ -118,6 +126,11 @@ impl Operator<'_> {
             }
             match look {
                 Ok(Some(look)) if look.activity == "failed" => self.help(&look)?,
+                // Behind a decision a worker looks again and again, and says what helps.
+                Ok(Some(look)) if look.asks_for_a_restore() && self.helped.is_empty() => {
+                    let hint = look.waiting.clone();
+                    self.help(&Look { error: hint.clone(), hint, ..look })?;
+                }
                 Ok(Some(look)) => self.ask_for_next(&look)?,
                 Ok(None) => self.plan()?,
                 // A server that has just been restored may not be ready.
