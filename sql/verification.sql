@@ -7,9 +7,13 @@ RETURNS TABLE (
     verified_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1);
-    SELECT t.table_name, v.status, v.rows_compared, v.bytes, v.differing, v.example_key, v.what, v.verified_at
+    SELECT t.table_name, CASE WHEN v.is_late THEN 'failed' ELSE v.status END, v.rows_compared, v.bytes, v.differing,
+           v.example_key, CASE WHEN v.is_late THEN 'the split was finished first' ELSE v.what END, v.verified_at
       FROM shardmaster.split_table t
-      JOIN shardmaster.split_verification v ON v.split_id = t.split_id AND v.ordinal = t.ordinal
+      JOIN shardmaster.split_plan p ON p.id = t.split_id
+      JOIN LATERAL (SELECT w.*, p.finished_at IS NOT NULL AND w.status IN ('pending', 'running') AS is_late
+                      FROM shardmaster.split_verification w
+                     WHERE w.split_id = t.split_id AND w.ordinal = t.ordinal) v ON true
      WHERE t.split_id = $1 ORDER BY t.ordinal
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS

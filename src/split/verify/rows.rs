@@ -11,6 +11,8 @@
 //! sessions: what a dump would show.
 
 use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::shape::Column;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::catalog::verification::Difference;
@@ -18,7 +20,7 @@ use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{ident, literal};
 use crate::remote::{Connection, number};
 use crate::split::table::Table;
-use crate::split::table::columns::Pair;
+use crate::split::table::columns::{Pair, Source};
 
 /// Of a row as text, `x`. Of its bytes, whatever a collation calls equal.
 pub const CHECKSUM: &str = "pg_catalog.hashtextextended(x COLLATE pg_catalog.\"C\", 0)";
@@ -38,21 +40,62 @@ pub struct Compared {
     pub found: Vec<Difference>,
 }
 
-/// A row of the source as the target should have it. By its output functions, of which a cast
-/// might be somebody's own.
-pub fn row_of_source(table: &Table) -> String {
-    format!("ROW({})::pg_catalog.text", selected(table))
+/// Bytes of a value above which its digest stands for it: a row as text has room for 1 GB, in
+/// which a bytea takes twice its size, and a text with quotes in it up to that.
+const LONG: u32 = 1 << 20;
+
+/// A value as it is compared.
+fn value(expression: &str, column: Option<&Column>) -> String {
+    let digest = match column.map(|column| column.base.as_str()) {
+        Some("bytea") => format!("pg_catalog.sha256({expression})"),
+        Some("text" | "character varying") => format!(
+            "pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to({expression}, 'UTF8')), 'hex')"
+        ),
+        Some(_) | None => return expression.to_owned(),
+    };
+    format!("CASE WHEN pg_catalog.octet_length({expression}) > {LONG} THEN {digest} ELSE {expression} END")
 }
 
-fn selected(table: &Table) -> String {
-    table.compared().map(Pair::select).collect::<Vec<_>>().join(", ")
+/// A row of the source as the target should have it. By its output functions, of which a cast
+/// might be somebody's own.
+fn row_of_source(table: &Table) -> String {
+    let values: Vec<String> = table
+        .compared()
+        .map(|pair| {
+            let column = match &pair.source {
+                Source::Column(name) => table.source.column(name),
+                Source::Expression(_) => None,
+            };
+            value(&pair.select(), column)
+        })
+        .collect();
+    format!("ROW({})::pg_catalog.text", values.join(", "))
 }
 
 /// The same of a row of the target.
-pub fn row_of_target(table: &Table, row: &str) -> String {
-    let columns: Vec<String> =
-        table.compared().map(|pair| format!("{row}.{}", ident(&pair.target))).collect();
-    format!("ROW({})::pg_catalog.text", columns.join(", "))
+fn row_of_target(table: &Table) -> String {
+    row_of(table, |_, pair| format!("t.{}", ident(&pair.target)))
+}
+
+/// And of one that has come over, in the target's types.
+fn row_that_came(table: &Table) -> String {
+    row_of(table, |n, _| format!("k.c{n}"))
+}
+
+fn row_of(table: &Table, name: impl Fn(usize, &Pair) -> String) -> String {
+    let values: Vec<String> = (1..)
+        .zip(table.compared())
+        .map(|(n, pair)| value(&name(n, pair), table.target.column(&pair.target)))
+        .collect();
+    format!("ROW({})::pg_catalog.text", values.join(", "))
+}
+
+/// A row `t` of a side as text.
+pub fn of_side(table: &Table, side: Side) -> String {
+    match side {
+        Side::Source => row_of_source(table),
+        Side::Target => row_of_target(table),
+    }
 }
 
 /// A key's columns, under the names that the agent's tables have for them.
@@ -101,7 +144,8 @@ pub fn prepare_target(target: &mut Connection, table: &Table) -> Result<()> {
 
 impl Sides<'_> {
     /// Brings keys and checksums of some rows of a leaf of the source to the target; how many.
-    pub fn bring_keys(&mut self, leaf: &str, condition: &str) -> Result<u64> {
+    /// Keys alone where rows are not compared: they may be such as have no text.
+    pub fn bring_keys(&mut self, leaf: &str, condition: &str, compares: bool) -> Result<u64> {
         let Sides { table, source, target, .. } = self;
         let names = queue::keys(&table.source);
         let format = table.text_format();
@@ -110,7 +154,7 @@ impl Sides<'_> {
                      FROM (SELECT {}, {} AS x FROM ONLY {leaf} t WHERE {condition} OFFSET 0) r) TO STDOUT ({format})",
             names.join(", "),
             keys(table.source.key(), &names),
-            row_of_source(table)
+            if compares { row_of_source(table) } else { "''::pg_catalog.text".to_owned() }
         );
         target.run("TRUNCATE pg_temp.verify_keys")?;
         let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
@@ -133,7 +177,7 @@ impl Sides<'_> {
                     count(*), coalesce(sum(length), 0)::bigint
                FROM pg_temp.verify_keys k",
             table.target_only(),
-            row_of_target(table, "t"),
+            row_of_target(table),
             table.target_join()
         ))?;
         let row = answer.rows.first().cloned().unwrap_or_default();
@@ -172,7 +216,7 @@ impl Sides<'_> {
 
 /// Rows of a leaf of the source, each looked for on the target.
 pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
-    match sides.bring_keys(leaf, condition)? {
+    match sides.bring_keys(leaf, condition, true)? {
         0 => Ok(Compared::default()),
         _ => sides.look(leaf, condition, unless),
     }
@@ -180,14 +224,13 @@ pub fn of_source(sides: &mut Sides<'_>, leaf: &str, condition: &str, unless: &st
 
 /// A query for rows that the target does not have as it would take them, and in what.
 fn differing(table: &Table, scope: &str, unless: &str) -> String {
-    let here: Vec<String> = (1..=table.compared().count()).map(|n| format!("k.c{n}")).collect();
-    let columns: Vec<String> = table
-        .compared()
-        .zip(&here)
-        .map(|(pair, here)| {
+    let columns: Vec<String> = (1..)
+        .zip(table.compared())
+        .map(|(n, pair)| {
+            let of = |name: &str| value(name, table.target.column(&pair.target));
+            let (there, here) = (of(&format!("t.{}", ident(&pair.target))), of(&format!("k.c{n}")));
             format!(
-                "CASE WHEN ROW(t.{})::pg_catalog.text IS DISTINCT FROM ROW({here})::pg_catalog.text THEN {} END",
-                ident(&pair.target),
+                "CASE WHEN ROW({there})::pg_catalog.text IS DISTINCT FROM ROW({here})::pg_catalog.text THEN {} END",
                 literal(&ident(&pair.target))
             )
         })
@@ -198,15 +241,15 @@ fn differing(table: &Table, scope: &str, unless: &str) -> String {
                      ELSE 'differs in ' || array_to_string(ARRAY[{}]::text[], ', ') END
            FROM pg_temp.verify_rows k LEFT JOIN {} t ON {} AND {scope}
           WHERE (t.tableoid IS NULL
-                 OR {} COLLATE pg_catalog.\"C\" <> ROW({})::pg_catalog.text COLLATE pg_catalog.\"C\")
+                 OR {} COLLATE pg_catalog.\"C\" <> {} COLLATE pg_catalog.\"C\")
             AND NOT ({unless})
           LIMIT {MOST_TOLD}",
         texts(table),
         columns.join(", "),
         table.target_only(),
         table.target_join(),
-        row_of_target(table, "t"),
-        here.join(", ")
+        row_of_target(table),
+        row_that_came(table)
     )
 }
 

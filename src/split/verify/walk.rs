@@ -138,13 +138,15 @@ fn slice(
     (when, unless): (When, &str),
 ) -> Result<i64> {
     let mut at = Position::parse(&table.position);
+    // What the target has more, its clients may have inserted since.
+    let is_whole = when == When::AfterCutover && at.read == Read::Target;
     let oids = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.oid.clone()).collect::<Vec<_>>();
     let shape = match at.read {
         Read::Source => &engine.tables[position].source,
         Read::Target => &engine.tables[position].target,
     };
-    let Some(oid) = at.next_leaf(&oids(shape.leaves())) else {
-        // What the target has more, its clients have inserted since.
+    let leaf = if is_whole { None } else { at.next_leaf(&oids(shape.leaves())) };
+    let Some(oid) = leaf else {
         let is_done = when == When::AfterCutover || !at.turn();
         let status = match (is_done, table.differing) {
             (false, _) => Status::Running,

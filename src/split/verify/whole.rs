@@ -1,8 +1,9 @@
 //! A small table at once: how many rows there are, and the sum of their checksums. If both
 //! sides say the same, every row has its like; if not, its rows are compared.
 
-use super::rows::{CHECKSUM, LENGTH, row_of_source, row_of_target};
+use super::rows::{self, CHECKSUM, LENGTH};
 use crate::agent::error::Result;
+use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress::TableProgress;
 use crate::guc;
@@ -72,13 +73,13 @@ pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<Size>> {
     let table = &tables[position];
     let on_source = format!(
         "SELECT {} AS x FROM {} t WHERE {}",
-        row_of_source(table),
+        rows::of_side(table, Side::Source),
         table.source.name,
         plan.scope.predicate(&table.source_by, "t")
     );
     let on_target = format!(
         "SELECT {} AS x FROM {} t WHERE {}",
-        row_of_target(table, "t"),
+        rows::of_side(table, Side::Target),
         table.target_only(),
         plan.scope.predicate(&table.target_by, "t")
     );
