@@ -45,6 +45,14 @@ pub struct Plan {
     pub unsaid: [Option<Unsaid>; 2],
 }
 
+impl Plan {
+    /// The same with one of its tables: for what is asked of each of many, by itself.
+    pub fn of_table(&self, position: usize) -> Plan {
+        let tables = self.tables.get(position).cloned().into_iter().collect();
+        Plan { tables, ..self.clone() }
+    }
+}
+
 /// A table policy as it was at planning.
 #[derive(Clone, Debug)]
 pub struct Policy {

@@ -190,6 +190,10 @@ impl Operator<'_> {
 
     /// The next call on the way; one that is refused is made again at the next look.
     fn ask_for_next(&mut self, look: &Look) -> Result<()> {
+        // What a cutover was given up for, the next step stops for, unless somebody asks again.
+        if look.waiting.contains("changed on the target while rows move into it") {
+            return Ok(());
+        }
         let goes_back = self.injection.stage == Stage::RollingBack;
         let call = match (look.phase.as_str(), look.goal.as_str()) {
             (_, "rolled_back") | ("completed", "finished") => return Ok(()),

@@ -33,6 +33,8 @@ pub struct Prover<'a> {
     accepts: bool,
     /// Which rows clients have changed is known of all.
     knows_changes: bool,
+    /// The plan with this table alone, and what was looked for in it.
+    alone: Plan,
     looked_through: LookedThrough,
 }
 
@@ -48,7 +50,8 @@ impl<'a> Prover<'a> {
         rows::prepare_target(target, table)?;
         let changes = Changes::of(plan, progress, table, position);
         let looked_through = LookedThrough::default();
-        Ok(Prover { target, plan, table, changes, accepts, knows_changes: true, looked_through })
+        let alone = plan.of_table(position);
+        Ok(Prover { target, plan, table, changes, accepts, knows_changes: true, alone, looked_through })
     }
 
     /// Shows that the target has the rows that `condition` selects of a leaf of the source,
@@ -70,8 +73,8 @@ impl<'a> Prover<'a> {
     fn look(&mut self) -> Result<()> {
         self.target.run("BEGIN")?;
         self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
-        let code = owners::code_now(self.target, self.plan, Side::Target)?;
-        self.looked_through.require_none(self.target, self.plan, Side::Target, &code)?;
+        let code = owners::code_now(self.target, &self.alone, Side::Target)?;
+        self.looked_through.require_none(self.target, &self.alone, Side::Target, &code)?;
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl Walk {
 
     /// The same in the transaction of a batch: nothing comes to the leaf until its end, and its
     /// name means it until then.
-    fn look_again(&self, connection: &mut Connection, leaf: &Leaf) -> Result<()> {
+    fn look_again(&self, connection: &mut Connection, plan: &Plan, leaf: &Leaf) -> Result<()> {
         connection.run(&format!("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", leaf.name))?;
         let is_it =
             connection.query("SELECT $1::regclass::oid = $2::oid", &[Some(&leaf.name), Some(&leaf.oid)])?;
@@ -97,8 +97,10 @@ impl Walk {
                 leaf.name
             )));
         }
-        let code = owners::code_now(connection, &self.plan, self.side)?;
-        self.look_through(connection, &code)
+        // Of this table alone: a look at all of them for each would cost their number's square.
+        let code = owners::code_now(connection, plan, self.side)?;
+        self.looked_through.borrow_mut().require_none(connection, plan, self.side, &code)?;
+        Ok(())
     }
 
     /// One table; with a prover only what it has shown to be on the other side.
@@ -115,13 +117,14 @@ impl Walk {
             return Ok(0);
         };
         let scope = self.plan.scope.predicate(column, "t");
+        let alone = self.plan.of_table(position);
         let mut deleted = 0;
         for leaf in shape.leaves() {
             connection.run("BEGIN")?;
-            self.look_again(connection, leaf)?;
+            self.look_again(connection, &alone, leaf)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             connection.run("COMMIT")?;
-            let batches = Batches { walk: self, position, leaf, scope: &scope, few };
+            let batches = Batches { walk: self, alone: &alone, position, leaf, scope: &scope, few };
             deleted = batches.run(connection, prover.as_deref_mut())?.saturating_add(deleted);
         }
         Ok(deleted)
@@ -130,6 +133,8 @@ impl Walk {
 
 struct Batches<'a> {
     walk: &'a Walk,
+    /// The plan with this table alone.
+    alone: &'a Plan,
     position: usize,
     leaf: &'a Leaf,
     scope: &'a str,
@@ -162,7 +167,7 @@ impl Batches<'_> {
     ) -> Result<u64> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         tenure::begin_as(connection, plan.id, *side, *generation)?;
-        self.walk.look_again(connection, self.leaf)?;
+        self.walk.look_again(connection, self.alone, self.leaf)?;
         let bond = bonds
             .as_ref()
             .map(|bonds| bonds.find(connection, plan, self.position, (&self.leaf.name, condition)))

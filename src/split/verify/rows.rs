@@ -127,19 +127,67 @@ pub fn prepare_source(source: &mut Connection, table: &Table) -> Result<()> {
 
 /// And the target's for those that the source has.
 pub fn prepare_target(target: &mut Connection, table: &Table) -> Result<()> {
-    let columns: Vec<String> =
-        (1..).zip(table.compared()).map(|(n, pair)| format!(", t.{} AS c{n}", ident(&pair.target))).collect();
+    let names = queue::keys(&table.source);
     target.run("DROP TABLE IF EXISTS pg_temp.verify_keys, pg_temp.verify_rows")?;
     target.run(&format!(
         "CREATE TEMPORARY TABLE verify_keys ON COMMIT DELETE ROWS AS
          SELECT {keys}, 0::bigint AS checksum, 0::int AS length FROM {name} t WITH NO DATA;
          CREATE TEMPORARY TABLE verify_rows ON COMMIT DELETE ROWS AS
-         SELECT {keys}{columns} FROM {name} t WITH NO DATA",
-        keys = keys(table.target.key(), &queue::keys(&table.source)),
-        columns = columns.concat(),
+         SELECT {columns} FROM {name} t WITH NO DATA",
+        keys = keys(table.target.key(), &names),
+        columns = Brought::of(table).columns(|column| format!("t.{}", ident(column))),
         name = table.target.name
     ))?;
     Ok(())
+}
+
+/// What comes over of a row that is compared: the compared columns, as `c1`, ..., and of its key
+/// what is not among them. There may be as many as a table can have.
+struct Brought<'a> {
+    table: &'a Table,
+    /// Of each column of the key its name in that table.
+    keys: Vec<String>,
+    /// Those of them that no compared column is.
+    alone: Vec<(String, &'a str, &'a str)>,
+}
+
+impl Brought<'_> {
+    fn of(table: &Table) -> Brought<'_> {
+        let (mut keys, mut alone) = (Vec::new(), Vec::new());
+        let names = queue::keys(&table.source);
+        for ((name, from), to) in names.into_iter().zip(table.source.key()).zip(table.target.key()) {
+            match table.compared().position(|pair| pair.target == *to) {
+                Some(at) => keys.push(format!("c{}", at + 1)),
+                None => {
+                    alone.push((name.clone(), from.as_str(), to.as_str()));
+                    keys.push(name);
+                }
+            }
+        }
+        Brought { table, keys, alone }
+    }
+
+    /// Columns of the target's table, by the names that they have here.
+    fn columns(&self, of: impl Fn(&str) -> String) -> String {
+        let compared =
+            (1..).zip(self.table.compared()).map(|(n, pair)| format!("{} AS c{n}", of(&pair.target)));
+        let alone = self.alone.iter().map(|(name, _, to)| format!("{} AS {name}", of(to)));
+        compared.chain(alone).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What fills them, of a row `t` of the source.
+    fn selected(&self) -> String {
+        let alone = self.alone.iter().map(|(_, from, _)| format!("t.{}", ident(from)));
+        self.table.compared().map(Pair::select).chain(alone).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The rows, with their keys under the names that the agent's tables have for them.
+    fn rows(&self) -> String {
+        let names = queue::keys(&self.table.source);
+        let keys = names.iter().zip(&self.keys).filter(|(name, column)| name != column);
+        let keys: String = keys.map(|(name, column)| format!(", v.{column} AS {name}")).collect();
+        format!("(SELECT v.*{keys} FROM pg_temp.verify_rows v) k")
+    }
 }
 
 impl Sides<'_> {
@@ -202,9 +250,8 @@ impl Sides<'_> {
         let Sides { table, source, target, .. } = self;
         let format = table.text_format();
         let out = format!(
-            "COPY (SELECT {}{} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
-            keys(table.source.key(), &queue::keys(&table.source)),
-            table.compared().map(|pair| format!(", {}", pair.select())).collect::<String>()
+            "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
+            Brought::of(table).selected()
         );
         target.run("TRUNCATE pg_temp.verify_rows")?;
         let into = format!("COPY pg_temp.verify_rows FROM STDIN ({format})");
@@ -239,13 +286,14 @@ fn differing(table: &Table, scope: &str, unless: &str) -> String {
         "SELECT {}, count(*) OVER (),
                 CASE WHEN t.tableoid IS NULL THEN 'missing on the target'
                      ELSE 'differs in ' || array_to_string(ARRAY[{}]::text[], ', ') END
-           FROM pg_temp.verify_rows k LEFT JOIN {} t ON {} AND {scope}
+           FROM {} LEFT JOIN {} t ON {} AND {scope}
           WHERE (t.tableoid IS NULL
                  OR {} COLLATE pg_catalog.\"C\" <> {} COLLATE pg_catalog.\"C\")
             AND NOT ({unless})
           LIMIT {MOST_TOLD}",
         texts(table),
         columns.join(", "),
+        Brought::of(table).rows(),
         table.target_only(),
         table.target_join(),
         row_of_target(table),
