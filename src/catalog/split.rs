@@ -46,9 +46,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The same with one of its tables: for what is asked of each of many, by itself.
-    pub fn of_table(&self, position: usize) -> Plan {
-        let tables = self.tables.get(position).cloned().into_iter().collect();
+    /// The same with some of its tables: for what is asked of each of many, by itself.
+    pub fn of_tables(&self, positions: &[usize]) -> Plan {
+        let tables = positions.iter().filter_map(|position| self.tables.get(*position).cloned()).collect();
         Plan { tables, ..self.clone() }
     }
 }

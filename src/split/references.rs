@@ -212,17 +212,32 @@ impl Bonds {
         Ok(Bonds { by: columns_by(source, plan, Side::Source)? })
     }
 
+    /// The plan's tables that are asked for rows which reference those of one.
+    pub fn beside(&self, source: &mut Connection, plan: &Plan, position: usize) -> Result<Vec<usize>> {
+        let references = load(source, plan, Side::Source)?;
+        let to_it = references.into_iter().filter(|reference| reference.to_position == Some(position));
+        Ok(to_it.filter_map(|reference| reference.from_position).collect())
+    }
+
     /// In the transaction that is about to delete the rows `t` of a leaf: they are locked, so
     /// that nobody references them any more, and then nobody must have.
     pub fn find(
         &self,
         source: &mut Connection,
         plan: &Plan,
-        position: usize,
+        (position, beside): (usize, &[usize]),
         (leaf, condition): (&str, &str),
     ) -> Result<Option<Bond>> {
         let mut references = load(source, plan, Side::Source)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
+        // Code of a table that has not been looked at is not run.
+        let is_new =
+            |reference: &&Reference| reference.from_position.is_some_and(|from| !beside.contains(&from));
+        if let Some(new) = references.iter().find(is_new) {
+            let text = format!("a foreign key of {} that has just come", new.from);
+            source.run("ROLLBACK")?;
+            return Err(SplitError::Retry(text));
+        }
         if references.is_empty() {
             return Ok(None);
         }

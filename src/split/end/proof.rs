@@ -50,7 +50,7 @@ impl<'a> Prover<'a> {
         rows::prepare_target(target, table)?;
         let changes = Changes::of(plan, progress, table, position);
         let looked_through = LookedThrough::default();
-        let alone = plan.of_table(position);
+        let alone = plan.of_tables(&[position]);
         Ok(Prover { target, plan, table, changes, accepts, knows_changes: true, alone, looked_through })
     }
 

@@ -97,7 +97,7 @@ impl Walk {
                 leaf.name
             )));
         }
-        // Of this table alone: a look at all of them for each would cost their number's square.
+        // Of what is asked alone: a look at all of them for each would cost their number's square.
         let code = owners::code_now(connection, plan, self.side)?;
         self.looked_through.borrow_mut().require_none(connection, plan, self.side, &code)?;
         Ok(())
@@ -117,14 +117,21 @@ impl Walk {
             return Ok(0);
         };
         let scope = self.plan.scope.predicate(column, "t");
-        let alone = self.plan.of_table(position);
+        let mut beside = match &self.bonds {
+            Some(bonds) => bonds.beside(connection, &self.plan, position)?,
+            None => Vec::new(),
+        };
+        beside.retain(|other| *other != position);
+        beside.push(position);
+        let alone = self.plan.of_tables(&beside);
         let mut deleted = 0;
         for leaf in shape.leaves() {
             connection.run("BEGIN")?;
             self.look_again(connection, &alone, leaf)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             connection.run("COMMIT")?;
-            let batches = Batches { walk: self, alone: &alone, position, leaf, scope: &scope, few };
+            let asked = (&alone, beside.as_slice());
+            let batches = Batches { walk: self, asked, position, leaf, scope: &scope, few };
             deleted = batches.run(connection, prover.as_deref_mut())?.saturating_add(deleted);
         }
         Ok(deleted)
@@ -133,8 +140,8 @@ impl Walk {
 
 struct Batches<'a> {
     walk: &'a Walk,
-    /// The plan with this table alone.
-    alone: &'a Plan,
+    /// The tables that a batch asks for rows: the plan with these alone, and which they are.
+    asked: (&'a Plan, &'a [usize]),
     position: usize,
     leaf: &'a Leaf,
     scope: &'a str,
@@ -167,10 +174,12 @@ impl Batches<'_> {
     ) -> Result<u64> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         tenure::begin_as(connection, plan.id, *side, *generation)?;
-        self.walk.look_again(connection, self.alone, self.leaf)?;
+        self.walk.look_again(connection, self.asked.0, self.leaf)?;
         let bond = bonds
             .as_ref()
-            .map(|bonds| bonds.find(connection, plan, self.position, (&self.leaf.name, condition)))
+            .map(|bonds| {
+                bonds.find(connection, plan, (self.position, self.asked.1), (&self.leaf.name, condition))
+            })
             .transpose()?;
         if let Some(bond) = bond.flatten() {
             connection.run("ROLLBACK")?;
