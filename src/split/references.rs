@@ -203,13 +203,32 @@ pub fn stays_bound(plan: &Plan, bond: &Bond) -> SplitError {
 /// The foreign keys of the source by which rows that stay may reference rows that finish
 /// deletes, looked at batch by batch: a client may add such a row while finish is under way,
 /// and whoever owns a table may give it another name.
+#[derive(Clone)]
 pub struct Bonds {
     by: Vec<Option<Column>>,
+    /// The plan's tables by name and number, as finish has found them.
+    tables: (Vec<String>, Vec<String>),
 }
 
 impl Bonds {
     pub fn load(source: &mut Connection, plan: &Plan) -> Result<Bonds> {
-        Ok(Bonds { by: columns_by(source, plan, Side::Source)? })
+        let now = observe::observe(source, plan, Side::Source)?;
+        let by = plan.tables.iter().zip(&now.tables);
+        let by = by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect();
+        let known = now.tables.iter().filter_map(|shape| Some((shape.name.clone(), shape.oid.clone()?)));
+        Ok(Bonds { by, tables: known.unzip() })
+    }
+
+    /// Whether the names of all tables still mean the same: which of them reference which, names
+    /// say as well.
+    pub fn are_the_same(&self, source: &mut Connection) -> Result<bool> {
+        let (names, oids) = &self.tables;
+        let same = source.query(
+            "SELECT coalesce(bool_and(coalesce(to_regclass(u.name)::oid = u.oid, false)), true)
+               FROM unnest($1::text[], $2::oid[]) u (name, oid)",
+            &[Some(&text_array(names)), Some(&text_array(oids))],
+        )?;
+        Ok(same.scalar() == Some("t"))
     }
 
     /// The plan's tables that are asked for rows which reference those of one.

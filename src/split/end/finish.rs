@@ -192,12 +192,12 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let mut deleted = 0;
+    let bonds = references::Bonds::load(&mut source, &engine.plan)?;
     for position in 0..engine.tables.len() {
-        let bonds = references::Bonds::load(&mut source, &engine.plan)?;
         let source_table = engine.tables[position].source.clone();
         let walk =
             purge::Walk::new(&engine.plan, Side::Source, engine.generation, injection_points::FINISH_BATCH)
-                .unbound(bonds);
+                .unbound(bonds.clone());
         let mut prover = Prover::new(&mut engine, &progress, position, request.accepts)?;
         let gone = walk.table(&mut source, position, &source_table, Some(&mut prover))?;
         deleted = gone.saturating_add(deleted);

@@ -97,6 +97,15 @@ impl Walk {
                 leaf.name
             )));
         }
+        if let Some(bonds) = &self.bonds
+            && !bonds.are_the_same(connection)?
+        {
+            let code = owners::code_now(connection, &self.plan, self.side)?;
+            self.look_through(connection, &code)?;
+            connection.run("ROLLBACK")?;
+            let shard = connection.shard();
+            return Err(SplitError::Retry(format!("tables of shard \"{shard}\" that have other names now")));
+        }
         // Of what is asked alone: a look at all of them for each would cost their number's square.
         let code = owners::code_now(connection, plan, self.side)?;
         self.looked_through.borrow_mut().require_none(connection, plan, self.side, &code)?;
