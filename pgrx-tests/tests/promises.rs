@@ -344,7 +344,7 @@ fn a_sequence_that_cannot_be_raised_is_refused() {
                 (0, "ALTER TABLE items DROP n; DROP SEQUENCE ids"),
                 (1, "ALTER TABLE items DROP n; RESET ROLE; DROP SEQUENCE ids"),
             ],
-            "target: sequences: public.items: sequence public.ids belongs to postgres",
+            "target: sequences: public.items: sequence public.ids may not be set by role app_owner",
         ),
     ]);
 }

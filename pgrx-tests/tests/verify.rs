@@ -385,7 +385,9 @@ fn a_verification_behind_the_cutover_leaves_out_what_clients_have_changed() {
 fn a_byte_of_a_long_value_is_found() {
     let cluster = cluster_of(
         &[],
-        "CREATE TABLE items (tenant text, id int, val text, code int, b bytea, PRIMARY KEY (tenant, id))",
+        // Names that queries over it have for something else.
+        "CREATE TABLE items (tenant text, id int, val text, code int, b bytea, x int, k1 int, checksum int, length int,
+                             PRIMARY KEY (tenant, id))",
     );
     let more = "UPDATE items SET val = repeat('\"', 3000000), b = decode(repeat('00', 3000000), 'hex')
                  WHERE tenant = 'moves' AND id IN (100, 102)";

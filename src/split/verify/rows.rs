@@ -22,10 +22,10 @@ use crate::remote::{Connection, number};
 use crate::split::table::Table;
 use crate::split::table::columns::{Pair, Source};
 
-/// Of a row as text, `x`. Of its bytes, whatever a collation calls equal.
-pub const CHECKSUM: &str = "pg_catalog.hashtextextended(x COLLATE pg_catalog.\"C\", 0)";
+/// Of a row as text, `r.x`. Of its bytes, whatever a collation calls equal.
+pub const CHECKSUM: &str = "pg_catalog.hashtextextended(r.x COLLATE pg_catalog.\"C\", 0)";
 /// In bytes.
-pub const LENGTH: &str = "pg_catalog.octet_length(x)";
+pub const LENGTH: &str = "pg_catalog.octet_length(r.x)";
 
 /// Differing rows of one slice that are told apart; the others are counted.
 const MOST_TOLD: i64 = 1000;
