@@ -1,5 +1,5 @@
 COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
-    'compares every row of a split on both sides, in the background and while clients write, before its cutover; shard_split_verification() shows how far that is and what it has found. 42704: no such split; 55000: not in this phase';
+    'compares every row of a split on both sides, in the background and while clients write, before its cutover and after it, until it is finished; shard_split_verification() shows how far that is and what it has found. 42704: no such split; 55000: not in this phase';
 
 CREATE FUNCTION @extschema@.shard_split_verification(split_id bigint)
 RETURNS TABLE (
@@ -20,4 +20,4 @@ COMMENT ON FUNCTION @extschema@.shard_split_verification(bigint) IS
     'what shard_split_verify() has found: a row for each table, status pending, running, passed, differs or failed (what says why); bytes as the rows are as text; verified_at: when the last row of the table was compared. 42704: no such split';
 
 COMMENT ON FUNCTION @extschema@.shard_split_repair(bigint) IS
-    'lets the rows that shard_split_verify() has found to differ come over again, and verifies their tables again; returns how many keys they are. 42704: no such split; 55000: not in this phase';
+    'lets the rows that shard_split_verify() has found to differ come over again, and verifies their tables again, before the cutover; returns how many keys they are. 42704: no such split; 55000: not in this phase';

@@ -206,7 +206,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
 }
 
 /// Both shards say what the cutover told them; else it is told again before anything else.
-fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
+pub fn require_told(engine: &mut Engine, version: i64) -> Result<()> {
     let source = told::difference(&mut engine.control, &engine.plan, Side::Source, (State::Moved, version))?;
     let target = told::difference(&mut engine.target, &engine.plan, Side::Target, (State::Open, version))?;
     let Some(text) = source.or(target) else {

@@ -5,24 +5,15 @@ use super::walk::{self, Ended, When};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::progress;
-use crate::agent::state::side::State;
 use crate::split::copy::step;
-use crate::split::cutover::{source, told};
+use crate::split::cutover::source;
+use crate::split::end::finish;
 use crate::split::engine::Engine;
 use crate::split::owners;
 
 /// Compares what fits into a step.
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
-    for side in [Side::Source, Side::Target] {
-        let (session, wanted) = match side {
-            Side::Source => (&mut engine.control, State::Moved),
-            Side::Target => (&mut engine.target, State::Open),
-        };
-        // The next look at both sides tells it again.
-        if let Some(text) = told::difference(session, &engine.plan, side, (wanted, version))? {
-            return Err(SplitError::Retry(text));
-        }
-    }
+    finish::require_told(engine, version)?;
     walk::begin(engine)?;
     let ended = look(engine);
     walk::record(engine, ended.is_ok().then_some(Ended::Committed), failures);
