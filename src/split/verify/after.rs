@@ -2,7 +2,7 @@
 //! them its clients change: each other row must be there as it was, whenever one looks.
 
 use super::walk::{self, Ended, When};
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;
 use crate::split::copy::step;

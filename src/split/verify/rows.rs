@@ -18,7 +18,8 @@ use crate::catalog::split::Plan;
 use crate::catalog::verification::Difference;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{ident, literal};
-use crate::remote::{Connection, number};
+use crate::remote::{Connection, RemoteError, number};
+use crate::split::copy::computed;
 use crate::split::table::Table;
 use crate::split::table::columns::{Pair, Source};
 
@@ -88,6 +89,11 @@ fn row_of(table: &Table, name: impl Fn(usize, &Pair) -> String) -> String {
         .map(|(n, pair)| value(&name(n, pair), table.target.column(&pair.target)))
         .collect();
     format!("ROW({})::pg_catalog.text", values.join(", "))
+}
+
+/// An error over rows of a table some of whose columns are computed, by whoever has said how.
+pub fn without_values(error: RemoteError, table: &Table) -> RemoteError {
+    computed::without_values(error, &table.source.name, &table.policy)
 }
 
 /// A row `t` of a side as text.
@@ -206,7 +212,8 @@ impl Sides<'_> {
         );
         target.run("TRUNCATE pg_temp.verify_keys")?;
         let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
-        let copied = copy::pipe(source, &out, target, &into, Bounds::unlimited())?;
+        let copied = copy::pipe(source, &out, target, &into, Bounds::unlimited())
+            .map_err(|error| without_values(error, table))?;
         if copied.rows > 0 {
             target.run("ANALYZE pg_temp.verify_keys")?;
         }
@@ -255,7 +262,8 @@ impl Sides<'_> {
         );
         target.run("TRUNCATE pg_temp.verify_rows")?;
         let into = format!("COPY pg_temp.verify_rows FROM STDIN ({format})");
-        copy::pipe(source, &out, target, &into, Bounds::unlimited())?;
+        copy::pipe(source, &out, target, &into, Bounds::unlimited())
+            .map_err(|error| without_values(error, table))?;
         target.run("ANALYZE pg_temp.verify_rows")?;
         Ok(())
     }

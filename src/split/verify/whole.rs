@@ -13,6 +13,7 @@ use crate::remote::number;
 use crate::remote::quote::array_literal;
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
+use crate::split::table::Table;
 
 /// Bytes of a table that are read at once, unless the rate limit lets less through in a step.
 const SMALL: i64 = 16 << 20;
@@ -83,16 +84,16 @@ pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<Size>> {
         table.target_only(),
         plan.scope.predicate(&table.target_by, "t")
     );
-    let source = sum(reader, &on_source)?;
-    let target = sum(target, &on_target)?;
+    let source = sum(reader, table, &on_source)?;
+    let target = sum(target, table, &on_target)?;
     Ok((source.0.rows == target.0.rows && source.1 == target.1).then_some(source.0))
 }
 
 /// How many rows there are, and the sum of their checksums, which the order does not change.
-fn sum(connection: &mut Connection, rows: &str) -> Result<(Size, String)> {
+fn sum(connection: &mut Connection, table: &Table, rows_of: &str) -> Result<(Size, String)> {
     let answer = connection.run_unbounded(&format!(
-        "SELECT count(*), coalesce(sum({LENGTH}), 0)::bigint, coalesce(sum({CHECKSUM}), 0)::text FROM ({rows} OFFSET 0) r"
-    ))?;
+        "SELECT count(*), coalesce(sum({LENGTH}), 0)::bigint, coalesce(sum({CHECKSUM}), 0)::text FROM ({rows_of} OFFSET 0) r"
+    )).map_err(|error| rows::without_values(error, table))?;
     let row = answer.rows.first().cloned().unwrap_or_default();
     let cell = |n: usize| row.get(n).and_then(Option::as_deref);
     let size = Size {
