@@ -34,7 +34,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
             OR p.phase = 'planning' AND p.goal <> 'planning'
             OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')
             OR p.phase = 'completed' AND p.cutover_step <> 'moved'
-            OR p.goal = 'finished' AND p.finished_at IS NULL)
+            OR p.goal = 'finished' AND p.finished_at IS NULL
+            OR p.phase = 'completed' AND p.finished_at IS NULL
+               AND EXISTS (SELECT 1 FROM shardmaster.split_verification v
+                            WHERE v.split_id = p.id AND v.status IN ('pending', 'running')))
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'which splits have the workers that a split waits for; NULL: it waits for none';
 
