@@ -223,6 +223,24 @@ COMMENT ON TABLE shardmaster.split_plan IS 'online splits: what was asked for (g
 COMMENT ON COLUMN shardmaster.split_plan.token IS 'by which shards know the split: the hash of its secret';
 COMMENT ON COLUMN shardmaster.split_plan.secret IS 'by which the capture triggers know the mover; no shard stores it';
 
+-- What was said of a cutover that is asked for, or of a rehearsal.
+CREATE TABLE shardmaster.split_cutover (
+    split_id   bigint PRIMARY KEY REFERENCES shardmaster.split_plan (id),
+    asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    max_fence  interval CHECK (max_fence > interval '0'),
+    not_before timestamptz,
+    until      timestamptz,
+    attempts   int NOT NULL DEFAULT 1 CHECK (attempts > 0),
+    attempt    int NOT NULL DEFAULT 0,
+    next_at    timestamptz,
+    last_error text,
+    rehearses  boolean NOT NULL DEFAULT false
+);
+COMMENT ON TABLE shardmaster.split_cutover IS 'cutovers and rehearsals that are asked for; a row goes when its cutover is decided or given up';
+COMMENT ON COLUMN shardmaster.split_cutover.max_fence IS 'how long writers may be kept waiting; NULL: shardmaster.cutover_timeout';
+COMMENT ON COLUMN shardmaster.split_cutover.attempt IS 'attempts that were given up';
+COMMENT ON COLUMN shardmaster.split_cutover.next_at IS 'when the next attempt is made';
+
 -- An active split's keys. The database itself keeps two active splits from
 -- moving the same key.
 CREATE TABLE shardmaster.split_key (
@@ -272,6 +290,7 @@ CREATE TABLE shardmaster.split_progress (
     queue_bytes           bigint,
     measured_at           timestamptz,
     fence_ms              numeric,
+    rehearsed_ms          numeric,
     dual_write_started_at timestamptz,
     backfill_started_at   timestamptz,
     backfill_completed_at timestamptz
@@ -412,6 +431,7 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.routing_entry_id_seq', '
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.table_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_cutover', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_key', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.redirect', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table', '');

@@ -61,7 +61,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          ORDER BY w.pid = p.worker_pid DESC NULLS LAST, w.backend_start LIMIT 1) a ON true
      CROSS JOIN LATERAL (
         SELECT coalesce(a.query, '') IN ('', 'copying', 'applying changes', 'looking at both shards', 'installing',
-                   'cutting over', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')
+                   'cutting over', 'rehearsing the cutover', 'completing the cutover', 'finishing', 'rolling back', 'ending the redirect')
             OR a.query LIKE 'deleting rows of %' OR a.query LIKE 'comparing %') d (does)
      WHERE p.id = $1
 $$;
@@ -76,7 +76,7 @@ RETURNS TABLE (
     backfill_completed_at timestamptz, cutover_at timestamptz, finished_at timestamptz, activity text,
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
-    error_detail text)
+    error_detail text, rehearsed_ms numeric)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
@@ -103,7 +103,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                              ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description,
            CASE WHEN n.followed AND f.lag_rows IS NULL
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
-           p.error_detail
+           p.error_detail, g.rehearsed_ms
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')) n (followed)
@@ -112,7 +112,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 

@@ -128,7 +128,7 @@ pub fn forget_splits(master: &mut Client) {
     master
         .batch_execute(
             "BEGIN;
-             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_key; DELETE FROM shardmaster.redirect;
+             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_cutover; DELETE FROM shardmaster.split_key; DELETE FROM shardmaster.redirect;
              DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_progress;
              DELETE FROM shardmaster.split_ledger;
              DELETE FROM shardmaster.split_plan;

@@ -1,13 +1,15 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
 use super::{on_primary, outside_transaction};
+use crate::catalog::cutover_request::Wishes;
 use crate::catalog::split::Map;
-use crate::error::required;
+use crate::error::{Failure, SqlState, required};
 use crate::split::figures::{self, Known};
 use crate::split::{injection_points, lifecycle, plan};
-use pgrx::datum::Interval;
+use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::time::Duration;
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
@@ -107,9 +109,47 @@ pub fn shard_split_replay_tail(split_id: Option<i64>) -> Result<(), ErrorReport>
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_split_cutover(split_id: Option<i64>) -> Result<(), ErrorReport> {
+pub fn shard_split_cutover(
+    split_id: Option<i64>,
+    max_fence: default!(Option<Interval>, "NULL"),
+    not_before: default!(Option<TimestampWithTimeZone>, "NULL"),
+    until: default!(Option<TimestampWithTimeZone>, "NULL"),
+    attempts: default!(Option<i32>, "1"),
+) -> Result<(), ErrorReport> {
     on_primary("shard_split_cutover")?;
-    Ok(lifecycle::cutover(required(split_id, "split_id")?)?)
+    let attempts = required(attempts, "attempts")?;
+    if attempts < 1 {
+        return Err(invalid("attempts", "it is less than one").into());
+    }
+    let wishes = Wishes { max_fence: longest(max_fence)?, not_before, until, attempts };
+    Ok(lifecycle::cutover(required(split_id, "split_id")?, &wishes)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_rehearse(
+    split_id: Option<i64>,
+    max_fence: default!(Option<Interval>, "NULL"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_split_rehearse")?;
+    let wishes = Wishes { max_fence: longest(max_fence)?, not_before: None, until: None, attempts: 1 };
+    Ok(lifecycle::rehearse(required(split_id, "split_id")?, &wishes)?)
+}
+
+/// How long writers may be kept waiting.
+fn longest(max_fence: Option<Interval>) -> Result<Option<Duration>, Failure> {
+    let Some(limit) = max_fence else { return Ok(None) };
+    match u64::try_from(limit.as_micros()) {
+        Ok(micros) if micros >= SHORTEST_FENCE => Ok(Some(Duration::from_micros(micros))),
+        _ => Err(invalid("max_fence", "it is shorter than a millisecond")),
+    }
+}
+
+/// In microseconds.
+const SHORTEST_FENCE: u64 = 1000;
+
+fn invalid(argument: &str, what: &str) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("argument \"{argument}\" is not valid: {what}"))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -257,6 +297,7 @@ extension_sql_file!(
         shard_split_run_backfill,
         shard_split_replay_tail,
         shard_split_cutover,
+        shard_split_rehearse,
         shard_split_rollback,
         shard_split_finish,
         shard_split_pause,

@@ -2,9 +2,9 @@
 
 use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
-use super::split_state::{CutoverStep, End, Goal, Phase};
+use super::split_state::{CutoverStep, End, Goal, Phase, CutoverRequest};
 use super::table_policy::{self, OtherTable};
-use super::{keyspace, redirect, trusted_owner, verification};
+use super::{cutover_request, keyspace, redirect, trusted_owner, verification};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
@@ -89,8 +89,11 @@ pub struct State {
     pub end: End,
     pub generation: i64,
     pub version_cutover: Option<i64>,
-    /// How long ago the cutover was asked for.
+    /// How long ago the cutover was asked for, or its attempt was due.
     pub cutover_age: Option<Duration>,
+    /// How long its window lasts; None: it has none.
+    pub cutover_left: Option<Duration>,
+    pub request: CutoverRequest,
     /// Tables of it are to be compared, or rows of it to come over again.
     pub verifies: bool,
     pub repairs: bool,
@@ -107,12 +110,16 @@ fn state_query(lock: &str) -> String {
         "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
                 generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
                 extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
-                extract(epoch FROM clock_timestamp() - cutover_asked_at)::float8,
+                extract(epoch FROM clock_timestamp() - greatest(coalesce(c.asked_at, cutover_asked_at), c.not_before, c.next_at))::float8,
                 {},
-                EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair)
-           FROM shardmaster.split_plan p WHERE id = $1 {lock}",
+                EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
+                extract(epoch FROM c.until - clock_timestamp())::float8, {}, {}
+           FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
+          WHERE id = $1 {lock}",
         redirect::is_due(),
-        verification::IS_WANTED
+        verification::IS_WANTED,
+        cutover_request::IS_REHEARSAL,
+        cutover_request::IS_LATER,
     )
 }
 
@@ -146,6 +153,12 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         version_cutover: row.get(8),
         // Negative, where the clock was set back: it is a young one.
         cutover_age: row.get::<f64>(17).map(|age| Duration::from_secs_f64(age.max(0.0))),
+        cutover_left: row.get::<f64>(20).map(|left| Duration::from_secs_f64(left.max(0.0))),
+        request: match (row.value(21), row.value(22)) {
+            (true, _) => CutoverRequest::Rehearsal,
+            (false, true) => CutoverRequest::Later,
+            (false, false) => CutoverRequest::Now,
+        },
         verifies: row.value(18),
         repairs: row.value(19),
         error,
@@ -171,7 +184,7 @@ pub fn lost_shards(id: i64) -> Vec<String> {
 /// Takes the plan's row lock and reads its state: whoever changes a plan does this
 /// first.
 pub fn lock(id: i64) -> Result<State, Failure> {
-    sql::write_returning(&state_query("FOR UPDATE"), &[id.into()], |row| state_of(&row))
+    sql::write_returning(&state_query("FOR UPDATE OF p"), &[id.into()], |row| state_of(&row))
         .into_iter()
         .next()
         .unwrap_or_else(|| Err(unknown(id)))

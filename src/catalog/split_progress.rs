@@ -10,6 +10,20 @@ fn update(id: i64, set: &str) {
     sql::write(&format!("UPDATE shardmaster.split_progress SET {set} WHERE split_id = $1"), &[id.into()]);
 }
 
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0 * 10.0).round() / 10.0
+}
+
+/// How long a rehearsal has kept writers waiting; in milliseconds.
+pub fn rehearsed(id: i64, fenced: Duration) -> f64 {
+    let fenced = milliseconds(fenced);
+    sql::write(
+        "UPDATE shardmaster.split_progress SET rehearsed_ms = $2::float8::numeric WHERE split_id = $1",
+        &[id.into(), fenced.into()],
+    );
+    fenced
+}
+
 /// Both sides are installed.
 pub fn begin(id: i64) {
     sql::write(
@@ -105,10 +119,10 @@ pub fn decided(id: i64, last_event_id: i64) {
 }
 
 /// How long writers had to wait, at most.
-pub fn fenced(id: i64, milliseconds: f64) {
+pub fn fenced(id: i64, fenced: Duration) {
     sql::write(
         "UPDATE shardmaster.split_progress SET fence_ms = $2::float8::numeric WHERE split_id = $1",
-        &[id.into(), milliseconds.into()],
+        &[id.into(), milliseconds(fenced).into()],
     );
 }
 

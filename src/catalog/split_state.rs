@@ -78,6 +78,17 @@ pub enum End {
     RedirectDue,
 }
 
+/// What stands of a request for a cutover, beside the goal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutoverRequest {
+    /// As the goal says, now.
+    Now,
+    /// Its window has not begun, or its next attempt is to come.
+    Later,
+    /// A rehearsal is asked for, no cutover.
+    Rehearsal,
+}
+
 /// A plan that holds its keys and its shards, as SQL over a row of `split_plan`.
 pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 

@@ -8,7 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Phase};
-use crate::catalog::{event, split};
+use crate::catalog::{cutover_request, event, split};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
@@ -214,6 +214,7 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
             sql::write("UPDATE shardmaster.split_plan SET activity = 'idle' WHERE id = $1", &[id.into()]);
         }
         Phase::Backfill => {
+            cutover_request::forget(id);
             sql::write(
                 "UPDATE shardmaster.split_plan SET goal = 'backfill' WHERE id = $1 AND goal <> 'rolled_back'",
                 &[id.into()],
@@ -278,9 +279,56 @@ pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     split::notify(id, phase.as_str(), "failed");
 }
 
+/// A cutover that is given up: it is tried again, if its operator has said so.
+pub fn cutover_given_up(id: i64, failure: &Failure) -> Result<()> {
+    let state = split::lock(id)?;
+    let stands = phases::is_before_decision(state.phase) && phases::asks_for_cutover(state.goal);
+    let next = if stands { cutover_request::postpone(id, &failure.message) } else { None };
+    match next {
+        Some(next) => {
+            standby::commit_alone();
+            sql::write(
+                "UPDATE shardmaster.split_plan
+                    SET activity = 'idle', waiting_for = NULL, updated_at = clock_timestamp() WHERE id = $1",
+                &[id.into()],
+            );
+            split::event(id, None, None, &format!("{}; {next}", failure.message));
+        }
+        None => cutover_aborted(id, failure),
+    }
+    Ok(())
+}
+
+/// A rehearsal that was given up: what would have kept a cutover from its decision.
+pub fn rehearsal_given_up(id: i64, failure: &Failure) {
+    standby::commit_alone();
+    cutover_request::forget(id);
+    store_error(id, failure, "activity = 'idle'");
+    split::event(id, None, None, &format!("rehearsal: {}", failure.message));
+    split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
+}
+
+/// A rehearsal that has come to where a cutover decides. `fenced`: from the first writer that
+/// had to wait to the last.
+pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
+    standby::commit_alone();
+    cutover_request::forget(id);
+    let milliseconds = split_progress::rehearsed(id, fenced);
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL,
+                error_detail = NULL, error_hint = NULL, updated_at = clock_timestamp() WHERE id = $1",
+        &[id.into()],
+    );
+    let waited_for = waited_for.map_or(String::new(), |who| format!("; it waited for {who}"));
+    split::event(id, None, None, &format!("rehearsed: writers waited for at most {milliseconds} ms{waited_for}"));
+    split::notify(id, Phase::CutoverPending.as_str(), "rehearsed");
+}
+
 /// A cutover that was aborted; the split goes on following its source.
 pub fn cutover_aborted(id: i64, failure: &Failure) {
     standby::commit_alone();
+    cutover_request::forget(id);
     // A rollback that was asked for meanwhile stays asked for.
     let goal = "goal = CASE goal WHEN 'rolled_back' THEN goal ELSE 'backfill' END";
     store_error(id, failure, &format!("activity = 'idle', {goal}"));
@@ -352,6 +400,7 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
 
 /// The cutover has decided, with this version of the routing.
 pub fn decided(id: i64, version: i64) -> Result<()> {
+    cutover_request::forget(id);
     change_phase(id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))
 }
 
@@ -380,6 +429,7 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
         &[id.into()],
     );
     split_progress::clear(id);
+    cutover_request::forget(id);
     sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
     tenants::cancel_for_split(id);
     // What a lost target holds, should it come back, is shard_cleanup's.

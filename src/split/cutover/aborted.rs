@@ -30,6 +30,12 @@ pub fn interrupted() -> Failure {
     .hint("Call shard_split_cutover again; until then the split goes on following its source.")
 }
 
+/// Why a cutover is not begun any more.
+pub fn window_over() -> Failure {
+    Failure::new(SqlState::parse("55P03"), "cutover aborted: its window is over")
+        .hint("Call shard_split_cutover again, with another window; until then the split goes on following its source.")
+}
+
 /// Why a cutover that ended with an error is not tried again by itself; None: it is, unless it
 /// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
 pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {

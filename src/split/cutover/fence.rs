@@ -95,19 +95,21 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
 
 /// Takes the lock: short attempts, ever further apart, because new writers queue
 /// behind each of them. `before` runs before an attempt, `after` after one that failed.
+/// Returns whom it has waited for.
 pub fn take(
     engine: &mut Engine,
     fence: &mut Connection,
     deadline: Instant,
     before: fn(&mut Engine) -> Result<()>,
     after: fn(&mut Engine) -> Result<()>,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let mut pause = Duration::from_millis(100);
+    let mut waited_for = None;
     let _said = wait::said();
     loop {
         let reason = match before(engine) {
             Ok(()) => match fence.run(&attempt(engine.plan.id, deadline)) {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(waited_for),
                 Err(error) if error.is_lock_timeout() => {
                     fence.run("ROLLBACK")?;
                     holders_text(engine)?
@@ -123,6 +125,7 @@ pub fn take(
         }
         wait::report(&reason);
         wait::sleep(pause);
+        waited_for = Some(reason);
         pause *= 2;
     }
 }
@@ -130,10 +133,12 @@ pub fn take(
 /// Begins the transaction that holds the lock. It ends at the deadline, whoever is left to
 /// end it: no statement of it takes longer, and no pause between two of them.
 fn attempt(split: i64, deadline: Instant) -> String {
-    let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+    // New writers wait behind an attempt, too.
+    let (left, attempt) = (left.max(100), left.clamp(1, 100));
     format!(
         "BEGIN; SET LOCAL statement_timeout = '{left}ms'; SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
-         SET LOCAL lock_timeout = '100ms'; LOCK TABLE {} IN EXCLUSIVE MODE",
+         SET LOCAL lock_timeout = '{attempt}ms'; LOCK TABLE {} IN EXCLUSIVE MODE",
         queue::barrier(split)
     )
 }

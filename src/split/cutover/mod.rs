@@ -30,7 +30,7 @@ use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::{Connection, number};
@@ -44,16 +44,35 @@ use std::time::{Duration, Instant};
 /// Beyond the deadline, for a question that is under way.
 const TO_ASK: Duration = Duration::from_millis(500);
 
-/// Carries out steps 1 to 6. One that is given up lets the source's writers in at once, in the
-/// session that has kept them out: what is then written down on the master may have to wait
-/// there.
-pub fn run(engine: &mut Engine) -> Result<()> {
+/// How a cutover is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aim {
+    Decide,
+    /// Right before its decision it is set back.
+    Rehearse,
+}
+
+/// What a rehearsal has found.
+pub struct Rehearsed {
+    /// When the first writer had to wait.
+    pub began: Instant,
+    /// Whom the fence waited for before it was taken.
+    pub waited_for: Option<String>,
+}
+
+/// Carries out steps 1 to 6, with so long for those up to the decision. One that is given up lets
+/// the source's writers in at once, in the session that has kept them out: what is then written
+/// down on the master may have to wait there.
+pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehearsed>> {
     let mut is = Source::Open;
-    let outcome = steps(engine, &mut is);
-    if outcome.is_err() && is == Source::Fenced {
+    // Kept until the source is open again: writers that wait for it are let in, not refused.
+    let mut held = None;
+    let outcome = steps(engine, &mut is, &mut held, aim, limit);
+    if is == Source::Fenced && !matches!(outcome, Ok(None)) {
         engine.set_deadline(Some(Instant::now() + TO_ASK));
         // If it does not succeed, recovery does it.
         let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
+        drop(held);
         reach(injection_points::CUTOVER_REOPENED)?;
     }
     outcome
@@ -71,25 +90,31 @@ enum Source {
     Left,
 }
 
-fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
+fn steps(
+    engine: &mut Engine,
+    is: &mut Source,
+    held: &mut Option<Connection>,
+    aim: Aim,
+    limit: Duration,
+) -> Result<Option<Rehearsed>> {
     foreign_keys::check_all(engine)?;
     let raised_by = Instant::now() + guc::cutover_timeout();
     sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
-    let mut fence = fence::open(engine)?;
+    let fence = held.insert(fence::open(engine)?);
 
-    let deadline = Instant::now() + guc::cutover_timeout();
+    let deadline = Instant::now() + limit;
     // Who holds the cutover up is still to be asked at the deadline.
     fence.set_deadline(Some(deadline + TO_ASK));
     engine.set_deadline(Some(deadline + TO_ASK));
-    disable_routes(engine, deadline)?;
+    disable_routes(engine, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    fence::take(engine, &mut fence, deadline, step::lock_source_for_cutover, unlock_source)
+    let waited_for = fence::take(engine, fence, deadline, step::lock_source_for_cutover, unlock_source)
         .map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = Source::Fenced;
-    close_fence(engine, &mut fence, deadline)?;
+    close_fence(engine, fence, deadline)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
     let outcome = apply_last_window(engine, deadline)?;
@@ -102,6 +127,9 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
         return Err(SplitError::Aborted(aborted::because("the last changes to be applied")));
     }
     require_both(engine, heard)?;
+    if aim == Aim::Rehearse {
+        return Ok(Some(Rehearsed { began, waited_for }));
+    }
     let (version, standby) =
         decide_by(deadline, &engine.plan, engine.generation, outcome.progress.last_event_id)?;
     *is = Source::Left;
@@ -111,10 +139,10 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
     reach(injection_points::CUTOVER_OPENED)?;
     move_source(engine, version)?;
     // Both have done their work; lost by now, they would not have to do it any more.
-    let _ = fence::release(&mut fence);
+    let _ = fence::release(fence);
     let _ = unlock_source(engine);
     reach(injection_points::CUTOVER_MOVED)?;
-    drop(fence);
+    *held = None;
     record_moved(&engine.plan, Some(began.elapsed()));
     transaction(|| {
         standby::commit_alone();
@@ -123,7 +151,7 @@ fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
             split::event(engine.plan.id, None, None, ALONE);
         }
     });
-    Ok(())
+    Ok(None)
 }
 
 /// A worker that its machine has held up blames no shard that is well.
@@ -194,13 +222,18 @@ fn require_both(engine: &mut Engine, heard: Instant) -> Result<()> {
 
 /// 1. Routes for writing wait; reads go to the source. In place, no version. Where the master's
 ///    synchronous standby is away, it shows here, before anybody is kept out.
-fn disable_routes(engine: &Engine, deadline: Instant) -> Result<()> {
+fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
     let ((), standby) = on_master::by(deadline, || {
         let state = split::lock(engine.plan.id)?;
         if state.generation != engine.generation {
             return Err(SplitError::Superseded);
         }
-        if !phases::is_before_decision(state.phase) || !phases::asks_for_cutover(state.goal) {
+        // The operator's word counts up to here.
+        let is_asked_for = match aim {
+            Aim::Decide => phases::asks_for_cutover(state.goal),
+            Aim::Rehearse => state.request == CutoverRequest::Rehearsal && state.goal != Goal::RolledBack,
+        };
+        if !phases::is_before_decision(state.phase) || !is_asked_for {
             return Err(SplitError::Retry("the cutover to be asked for again".into()));
         }
         record::cutover_step(engine.plan.id, CutoverStep::Disabled);
@@ -411,7 +444,6 @@ fn write_moved(plan: &Plan, fenced: Option<Duration>) {
     old_guards::forget(plan);
     record::cutover_step(plan.id, CutoverStep::Moved);
     if let Some(fenced) = fenced {
-        let milliseconds = (fenced.as_secs_f64() * 1000.0 * 10.0).round() / 10.0;
-        split_progress::fenced(plan.id, milliseconds);
+        split_progress::fenced(plan.id, fenced);
     }
 }

@@ -11,6 +11,7 @@ use super::end::ending;
 use super::plan;
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::{split_progress, verification};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
@@ -109,8 +110,29 @@ pub fn replay_tail(id: i64) -> Result<(), Failure> {
 }
 
 /// Refused where rows are known to differ.
-pub fn cutover(id: i64) -> Result<(), Failure> {
+pub fn cutover(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Cutover)?;
+    require_alike(id)?;
+    if cutover_request::is_over(wishes) {
+        return Err(Failure::new(SqlState::INVALID_VALUE, "the window of the cutover is over before it begins")
+            .hint("until has to be later than now, and later than not_before."));
+    }
+    cutover_request::ask(id, wishes, false);
+    record(id, &state, answer);
+    Ok(())
+}
+
+/// All of a cutover up to the decision, which is not made.
+pub fn rehearse(id: i64, wishes: &Wishes) -> Result<(), Failure> {
+    ask(id, Call::Rehearse)?;
+    require_alike(id)?;
+    cutover_request::ask(id, wishes, true);
+    split::event(id, None, None, "asked for a rehearsal of the cutover");
+    wake::split_on_commit(id);
+    Ok(())
+}
+
+fn require_alike(id: i64) -> Result<(), Failure> {
     if let Some((rows, tables)) = verification::differing(id) {
         return Err(Failure::new(
             SqlState::NOT_IN_STATE,
@@ -121,7 +143,6 @@ pub fn cutover(id: i64) -> Result<(), Failure> {
             "SELECT * FROM shard_split_verification({id}) shows them; SELECT shard_split_repair({id}) lets them come over again and verifies their tables."
         )));
     }
-    record(id, &state, answer);
     Ok(())
 }
 

@@ -13,6 +13,7 @@ pub enum Call {
     RunBackfill,
     ReplayTail,
     Cutover,
+    Rehearse,
     Rollback,
     Finish,
     GuardDrop,
@@ -30,6 +31,7 @@ impl Call {
             Call::RunBackfill => "shard_split_run_backfill",
             Call::ReplayTail => "shard_split_replay_tail",
             Call::Cutover => "shard_split_cutover",
+            Call::Rehearse => "shard_split_rehearse",
             Call::Rollback => "shard_split_rollback",
             Call::Finish => "shard_split_finish",
             Call::GuardDrop => "shard_guard_drop",
@@ -48,6 +50,8 @@ pub enum When {
     /// Nothing was asked for that is not done.
     AtRest,
     RollingBack,
+    /// A cutover, or all of the split, was asked for.
+    CuttingOver,
     Failed,
     Finished,
 }
@@ -58,6 +62,7 @@ impl When {
             When::Always => true,
             When::AtRest => is_at_rest(state.phase, state.goal),
             When::RollingBack => state.goal == Goal::RolledBack,
+            When::CuttingOver => phases::asks_for_cutover(state.goal),
             When::Failed => state.failed,
             When::Finished => state.finished,
         }
@@ -68,6 +73,7 @@ impl When {
             When::Always => "",
             When::AtRest => "nothing is asked for",
             When::RollingBack => "it is being rolled back",
+            When::CuttingOver => "a cutover is asked for",
             When::Failed => "it has failed",
             When::Finished => "it is finished",
         }
@@ -112,7 +118,7 @@ const INSTALLED: &[Phase] =
 const FOLLOWS: &[Phase] = &[Phase::Tailing, Phase::CutoverPending];
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
-use When::{Always, AtRest, Failed, Finished, RollingBack};
+use When::{Always, AtRest, CuttingOver, Failed, Finished, RollingBack};
 
 #[rustfmt::skip]
 pub const REQUESTS: &[Request] = &[
@@ -144,6 +150,13 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
     row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
     row(Call::Cutover, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
+
+    row(Call::Rehearse, ANY, RollingBack, RollsBack),
+    row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("Wait for the cutover that is asked for: SELECT shard_split_wait({id}, 'completed').")),
+    row(Call::Rehearse, &[Phase::CutoverPending], Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
+    row(Call::Rehearse, &[Phase::CutoverPending], Always, Accept),
+    row(Call::Rehearse, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
+    row(Call::Rehearse, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
     row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided; plan a split in the other direction.")),
@@ -231,14 +244,15 @@ pub fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::split_state::{CutoverStep, End};
+    use crate::catalog::split_state::{CutoverRequest, CutoverStep, End};
 
-    const CALLS: [Call; 12] = [
+    const CALLS: [Call; 13] = [
         Call::Map,
         Call::StartDualWrite,
         Call::RunBackfill,
         Call::ReplayTail,
         Call::Cutover,
+        Call::Rehearse,
         Call::Rollback,
         Call::Finish,
         Call::GuardDrop,
@@ -262,6 +276,8 @@ mod tests {
             generation: 1,
             version_cutover: None,
             cutover_age: None,
+            cutover_left: None,
+            request: CutoverRequest::Now,
             verifies: false,
             repairs: false,
             error: None,

@@ -2,8 +2,8 @@
 //! plan and, as SQL, for the coordinator that looks for plans with work.
 
 use crate::catalog::split::State;
-use crate::catalog::split_state::{CutoverStep, End, Goal, Phase};
-use crate::catalog::{redirect, verification};
+use crate::catalog::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
+use crate::catalog::{cutover_request, redirect, verification};
 use crate::guc;
 
 /// What a worker does next for a plan.
@@ -23,6 +23,8 @@ pub enum Work {
     Tail,
     /// Fence, decide, open.
     Cutover,
+    /// The same up to the decision, which is not made.
+    Rehearse,
     /// The cutover has decided: finish its last steps.
     CompleteCutover,
     /// Ask both shards of a completed split whether they still know it.
@@ -58,10 +60,13 @@ enum If {
     WatchDue,
     /// Its sides are to be compared.
     Verifies,
+    /// The cutover that is asked for is not to begin yet.
+    Later,
+    Rehearses,
 }
 
 impl If {
-    fn holds(self, step: CutoverStep, end: End) -> bool {
+    fn holds(self, step: CutoverStep, end: End, request: CutoverRequest) -> bool {
         match self {
             If::Always => true,
             If::NotMoved => step != CutoverStep::Moved,
@@ -69,6 +74,8 @@ impl If {
             If::RedirectDue => end == End::RedirectDue,
             If::WatchDue => end == End::Due,
             If::Verifies => end == End::Verifies,
+            If::Later => request == CutoverRequest::Later,
+            If::Rehearses => request == CutoverRequest::Rehearsal,
         }
     }
 
@@ -78,6 +85,8 @@ impl If {
             If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
             If::Finished => "p.finished_at IS NOT NULL".into(),
             If::RedirectDue => redirect::is_due(),
+            If::Later => cutover_request::IS_LATER.into(),
+            If::Rehearses => cutover_request::IS_REHEARSAL.into(),
             If::Verifies => format!("p.finished_at IS NULL AND {}", verification::IS_WANTED),
             If::WatchDue => guc::watch_interval().map_or("false".to_owned(), |interval| {
                 format!(
@@ -120,20 +129,22 @@ const ROWS: &[Row] = &[
     row(&[Phase::DualWrite], &[Goal::DualWrite, Goal::Planning], If::Always, Work::Hold),
     row(&[Phase::DualWrite], ANY, If::Always, Work::BeginBackfill),
     row(&[Phase::Backfill], ANY, If::Always, Work::Copy),
+    row(&[Phase::CutoverPending], ANY, If::Rehearses, Work::Rehearse),
+    row(&[Phase::CutoverPending], ANY, If::Later, Work::Tail),
     row(&[Phase::CutoverPending], &[Goal::Completed, Goal::Finished], If::Always, Work::Cutover),
     row(&[Phase::Tailing, Phase::CutoverPending], ANY, If::Always, Work::Tail),
 ];
 
-fn find(phase: Phase, goal: Goal, step: CutoverStep, end: End) -> Option<Work> {
+fn find(phase: Phase, goal: Goal, step: CutoverStep, end: End, request: CutoverRequest) -> Option<Work> {
     let fits = |row: &&Row| {
-        row.phases.contains(&phase) && row.goals.contains(&goal) && row.condition.holds(step, end)
+        row.phases.contains(&phase) && row.goals.contains(&goal) && row.condition.holds(step, end, request)
     };
     ROWS.iter().find(fits).map(|row| row.work)
 }
 
 /// What is next for a plan. A gap in the rows would be none, and a test looks for it.
 pub fn next(state: &State) -> Work {
-    find(state.phase, state.goal, state.cutover_step, state.end).unwrap_or(Work::Nothing)
+    find(state.phase, state.goal, state.cutover_step, state.end, state.request).unwrap_or(Work::Nothing)
 }
 
 fn any_of<'a>(texts: impl Iterator<Item = &'a str>) -> String {
@@ -179,13 +190,24 @@ mod tests {
 
     const STEPS: &[CutoverStep] = CutoverStep::ALL;
     const ENDS: [End; 5] = [End::Open, End::Due, End::Verifies, End::Finished, End::RedirectDue];
+    const REQUESTS: [CutoverRequest; 3] =
+        [CutoverRequest::Now, CutoverRequest::Later, CutoverRequest::Rehearsal];
+
+    /// Whatever beside phase and goal decides, in all combinations.
+    fn all() -> impl Iterator<Item = (CutoverStep, End, CutoverRequest)> {
+        let of_step = |step: &'static CutoverStep| {
+            ENDS.into_iter().flat_map(move |end| REQUESTS.map(|request| (*step, end, request)))
+        };
+        STEPS.iter().flat_map(of_step)
+    }
 
     #[test]
     fn every_plan_has_work_or_a_row_that_says_why_not() {
         for &phase in Phase::ALL {
             for &goal in Goal::ALL {
-                for (step, end) in STEPS.iter().flat_map(|step| ENDS.map(|end| (*step, end))) {
-                    assert!(find(phase, goal, step, end).is_some(), "{phase:?} {goal:?} {step:?} {end:?}");
+                for (step, end, request) in all() {
+                    let found = find(phase, goal, step, end, request);
+                    assert!(found.is_some(), "{phase:?} {goal:?} {step:?} {end:?} {request:?}");
                 }
             }
         }
@@ -194,16 +216,18 @@ mod tests {
     #[test]
     fn every_row_is_the_first_for_some_plan() {
         for (n, row) in ROWS.iter().enumerate() {
-            let is_first = |phase: &Phase, goal: &Goal, step: CutoverStep, end: End| {
+            let is_first = |phase: &Phase, goal: &Goal, step: CutoverStep, end: End, request| {
                 let fits = |row: &Row| {
-                    row.phases.contains(phase) && row.goals.contains(goal) && row.condition.holds(step, end)
+                    row.phases.contains(phase)
+                        && row.goals.contains(goal)
+                        && row.condition.holds(step, end, request)
                 };
                 ROWS.iter().position(fits) == Some(n)
             };
             let reached = row.phases.iter().any(|phase| {
-                row.goals.iter().any(|goal| {
-                    STEPS.iter().any(|step| ENDS.iter().any(|end| is_first(phase, goal, *step, *end)))
-                })
+                row.goals
+                    .iter()
+                    .any(|goal| all().any(|(step, end, request)| is_first(phase, goal, step, end, request)))
             });
             assert!(reached, "row {n}: {:?}", row.work);
         }
@@ -218,6 +242,7 @@ mod tests {
             Work::Copy,
             Work::Tail,
             Work::Cutover,
+            Work::Rehearse,
             Work::CompleteCutover,
             Work::Watch,
             Work::Verify,

@@ -8,14 +8,16 @@ mod trouble;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::lease;
+use crate::catalog::cutover_request;
 use crate::catalog::split::{self, State};
+use crate::catalog::split_state::CutoverRequest;
 use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
 use crate::split::copy::{outcome, step};
 use crate::split::cutover::recovery::{self, Reverted};
-use crate::split::cutover::{self, aborted, settled, watch};
+use crate::split::cutover::{self, Aim, Rehearsed, aborted, settled, watch};
 use crate::split::end::{ending, finish, lost, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -112,7 +114,13 @@ impl Worker {
         // A cutover that is under way goes to its end; what was set back begins no other one.
         let rests = matches!(
             work,
-            Work::Hold | Work::Copy | Work::Tail | Work::BeginBackfill | Work::Install | Work::Cutover
+            Work::Hold
+                | Work::Copy
+                | Work::Tail
+                | Work::BeginBackfill
+                | Work::Install
+                | Work::Cutover
+                | Work::Rehearse
         );
         if state.paused && rests {
             return self.rest();
@@ -131,6 +139,7 @@ impl Worker {
             Work::Copy => self.copy(state),
             Work::Tail => self.tail(state),
             Work::Cutover => self.cut_over(state),
+            Work::Rehearse => self.rehearse(state),
             Work::CompleteCutover => self.complete_cutover(state),
             Work::Finish => self.finish(),
             Work::EndRedirect => self.end_redirect(),
@@ -143,21 +152,44 @@ impl Worker {
     fn cut_over(&mut self, state: &State) -> Result<Duration> {
         // What has been decided, or may have been, is settled by then.
         let is_heard_late = self.is_heard_late(state);
-        let id = self.id;
-        let engine = self.attached(state)?;
+        self.attached(state)?;
+        if state.cutover_left == Some(Duration::ZERO) {
+            return Err(SplitError::Aborted(aborted::window_over()));
+        }
         if is_heard_late {
             return Err(SplitError::Aborted(aborted::interrupted()));
         }
+        self.cut_over_to(state, Aim::Decide)?;
+        Ok(Duration::ZERO)
+    }
+
+    fn rehearse(&mut self, state: &State) -> Result<Duration> {
+        let Some(rehearsed) = self.cut_over_to(state, Aim::Rehearse)? else { return Ok(Duration::ZERO) };
+        // Its sessions hold what a cutover holds.
+        let Some(engine) = self.engine.take() else { return Ok(Duration::ZERO) };
+        recovery::reopen_routes(&engine.plan)?;
+        drop(engine);
+        let fenced = rehearsed.began.elapsed();
+        self.write(|| record::rehearsed(self.id, fenced, rehearsed.waited_for.as_deref()));
+        Ok(Duration::ZERO)
+    }
+
+    fn cut_over_to(&mut self, state: &State, aim: Aim) -> Result<Option<Rehearsed>> {
+        let (id, work) = (self.id, work::next(state));
+        let wished = transaction(|| cutover_request::max_fence(id));
+        let limit = wished.map_or(guc::cutover_timeout(), |limit| limit.min(guc::cutover_timeout()));
+        let engine = self.attached(state)?;
         engine.verification = None;
         match cutover::be_ready(engine) {
-            Err(SplitError::Failed(failure)) if !asked_for_else(id, Work::Cutover) => {
+            Err(SplitError::Failed(failure)) if !asked_for_else(id, work) => {
                 self.stop_before_cutover(state.phase, &failure);
-                return Ok(Duration::ZERO);
+                return Ok(None);
             }
             ready => ready?,
         }
-        cutover::run(engine)?;
-        Ok(Duration::ZERO)
+        let done = cutover::run(engine, aim, limit);
+        engine.set_deadline(None);
+        done
     }
 
     fn complete_cutover(&mut self, state: &State) -> Result<Duration> {
@@ -311,6 +343,9 @@ impl Worker {
                 guc::max_lag().as_millis()
             ),
             false if behind => "applying changes".to_owned(),
+            false if state.request == CutoverRequest::Later => {
+                transaction(|| cutover_request::waits_for(self.id)).unwrap_or_default()
+            }
             false => "waiting for shard_split_cutover".to_owned(),
         };
         wait::report(&text);
@@ -357,6 +392,7 @@ fn doing(work: Work) -> Option<&'static str> {
         Work::Copy => Some("copying"),
         Work::Tail => Some("applying changes"),
         Work::Cutover => Some("cutting over"),
+        Work::Rehearse => Some("rehearsing the cutover"),
         Work::CompleteCutover => Some("completing the cutover"),
         Work::Finish => Some("finishing"),
         Work::Watch => Some("looking at both shards"),

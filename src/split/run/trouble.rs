@@ -27,7 +27,7 @@ impl Worker {
         if transaction(|| split::state(self.id)).is_ok_and(is_given_up) {
             return;
         }
-        if work == Work::Cutover {
+        if matches!(work, Work::Cutover | Work::Rehearse) {
             let Ok(now) = transaction(|| split::state(self.id)) else { return };
             // Behind the decision nothing is given up: the next turn completes it.
             if phases::is_decided(now.phase) {
@@ -35,7 +35,7 @@ impl Worker {
                 return;
             }
             if let Some(failure) = aborted::abandoned(&error, is_overdue(&now)) {
-                self.abandon(&failure);
+                self.abandon(work, &failure);
                 return;
             }
         }
@@ -71,11 +71,14 @@ impl Worker {
 
     /// A cutover that is given up: it is not asked for any more, and set back at once. What
     /// cannot be set back now is the first that the next turn does.
-    fn abandon(&mut self, failure: &Failure) {
+    fn abandon(&mut self, work: Work, failure: &Failure) {
         let id = self.id;
-        let said = self.patiently(|| {
-            record::cutover_aborted(id, failure);
-            Ok(())
+        let said = self.patiently(|| match work {
+            Work::Rehearse => {
+                record::rehearsal_given_up(id, failure);
+                Ok(())
+            }
+            _ => record::cutover_given_up(id, failure),
         });
         let now = said.and_then(|()| Ok(transaction(|| split::state(id))?));
         let back =
@@ -112,7 +115,10 @@ impl Worker {
     }
 }
 
-/// The cutover was asked for longer ago than it may take.
+/// The cutover was asked for longer ago than it may take, or its window is over.
 fn is_overdue(state: &State) -> bool {
-    state.cutover_age.is_some_and(|age| age > guc::cutover_timeout())
+    match state.cutover_left {
+        Some(left) => left.is_zero(),
+        None => state.cutover_age.is_some_and(|age| age > guc::cutover_timeout()),
+    }
 }
