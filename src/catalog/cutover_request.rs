@@ -61,6 +61,11 @@ pub fn forget(id: i64) {
     sql::write("DELETE FROM shardmaster.split_cutover WHERE split_id = $1", &[id.into()]);
 }
 
+/// The rehearsal is over; false: something else is asked for by now.
+pub fn end_rehearsal(id: i64) -> bool {
+    sql::write("DELETE FROM shardmaster.split_cutover WHERE split_id = $1 AND rehearses", &[id.into()]) == 1
+}
+
 /// How long writers may be kept waiting by the cutover that is asked for.
 pub fn max_fence(id: i64) -> Option<Duration> {
     let query = "SELECT extract(epoch FROM max_fence)::float8 FROM shardmaster.split_cutover WHERE split_id = $1";

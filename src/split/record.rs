@@ -302,8 +302,9 @@ pub fn cutover_given_up(id: i64, failure: &Failure) -> Result<()> {
 /// A rehearsal that was given up: what would have kept a cutover from its decision.
 pub fn rehearsal_given_up(id: i64, failure: &Failure) {
     standby::commit_alone();
-    cutover_request::forget(id);
-    store_error(id, failure, "activity = 'idle'");
+    if cutover_request::end_rehearsal(id) {
+        store_error(id, failure, "activity = 'idle'");
+    }
     split::event(id, None, None, &format!("rehearsal: {}", failure.message));
     split::notify(id, Phase::CutoverPending.as_str(), "gave_up");
 }
@@ -312,7 +313,7 @@ pub fn rehearsal_given_up(id: i64, failure: &Failure) {
 /// had to wait to the last.
 pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
     standby::commit_alone();
-    cutover_request::forget(id);
+    cutover_request::end_rehearsal(id);
     let milliseconds = split_progress::rehearsed(id, fenced);
     sql::write(
         "UPDATE shardmaster.split_plan
