@@ -13,6 +13,7 @@ use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
 use crate::{clean, guc};
+use std::time::Duration;
 
 /// The next generation is this worker's.
 pub fn take(id: i64) -> Result<i64> {
