@@ -96,6 +96,23 @@ impl Split<'_> {
         Ok(self.cluster.superuser()?.query_one(query, &[&self.id])?.get(0))
     }
 
+    /// What `shard_split_check` finds to be wrong, each as "name: detail".
+    pub fn findings(&self) -> Result<Vec<String>> {
+        self.check("check_name || ': ' || detail")
+    }
+
+    /// The same with what helps, where the check knows it: "name: detail HINT: hint".
+    pub fn findings_with_hints(&self) -> Result<Vec<String>> {
+        self.check("check_name || ': ' || detail || coalesce(' HINT: ' || hint, '')")
+    }
+
+    /// An expression over the rows of the check that are not well, in their order.
+    fn check(&self, what: &str) -> Result<Vec<String>> {
+        let query = format!("SELECT {what} FROM shard_split_check($1) WHERE NOT ok");
+        let rows = self.cluster.superuser()?.query(&query, &[&self.id])?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
     /// The old shard stops refusing clients with an old route.
     pub fn drop_guard(&self) -> Result<()> {
         self.cluster.superuser()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;

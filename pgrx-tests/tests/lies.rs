@@ -191,9 +191,7 @@ fn a_source_uses_up_no_sequence_of_the_target() {
     let split = plan(&cluster);
     let far = "SELECT setval('items_n_seq', 9000000000000000000)";
     run(&cluster, 0, far);
-    let query = "SELECT detail || coalesce(hint, '') FROM shard_split_check($1) WHERE NOT ok";
-    let found = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|text| text.contains("is raised to 4611686018427387904 at most")), "{found:?}");
     run(&cluster, 0, "SELECT setval('items_n_seq', 5000)");
     to_pending(&split);

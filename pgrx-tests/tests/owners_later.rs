@@ -6,13 +6,6 @@ use shardmaster_tests::fixture::{LIMIT, client, cluster, plan, source, to_pendin
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
 fn superusers(cluster: &Cluster, statements: &str) {
     for server in &cluster.servers {
         server.superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
@@ -137,7 +130,7 @@ fn what_expressions_are_made_of_is_looked_through_again() {
         master.execute("SELECT shard_trust_owner($1, $2)", &[&trust.0, &trust.1]).unwrap();
     }
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     for later in LATER {
         before_the_next_step(&cluster, &split, || {
@@ -186,12 +179,12 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
         let map = "SELECT shard_split_map($1, 'items', 'code', $2)";
         cluster.superuser().unwrap().execute(map, &[&split.id, &expression]).unwrap();
         if std::env::var_os("SEE_THE_ATTACK").is_none() {
-            let refused = found(&split);
+            let refused = split.findings().unwrap();
             let says = "schema lib, where role mallory may create";
             assert!(refused.iter().any(|text| text.contains(says)), "{expression}: {refused:?}");
             superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
         }
-        assert_eq!(found(&split), Vec::<String>::new(), "{expression}");
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
         to_pending(&split);
         before_the_next_step(&cluster, &split, || {
             superuser.batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
@@ -232,7 +225,7 @@ fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
                 "ALTER TABLE items ADD n bigint; ALTER TABLE items ALTER n SET DEFAULT {draws}"
             ))
             .unwrap();
-        let findings = found(&split);
+        let findings = split.findings().unwrap();
         split.call("start_dual_write").unwrap();
         let error = split.wait("dual_write", LIMIT).err().map(|error| error.to_string());
         if error.is_none() {
@@ -313,7 +306,7 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
     ] {
         let mut master = cluster.superuser().unwrap();
         master.execute(map, &[&split.id, &column, &expression]).unwrap();
-        assert_eq!(found(&split), Vec::<String>::new(), "{expression}");
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
         split.call("start_dual_write").unwrap();
         split.wait("dual_write", LIMIT).unwrap();
         split.call("run_backfill").unwrap();
@@ -351,7 +344,7 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     let mut master = cluster.superuser().unwrap();
     for expression in ["1)) TO STDOUT; CREATE SCHEMA by_operator; --", "set_config('x.y', '1', false)::int"] {
         master.execute(map, &[&split.id, &expression]).unwrap();
-        let refused = found(&split);
+        let refused = split.findings().unwrap();
         let made = "SELECT count(*) FROM pg_namespace WHERE nspname = 'by_operator'";
         let made: i64 = source(&cluster).query_one(made, &[]).unwrap().get(0);
         assert_eq!(made, 0, "{expression}");
@@ -359,7 +352,7 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     }
     for expression in ["t.val::int", "('secret ' || t.val)::int"] {
         master.execute(map, &[&split.id, &expression]).unwrap();
-        let refused = found(&split);
+        let refused = split.findings().unwrap();
         assert!(!refused.is_empty(), "{expression}");
         assert!(!refused.iter().any(|text| text.contains("4711")), "{expression}: {refused:?}");
     }
@@ -383,7 +376,7 @@ fn a_constraint_that_is_read_again_calls_nothing_that_came_later() {
     session(&cluster, "shard_b")
         .batch_execute("CREATE FUNCTION lib.fine(text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT public.steady($1)'")
         .unwrap();
-    let refused = found(&plan(&cluster));
+    let refused = plan(&cluster).findings().unwrap();
     assert!(!is_mover(&cluster));
     let says = "not read here: function lib.fine(text), which belongs to role mallory";
     assert!(refused.iter().any(|text| text.contains(says)), "{refused:?}");

@@ -6,13 +6,6 @@ use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, sourc
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
 fn owners(cluster: &Cluster, statements: &str) {
     for server in &cluster.servers {
         session(cluster, server.name()).batch_execute(statements).unwrap();
@@ -89,7 +82,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
         let add = "SELECT shard_table_add('more', 'tenant'), shard_table_add('refs', 'tenant')";
         cluster.superuser().unwrap().batch_execute(add).unwrap();
         let split = plan(&cluster);
-        assert_eq!(found(&split), Vec::<String>::new());
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new());
         to_pending(&split);
         split.call("cutover").unwrap();
         split.wait("completed", LIMIT).unwrap();
@@ -123,7 +116,7 @@ fn a_view_in_the_place_of_a_referenced_table_is_not_asked() {
          ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
     );
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     split.wait_settled(LIMIT).unwrap();
     cluster.hold("step_begin").unwrap();
@@ -172,7 +165,7 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
         .unwrap();
     let by = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}', keyspace => 'kinds')";
     let split = Split::plan_by(&cluster, by).unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();

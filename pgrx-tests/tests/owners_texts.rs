@@ -7,13 +7,6 @@ use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, sourc
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
 fn superusers(cluster: &Cluster, statements: &str) {
     for server in &cluster.servers {
         server.superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
@@ -28,7 +21,7 @@ fn owners(cluster: &Cluster, statements: &str) {
 
 /// The check refuses what is there now, and nobody has had the mover's rights.
 fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
-    let refused = found(split);
+    let refused = split.findings().unwrap();
     if refused.is_empty() {
         // What it would have come to.
         to_pending(split);
@@ -84,7 +77,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
     ] {
         let map = "SELECT shard_split_map($1, 'items', 'val', $2)";
         master.execute(map, &[&split.id, &expression]).unwrap();
-        assert_eq!(found(&split), Vec::<String>::new(), "{expression}");
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
         owner.batch_execute(&SHOWN.replace("{row}", row).replace("{as}", to)).unwrap();
         refuses(&cluster, &split, &format!("public.shown(public.{row})"));
         owner.batch_execute("DROP FUNCTION shown CASCADE").unwrap();
@@ -100,7 +93,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
         .unwrap();
     let map = "SELECT shard_split_map($1, 'items', 'val', 'left(t::text, 20)')";
     master.execute(map, &[&split.id]).unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     for row in ["items", "items_m"] {
         before_the_next_step(&cluster, &split, || {
@@ -136,7 +129,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
         .unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('made', 'tenant')").unwrap();
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     let mut superuser = cluster.servers[1].superuser(DATABASE).unwrap();
     let better = "CREATE FUNCTION lib.fine(text) RETURNS text LANGUAGE sql IMMUTABLE
                       AS 'SELECT CASE WHEN public.steady(''x'') THEN pg_catalog.lower($1) END'";
@@ -148,7 +141,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
     // The source has the column's value, and reads no text.
     source(&cluster).batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
     superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     before_the_next_step(&cluster, &split, || {
         superuser.batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
@@ -195,7 +188,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         );
     }
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     assert!(!is_mover(&cluster), "in the check");
     to_pending(&split);
     before_the_next_step(&cluster, &split, || {
@@ -343,12 +336,12 @@ fn what_is_called_without_being_named_is_looked_at() {
                 .unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
             let mut owner = session(&cluster, server.name());
             owner.batch_execute(reached.by_owner).unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
-            let found = found(&split);
+            let found = split.findings().unwrap();
             let says = |text: &String| text.contains("code of owners: ") && text.contains(reached.says);
             assert!(found.iter().any(says), "{} on {}: {found:?}", reached.what, server.name());
             superuser.batch_execute(reached.undo).unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
         }
     }
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     assert!(!is_mover(&cluster));
 }

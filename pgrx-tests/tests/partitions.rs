@@ -396,10 +396,7 @@ fn what_the_check_finds_of_partitions() {
          CREATE TRIGGER theirs AFTER INSERT ON items_3m1 FOR EACH ROW EXECUTE FUNCTION idle();
          ALTER TABLE items_3m1 ENABLE ALWAYS TRIGGER theirs",
     );
-    let split = plan(&cluster);
-    let query =
-        "SELECT string_agg(check_name || ': ' || detail, E'\\n') FROM shard_split_check($1) WHERE NOT ok";
-    let text: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    let text = plan(&cluster).findings().unwrap().join("\n");
     for finding in ["items_1 belongs to postgres", "items_2a has rule nothing", "items_3m1: trigger theirs"] {
         assert!(text.contains(finding), "{text}");
     }

@@ -44,19 +44,12 @@ fn cluster() -> Cluster {
 }
 
 /// What is wrong, each with its hint.
-fn findings(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT format('%s: %s', check_name, detail), hint FROM shard_split_check($1) WHERE NOT ok";
-    let rows = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter()
-        .map(|row| {
-            let finding: String = row.get(0);
-            assert!(
-                row.get::<_, Option<String>>(1).is_some_and(|hint| !hint.is_empty()),
-                "no hint: {finding}"
-            );
-            finding
-        })
-        .collect()
+fn findings(split: &Split<'_>) -> Vec<String> {
+    let found = split.findings_with_hints().unwrap();
+    for finding in &found {
+        assert!(finding.split_once(" HINT: ").is_some_and(|(_, hint)| !hint.is_empty()), "no hint: {finding}");
+    }
+    found
 }
 
 /// The tables' owner may have functions of his own.
@@ -75,14 +68,14 @@ fn refuse(cases: &[Case]) {
     let mut missed = Vec::new();
     for (make, unmake, finding) in cases {
         make.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
-        let found = findings(&cluster, &split);
+        let found = findings(&split);
         if !found.iter().any(|text| text.starts_with(finding)) {
             missed.push(format!("{make:?}: not {finding}, but {found:?}"));
         }
         unmake.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
     }
     assert!(missed.is_empty(), "{}", missed.join("\n"));
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     for server in &cluster.servers {
         assert!(leftovers(&mut server.superuser(DATABASE).unwrap()).unwrap().is_empty());
     }
@@ -132,12 +125,12 @@ fn run_trigger_cases(function: &'static str) {
             );
             run(&cluster, 1, &make);
             let wanted = format!("target: triggers of the target: public.{table}: trigger audit is enabled");
-            let found = findings(&cluster, &split);
+            let found = findings(&split);
             assert!(found.iter().any(|text| text.starts_with(&wanted)), "{make}: {found:?}");
             run(&cluster, 1, &format!("DROP TRIGGER audit ON {table}"));
         }
     }
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
 }
 
 const ONLY_ITEMS: &str = "ALTER TABLE items DROP CONSTRAINT c";
@@ -370,7 +363,7 @@ fn namespaces_have_functions_of_their_own() {
         )
         .unwrap();
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["t"]).unwrap();
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     let moved: i64 = master.query_one("SELECT count(*) FROM shard_b.items", &[]).unwrap().get(0);
@@ -390,7 +383,7 @@ fn sequences_that_take_turns_go_on_taking_turns() {
     }
     run(&cluster, 0, "INSERT INTO items SELECT 1, i FROM generate_series(101, 150) i");
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     let next = || {
         let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -520,7 +513,7 @@ fn what_both_sides_promise_moves() {
          ALTER TABLE items ADD more int DEFAULT 7 CHECK (more > 0)",
     );
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     let moved: i64 = target

@@ -12,10 +12,8 @@ fn run(cluster: &Cluster, server: usize, statements: &str) {
 }
 
 /// What the check finds that is not well.
-fn findings(cluster: &Cluster, split: &Split<'_>) -> String {
-    let query = "SELECT coalesce(string_agg(check_name || ': ' || detail || ' ' || hint, E'\\n'), '')
-                   FROM shard_split_check($1) WHERE NOT ok";
-    cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+fn findings(split: &Split<'_>) -> String {
+    split.findings_with_hints().unwrap().join("\n")
 }
 
 fn failure(split: &Split<'_>) -> String {
@@ -52,18 +50,18 @@ fn referenced_rows_of_another_table_must_be_there() {
     );
     run(&cluster, 1, "INSERT INTO countries VALUES ('de')");
     let split = plan(&cluster);
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(text.contains("target: referenced rows") && text.contains("(country)=(xx)"), "{text}");
     assert!(!text.contains("fr)"), "{text}");
     // What cannot be looked at in time is reported as that.
     let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE countries").unwrap();
     cluster.set("shardmaster.remote_timeout", "1s").unwrap();
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(text.contains("not answered within 0.8 s"), "{text}");
     cluster.set("shardmaster.remote_timeout", "30s").unwrap();
     holder.batch_execute("COMMIT; INSERT INTO countries VALUES ('xx')").unwrap();
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     cluster.hold("step_begin").unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
@@ -149,7 +147,7 @@ fn keys_of_every_kind() {
         ("\"simple_key\"", "INSERT INTO pairs VALUES (4, '4'), (404, '404')"),
         ("\"leaf_key\"", "INSERT INTO codes VALUES (2)"),
     ] {
-        let text = findings(&cluster, &split);
+        let text = findings(&split);
         assert!(text.contains(missing), "{missing}: {text}");
         run(&cluster, 1, mend);
     }
@@ -161,7 +159,7 @@ fn keys_of_every_kind() {
             "ALTER TABLE items_1 ADD CONSTRAINT loose FOREIGN KEY (code) REFERENCES codes NOT VALID",
         );
     }
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     to_pending(&split);
     run(&cluster, 0, "UPDATE items SET a = 6, b = '6' WHERE id = 406");
     let text = failure(&split);
@@ -196,7 +194,7 @@ fn rows_of_other_keys_and_of_nobody() {
          UPDATE items SET plan = 4 WHERE id = 51; UPDATE items SET parent = 10 WHERE id = 12",
     );
     let split = plan(&cluster);
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     for (broken, mended, what) in [
         ("UPDATE items SET plan = 2 WHERE id = 60", "UPDATE items SET plan = 1 WHERE id = 60", "(plan)=(2)"),
         ("UPDATE items SET plan = 4 WHERE id = 60", "UPDATE items SET plan = 1 WHERE id = 60", "(plan)=(4)"),
@@ -215,12 +213,12 @@ fn rows_of_other_keys_and_of_nobody() {
         run(&cluster, 0, broken);
         // The other shard's row of the same value is another one.
         run(&cluster, 1, "INSERT INTO plans VALUES (4, 'elsewhere') ON CONFLICT DO NOTHING");
-        let text = findings(&cluster, &split);
+        let text = findings(&split);
         assert!(text.contains(what), "{broken}: {text}");
         run(&cluster, 0, mended);
     }
     run(&cluster, 1, "DELETE FROM plans WHERE id = 4");
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     to_pending(&split);
     // A row that stays comes to reference one that moves, which finish would delete.
     run(&cluster, 0, "UPDATE items SET plan = 3 WHERE id = 61");
@@ -250,16 +248,16 @@ fn what_only_the_target_promises_is_refused() {
     let key = "ALTER TABLE items ADD CONSTRAINT of_parent FOREIGN KEY (tenant, code) REFERENCES parents";
     run(&cluster, 1, key);
     let split = plan(&cluster);
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(text.contains("foreign keys of the source") && text.contains("\"of_parent\""), "{text}");
     run(&cluster, 0, &format!("{key} NOT VALID"));
-    assert!(findings(&cluster, &split).contains("not validated"));
+    assert!(findings(&split).contains("not validated"));
     run(&cluster, 0, "DELETE FROM items WHERE tenant = 'moves'; UPDATE items SET code = NULL");
     run(&cluster, 0, "ALTER TABLE items VALIDATE CONSTRAINT of_parent");
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     // What NULLs mean is part of it.
     run(&cluster, 1, &format!("ALTER TABLE items DROP CONSTRAINT of_parent; {key} MATCH FULL"));
-    assert!(findings(&cluster, &split).contains("\"of_parent\""));
+    assert!(findings(&split).contains("\"of_parent\""));
 }
 
 /// The mover deletes on the target, too, while it follows and in a rollback.
@@ -274,7 +272,7 @@ fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
         1,
         "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
     );
-    let text = findings(&cluster, &plan(&cluster));
+    let text = findings(&plan(&cluster));
     assert!(text.contains("target: foreign keys from other tables: public.readers references"), "{text}");
 }
 
@@ -325,11 +323,11 @@ fn a_deferrable_constraint_of_the_target_alone_is_refused() {
     let split = plan(&cluster);
     let constraint = "ALTER TABLE items ADD CONSTRAINT once UNIQUE (tenant, code)";
     run(&cluster, 1, &format!("{constraint} DEFERRABLE"));
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(
         text.contains("target: deferrable constraints of the source: items") && text.contains("\"once\""),
         "{text}"
     );
     run(&cluster, 0, constraint);
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
 }

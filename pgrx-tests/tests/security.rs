@@ -4,7 +4,6 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::security::unqualified;
-use shardmaster_tests::split::Split;
 
 /// A role without any right in the database but those given.
 fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
@@ -22,13 +21,6 @@ fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
 fn callers(cluster: &Cluster, side: usize) -> Vec<String> {
     let mut superuser = cluster.servers[side].superuser(DATABASE).unwrap();
     let rows = superuser.query("SELECT DISTINCT caller FROM public.trace", &[]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-/// The findings of the check that are not well.
-fn problems(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail || coalesce(' HINT: ' || hint, '') FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -58,7 +50,7 @@ fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
             )
             .unwrap();
         let split = plan(&cluster);
-        let found = problems(&split);
+        let found = split.findings_with_hints().unwrap();
         assert!(found.iter().any(|problem| problem.contains("belongs to role mallory")), "{found:?}");
         split.call("start_dual_write").unwrap();
         let error = split.wait("dual_write", LIMIT).unwrap_err().to_string();
@@ -83,7 +75,7 @@ fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
     split.wait("dual_write", LIMIT).unwrap();
     let mut superuser = cluster.servers[0].superuser(DATABASE).unwrap();
     superuser.batch_execute("GRANT USAGE, CREATE ON SCHEMA shardmaster_agent TO mallory").unwrap();
-    let found = problems(&split);
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|problem| problem.contains("may create objects")), "{found:?}");
     mallory
         .batch_execute(
@@ -91,10 +83,10 @@ fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
         )
         .unwrap();
     superuser.batch_execute("REVOKE ALL ON SCHEMA shardmaster_agent FROM mallory").unwrap();
-    let found = problems(&split);
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|problem| problem.contains("is_mover(text)")), "{found:?}");
     superuser.batch_execute("DROP FUNCTION shardmaster_agent.is_mover(text)").unwrap();
-    assert_eq!(problems(&split), Vec::<String>::new());
+    assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
 }
 
 /// Advisory locks are open to everybody, and their numbers can be read: a split takes none
@@ -232,7 +224,7 @@ fn a_shards_answers_and_errors_are_bounded() {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("CREATE TABLE identity AS TABLE shardmaster_agent.master").unwrap();
     target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 400000000)").unwrap();
-    let found = problems(&split);
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|problem| problem.contains("an answer of more than 256 MB")), "{found:?}");
     target
         .batch_execute(
@@ -413,7 +405,9 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
     split.call("start_dual_write").unwrap();
     if split.wait("dual_write", LIMIT).is_err() {
         // Refused by name is as good.
-        assert!(problems(&split).iter().any(|problem| problem.contains("00_shardmaster_1_")));
+        assert!(
+            split.findings_with_hints().unwrap().iter().any(|problem| problem.contains("00_shardmaster_1_"))
+        );
         return;
     }
     split.call("run_backfill").unwrap();
@@ -499,7 +493,7 @@ fn a_computed_column_is_an_expression_and_nothing_else() {
         let map = "SELECT shard_split_map($1, $2, 'code', $3)";
         match master.execute(map, &[&split.id, &table, &expression]) {
             Ok(_) => {
-                let found = problems(&split);
+                let found = split.findings_with_hints().unwrap();
                 let names_it = |problem: &String| problem.contains("computed columns");
                 assert!(found.iter().any(names_it), "{expression}: {found:?}");
                 // What was said is said again after a start that has failed by it.
