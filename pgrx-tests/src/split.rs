@@ -96,6 +96,22 @@ impl Split<'_> {
         Ok(self.cluster.superuser()?.query_one(query, &[&self.id])?.get(0))
     }
 
+    /// Waits until its history tells of something; the master may restart meanwhile.
+    pub fn wait_for_event(&self, text: &str, limit: Duration) -> Result<()> {
+        let told = wait::until(&format!("the event \"{text}\""), limit, || {
+            Ok(self.events().unwrap_or_default().contains(text).then_some(()))
+        });
+        let events = || self.events().unwrap_or_default();
+        told.map_err(|e| e.context(&format!("{}; {}", self.describe(), events())))
+    }
+
+    /// The text of its error, once it has one.
+    pub fn failure(&self, limit: Duration) -> Result<String> {
+        wait::until("the split to fail", limit, || {
+            Ok(self.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
+        })
+    }
+
     /// What `shard_split_check` finds to be wrong, each as "name: detail".
     pub fn findings(&self) -> Result<Vec<String>> {
         self.check("check_name || ': ' || detail")

@@ -2,7 +2,9 @@
 //! decides by it is nothing.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, by_superuser as run, cluster, cut_over_and_compare, plan, to_pending,
+};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::io::{Read, Write};
@@ -112,10 +114,6 @@ fn rest(split: &Split<'_>) {
         Ok((split.metric::<String>("activity")? == "paused").then_some(()))
     })
     .unwrap();
-}
-
-fn run(cluster: &Cluster, server: usize, statement: &str) {
-    cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statement).unwrap();
 }
 
 /// Numbers past every bound, and below zero: each stops the split with its name, no worker

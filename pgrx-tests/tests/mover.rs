@@ -4,7 +4,7 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::LIMIT;
+use shardmaster_tests::fixture::{LIMIT, by_superusers as run};
 use shardmaster_tests::split::Split;
 
 /// Two servers with a table of alice's and two of bob's, one of which hides its rows from
@@ -63,13 +63,6 @@ fn stage(major: u32) -> Cluster {
 
 fn superuser(cluster: &Cluster, shard: &str) -> Client {
     cluster.servers.iter().find(|server| server.name() == shard).unwrap().superuser(DATABASE).unwrap()
-}
-
-/// On both servers, as a superuser.
-fn run(cluster: &Cluster, statement: &str) {
-    for server in &cluster.servers {
-        superuser(cluster, server.name()).batch_execute(statement).unwrap();
-    }
 }
 
 /// The finding about a right on each side, and the statement that its hint gives.

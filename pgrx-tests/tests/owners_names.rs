@@ -1,16 +1,10 @@
 //! What an owner puts in the place of something that a split has looked at, under its name,
 //! between two of its steps or batches: each is looked at again, or is not the one meant.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
-
-fn owners(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        session(cluster, server.name()).batch_execute(statements).unwrap();
-    }
-}
 
 /// Something that comes behind a batch of finish.
 struct Swap {
@@ -70,7 +64,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
                         ALTER TABLE items_other OWNER TO mallory";
             server.superuser(DATABASE).unwrap().batch_execute(give).unwrap();
         }
-        owners(
+        by_mallory(
             &cluster,
             &format!(
                 "CREATE TABLE more (tenant text, id int UNIQUE, PRIMARY KEY (tenant, id));
@@ -110,7 +104,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
 fn a_view_in_the_place_of_a_referenced_table_is_not_asked() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    owners(
+    by_mallory(
         &cluster,
         "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
          ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
@@ -147,7 +141,7 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
             "CREATE TABLE {name} (tenant kind, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON {name} TO {CLIENT}"
         )
     };
-    owners(
+    by_mallory(
         &cluster,
         &format!("CREATE TYPE kind AS ENUM ('moves', 'stays'); {}; {}", table("ones"), table("twos")),
     );
@@ -172,7 +166,7 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
     cluster.hold("finish_batch").unwrap();
     split.call("finish").unwrap();
     split.wait_held("finish_batch", LIMIT).unwrap();
-    owners(&cluster, "ALTER TYPE kind RENAME TO kept; CREATE DOMAIN kind AS text CHECK (evil(value))");
+    by_mallory(&cluster, "ALTER TYPE kind RENAME TO kept; CREATE DOMAIN kind AS text CHECK (evil(value))");
     cluster.fault("").unwrap();
     let _ = split.wait("finished", LIMIT);
     assert!(!is_mover(&cluster));

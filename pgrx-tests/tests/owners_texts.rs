@@ -3,21 +3,11 @@
 //! calls without that it stands in any text.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
+use shardmaster_tests::fixture::{
+    LIMIT, before_the_next_step, by_superusers, client, cluster, cluster_of, plan, source, to_pending,
+};
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
-
-fn superusers(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        server.superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
-    }
-}
-
-fn owners(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        session(cluster, server.name()).batch_execute(statements).unwrap();
-    }
-}
 
 /// The check refuses what is there now, and nobody has had the mover's rights.
 fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
@@ -28,18 +18,6 @@ fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
     }
     assert!(!is_mover(cluster), "{says}");
     assert!(refused.iter().any(|text| text.contains(says)), "{says}: {refused:?}");
-}
-
-/// Does something while the next step is about to begin, and lets it go on with a change.
-fn before_the_next_step(cluster: &Cluster, split: &Split<'_>, change: impl FnOnce()) {
-    split.wait_settled(LIMIT).unwrap();
-    cluster.hold("step_begin").unwrap();
-    split.wait_held("step_begin", LIMIT).unwrap();
-    change();
-    client(cluster)
-        .batch_execute("UPDATE items SET val = val || 'y' WHERE tenant = 'moves' AND id = 2")
-        .unwrap();
-    cluster.fault("").unwrap();
 }
 
 /// The next step stops at what has come, and goes on without it.
@@ -66,7 +44,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
          CREATE TABLE items_other PARTITION OF items DEFAULT",
     );
     own_the_table(&cluster);
-    superusers(&cluster, "ALTER TABLE items_m OWNER TO mallory; ALTER TABLE items_other OWNER TO mallory");
+    by_superusers(&cluster, "ALTER TABLE items_m OWNER TO mallory; ALTER TABLE items_other OWNER TO mallory");
     let mut owner = session(&cluster, "shard_a");
     let split = plan(&cluster);
     let mut master = cluster.superuser().unwrap();
@@ -111,13 +89,13 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
 fn a_generated_key_is_computed_by_nothing_that_came_later() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    superusers(
+    by_superusers(
         &cluster,
         "CREATE SCHEMA lib; GRANT USAGE ON SCHEMA lib TO PUBLIC;
          CREATE FUNCTION lib.fine(anyelement) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog
             AS 'BEGIN RETURN lower($1::text); END'",
     );
-    owners(
+    by_mallory(
         &cluster,
         &format!(
             "CREATE TABLE made (a text, tenant text GENERATED ALWAYS AS (lib.fine(a)) STORED, id int, PRIMARY KEY (a, id));
@@ -160,12 +138,12 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
 fn keys_are_compared_by_the_operator_of_their_index() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    superusers(
+    by_superusers(
         &cluster,
         "CREATE EXTENSION citext; CREATE TABLE dict (w citext PRIMARY KEY); GRANT ALL ON dict TO PUBLIC;
          INSERT INTO dict SELECT generate_series(1, 60)",
     );
-    owners(
+    by_mallory(
         &cluster,
         &format!(
             "CREATE DOMAIN word AS citext;
@@ -178,7 +156,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         .unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('words', 'tenant')").unwrap();
     for (left, right) in [("word", "word"), ("word", "citext"), ("citext", "word")] {
-        owners(
+        by_mallory(
             &cluster,
             &format!(
                 "CREATE FUNCTION same({left}, {right}) RETURNS boolean LANGUAGE plpgsql

@@ -4,7 +4,6 @@
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::wait;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -282,10 +281,7 @@ fn a_constraint_that_comes_later_is_named() {
     run(&cluster, 1, "ALTER TABLE items ADD CONSTRAINT late CHECK (val <> 'late') NOT VALID");
     let failed = |what: &str, statements: &str, undo: &str| {
         run(&cluster, 0, statements);
-        let error = wait::until("the split to fail", LIMIT, || {
-            Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
-        })
-        .unwrap();
+        let error = split.failure(LIMIT).unwrap();
         assert!(error.contains(what) && error.contains("shard_b"), "{error}");
         let line = "SELECT error_code, error_hint FROM shardmaster.split_plan";
         let row = cluster.superuser().unwrap().query_one(line, &[]).unwrap();

@@ -1,26 +1,16 @@
 //! Foreign keys that do not carry the shard-by column: what moving rows reference is on the
 //! target, and nothing that stays references what has moved.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{LIMIT, cluster_of, cut_over_and_compare, plan, rows, source, to_pending};
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{
+    LIMIT, by_owner as run, cluster_of, cut_over_and_compare, plan, rows, source, to_pending,
+};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
-
-fn run(cluster: &Cluster, server: usize, statements: &str) {
-    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
-    session.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
-}
 
 /// What the check finds that is not well.
 fn findings(split: &Split<'_>) -> String {
     split.findings_with_hints().unwrap().join("\n")
-}
-
-fn failure(split: &Split<'_>) -> String {
-    wait::until("the split to fail", LIMIT, || {
-        Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
-    })
-    .unwrap()
 }
 
 /// What a restored dump does: every foreign key is made anew, of the rows that are there.
@@ -73,14 +63,14 @@ fn referenced_rows_of_another_table_must_be_there() {
         "INSERT INTO countries VALUES ('y1'), ('y2'); UPDATE items SET country = 'y1' WHERE id = 2",
     );
     cluster.fault("").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("items_country_fkey") && text.contains("(country)=(y1)"), "{text}");
     run(&cluster, 1, "INSERT INTO countries VALUES ('y1')");
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     // In a window.
     run(&cluster, 0, "UPDATE items SET country = 'y2' WHERE tenant = 'moves' AND id = 4");
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("(country)=(y2)"), "{text}");
     // On the target nobody takes away what arrived rows reference.
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -162,7 +152,7 @@ fn keys_of_every_kind() {
     assert_eq!(findings(&split), "");
     to_pending(&split);
     run(&cluster, 0, "UPDATE items SET a = 6, b = '6' WHERE id = 406");
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("full_key") && text.contains("(a, b)=(6, 6)"), "{text}");
     run(&cluster, 0, "UPDATE items SET a = NULL, b = NULL WHERE id = 406");
     split.call("replay_tail").unwrap();
@@ -225,7 +215,7 @@ fn rows_of_other_keys_and_of_nobody() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     split.call("finish").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("(plan)=(3)"), "{text}");
     let left = source(&cluster).query_one("SELECT count(*) FROM items WHERE id = 61", &[]).unwrap();
     assert_eq!(left.get::<_, i64>(0), 1);
@@ -300,7 +290,7 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
                                    AND wait_event_type = 'Lock')";
     wait::until_true(&mut source(&cluster), "finish to wait for the row", LIMIT, waits).unwrap();
     staying.batch_execute("COMMIT").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("a row that stays on shard \"shard_a\" references one that has moved"), "{text}");
     assert!(ids(&cluster).contains(&2));
     staying.batch_execute("UPDATE items SET code = NULL WHERE id = 1").unwrap();

@@ -1,9 +1,10 @@
 //! What owners, and servers that were broken into, do not get through a split: a right of
 //! somebody else's, or a wait.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
+    LIMIT, by_superuser as run, client, cluster, cut_over_and_compare, forget_splits, plan, state_of,
+    to_pending,
 };
 use shardmaster_tests::mallory::{own_the_table, session};
 use shardmaster_tests::relay::NOTICE;
@@ -12,10 +13,6 @@ use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_ro
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
-
-fn run(cluster: &Cluster, server: usize, statements: &str) {
-    cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
-}
 
 /// Whoever may draw from a sequence may not set it: a default of his that names it does not
 /// have it raised.
