@@ -3,10 +3,15 @@
 use crate::server::Server;
 use crate::{Result, wait};
 use postgres::Client;
+use std::ops::{Deref, DerefMut};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Database of the master, and of each shard that is a server of its own.
 pub const DATABASE: &str = "app";
+
+/// A session that is kept and does not answer for so long is none.
+const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The role that owns the application's tables.
 pub const OWNER: &str = "app_owner";
@@ -29,6 +34,36 @@ pub struct Cluster {
     pub master: Server,
     pub servers: Vec<Server>,
     pub shards: Vec<Shard>,
+    /// A superuser's session that nobody uses at the moment.
+    kept: Mutex<Option<Client>>,
+}
+
+/// A session for a question, which the next one may use, too.
+pub struct Kept<'a> {
+    client: Option<Client>,
+    back: &'a Mutex<Option<Client>>,
+}
+
+impl Deref for Kept<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client.as_ref().expect("it is given back at the end")
+    }
+}
+
+impl DerefMut for Kept<'_> {
+    fn deref_mut(&mut self) -> &mut Client {
+        self.client.as_mut().expect("it is given back at the end")
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut back) = self.back.lock() {
+            *back = self.client.take();
+        }
+    }
 }
 
 impl Cluster {
@@ -48,12 +83,13 @@ impl Cluster {
     }
 
     fn master_only(master: Server) -> Cluster {
-        Cluster { master, servers: Vec::new(), shards: Vec::new() }
+        Cluster { master, servers: Vec::new(), shards: Vec::new(), kept: Mutex::default() }
     }
 
     /// Another master, which knows the shards and their tables' names, and nothing else.
     pub fn replace_master(&mut self, config: &[&str]) -> Result<()> {
         self.master = start_master(config)?;
+        self.kept = Mutex::default();
         let mut client = self.superuser()?;
         for shard in &self.shards {
             let conninfo = self.server_of(shard).conninfo(DATABASE, MOVER);
@@ -108,6 +144,15 @@ impl Cluster {
     /// A superuser's session on the master.
     pub fn superuser(&self) -> Result<Client> {
         self.master.superuser(DATABASE)
+    }
+
+    /// The same for those who look again and again: most of what a look costs is its session.
+    pub fn kept(&self) -> Result<Kept<'_>> {
+        let kept = self.kept.lock().map_err(|_| "a look has panicked")?.take();
+        // Its server may have been struck since.
+        let valid = kept.and_then(|mut client| client.is_valid(ANSWERED).ok().map(|()| client));
+        let client = valid.map_or_else(|| self.superuser(), Ok)?;
+        Ok(Kept { client: Some(client), back: &self.kept })
     }
 
     /// An ordinary client's session on the master, for routes.

@@ -3,7 +3,7 @@
 use crate::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 /// Directory of the programs of the PostgreSQL under test.
 pub fn bindir() -> Result<PathBuf> {
@@ -51,20 +51,20 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// An empty cluster that servers are copied from, made once in a run.
-pub fn template() -> Result<PathBuf> {
-    static MADE: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
-    MADE.get_or_init(|| make_template().map_err(|e| e.to_string())).clone().map_err(Into::into)
-}
-
-fn make_template() -> Result<PathBuf> {
-    let template = run_dir()?.join("template");
+/// An empty cluster that servers are copied from, made once in a run for the programs in
+/// `bindir`.
+pub fn template(bindir: &Path) -> Result<PathBuf> {
+    // Another test may be at it: each would make its own, at the price of a dozen of copies.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock().map_err(|_| "a template was not made")?;
+    let name = bindir.to_string_lossy().replace('/', "-");
+    let template = run_dir()?.join(format!("template{name}"));
     if template.exists() {
         return Ok(template);
     }
-    // Another program of the same run may be at it: the first rename wins.
-    let own = run_dir()?.join(format!("template.{}", std::process::id()));
-    initdb(&bindir()?, &own)?;
+    // Another program of the same run may be at it, too: the first rename wins.
+    let own = run_dir()?.join(format!("template.{}{name}", std::process::id()));
+    initdb(bindir, &own)?;
     match std::fs::rename(&own, &template) {
         Ok(()) => {}
         Err(_) if template.exists() => std::fs::remove_dir_all(&own)?,
@@ -92,8 +92,8 @@ fn initdb_command(bindir: &Path) -> Command {
 
 /// Copies the template to `data` and gives the copy a system identifier of its own:
 /// servers that look like clones of each other would not be like real ones.
-pub fn copy_template(data: &Path, number: u32) -> Result<()> {
-    run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(template()?).arg(data))?;
+pub fn copy_template(bindir: &Path, data: &Path, number: u32) -> Result<()> {
+    run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(template(bindir)?).arg(data))?;
     let control = data.join("global/pg_control");
     let mut bytes = std::fs::read(&control)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
@@ -102,6 +102,6 @@ pub fn copy_template(data: &Path, number: u32) -> Result<()> {
     bytes[..8].copy_from_slice(&identifier.to_ne_bytes());
     std::fs::write(&control, bytes)?;
     // Writes the control file with a valid checksum and WAL of this identifier.
-    run(Command::new(bindir()?.join("pg_resetwal")).arg("-f").arg(data))?;
+    run(Command::new(bindir.join("pg_resetwal")).arg("-f").arg(data))?;
     Ok(())
 }

@@ -5,6 +5,21 @@ use crate::{Error, Result, wait};
 use postgres::{Client, NoTls};
 use std::time::Duration;
 
+/// What a split does, for whoever looks again and again: `shard_split_metrics` asks its source for
+/// the lag each time, by a session of its own.
+const STATE: &str = "
+    SELECT phase, activity, coalesce(shardmaster.split_waits_for(id), ''), coalesce(error_message, '')
+      FROM shardmaster.split_plan WHERE id = $1";
+
+/// What a split does at one moment.
+#[derive(Debug)]
+struct State {
+    phase: String,
+    activity: String,
+    waiting_for: String,
+    error: String,
+}
+
 /// A split of a cluster, by its id.
 pub struct Split<'a> {
     cluster: &'a Cluster,
@@ -20,11 +35,11 @@ impl Split<'_> {
     /// Waits until it is caught up again and nothing is in its way.
     pub fn wait_settled(&self, limit: Duration) -> Result<()> {
         let settled = wait::until("the split to be caught up again", limit, || {
-            let line = "SELECT phase = 'cutover_pending' AND activity IN ('idle', 'working')
-                               AND coalesce(waiting_for, '') = 'waiting for shard_split_cutover'
-                          FROM shard_split_metrics($1)";
-            let yes: Option<bool> = self.cluster.superuser()?.query_one(line, &[&self.id])?.get(0);
-            Ok(yes.unwrap_or(false).then_some(()))
+            let state = self.state()?;
+            let settled = state.phase == "cutover_pending"
+                && ["idle", "working"].contains(&state.activity.as_str())
+                && state.waiting_for == "waiting for shard_split_cutover";
+            Ok(settled.then_some(()))
         });
         settled.map_err(|e| e.context(&self.describe()))
     }
@@ -93,7 +108,7 @@ impl Split<'_> {
     /// What has happened to it, in one text.
     pub fn events(&self) -> Result<String> {
         let query = "SELECT coalesce(string_agg(detail, '; ' ORDER BY at), '') FROM shard_split_events($1)";
-        Ok(self.cluster.superuser()?.query_one(query, &[&self.id])?.get(0))
+        Ok(self.cluster.kept()?.query_one(query, &[&self.id])?.get(0))
     }
 
     /// Waits until its history tells of something; the master may restart meanwhile.
@@ -139,26 +154,28 @@ impl Split<'_> {
     /// never comes there.
     pub fn wait_held(&self, point: &str, limit: Duration) -> Result<()> {
         let held = wait::until(&format!("the worker to hold at {point}"), limit, || {
-            let query = "SELECT coalesce(waiting_for, ''), activity = 'failed', coalesce(error_message, '')
-                           FROM shard_split_metrics($1)";
-            let row = self.cluster.superuser()?.query_one(query, &[&self.id])?;
-            let (waiting, failed, error): (String, bool, String) = (row.get(0), row.get(1), row.get(2));
-            if failed {
-                return Err(format!("failed before {point}: {error}").into());
+            let state = self.state()?;
+            if state.activity == "failed" {
+                return Err(format!("failed before {point}: {}", state.error).into());
             }
-            Ok(waiting.contains(point).then_some(()))
+            Ok(state.waiting_for.contains(point).then_some(()))
         });
         held.map_err(|e| e.context(&self.describe()))
+    }
+
+    fn state(&self) -> Result<State> {
+        let row = self.cluster.kept()?.query_one(STATE, &[&self.id])?;
+        Ok(State { phase: row.get(0), activity: row.get(1), waiting_for: row.get(2), error: row.get(3) })
     }
 
     /// One column of `shard_split_metrics`.
     pub fn metric<T: for<'b> postgres::types::FromSql<'b>>(&self, column: &str) -> Result<T> {
         let query = format!("SELECT {column} FROM shard_split_metrics($1)");
-        Ok(self.cluster.superuser()?.query_one(&query, &[&self.id])?.try_get(0)?)
+        Ok(self.cluster.kept()?.query_one(&query, &[&self.id])?.try_get(0)?)
     }
 
     pub fn phase(&self) -> Result<String> {
-        self.metric("phase")
+        Ok(self.state()?.phase)
     }
 
     /// What it does and why it waits, in one line.

@@ -68,12 +68,12 @@ fn the_worker_is_killed() {
 
 #[test]
 fn the_source_stops() {
-    every_point(Fault::Restart(Place::Source));
+    every_other_point(What::Tenant, Fault::Restart(Place::Source), 0);
 }
 
 #[test]
 fn the_target_stops() {
-    every_point(Fault::Restart(Place::Target));
+    every_other_point(What::Tenant, Fault::Restart(Place::Target), 1);
 }
 
 #[test]

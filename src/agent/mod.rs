@@ -1,6 +1,7 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the
 //! names filled in.
 
+pub mod catalogs;
 pub mod error;
 pub mod filter;
 pub mod look_up;

@@ -1,5 +1,6 @@
 //! What a shard's tables look like now, asked in one query.
 
+use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
@@ -30,7 +31,8 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let named = Named::by(plan, side);
-    let rows = connection.query_prepared(
+    let rows = catalogs::ask_again(
+        connection,
         "observe",
         &OBSERVE,
         &[

@@ -1,6 +1,7 @@
 //! Code of others that a session of the mover would run: whose it is, and what runs it. What
 //! follows from it is not known here.
 
+use super::catalogs;
 use super::named::Named;
 use crate::agent;
 use crate::error::{Failure, SqlState};
@@ -97,7 +98,8 @@ pub fn find_in(
     named: &Named,
 ) -> Result<Found, RemoteError> {
     let lists = [&schemas, &tables, &trusted.to_vec()].map(|list| text_array(list));
-    let rows = connection.query(
+    let rows = catalogs::ask(
+        connection,
         &OWNERS,
         &[
             Some(&lists[0]),

@@ -5,6 +5,7 @@
 //! already while it is planned, and again whenever a table has another `code` than before.
 
 use crate::agent;
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::named::Named;
 use crate::agent::observe;
@@ -142,7 +143,7 @@ pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
     let named = Named::by(plan, side);
     let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
     let parameters = parameters.map(|list| Some(list.as_str()));
-    let code = connection.query_prepared("code", &agent::CODE, &parameters)?;
+    let code = catalogs::ask_again(connection, "code", &agent::CODE, &parameters)?;
     Ok(code.scalar().unwrap_or_default().to_owned())
 }
 

@@ -45,7 +45,6 @@ pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<Shown> {
         injection,
         split: 0,
         struck: None,
-        asked: None,
         held: Duration::ZERO,
         seen: BTreeSet::new(),
         helped: Vec::new(),

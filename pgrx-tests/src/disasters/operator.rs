@@ -14,8 +14,6 @@ use std::time::{Duration, Instant, SystemTime};
 /// For all that follows a disaster.
 const LIMIT: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(40);
-/// Before a call is made again.
-const AGAIN: Duration = Duration::from_secs(3);
 
 /// What helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +70,6 @@ pub struct Operator<'a> {
     pub held: Duration,
     /// What was to be seen meanwhile: errors, and reasons to wait.
     pub seen: BTreeSet<String>,
-    /// The last call, and when it was made.
-    pub asked: Option<(&'static str, Instant)>,
     /// What was needed, and what had been said.
     pub helped: Vec<(Help, String)>,
 }
@@ -190,10 +186,6 @@ impl Operator<'_> {
 
     /// The next call on the way; one that is refused is made again at the next look.
     fn ask_for_next(&mut self, look: &Look) -> Result<()> {
-        // What a cutover was given up for, the next step stops for, unless somebody asks again.
-        if look.waiting.contains("changed on the target while rows move into it") {
-            return Ok(());
-        }
         let goes_back = self.injection.stage == Stage::RollingBack;
         let call = match (look.phase.as_str(), look.goal.as_str()) {
             (_, "rolled_back") | ("completed", "finished") => return Ok(()),
@@ -204,11 +196,6 @@ impl Operator<'_> {
             ("cutover_pending", "backfill") => "cutover($1)",
             _ => return Ok(()),
         };
-        // Asked too often, a split never comes to say what is the matter.
-        if self.asked.as_ref().is_some_and(|(one, at)| *one == call && at.elapsed() < AGAIN) {
-            return Ok(());
-        }
-        self.asked = Some((call, Instant::now()));
         match self.call(call) {
             Err(error) if error.sqlstate().is_some_and(|s| !s.starts_with("57P") && s != "55000") => {
                 Err(error)

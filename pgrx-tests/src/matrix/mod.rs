@@ -255,8 +255,10 @@ impl<'a> Cell<'a> {
 
     /// Waits for a phase, and injects the fault when the worker comes to the point.
     fn reach(&mut self, phase: &str) -> Result<()> {
+        // Not shard_split_metrics, which asks the source each time.
         let query = "SELECT CASE WHEN finished_at IS NOT NULL THEN 'finished' ELSE phase END, activity,
-                coalesce(waiting_for, ''), coalesce(error_message, '') FROM shard_split_metrics($1)";
+                coalesce(shardmaster.split_waits_for(id), ''), coalesce(error_message, '')
+           FROM shardmaster.split_plan WHERE id = $1";
         let deadline = Instant::now() + LIMIT;
         loop {
             let Ok(row) = self.look(query) else {

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 /// Beyond the deadline, for a question that is under way.
 const TO_ASK: Duration = Duration::from_millis(500);
 
-/// Carries out steps 0 to 6. One that is given up lets the source's writers in at once, in the
+/// Carries out steps 1 to 6. One that is given up lets the source's writers in at once, in the
 /// session that has kept them out: what is then written down on the master may have to wait
 /// there.
 pub fn run(engine: &mut Engine) -> Result<()> {
@@ -72,12 +72,9 @@ enum Source {
 }
 
 fn steps(engine: &mut Engine, is: &mut Source) -> Result<()> {
-    reach(injection_points::CUTOVER_BEGIN)?;
-    // Nobody waits for step 0; it has as long as the rest.
-    let ready_by = Instant::now() + guc::cutover_timeout();
-    be_ready(engine, ready_by)?;
     foreign_keys::check_all(engine)?;
-    sequences::raise(engine, Ahead::Plenty, ready_by).map_err(aborted::deadline_passed)?;
+    let raised_by = Instant::now() + guc::cutover_timeout();
+    sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
     let mut fence = fence::open(engine)?;
 
     let deadline = Instant::now() + guc::cutover_timeout();
@@ -140,8 +137,11 @@ fn in_time(deadline: Instant) -> Result<()> {
 }
 
 /// 0. Nothing is tried while it could not succeed: the lag is small and nobody has
-///    held the capture lock for long.
-fn be_ready(engine: &mut Engine, deadline: Instant) -> Result<()> {
+///    held the capture lock for long. Ordinary steps, for which nobody waits; they have as long
+///    as the rest.
+pub fn be_ready(engine: &mut Engine) -> Result<()> {
+    reach(injection_points::CUTOVER_BEGIN)?;
+    let deadline = Instant::now() + guc::cutover_timeout();
     let _said = wait::said();
     loop {
         let outcome = match step::run(engine) {

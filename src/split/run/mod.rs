@@ -143,11 +143,19 @@ impl Worker {
     fn cut_over(&mut self, state: &State) -> Result<Duration> {
         // What has been decided, or may have been, is settled by then.
         let is_heard_late = self.is_heard_late(state);
+        let id = self.id;
         let engine = self.attached(state)?;
         if is_heard_late {
             return Err(SplitError::Aborted(aborted::interrupted()));
         }
         engine.verification = None;
+        match cutover::be_ready(engine) {
+            Err(SplitError::Failed(failure)) if !asked_for_else(id, Work::Cutover) => {
+                self.stop_before_cutover(state.phase, &failure);
+                return Ok(Duration::ZERO);
+            }
+            ready => ready?,
+        }
         cutover::run(engine)?;
         Ok(Duration::ZERO)
     }

@@ -3,7 +3,7 @@
 use super::{Worker, asked_for_else};
 use crate::agent::error::SplitError;
 use crate::catalog::split::{self, State};
-use crate::catalog::split_state::CutoverStep;
+use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
 use crate::server::txn::transaction;
@@ -88,6 +88,17 @@ impl Worker {
             self.engine = None;
             self.retry(&error.into_failure());
         }
+    }
+
+    /// What an ordinary step stops for, the one before a cutover stops for, too. Were the cutover
+    /// given up alone, whoever asks for it again at once would never be told what is wrong.
+    pub(super) fn stop_before_cutover(&mut self, phase: Phase, failure: &Failure) {
+        self.engine = None;
+        let id = self.id;
+        self.write(|| {
+            record::cutover_aborted(id, failure);
+            record::failed(id, phase, failure);
+        });
     }
 
     fn retry(&mut self, failure: &Failure) {

@@ -2,6 +2,7 @@
 //! have promised as much of each row that comes, of those from long ago, too. And columns
 //! that the target generates: their functions give the values that the source's have given.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::named::Named;
 use crate::agent::session::Side;
@@ -180,7 +181,7 @@ fn in_schema(text: &str, from: &str, into: &str) -> String {
 fn promises(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Promise>> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = connection.query(CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(connection, CONSTRAINTS, &[Some(&lists[0]), Some(&lists[1])])?;
     Ok(rows
         .rows
         .into_iter()
@@ -238,7 +239,7 @@ fn functions(
 ) -> Result<BTreeMap<(usize, String), String>> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = connection.query(GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(connection, GENERATED, &[Some(&lists[0]), Some(&lists[1])])?;
     let known = |row: &Vec<Option<String>>| {
         let [Some(position), Some(column), Some(made_of)] = row.as_slice() else { return None };
         Some(((position.parse().ok()?, column.clone()), made_of.clone()))
@@ -251,7 +252,7 @@ fn functions(
 fn domains(plan: &Plan, source: &mut Connection) -> Result<Vec<Finding>> {
     let (schemas, names) = observe::table_names(plan, Side::Source);
     let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = source.query(DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(source, DOMAINS, &[Some(&lists[0]), Some(&lists[1])])?;
     let mut findings = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(column), Some(domain), Some(name)] = row.as_slice() else { continue };

@@ -3,6 +3,7 @@
 //! plan a query over an index. One whose body is a text finds what it names by the
 //! search_path: under the mover's it may fail, or mean something else.
 
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::observe;
 use crate::agent::session::Side;
@@ -54,7 +55,7 @@ pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
     let is_target = (side == Side::Target).to_string();
-    let rows = connection.query(FUNCTIONS, &[Some(&lists[0]), Some(&lists[1]), Some(&is_target)])?;
+    let rows = catalogs::ask(connection, FUNCTIONS, &[Some(&lists[0]), Some(&lists[1]), Some(&is_target)])?;
     let mut found = Vec::new();
     for row in &rows.rows {
         let [Some(position), Some(what), Some(function), default_of, to_try, Some(is_shown)] = row.as_slice()

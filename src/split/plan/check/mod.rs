@@ -12,6 +12,7 @@ pub mod same;
 mod scope;
 
 use super::policies;
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::{self, Side};
@@ -172,8 +173,8 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
     let is_target = (side == Side::Target).to_string();
-    let tables =
-        connection.query(TABLES, &[Some(&lists[0]), Some(&lists[1]), Some(&lists[2]), Some(&is_target)]);
+    let lists = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(&is_target)];
+    let tables = catalogs::ask(&mut connection, TABLES, &lists);
     let tables = asked("what is in the way of its tables", tables)?;
     findings.extend(tables.rows.iter().map(|row| from_row(side, row)));
     findings.extend(asked("whose its tables are", policies::check(&mut connection, plan, side))?);

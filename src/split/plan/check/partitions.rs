@@ -2,6 +2,7 @@
 //! takes is asked of the target, whether a row is such a one of the source.
 
 use super::scope::look_through;
+use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation};
@@ -116,7 +117,7 @@ fn homeless(
 fn leaves(plan: &Plan, connection: &mut Connection, side: Side) -> Result<Vec<Leaf>> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
-    let rows = connection.query(PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
+    let rows = catalogs::ask(connection, PARTITIONS, &[Some(&lists[0]), Some(&lists[1])])?;
     let leaf = |row: &Vec<Option<String>>| {
         let cell = |n: usize| row.get(n).cloned().flatten();
         Some(Leaf { position: cell(0)?.parse().ok()?, name: cell(1)?, takes: cell(2), lacking: cell(3) })
