@@ -91,8 +91,12 @@ fn initdb_command(bindir: &Path) -> Command {
 }
 
 /// Copies the template to `data` and gives the copy a system identifier of its own:
-/// servers that look like clones of each other would not be like real ones.
+/// servers that look like clones of each other would not be like real ones. Packages of a server
+/// alone cannot do that: with them each cluster is made from the beginning.
 pub fn copy_template(bindir: &Path, data: &Path, number: u32) -> Result<()> {
+    if !bindir.join("pg_resetwal").exists() {
+        return initdb(bindir, data);
+    }
     run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(template(bindir)?).arg(data))?;
     let control = data.join("global/pg_control");
     let mut bytes = std::fs::read(&control)?;

@@ -1,6 +1,7 @@
 //! A small stage for tests of single rules: two servers, one table, half of whose rows
 //! belong to the tenant that moves.
 
+use crate::Error;
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use crate::split::Split;
 use crate::workload::{Mix, Options, Sharding, Workload};
@@ -86,6 +87,22 @@ pub fn source(cluster: &Cluster) -> Client {
     cluster.servers[0].superuser(DATABASE).unwrap()
 }
 
+/// Statements of a superuser on a server.
+pub fn by_superuser(cluster: &Cluster, server: usize, statements: &str) {
+    let outcome = cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statements);
+    outcome.map_err(|error| Error::from(error).context(statements)).unwrap();
+}
+
+/// The same on every server.
+pub fn by_superusers(cluster: &Cluster, statements: &str) {
+    (0..cluster.servers.len()).for_each(|server| by_superuser(cluster, server, statements));
+}
+
+/// Statements of the tables' owner on a server, who is the superuser again after `RESET ROLE`.
+pub fn by_owner(cluster: &Cluster, server: usize, statements: &str) {
+    by_superuser(cluster, server, &format!("SET ROLE {OWNER}; {statements}"));
+}
+
 /// An ordinary client's session on the source.
 pub fn client(cluster: &Cluster) -> Client {
     cluster.servers[0].connect(DATABASE, CLIENT).unwrap()
@@ -106,6 +123,18 @@ pub fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
     let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
     let rows = client.query("SELECT id, val || ' ' || code FROM items WHERE tenant = 'moves'", &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Does something while the next step is about to begin, and lets it go on with a change.
+pub fn before_the_next_step(cluster: &Cluster, split: &Split<'_>, change: impl FnOnce()) {
+    split.wait_settled(LIMIT).unwrap();
+    cluster.hold("step_begin").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    change();
+    client(cluster)
+        .batch_execute("UPDATE items SET val = val || 'y' WHERE tenant = 'moves' AND id = 2")
+        .unwrap();
+    cluster.fault("").unwrap();
 }
 
 /// Cutover; the target holds exactly what the source held.

@@ -20,6 +20,7 @@ pub mod matrix;
 pub mod nginx;
 pub mod placement;
 pub mod process;
+pub mod promises;
 pub mod random;
 pub mod relay;
 pub mod security;

@@ -33,6 +33,13 @@ pub fn session(cluster: &Cluster, shard: &str) -> Client {
     server.connect(DATABASE, "mallory").unwrap()
 }
 
+/// His statements on every shard.
+pub fn by_mallory(cluster: &Cluster, statements: &str) {
+    for server in &cluster.servers {
+        session(cluster, server.name()).batch_execute(statements).unwrap();
+    }
+}
+
 /// Whether his code has had the mover's rights on any server.
 pub fn is_mover(cluster: &Cluster) -> bool {
     let line = format!("mallory's code ran as {MOVER}");

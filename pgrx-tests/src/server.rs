@@ -184,8 +184,8 @@ impl Server {
             .env("RUST_BACKTRACE", "1")
             // Short sessions that plan long queries: what one has freed the next one needs again,
             // and to give it back to the system each time is a tenth of all that servers do here.
-            .env("MALLOC_TRIM_THRESHOLD_", "268435456")
-            .env("MALLOC_MMAP_THRESHOLD_", "268435456")
+            .env("MALLOC_TRIM_THRESHOLD_", "33554432")
+            .env("MALLOC_MMAP_THRESHOLD_", "16777216")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -111,6 +111,39 @@ impl Split<'_> {
         Ok(self.cluster.kept()?.query_one(query, &[&self.id])?.get(0))
     }
 
+    /// Waits until its history tells of something; the master may restart meanwhile.
+    pub fn wait_for_event(&self, text: &str, limit: Duration) -> Result<()> {
+        let told = wait::until(&format!("the event \"{text}\""), limit, || {
+            Ok(self.events().unwrap_or_default().contains(text).then_some(()))
+        });
+        let events = || self.events().unwrap_or_default();
+        told.map_err(|e| e.context(&format!("{}; {}", self.describe(), events())))
+    }
+
+    /// The text of its error, once it has one.
+    pub fn failure(&self, limit: Duration) -> Result<String> {
+        wait::until("the split to fail", limit, || {
+            Ok(self.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
+        })
+    }
+
+    /// What `shard_split_check` finds to be wrong, each as "name: detail".
+    pub fn findings(&self) -> Result<Vec<String>> {
+        self.check("check_name || ': ' || detail")
+    }
+
+    /// The same with what helps, where the check knows it: "name: detail HINT: hint".
+    pub fn findings_with_hints(&self) -> Result<Vec<String>> {
+        self.check("check_name || ': ' || detail || coalesce(' HINT: ' || hint, '')")
+    }
+
+    /// An expression over the rows of the check that are not well, in their order.
+    fn check(&self, what: &str) -> Result<Vec<String>> {
+        let query = format!("SELECT {what} FROM shard_split_check($1) WHERE NOT ok");
+        let rows = self.cluster.superuser()?.query(&query, &[&self.id])?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
     /// The old shard stops refusing clients with an old route.
     pub fn drop_guard(&self) -> Result<()> {
         self.cluster.superuser()?.execute("SELECT shard_guard_drop($1)", &[&self.id])?;

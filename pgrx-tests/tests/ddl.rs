@@ -54,12 +54,6 @@ fn number(client: &mut Client, query: &str) -> i64 {
     client.query_one(query, &[]).unwrap().get(0)
 }
 
-/// What a check finds wrong.
-fn findings(cluster: &Cluster, split: &Split<'_>) -> String {
-    let query = "SELECT coalesce(string_agg(check_name || ': ' || detail, '; '), '') FROM shard_split_check($1) WHERE NOT ok";
-    cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
-}
-
 /// On the target while it tails, and what the source gets meanwhile; the error that ends it.
 fn changed_on_the_target(statements: &str, meanwhile: &str) -> (Cluster, String) {
     let cluster = cluster();
@@ -87,7 +81,7 @@ fn a_target_that_subscribes_to_its_source_is_refused() {
     let early = cluster();
     subscribe(&early);
     let split = plan(&early);
-    let found = findings(&early, &split);
+    let found = split.findings().unwrap().join("; ");
     assert!(found.contains("items: a subscription"), "{found}");
     let expected = held(&early, 0).unwrap();
     ends_well(&early, &split, &expected).refusal();
@@ -111,10 +105,10 @@ fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
     source(&cluster).batch_execute("CREATE PUBLICATION everything FOR ALL TABLES").unwrap();
     let split = plan(&cluster);
     // Nobody reads it.
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(split.findings().unwrap(), [""; 0]);
     let subscribe = "CREATE SUBSCRIPTION reads CONNECTION";
     reads.batch_execute(&format!("{subscribe} '{conninfo}' PUBLICATION everything")).unwrap();
-    let found = findings(&cluster, &split);
+    let found = split.findings().unwrap().join("; ");
     assert!(
         found.starts_with(
             "source: publications of all tables: publication everything is FOR ALL TABLES; read by slot reads"
@@ -127,7 +121,7 @@ fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
     wait::until_true(&mut source(&cluster), "the reader to catch up", LIMIT, caught_up).unwrap();
     reads.batch_execute("ALTER SUBSCRIPTION reads SET PUBLICATION named WITH (copy_data = false)").unwrap();
     source(&cluster).batch_execute("DROP PUBLICATION everything").unwrap();
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(split.findings().unwrap(), [""; 0]);
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     source(&cluster).batch_execute("INSERT INTO items VALUES ('stays', 9001, 'after', 9001)").unwrap();
@@ -469,7 +463,7 @@ fn generated_columns_that_differ_are_found() {
         side(&cluster, server).batch_execute(&column).unwrap();
     }
     let split = plan(&cluster);
-    let found = findings(&cluster, &split);
+    let found = split.findings().unwrap().join("; ");
     assert!(found.contains("items") && found.contains('g'), "{found}");
     let expected = held(&cluster, 0).unwrap();
     ends_well(&cluster, &split, &expected).refusal();

@@ -3,7 +3,7 @@
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::zoo::Case;
-use shardmaster_tests::zoo::drive::{self, Drive, Place, findings};
+use shardmaster_tests::zoo::drive::{self, Drive, Place};
 
 /// Rows with every character of an encoding that has more than one byte, or a high one.
 fn letters(table: &str, encoding: &str, target: &str) -> Case {
@@ -91,7 +91,7 @@ fn encodings() {
         if moves {
             drive.run(&split, &cases, drive::MOVES).map_err(|e| e.context(name)).unwrap();
         } else {
-            let found = findings(&cluster, split.id).unwrap();
+            let found = split.findings().unwrap();
             assert!(found.iter().any(|finding| finding.starts_with("encodings: ")), "{name}: {found:#?}");
         }
     }
@@ -118,7 +118,7 @@ fn an_encoding_that_is_none_of_utf(cluster: &Cluster) {
     let split =
         Split::plan_by(cluster, "SELECT shard_split_plan('shard_a', 'mule', '{moves}', keyspace => 'mule')")
             .unwrap();
-    let found = findings(cluster, split.id).unwrap();
+    let found = split.findings().unwrap();
     let refused = |text: &String| {
         text.starts_with("target: connection: ")
             && text.contains("conversion between UTF8 and MULE_INTERNAL is not supported")
@@ -178,7 +178,7 @@ fn texts_of_other_encodings(cluster: &Cluster, japanese: &[Place; 2], ascii: &[P
         let mut case = Case::table(&name, "CREATE TABLE {t} (tenant text, id int, PRIMARY KEY (tenant, id))");
         case.fill = Vec::new();
         let split = drive.plan(&[case], Some(&plan)).unwrap();
-        let found = findings(cluster, split.id).unwrap();
+        let found = split.findings().unwrap();
         assert!(found.iter().any(|finding| finding.starts_with("source: encoding: ")), "{name}: {found:#?}");
     }
 }

@@ -59,10 +59,7 @@ fn plan<'a>(stage: &'a Stage, keyspace: &str, keys: &[&str]) -> Split<'a> {
 }
 
 fn to_pending(split: &Split<'_>) {
-    let wrong =
-        "SELECT string_agg(check_name || ': ' || detail, '; ') FROM shard_split_check($1) WHERE NOT ok";
-    let wrong: Option<String> = split.superuser().unwrap().query_one(wrong, &[&split.id]).unwrap().get(0);
-    assert_eq!(wrong, None);
+    assert_eq!(split.findings().unwrap(), [""; 0]);
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();

@@ -37,17 +37,12 @@ fn a_target_writes_no_statement_for_the_source() {
          CREATE TABLE items_low PARTITION OF items FOR VALUES FROM (MINVALUE) TO (100)",
     );
     let split = plan(&cluster);
-    let findings = || -> Vec<String> {
-        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
-        let found = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
-        found.iter().map(|row| row.get(0)).collect()
-    };
-    assert_eq!(findings(), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     let lie = "CREATE OR REPLACE FUNCTION pg_catalog.pg_get_partition_constraintdef(oid) RETURNS text LANGUAGE sql
                AS $$ SELECT 'true),false) LIMIT 1; COMMIT; DELETE FROM public.items WHERE tenant = 3; SELECT NULL::text; --' $$";
     cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(lie).unwrap();
-    let found = findings();
-    assert!(found.iter().any(|detail| detail.contains("is not asked by: true),false)")), "{found:?}");
+    let found = split.findings().unwrap();
+    assert!(found.iter().any(|text| text.contains("is not asked by: true),false)")), "{found:?}");
     assert_eq!(rows(&cluster, 0, 3), 1);
 }
 
@@ -82,12 +77,10 @@ fn a_targets_condition_calls_nothing_on_the_source() {
             "CREATE OR REPLACE FUNCTION pg_catalog.pg_get_partition_constraintdef(oid) RETURNS text LANGUAGE sql AS $lie$ SELECT $is${condition}$is$ $lie$"
         );
         cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(&lie).unwrap();
-        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
-        let found = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
-        let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+        let found = split.findings().unwrap();
         let drawn = source.query_one("SELECT is_called FROM drawn", &[]).unwrap();
         assert!(!drawn.get::<_, bool>(0), "{condition}: {found:?}");
-        let is_refused = |detail: &String| detail.contains("is not asked by: ") && detail.contains(condition);
+        let is_refused = |text: &String| text.contains("is not asked by: ") && text.contains(condition);
         assert!(found.iter().any(is_refused), "{condition}: {found:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! What roles below superuser get of tables by the mover's rights: what their level is for,
-//! and what was allowed when it was said is looked at again.
+//! What roles below superuser may do: all that their level is for, and nothing else. What they
+//! get of tables by the mover's rights was allowed when it was said, and is looked at again.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER, OWNER};
@@ -22,6 +22,76 @@ fn refused(outcome: Result<(), postgres::Error>, state: &str) -> String {
     assert_eq!(state_of(&error), state, "{error}");
     let error = error.as_db_error().unwrap();
     format!("{} {}", error.message(), error.hint().unwrap_or_default())
+}
+
+/// A level brings what its calls need inside: an operator without any other right moves a
+/// tenant to the end, a monitor follows, a client routes.
+#[test]
+fn a_level_is_enough_for_what_it_is_for() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    for level in ["client", "monitor", "operator"] {
+        master
+            .batch_execute(&format!(
+                "CREATE ROLE a_{level} LOGIN; SELECT shard_grant('a_{level}', '{level}')"
+            ))
+            .unwrap();
+    }
+    let session = |level: &str| cluster.master.connect(DATABASE, &format!("a_{level}")).unwrap();
+    let mut operator = session("operator");
+    let plan = "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['moves'])";
+    let id: i64 = operator.query_one(plan, &[]).unwrap().get(0);
+    let wrong = "SELECT count(*) FROM shard_split_check($1) WHERE NOT ok";
+    assert_eq!(operator.query_one(wrong, &[&id]).unwrap().get::<_, i64>(0), 0);
+    operator.batch_execute(&format!("CALL shard_split_run({id}, 'finished')")).unwrap();
+    let mut monitor = session("monitor");
+    let query =
+        "SELECT phase, (SELECT count(*) FROM shard_split_events($1)), (SELECT count(*) FROM shard_guards())
+                   FROM shard_split_metrics($1)";
+    let row = monitor.query_one(query, &[&id]).unwrap();
+    assert_eq!(row.get::<_, String>(0), "completed");
+    assert!(row.get::<_, i64>(1) > 5 && row.get::<_, i64>(2) > 0);
+    let route = "SELECT shard_key FROM shard_route('moves')";
+    assert_eq!(session("client").query_one(route, &[]).unwrap().get::<_, String>(0), "shard_b");
+    for (level, query) in [
+        ("client", "SELECT shard_assign('x', 'shard_a')"),
+        ("monitor", "SELECT shard_of('moves')"),
+        ("operator", "SELECT shard_set_status('shard_a', 'draining')"),
+        ("operator", "SELECT * FROM shardmaster.shard"),
+    ] {
+        let error = session(level).batch_execute(query).unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "42501", "{level}: {query}");
+    }
+}
+
+/// A connection string says with whose rights the master connects: it is for superusers.
+#[test]
+fn an_operator_adds_no_server_by_a_connection_string() {
+    let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE operator LOGIN;
+             GRANT EXECUTE ON FUNCTION shard_add(text, text, text, bigint, text, text) TO operator",
+        )
+        .unwrap();
+    let mut operator = cluster.master.connect(DATABASE, "operator").unwrap();
+    let socket = cluster.master.socket_dir().display().to_string();
+    for conninfo in [
+        format!("host={socket} user=postgres dbname={DATABASE}"),
+        "service=x".to_owned(),
+        "host=localhost passfile=/etc/passwd".to_owned(),
+        "host=localhost sslkey=/tmp/key".to_owned(),
+        "host=localhost options=-csession_preload_libraries=x".to_owned(),
+    ] {
+        for argument in ["conninfo", "client_conninfo"] {
+            let query = format!("SELECT shard_add('evil', {argument} => $1)");
+            let error = operator.execute(&query, &[&conninfo]).unwrap_err();
+            assert_eq!(error.code().unwrap().code(), "42501", "{error}");
+        }
+    }
+    operator.batch_execute("SELECT shard_add('gpu', kind => 'vector')").unwrap();
+    assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 1);
 }
 
 /// Whoever asks again and again for the middle of a range reads the whole column: it is one

@@ -2,7 +2,9 @@
 //! decides by it is nothing.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, by_superuser as run, cluster, cut_over_and_compare, plan, to_pending,
+};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::io::{Read, Write};
@@ -114,10 +116,6 @@ fn rest(split: &Split<'_>) {
     .unwrap();
 }
 
-fn run(cluster: &Cluster, server: usize, statement: &str) {
-    cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statement).unwrap();
-}
-
 /// Numbers past every bound, and below zero: each stops the split with its name, no worker
 /// dies of one, and with the truth it goes on as if nothing had been.
 #[test]
@@ -191,9 +189,7 @@ fn a_source_uses_up_no_sequence_of_the_target() {
     let split = plan(&cluster);
     let far = "SELECT setval('items_n_seq', 9000000000000000000)";
     run(&cluster, 0, far);
-    let query = "SELECT detail || coalesce(hint, '') FROM shard_split_check($1) WHERE NOT ok";
-    let found = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|text| text.contains("is raised to 4611686018427387904 at most")), "{found:?}");
     run(&cluster, 0, "SELECT setval('items_n_seq', 5000)");
     to_pending(&split);

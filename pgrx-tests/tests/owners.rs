@@ -5,15 +5,6 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
-use shardmaster_tests::split::Split;
-
-/// The findings of the check that are not well, about code of others.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail || ' HINT: ' || coalesce(hint, '')
-                   FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
 
 fn server_of<'a>(cluster: &'a Cluster, side: &str) -> &'a shardmaster_tests::server::Server {
     &cluster.servers[usize::from(side == "target")]
@@ -274,14 +265,14 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     for trap in TRAPS {
         for side in ["source", "target"] {
             let server = server_of(&cluster, side);
             let mut owner = session(&cluster, server.name());
             server.superuser(DATABASE).unwrap().batch_execute(trap.prepare).unwrap();
             owner.batch_execute(trap.set).unwrap_or_else(|error| panic!("{}: {error:?}", trap.what));
-            let found = found(&split);
+            let found = split.findings_with_hints().unwrap();
             let name = format!("{side}: code of owners: ");
             let hint = format!("shard_trust_owner('{}', 'mallory')", server.name());
             let names_it =
@@ -305,7 +296,7 @@ fn code_of_an_owner_stops_a_split_before_it_runs() {
                 "ALTER TABLE items RENAME TO kept; CREATE VIEW items AS SELECT *, evil(val) FROM kept",
             )
             .unwrap();
-        assert!(found(&split).iter().any(|text| text.contains("table exists")));
+        assert!(split.findings_with_hints().unwrap().iter().any(|text| text.contains("table exists")));
         assert!(!is_mover(&cluster), "a view on the {side}");
         owner.batch_execute("DROP VIEW items; ALTER TABLE kept RENAME TO items").unwrap();
     }
@@ -326,9 +317,9 @@ fn no_policy_of_an_owner_is_evaluated() {
                  ALTER TABLE items FORCE ROW LEVEL SECURITY",
             )
             .unwrap();
-        assert!(found(&split).iter().any(|text| text.contains("row-level security")));
+        assert!(split.findings_with_hints().unwrap().iter().any(|text| text.contains("row-level security")));
         owner.batch_execute("ALTER TABLE items NO FORCE ROW LEVEL SECURITY").unwrap();
-        assert_eq!(found(&split), Vec::<String>::new());
+        assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     }
     to_pending(&split);
     cut_over_and_compare(&cluster, &split);
@@ -360,7 +351,7 @@ fn code_of_an_owner_who_is_trusted_runs() {
         let name = "ALTER ROLE mallory RENAME TO \"Mallory's %s\"";
         server.superuser(DATABASE).unwrap().batch_execute(name).unwrap();
     }
-    let left = found(&split);
+    let left = split.findings_with_hints().unwrap();
     assert_eq!(left.len(), 2, "{left:?}");
     // What the hint says can be run as it stands.
     let run_hint = |master: &mut Client, finding: &str| {
@@ -369,10 +360,10 @@ fn code_of_an_owner_who_is_trusted_runs() {
     };
     run_hint(&mut master, &left[1]);
     run_hint(&mut master, &left[1]);
-    let left = found(&split);
+    let left = split.findings_with_hints().unwrap();
     assert!(left.len() == 1 && left[0].starts_with("source:"), "{left:?}");
     run_hint(&mut master, &left[0]);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     let query =
         "SELECT count(*) FROM shard_trusted_owners() WHERE role = 'Mallory''s %s' AND said_by = 'postgres'";
     assert_eq!(master.query_one(query, &[]).unwrap().get::<_, i64>(0), 2);
@@ -463,7 +454,7 @@ fn a_computed_column_runs_no_code_of_an_owner() {
     ] {
         let map = "SELECT shard_split_map($1, 'items', 'code', $2)";
         master.execute(map, &[&split.id, &expression]).unwrap();
-        let found = found(&split);
+        let found = split.findings_with_hints().unwrap();
         assert!(found.iter().any(|text| text.contains("computed columns")), "{expression}: {found:?}");
         assert!(!is_mover(&cluster), "{expression}");
     }

@@ -1,41 +1,11 @@
 //! What comes to an owner's code after it was looked through, and what reaches for the
 //! mover's rights by functions that everybody may call.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, plan, source, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
-use shardmaster_tests::split::Split;
-
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-fn superusers(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        server.superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
-    }
-}
-
-fn owners(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        session(cluster, server.name()).batch_execute(statements).unwrap();
-    }
-}
-
-/// Does something while the next step is about to begin, and lets it go on with a change.
-fn before_the_next_step(cluster: &Cluster, split: &Split<'_>, change: impl FnOnce()) {
-    split.wait_settled(LIMIT).unwrap();
-    cluster.hold("step_begin").unwrap();
-    split.wait_held("step_begin", LIMIT).unwrap();
-    change();
-    client(cluster)
-        .batch_execute("UPDATE items SET val = val || 'y' WHERE tenant = 'moves' AND id = 2")
-        .unwrap();
-    cluster.fault("").unwrap();
-}
+use shardmaster_tests::cluster::{DATABASE, MOVER};
+use shardmaster_tests::fixture::{
+    LIMIT, before_the_next_step, by_superusers, client, cluster, plan, source, to_pending,
+};
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 
 /// Something that comes later to the target.
 struct Later {
@@ -113,9 +83,9 @@ const LATER: [Later; 6] = [
 fn what_expressions_are_made_of_is_looked_through_again() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    owners(&cluster, "CREATE TABLE armed (what text)");
+    by_mallory(&cluster, "CREATE TABLE armed (what text)");
     for (name, owner) in [("given", "postgres"), ("of_boss", "boss"), ("of_friend", "friend")] {
-        superusers(
+        by_superusers(
             &cluster,
             &format!(
                 "DO $$ BEGIN IF to_regrole('{owner}') IS NULL THEN CREATE ROLE {owner}; END IF; END $$;
@@ -125,8 +95,8 @@ fn what_expressions_are_made_of_is_looked_through_again() {
             ),
         );
     }
-    superusers(&cluster, "ALTER ROLE boss SUPERUSER; CREATE ROLE pal");
-    owners(
+    by_superusers(&cluster, "ALTER ROLE boss SUPERUSER; CREATE ROLE pal");
+    by_mallory(
         &cluster,
         "CREATE DOMAIN named AS text; CREATE TYPE mood AS ENUM ('good');
          ALTER TABLE items ADD CHECK (val::named IS NOT NULL), ADD CHECK (to_json('good'::mood) IS NOT NULL),
@@ -137,7 +107,7 @@ fn what_expressions_are_made_of_is_looked_through_again() {
         master.execute("SELECT shard_trust_owner($1, $2)", &[&trust.0, &trust.1]).unwrap();
     }
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     for later in LATER {
         before_the_next_step(&cluster, &split, || {
@@ -186,12 +156,12 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
         let map = "SELECT shard_split_map($1, 'items', 'code', $2)";
         cluster.superuser().unwrap().execute(map, &[&split.id, &expression]).unwrap();
         if std::env::var_os("SEE_THE_ATTACK").is_none() {
-            let refused = found(&split);
+            let refused = split.findings().unwrap();
             let says = "schema lib, where role mallory may create";
             assert!(refused.iter().any(|text| text.contains(says)), "{expression}: {refused:?}");
             superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
         }
-        assert_eq!(found(&split), Vec::<String>::new(), "{expression}");
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
         to_pending(&split);
         before_the_next_step(&cluster, &split, || {
             superuser.batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
@@ -208,7 +178,7 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
 fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    superusers(
+    by_superusers(
         &cluster,
         &format!(
             "CREATE SEQUENCE theirs; GRANT USAGE ON SEQUENCE theirs TO {MOVER}; CREATE EXTENSION refint"
@@ -232,7 +202,7 @@ fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
                 "ALTER TABLE items ADD n bigint; ALTER TABLE items ALTER n SET DEFAULT {draws}"
             ))
             .unwrap();
-        let findings = found(&split);
+        let findings = split.findings().unwrap();
         split.call("start_dual_write").unwrap();
         let error = split.wait("dual_write", LIMIT).err().map(|error| error.to_string());
         if error.is_none() {
@@ -267,7 +237,7 @@ fn no_function_of_the_server_lends_an_owner_the_movers_rights() {
 fn a_rule_reaches_no_table_of_an_owner() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    owners(
+    by_mallory(
         &cluster,
         "CREATE TABLE log (n int); CREATE TRIGGER t AFTER INSERT ON log FOR EACH ROW EXECUTE FUNCTION fires();
          ALTER TABLE log ENABLE ALWAYS TRIGGER t",
@@ -298,7 +268,7 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
     client(&cluster)
         .batch_execute("UPDATE items SET val = 'the secret' WHERE tenant = 'moves' AND id = 2")
         .unwrap();
-    superusers(&cluster, "ALTER TABLE items ADD CHECK (code >= 0), ADD note text");
+    by_superusers(&cluster, "ALTER TABLE items ADD CHECK (code >= 0), ADD note text");
     let split = plan(&cluster);
     let map = "SELECT shard_split_map($1, 'items', $2, $3)";
     for (column, expression, state) in [
@@ -313,7 +283,7 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
     ] {
         let mut master = cluster.superuser().unwrap();
         master.execute(map, &[&split.id, &column, &expression]).unwrap();
-        assert_eq!(found(&split), Vec::<String>::new(), "{expression}");
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
         split.call("start_dual_write").unwrap();
         split.wait("dual_write", LIMIT).unwrap();
         split.call("run_backfill").unwrap();
@@ -341,7 +311,7 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     client(&cluster)
         .batch_execute("UPDATE items SET val = '4711' WHERE tenant = 'moves' AND id = 2")
         .unwrap();
-    superusers(
+    by_superusers(
         &cluster,
         "CREATE TABLE ref (code int PRIMARY KEY); INSERT INTO ref SELECT generate_series(1, 600);
          GRANT SELECT ON ref TO PUBLIC; ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES ref",
@@ -351,7 +321,7 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     let mut master = cluster.superuser().unwrap();
     for expression in ["1)) TO STDOUT; CREATE SCHEMA by_operator; --", "set_config('x.y', '1', false)::int"] {
         master.execute(map, &[&split.id, &expression]).unwrap();
-        let refused = found(&split);
+        let refused = split.findings().unwrap();
         let made = "SELECT count(*) FROM pg_namespace WHERE nspname = 'by_operator'";
         let made: i64 = source(&cluster).query_one(made, &[]).unwrap().get(0);
         assert_eq!(made, 0, "{expression}");
@@ -359,7 +329,7 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     }
     for expression in ["t.val::int", "('secret ' || t.val)::int"] {
         master.execute(map, &[&split.id, &expression]).unwrap();
-        let refused = found(&split);
+        let refused = split.findings().unwrap();
         assert!(!refused.is_empty(), "{expression}");
         assert!(!refused.iter().any(|text| text.contains("4711")), "{expression}: {refused:?}");
     }
@@ -371,7 +341,7 @@ fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
 fn a_constraint_that_is_read_again_calls_nothing_that_came_later() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    superusers(
+    by_superusers(
         &cluster,
         "CREATE SCHEMA lib; GRANT USAGE, CREATE ON SCHEMA lib TO mallory; GRANT USAGE ON SCHEMA lib TO PUBLIC;
          CREATE FUNCTION lib.fine(anyelement) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true'",
@@ -383,7 +353,7 @@ fn a_constraint_that_is_read_again_calls_nothing_that_came_later() {
     session(&cluster, "shard_b")
         .batch_execute("CREATE FUNCTION lib.fine(text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT public.steady($1)'")
         .unwrap();
-    let refused = found(&plan(&cluster));
+    let refused = plan(&cluster).findings().unwrap();
     assert!(!is_mover(&cluster));
     let says = "not read here: function lib.fine(text), which belongs to role mallory";
     assert!(refused.iter().any(|text| text.contains(says)), "{refused:?}");

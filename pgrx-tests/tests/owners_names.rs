@@ -1,23 +1,10 @@
 //! What an owner puts in the place of something that a split has looked at, under its name,
 //! between two of its steps or batches: each is looked at again, or is not the one meant.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
-
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-fn owners(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        session(cluster, server.name()).batch_execute(statements).unwrap();
-    }
-}
 
 /// Something that comes behind a batch of finish.
 struct Swap {
@@ -77,7 +64,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
                         ALTER TABLE items_other OWNER TO mallory";
             server.superuser(DATABASE).unwrap().batch_execute(give).unwrap();
         }
-        owners(
+        by_mallory(
             &cluster,
             &format!(
                 "CREATE TABLE more (tenant text, id int UNIQUE, PRIMARY KEY (tenant, id));
@@ -89,7 +76,7 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
         let add = "SELECT shard_table_add('more', 'tenant'), shard_table_add('refs', 'tenant')";
         cluster.superuser().unwrap().batch_execute(add).unwrap();
         let split = plan(&cluster);
-        assert_eq!(found(&split), Vec::<String>::new());
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new());
         to_pending(&split);
         split.call("cutover").unwrap();
         split.wait("completed", LIMIT).unwrap();
@@ -117,13 +104,13 @@ fn what_is_swapped_behind_a_batch_of_finish_runs_for_nobody() {
 fn a_view_in_the_place_of_a_referenced_table_is_not_asked() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    owners(
+    by_mallory(
         &cluster,
         "CREATE TABLE dict (code int PRIMARY KEY); INSERT INTO dict SELECT generate_series(1, 600);
          ALTER TABLE items ADD FOREIGN KEY (code) REFERENCES dict",
     );
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     split.wait_settled(LIMIT).unwrap();
     cluster.hold("step_begin").unwrap();
@@ -154,7 +141,7 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
             "CREATE TABLE {name} (tenant kind, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON {name} TO {CLIENT}"
         )
     };
-    owners(
+    by_mallory(
         &cluster,
         &format!("CREATE TYPE kind AS ENUM ('moves', 'stays'); {}; {}", table("ones"), table("twos")),
     );
@@ -172,14 +159,14 @@ fn a_domain_in_the_place_of_the_keys_type_takes_no_key() {
         .unwrap();
     let by = "SELECT shard_split_plan('shard_a', 'shard_b', '{moves}', keyspace => 'kinds')";
     let split = Split::plan_by(&cluster, by).unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     cluster.hold("finish_batch").unwrap();
     split.call("finish").unwrap();
     split.wait_held("finish_batch", LIMIT).unwrap();
-    owners(&cluster, "ALTER TYPE kind RENAME TO kept; CREATE DOMAIN kind AS text CHECK (evil(value))");
+    by_mallory(&cluster, "ALTER TYPE kind RENAME TO kept; CREATE DOMAIN kind AS text CHECK (evil(value))");
     cluster.fault("").unwrap();
     let _ = split.wait("finished", LIMIT);
     assert!(!is_mover(&cluster));

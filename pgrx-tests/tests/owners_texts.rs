@@ -3,50 +3,21 @@
 //! calls without that it stands in any text.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, source, to_pending};
-use shardmaster_tests::mallory::{is_mover, own_the_table, session};
+use shardmaster_tests::fixture::{
+    LIMIT, before_the_next_step, by_superusers, client, cluster, cluster_of, plan, source, to_pending,
+};
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
-
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-fn superusers(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        server.superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
-    }
-}
-
-fn owners(cluster: &Cluster, statements: &str) {
-    for server in &cluster.servers {
-        session(cluster, server.name()).batch_execute(statements).unwrap();
-    }
-}
 
 /// The check refuses what is there now, and nobody has had the mover's rights.
 fn refuses(cluster: &Cluster, split: &Split<'_>, says: &str) {
-    let refused = found(split);
+    let refused = split.findings().unwrap();
     if refused.is_empty() {
         // What it would have come to.
         to_pending(split);
     }
     assert!(!is_mover(cluster), "{says}");
     assert!(refused.iter().any(|text| text.contains(says)), "{says}: {refused:?}");
-}
-
-/// Does something while the next step is about to begin, and lets it go on with a change.
-fn before_the_next_step(cluster: &Cluster, split: &Split<'_>, change: impl FnOnce()) {
-    split.wait_settled(LIMIT).unwrap();
-    cluster.hold("step_begin").unwrap();
-    split.wait_held("step_begin", LIMIT).unwrap();
-    change();
-    client(cluster)
-        .batch_execute("UPDATE items SET val = val || 'y' WHERE tenant = 'moves' AND id = 2")
-        .unwrap();
-    cluster.fault("").unwrap();
 }
 
 /// The next step stops at what has come, and goes on without it.
@@ -73,7 +44,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
          CREATE TABLE items_other PARTITION OF items DEFAULT",
     );
     own_the_table(&cluster);
-    superusers(&cluster, "ALTER TABLE items_m OWNER TO mallory; ALTER TABLE items_other OWNER TO mallory");
+    by_superusers(&cluster, "ALTER TABLE items_m OWNER TO mallory; ALTER TABLE items_other OWNER TO mallory");
     let mut owner = session(&cluster, "shard_a");
     let split = plan(&cluster);
     let mut master = cluster.superuser().unwrap();
@@ -84,7 +55,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
     ] {
         let map = "SELECT shard_split_map($1, 'items', 'val', $2)";
         master.execute(map, &[&split.id, &expression]).unwrap();
-        assert_eq!(found(&split), Vec::<String>::new(), "{expression}");
+        assert_eq!(split.findings().unwrap(), Vec::<String>::new(), "{expression}");
         owner.batch_execute(&SHOWN.replace("{row}", row).replace("{as}", to)).unwrap();
         refuses(&cluster, &split, &format!("public.shown(public.{row})"));
         owner.batch_execute("DROP FUNCTION shown CASCADE").unwrap();
@@ -100,7 +71,7 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
         .unwrap();
     let map = "SELECT shard_split_map($1, 'items', 'val', 'left(t::text, 20)')";
     master.execute(map, &[&split.id]).unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     for row in ["items", "items_m"] {
         before_the_next_step(&cluster, &split, || {
@@ -118,13 +89,13 @@ fn a_cast_of_a_whole_row_runs_for_nobody() {
 fn a_generated_key_is_computed_by_nothing_that_came_later() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    superusers(
+    by_superusers(
         &cluster,
         "CREATE SCHEMA lib; GRANT USAGE ON SCHEMA lib TO PUBLIC;
          CREATE FUNCTION lib.fine(anyelement) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog
             AS 'BEGIN RETURN lower($1::text); END'",
     );
-    owners(
+    by_mallory(
         &cluster,
         &format!(
             "CREATE TABLE made (a text, tenant text GENERATED ALWAYS AS (lib.fine(a)) STORED, id int, PRIMARY KEY (a, id));
@@ -136,7 +107,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
         .unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('made', 'tenant')").unwrap();
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     let mut superuser = cluster.servers[1].superuser(DATABASE).unwrap();
     let better = "CREATE FUNCTION lib.fine(text) RETURNS text LANGUAGE sql IMMUTABLE
                       AS 'SELECT CASE WHEN public.steady(''x'') THEN pg_catalog.lower($1) END'";
@@ -148,7 +119,7 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
     // The source has the column's value, and reads no text.
     source(&cluster).batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
     superuser.batch_execute("REVOKE CREATE ON SCHEMA lib FROM mallory").unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     to_pending(&split);
     before_the_next_step(&cluster, &split, || {
         superuser.batch_execute("GRANT CREATE ON SCHEMA lib TO mallory").unwrap();
@@ -167,12 +138,12 @@ fn a_generated_key_is_computed_by_nothing_that_came_later() {
 fn keys_are_compared_by_the_operator_of_their_index() {
     let cluster = cluster(&[]);
     own_the_table(&cluster);
-    superusers(
+    by_superusers(
         &cluster,
         "CREATE EXTENSION citext; CREATE TABLE dict (w citext PRIMARY KEY); GRANT ALL ON dict TO PUBLIC;
          INSERT INTO dict SELECT generate_series(1, 60)",
     );
-    owners(
+    by_mallory(
         &cluster,
         &format!(
             "CREATE DOMAIN word AS citext;
@@ -185,7 +156,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         .unwrap();
     cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('words', 'tenant')").unwrap();
     for (left, right) in [("word", "word"), ("word", "citext"), ("citext", "word")] {
-        owners(
+        by_mallory(
             &cluster,
             &format!(
                 "CREATE FUNCTION same({left}, {right}) RETURNS boolean LANGUAGE plpgsql
@@ -195,7 +166,7 @@ fn keys_are_compared_by_the_operator_of_their_index() {
         );
     }
     let split = plan(&cluster);
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     assert!(!is_mover(&cluster), "in the check");
     to_pending(&split);
     before_the_next_step(&cluster, &split, || {
@@ -343,12 +314,12 @@ fn what_is_called_without_being_named_is_looked_at() {
                 .unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
             let mut owner = session(&cluster, server.name());
             owner.batch_execute(reached.by_owner).unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
-            let found = found(&split);
+            let found = split.findings().unwrap();
             let says = |text: &String| text.contains("code of owners: ") && text.contains(reached.says);
             assert!(found.iter().any(says), "{} on {}: {found:?}", reached.what, server.name());
             superuser.batch_execute(reached.undo).unwrap_or_else(|e| panic!("{}: {e:?}", reached.what));
         }
     }
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings().unwrap(), Vec::<String>::new());
     assert!(!is_mover(&cluster));
 }

@@ -4,7 +4,8 @@
 use postgres::{Client, NoTls};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster_of, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+    LIMIT, by_owner as run, client, cluster_of, cut_over_and_compare, plan, rows, source, state_of,
+    to_pending,
 };
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -20,11 +21,6 @@ const TREE: &str = "
     CREATE TABLE items_3d PARTITION OF items_3 DEFAULT;
     CREATE TABLE items_3m PARTITION OF items_3 FOR VALUES IN ('moves') PARTITION BY RANGE (id);
     CREATE TABLE items_3m1 PARTITION OF items_3m FOR VALUES FROM (400) TO (700)";
-
-fn run(cluster: &Cluster, server: usize, statements: &str) {
-    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
-    session.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
-}
 
 /// A partition that both sides get, with rights for clients.
 fn create_both(cluster: &Cluster, name: &str, from: i32) {
@@ -64,14 +60,6 @@ fn wait_equal(cluster: &Cluster, split: &Split<'_>, what: &str) {
 
 fn insert(session: &mut Client, table: &str, id: i32) -> Result<u64, postgres::Error> {
     session.execute(&format!("INSERT INTO {table} VALUES ('moves', $1, 'client', 0)"), &[&id])
-}
-
-/// Text of the split's error, once it has one.
-fn failure(split: &Split<'_>) -> String {
-    wait::until("the split to fail", LIMIT, || {
-        Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
-    })
-    .unwrap()
 }
 
 /// A partition made on the target after the guard refuses early clients; one made on the
@@ -173,7 +161,7 @@ fn rows_that_are_attached_are_copied() {
         .batch_execute(&format!("{} BEGIN; {}", loose("items_4000", 4000), attach("items_4000", 4000)))
         .unwrap();
     split.call("cutover").unwrap();
-    assert!(failure(&split).contains("lock on shard"), "{}", failure(&split));
+    assert!(split.failure(LIMIT).unwrap().contains("lock on shard"), "{}", split.failure(LIMIT).unwrap());
     owner.batch_execute("COMMIT").unwrap();
     wait_equal(&cluster, &split, "what was attached when the cutover gave up");
     owner.batch_execute("DELETE FROM items WHERE tenant = 'stays' AND id >= 1000").unwrap();
@@ -207,7 +195,7 @@ fn rows_attached_after_the_fence_are_not_deleted() {
     split.wait("completed", LIMIT).unwrap();
     thread.join().unwrap();
     split.call("finish").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("items_4") && text.contains("\"moves\""), "{text}");
     assert_eq!(rows(&cluster, 0).len(), 310);
     run(&cluster, 0, "ALTER TABLE items DETACH PARTITION items_4");
@@ -226,7 +214,7 @@ fn rows_attached_on_the_target_are_refused() {
     let split = plan(&cluster);
     to_pending(&split);
     run(&cluster, 1, &attach("items_4", 1000));
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("items_4") && text.contains("\"moves\""), "{text}");
     run(
         &cluster,
@@ -251,7 +239,7 @@ fn rows_attached_on_the_target_are_refused() {
         "BEGIN; ALTER TABLE items DETACH PARTITION items_1b;
          ALTER TABLE items ATTACH PARTITION items_1 FOR VALUES FROM (0) TO (200); COMMIT",
     );
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("items_1 "), "{text}");
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
@@ -272,7 +260,7 @@ fn a_partition_of_the_target_that_comes_within_a_step() {
     insert(&mut client(&cluster), "items", 1500).unwrap();
     run(&cluster, 1, &format!("{}{}", loose("items_4", 1000), attach("items_4", 1000)));
     cluster.fault("").unwrap();
-    assert!(failure(&split).contains("items_4"));
+    assert!(split.failure(LIMIT).unwrap().contains("items_4"));
     assert!(!rows(&cluster, 1).contains_key(&1500));
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
@@ -303,7 +291,7 @@ fn heirs_leftovers_and_disabled_guards() {
     client(&cluster)
         .execute("UPDATE items SET val = 'more' WHERE tenant = 'moves' AND id < 210", &[])
         .unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("guard"), "{text}");
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
@@ -319,7 +307,7 @@ fn a_table_that_inherits_stops_the_split() {
         0,
         "CREATE TABLE heir () INHERITS (items); INSERT INTO heir VALUES ('moves', 7000, 'heir', 7000)",
     );
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("changed on the source"), "{text}");
     run(&cluster, 0, "DROP TABLE heir");
     split.call("replay_tail").unwrap();
@@ -341,7 +329,7 @@ fn a_row_written_before_the_guard_survives_the_rollback() {
         let mut early = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
         insert(&mut early, "items", 7).unwrap();
         cluster.fault("").unwrap();
-        let text = failure(&split);
+        let text = split.failure(LIMIT).unwrap();
         assert!(text.contains("items") && text.contains("\"moves\""), "{text}");
         split.call("rollback").unwrap();
         split.wait("rolled_back", LIMIT).unwrap();
@@ -396,10 +384,7 @@ fn what_the_check_finds_of_partitions() {
          CREATE TRIGGER theirs AFTER INSERT ON items_3m1 FOR EACH ROW EXECUTE FUNCTION idle();
          ALTER TABLE items_3m1 ENABLE ALWAYS TRIGGER theirs",
     );
-    let split = plan(&cluster);
-    let query =
-        "SELECT string_agg(check_name || ': ' || detail, E'\\n') FROM shard_split_check($1) WHERE NOT ok";
-    let text: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    let text = plan(&cluster).findings().unwrap().join("\n");
     for finding in ["items_1 belongs to postgres", "items_2a has rule nothing", "items_3m1: trigger theirs"] {
         assert!(text.contains(finding), "{text}");
     }

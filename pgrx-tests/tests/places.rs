@@ -1,7 +1,7 @@
 //! Tables in places of every kind: shard-by columns of each type and strategy, and settings of servers, roles and writers that change how values are written.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::zoo::drive::{self, Drive, Place, findings};
+use shardmaster_tests::zoo::drive::{self, Drive, Place};
 use shardmaster_tests::zoo::{Case, keys, settings, values};
 
 /// A table by a column of the type; rows of the keys that `row` makes of i.
@@ -210,7 +210,7 @@ fn shard_by_columns_of_another_family_are_refused() {
             let right = by(&format!("{name}_"), family.types[0], family.key);
             let all: Vec<Case> = cases.iter().cloned().chain([right]).collect();
             let split = Drive::new(&cluster, &name).plan(&all, Some(&plan)).unwrap();
-            let found = findings(&cluster, split.id).unwrap();
+            let found = split.findings().unwrap();
             for case in &cases {
                 let wanted = format!("source: shard-by columns: public.{}:", case.table);
                 let is_found = found.iter().any(|finding| {
@@ -236,7 +236,7 @@ fn shard_by_columns_of_another_family_are_refused() {
     let cases = [by("mixed_1", "text", "'k' || i"), by("mixed_2", "mood", "'k' || i")];
     let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{k1}', keyspace => 'mixed')";
     let split = Drive::new(&cluster, "mixed").plan(&cases, Some(plan)).unwrap();
-    let found = findings(&cluster, split.id).unwrap();
+    let found = split.findings().unwrap();
     assert!(found.iter().any(|finding| finding.contains("shard-by columns: public.mixed_1")), "{found:#?}");
 }
 

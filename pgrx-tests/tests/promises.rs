@@ -2,91 +2,9 @@
 //! is refused by name before anything moves, the same on both sides is not.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
-use shardmaster_tests::matrix::leftovers;
+use shardmaster_tests::fixture::{LIMIT, by_owner as run};
+use shardmaster_tests::promises::{cluster, findings, refuse, trust_owner};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::wait;
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// A table, one of ranges with lists below, one by hash; a row in each partition.
-const TABLES: &str = "
-    CREATE TABLE items (tenant bigint, id int, val varchar(20), PRIMARY KEY (tenant, id));
-    CREATE TABLE parts (tenant bigint, id int, val text, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
-    CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (100);
-    CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (100) TO (200) PARTITION BY LIST (tenant);
-    CREATE TABLE parts_2a PARTITION OF parts_2 FOR VALUES IN (1, 9);
-    CREATE TABLE hashed (tenant bigint, id int, PRIMARY KEY (tenant, id)) PARTITION BY HASH (id);
-    CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 0);
-    CREATE TABLE hashed_1 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 1)";
-
-const ROWS: &str = "
-    INSERT INTO items SELECT 1, i, 'new' FROM generate_series(1, 20) i;
-    INSERT INTO parts SELECT 1, i, 'v' FROM generate_series(0, 199) i;
-    INSERT INTO hashed SELECT 1, i FROM generate_series(1, 20) i";
-
-fn run(cluster: &Cluster, server: usize, statements: &str) {
-    let mut owner = cluster.servers[server].superuser(DATABASE).unwrap();
-    owner
-        .batch_execute(&format!("SET ROLE {OWNER}; {statements}"))
-        .unwrap_or_else(|e| panic!("{statements}: {e}"));
-}
-
-fn cluster() -> Cluster {
-    let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
-    run(&cluster, 0, TABLES);
-    run(&cluster, 1, TABLES);
-    run(&cluster, 0, ROWS);
-    let tables = "SELECT shard_table_add(t, 'tenant', key_type => 'bigint') FROM unnest('{items,parts,hashed}'::text[]) t";
-    let mut master = cluster.superuser().unwrap();
-    master.batch_execute(&format!("{tables}; SELECT shard_assign('1', 'shard_a')")).unwrap();
-    cluster
-}
-
-/// What is wrong, each with its hint.
-fn findings(cluster: &Cluster, split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT format('%s: %s', check_name, detail), hint FROM shard_split_check($1) WHERE NOT ok";
-    let rows = cluster.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter()
-        .map(|row| {
-            let finding: String = row.get(0);
-            assert!(
-                row.get::<_, Option<String>>(1).is_some_and(|hint| !hint.is_empty()),
-                "no hint: {finding}"
-            );
-            finding
-        })
-        .collect()
-}
-
-/// The tables' owner may have functions of his own.
-fn trust_owner(cluster: &Cluster) {
-    let trust = "SELECT shard_trust_owner(shard_key, $1) FROM shard_topology()";
-    cluster.superuser().unwrap().execute(trust, &[&OWNER]).unwrap();
-}
-
-/// Server, statements that make it so and that undo them, what is found.
-type Case = (&'static [(usize, &'static str)], &'static [(usize, &'static str)], &'static str);
-
-fn refuse(cases: &[Case]) {
-    let cluster = cluster();
-    trust_owner(&cluster);
-    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
-    let mut missed = Vec::new();
-    for (make, unmake, finding) in cases {
-        make.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
-        let found = findings(&cluster, &split);
-        if !found.iter().any(|text| text.starts_with(finding)) {
-            missed.push(format!("{make:?}: not {finding}, but {found:?}"));
-        }
-        unmake.iter().for_each(|(server, statements)| run(&cluster, *server, statements));
-    }
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
-    assert_eq!(findings(&cluster, &split), [""; 0]);
-    for server in &cluster.servers {
-        assert!(leftovers(&mut server.superuser(DATABASE).unwrap()).unwrap().is_empty());
-    }
-}
 
 /// Rows arrive by the name of the partitioned table, and by those of its partitions.
 #[test]
@@ -132,12 +50,12 @@ fn run_trigger_cases(function: &'static str) {
             );
             run(&cluster, 1, &make);
             let wanted = format!("target: triggers of the target: public.{table}: trigger audit is enabled");
-            let found = findings(&cluster, &split);
+            let found = findings(&split);
             assert!(found.iter().any(|text| text.starts_with(&wanted)), "{make}: {found:?}");
             run(&cluster, 1, &format!("DROP TRIGGER audit ON {table}"));
         }
     }
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
 }
 
 const ONLY_ITEMS: &str = "ALTER TABLE items DROP CONSTRAINT c";
@@ -289,10 +207,7 @@ fn a_constraint_that_comes_later_is_named() {
     run(&cluster, 1, "ALTER TABLE items ADD CONSTRAINT late CHECK (val <> 'late') NOT VALID");
     let failed = |what: &str, statements: &str, undo: &str| {
         run(&cluster, 0, statements);
-        let error = wait::until("the split to fail", LIMIT, || {
-            Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
-        })
-        .unwrap();
+        let error = split.failure(LIMIT).unwrap();
         assert!(error.contains(what) && error.contains("shard_b"), "{error}");
         let line = "SELECT error_code, error_hint FROM shardmaster.split_plan";
         let row = cluster.superuser().unwrap().query_one(line, &[]).unwrap();
@@ -370,7 +285,7 @@ fn namespaces_have_functions_of_their_own() {
         )
         .unwrap();
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["t"]).unwrap();
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     let moved: i64 = master.query_one("SELECT count(*) FROM shard_b.items", &[]).unwrap().get(0);
@@ -390,7 +305,7 @@ fn sequences_that_take_turns_go_on_taking_turns() {
     }
     run(&cluster, 0, "INSERT INTO items SELECT 1, i FROM generate_series(101, 150) i");
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     let next = || {
         let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -520,7 +435,7 @@ fn what_both_sides_promise_moves() {
          ALTER TABLE items ADD more int DEFAULT 7 CHECK (more > 0)",
     );
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
-    assert_eq!(findings(&cluster, &split), [""; 0]);
+    assert_eq!(findings(&split), [""; 0]);
     split.run(|_| ()).unwrap();
     split.finish(LIMIT).unwrap();
     let moved: i64 = target

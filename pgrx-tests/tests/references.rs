@@ -1,28 +1,16 @@
 //! Foreign keys that do not carry the shard-by column: what moving rows reference is on the
 //! target, and nothing that stays references what has moved.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{LIMIT, cluster_of, cut_over_and_compare, plan, rows, source, to_pending};
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{
+    LIMIT, by_owner as run, cluster_of, cut_over_and_compare, plan, rows, source, to_pending,
+};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
-fn run(cluster: &Cluster, server: usize, statements: &str) {
-    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
-    session.batch_execute(&format!("SET ROLE {OWNER}; {statements}")).unwrap();
-}
-
 /// What the check finds that is not well.
-fn findings(cluster: &Cluster, split: &Split<'_>) -> String {
-    let query = "SELECT coalesce(string_agg(check_name || ': ' || detail || ' ' || hint, E'\\n'), '')
-                   FROM shard_split_check($1) WHERE NOT ok";
-    cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
-}
-
-fn failure(split: &Split<'_>) -> String {
-    wait::until("the split to fail", LIMIT, || {
-        Ok(split.metric::<Option<String>>("error_message")?.filter(|text| !text.is_empty()))
-    })
-    .unwrap()
+fn findings(split: &Split<'_>) -> String {
+    split.findings_with_hints().unwrap().join("\n")
 }
 
 /// What a restored dump does: every foreign key is made anew, of the rows that are there.
@@ -52,18 +40,18 @@ fn referenced_rows_of_another_table_must_be_there() {
     );
     run(&cluster, 1, "INSERT INTO countries VALUES ('de')");
     let split = plan(&cluster);
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(text.contains("target: referenced rows") && text.contains("(country)=(xx)"), "{text}");
     assert!(!text.contains("fr)"), "{text}");
     // What cannot be looked at in time is reported as that.
     let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE countries").unwrap();
     cluster.set("shardmaster.remote_timeout", "1s").unwrap();
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(text.contains("not answered within 0.8 s"), "{text}");
     cluster.set("shardmaster.remote_timeout", "30s").unwrap();
     holder.batch_execute("COMMIT; INSERT INTO countries VALUES ('xx')").unwrap();
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     cluster.hold("step_begin").unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
@@ -75,14 +63,14 @@ fn referenced_rows_of_another_table_must_be_there() {
         "INSERT INTO countries VALUES ('y1'), ('y2'); UPDATE items SET country = 'y1' WHERE id = 2",
     );
     cluster.fault("").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("items_country_fkey") && text.contains("(country)=(y1)"), "{text}");
     run(&cluster, 1, "INSERT INTO countries VALUES ('y1')");
     split.call("run_backfill").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     // In a window.
     run(&cluster, 0, "UPDATE items SET country = 'y2' WHERE tenant = 'moves' AND id = 4");
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("(country)=(y2)"), "{text}");
     // On the target nobody takes away what arrived rows reference.
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -149,7 +137,7 @@ fn keys_of_every_kind() {
         ("\"simple_key\"", "INSERT INTO pairs VALUES (4, '4'), (404, '404')"),
         ("\"leaf_key\"", "INSERT INTO codes VALUES (2)"),
     ] {
-        let text = findings(&cluster, &split);
+        let text = findings(&split);
         assert!(text.contains(missing), "{missing}: {text}");
         run(&cluster, 1, mend);
     }
@@ -161,10 +149,10 @@ fn keys_of_every_kind() {
             "ALTER TABLE items_1 ADD CONSTRAINT loose FOREIGN KEY (code) REFERENCES codes NOT VALID",
         );
     }
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     to_pending(&split);
     run(&cluster, 0, "UPDATE items SET a = 6, b = '6' WHERE id = 406");
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("full_key") && text.contains("(a, b)=(6, 6)"), "{text}");
     run(&cluster, 0, "UPDATE items SET a = NULL, b = NULL WHERE id = 406");
     split.call("replay_tail").unwrap();
@@ -196,7 +184,7 @@ fn rows_of_other_keys_and_of_nobody() {
          UPDATE items SET plan = 4 WHERE id = 51; UPDATE items SET parent = 10 WHERE id = 12",
     );
     let split = plan(&cluster);
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     for (broken, mended, what) in [
         ("UPDATE items SET plan = 2 WHERE id = 60", "UPDATE items SET plan = 1 WHERE id = 60", "(plan)=(2)"),
         ("UPDATE items SET plan = 4 WHERE id = 60", "UPDATE items SET plan = 1 WHERE id = 60", "(plan)=(4)"),
@@ -215,19 +203,19 @@ fn rows_of_other_keys_and_of_nobody() {
         run(&cluster, 0, broken);
         // The other shard's row of the same value is another one.
         run(&cluster, 1, "INSERT INTO plans VALUES (4, 'elsewhere') ON CONFLICT DO NOTHING");
-        let text = findings(&cluster, &split);
+        let text = findings(&split);
         assert!(text.contains(what), "{broken}: {text}");
         run(&cluster, 0, mended);
     }
     run(&cluster, 1, "DELETE FROM plans WHERE id = 4");
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     to_pending(&split);
     // A row that stays comes to reference one that moves, which finish would delete.
     run(&cluster, 0, "UPDATE items SET plan = 3 WHERE id = 61");
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     split.call("finish").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("(plan)=(3)"), "{text}");
     let left = source(&cluster).query_one("SELECT count(*) FROM items WHERE id = 61", &[]).unwrap();
     assert_eq!(left.get::<_, i64>(0), 1);
@@ -250,16 +238,16 @@ fn what_only_the_target_promises_is_refused() {
     let key = "ALTER TABLE items ADD CONSTRAINT of_parent FOREIGN KEY (tenant, code) REFERENCES parents";
     run(&cluster, 1, key);
     let split = plan(&cluster);
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(text.contains("foreign keys of the source") && text.contains("\"of_parent\""), "{text}");
     run(&cluster, 0, &format!("{key} NOT VALID"));
-    assert!(findings(&cluster, &split).contains("not validated"));
+    assert!(findings(&split).contains("not validated"));
     run(&cluster, 0, "DELETE FROM items WHERE tenant = 'moves'; UPDATE items SET code = NULL");
     run(&cluster, 0, "ALTER TABLE items VALIDATE CONSTRAINT of_parent");
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
     // What NULLs mean is part of it.
     run(&cluster, 1, &format!("ALTER TABLE items DROP CONSTRAINT of_parent; {key} MATCH FULL"));
-    assert!(findings(&cluster, &split).contains("\"of_parent\""));
+    assert!(findings(&split).contains("\"of_parent\""));
 }
 
 /// The mover deletes on the target, too, while it follows and in a rollback.
@@ -274,7 +262,7 @@ fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
         1,
         "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
     );
-    let text = findings(&cluster, &plan(&cluster));
+    let text = findings(&plan(&cluster));
     assert!(text.contains("target: foreign keys from other tables: public.readers references"), "{text}");
 }
 
@@ -302,7 +290,7 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
                                    AND wait_event_type = 'Lock')";
     wait::until_true(&mut source(&cluster), "finish to wait for the row", LIMIT, waits).unwrap();
     staying.batch_execute("COMMIT").unwrap();
-    let text = failure(&split);
+    let text = split.failure(LIMIT).unwrap();
     assert!(text.contains("a row that stays on shard \"shard_a\" references one that has moved"), "{text}");
     assert!(ids(&cluster).contains(&2));
     staying.batch_execute("UPDATE items SET code = NULL WHERE id = 1").unwrap();
@@ -325,11 +313,11 @@ fn a_deferrable_constraint_of_the_target_alone_is_refused() {
     let split = plan(&cluster);
     let constraint = "ALTER TABLE items ADD CONSTRAINT once UNIQUE (tenant, code)";
     run(&cluster, 1, &format!("{constraint} DEFERRABLE"));
-    let text = findings(&cluster, &split);
+    let text = findings(&split);
     assert!(
         text.contains("target: deferrable constraints of the source: items") && text.contains("\"once\""),
         "{text}"
     );
     run(&cluster, 0, constraint);
-    assert_eq!(findings(&cluster, &split), "");
+    assert_eq!(findings(&split), "");
 }

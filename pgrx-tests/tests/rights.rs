@@ -1,9 +1,10 @@
 //! What owners, and servers that were broken into, do not get through a split: a right of
 //! somebody else's, or a wait.
 
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::cluster::{CLIENT, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cut_over_and_compare, forget_splits, plan, state_of, to_pending,
+    LIMIT, by_superuser as run, client, cluster, cut_over_and_compare, forget_splits, plan, state_of,
+    to_pending,
 };
 use shardmaster_tests::mallory::{own_the_table, session};
 use shardmaster_tests::relay::NOTICE;
@@ -12,17 +13,6 @@ use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, given_up, interrupt, is_ro
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
-
-fn run(cluster: &Cluster, server: usize, statements: &str) {
-    cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(statements).unwrap();
-}
-
-/// The findings of the check that are not well.
-fn found(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail || coalesce(' ' || hint, '') FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
 
 /// Whoever may draw from a sequence may not set it: a default of his that names it does not
 /// have it raised.
@@ -54,10 +44,10 @@ fn a_sequence_is_raised_that_the_tables_owner_may_set() {
     let own = "ALTER TABLE items ALTER n SET DEFAULT nextval('own')";
     let says = "sequence public.theirs may not be set by role mallory";
     owner.batch_execute(foreign).unwrap();
-    let refused = found(&split);
+    let refused = split.findings_with_hints().unwrap();
     assert!(refused.iter().any(|text| text.contains(says) && text.contains("GRANT UPDATE")), "{refused:?}");
     owner.batch_execute(own).unwrap();
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     to_pending(&split);
     // After the check.
     owner.batch_execute(foreign).unwrap();
@@ -94,7 +84,7 @@ fn no_shard_says_which_lock_is_taken_on_another() {
             .collect();
         let mut master = cluster.superuser().unwrap();
         assert_eq!(master.query_one(same, &[&oids]).unwrap().get::<_, i64>(0), 1, "nothing is asked");
-        assert_eq!(found(&split), Vec::<String>::new());
+        assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
         split.call("rollback").unwrap();
         split.wait("rolled_back", LIMIT).unwrap();
         let truth =
@@ -121,7 +111,7 @@ fn the_question_whether_two_addresses_are_one_ends_soon() {
     }
     let split = plan(&cluster);
     let began = Instant::now();
-    let refused = found(&split);
+    let refused = split.findings_with_hints().unwrap();
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert!(refused.iter().any(|text| text.contains("no answer within")), "{refused:?}");
 }
@@ -260,7 +250,7 @@ fn types_that_are_nested_without_an_end_are_refused() {
             session(&cluster, shard).batch_execute(&nest(depth, wide)).unwrap();
         }
         let began = Instant::now();
-        let refused = found(&split);
+        let refused = split.findings_with_hints().unwrap();
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         let says = format!("public.items.nested: type public.t{depth} is made of more");
         assert!(refused.iter().any(|text| text.contains(&says)), "{says}: {refused:?}");
@@ -271,7 +261,7 @@ fn types_that_are_nested_without_an_end_are_refused() {
     for shard in ["shard_a", "shard_b"] {
         session(&cluster, shard).batch_execute(&nest(8, 2)).unwrap();
     }
-    assert_eq!(found(&split), Vec::<String>::new());
+    assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
     to_pending(&split);
 }
 

@@ -122,12 +122,7 @@ fn tables_migrate_on_the_way() {
     workload.wait_for(500, LIMIT).unwrap();
     let split =
         Split::plan(&cluster, "shard_a", "shard_b", &["tenant-00", "tenant-02", "tenant-04"]).unwrap();
-    let mut master = cluster.superuser().unwrap();
-    let mut refused = || {
-        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok ORDER BY 1";
-        let rows = master.query(query, &[&split.id]).unwrap();
-        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("; ")
-    };
+    let refused = || split.findings().unwrap().join("; ");
     assert!(refused().contains("column \"legacy\" is missing on the target"), "{}", refused());
     let map = |column: &str, expression: Option<&str>| {
         let query = "SELECT shard_split_map($1, 'orders', $2, $3)";

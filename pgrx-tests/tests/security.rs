@@ -4,7 +4,6 @@ use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
 use shardmaster_tests::security::unqualified;
-use shardmaster_tests::split::Split;
 
 /// A role without any right in the database but those given.
 fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
@@ -22,13 +21,6 @@ fn stranger(cluster: &Cluster, side: usize, rights: &str) -> Client {
 fn callers(cluster: &Cluster, side: usize) -> Vec<String> {
     let mut superuser = cluster.servers[side].superuser(DATABASE).unwrap();
     let rows = superuser.query("SELECT DISTINCT caller FROM public.trace", &[]).unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-/// The findings of the check that are not well.
-fn problems(split: &Split<'_>) -> Vec<String> {
-    let query = "SELECT check_name || ': ' || detail || coalesce(' HINT: ' || hint, '') FROM shard_split_check($1) WHERE NOT ok";
-    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -58,7 +50,7 @@ fn an_agents_schema_that_somebody_else_has_made_is_not_read() {
             )
             .unwrap();
         let split = plan(&cluster);
-        let found = problems(&split);
+        let found = split.findings_with_hints().unwrap();
         assert!(found.iter().any(|problem| problem.contains("belongs to role mallory")), "{found:?}");
         split.call("start_dual_write").unwrap();
         let error = split.wait("dual_write", LIMIT).unwrap_err().to_string();
@@ -83,7 +75,7 @@ fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
     split.wait("dual_write", LIMIT).unwrap();
     let mut superuser = cluster.servers[0].superuser(DATABASE).unwrap();
     superuser.batch_execute("GRANT USAGE, CREATE ON SCHEMA shardmaster_agent TO mallory").unwrap();
-    let found = problems(&split);
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|problem| problem.contains("may create objects")), "{found:?}");
     mallory
         .batch_execute(
@@ -91,10 +83,10 @@ fn an_agents_schema_that_somebody_else_may_fill_is_not_used() {
         )
         .unwrap();
     superuser.batch_execute("REVOKE ALL ON SCHEMA shardmaster_agent FROM mallory").unwrap();
-    let found = problems(&split);
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|problem| problem.contains("is_mover(text)")), "{found:?}");
     superuser.batch_execute("DROP FUNCTION shardmaster_agent.is_mover(text)").unwrap();
-    assert_eq!(problems(&split), Vec::<String>::new());
+    assert_eq!(split.findings_with_hints().unwrap(), Vec::<String>::new());
 }
 
 /// Advisory locks are open to everybody, and their numbers can be read: a split takes none
@@ -191,36 +183,6 @@ fn no_error_shows_how_the_library_is_made() {
     }
 }
 
-/// A connection string says with whose rights the master connects: it is for superusers.
-#[test]
-fn an_operator_adds_no_server_by_a_connection_string() {
-    let cluster = Cluster::namespaces(0, &["fsync = off"]).unwrap();
-    let mut master = cluster.superuser().unwrap();
-    master
-        .batch_execute(
-            "CREATE ROLE operator LOGIN;
-             GRANT EXECUTE ON FUNCTION shard_add(text, text, text, bigint, text, text) TO operator",
-        )
-        .unwrap();
-    let mut operator = cluster.master.connect(DATABASE, "operator").unwrap();
-    let socket = cluster.master.socket_dir().display().to_string();
-    for conninfo in [
-        format!("host={socket} user=postgres dbname={DATABASE}"),
-        "service=x".to_owned(),
-        "host=localhost passfile=/etc/passwd".to_owned(),
-        "host=localhost sslkey=/tmp/key".to_owned(),
-        "host=localhost options=-csession_preload_libraries=x".to_owned(),
-    ] {
-        for argument in ["conninfo", "client_conninfo"] {
-            let query = format!("SELECT shard_add('evil', {argument} => $1)");
-            let error = operator.execute(&query, &[&conninfo]).unwrap_err();
-            assert_eq!(error.code().unwrap().code(), "42501", "{error}");
-        }
-    }
-    operator.batch_execute("SELECT shard_add('gpu', kind => 'vector')").unwrap();
-    assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 1);
-}
-
 /// What a shard's administrator could let it answer: neither a flood nor an error's text
 /// takes this server's memory, and no text reaches a terminal as it came.
 #[test]
@@ -232,7 +194,7 @@ fn a_shards_answers_and_errors_are_bounded() {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     target.batch_execute("CREATE TABLE identity AS TABLE shardmaster_agent.master").unwrap();
     target.batch_execute("UPDATE shardmaster_agent.master SET identity = repeat('x', 400000000)").unwrap();
-    let found = problems(&split);
+    let found = split.findings_with_hints().unwrap();
     assert!(found.iter().any(|problem| problem.contains("an answer of more than 256 MB")), "{found:?}");
     target
         .batch_execute(
@@ -413,7 +375,9 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
     split.call("start_dual_write").unwrap();
     if split.wait("dual_write", LIMIT).is_err() {
         // Refused by name is as good.
-        assert!(problems(&split).iter().any(|problem| problem.contains("00_shardmaster_1_")));
+        assert!(
+            split.findings_with_hints().unwrap().iter().any(|problem| problem.contains("00_shardmaster_1_"))
+        );
         return;
     }
     split.call("run_backfill").unwrap();
@@ -426,46 +390,6 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
         )
         .unwrap();
     cut_over_and_compare(&cluster, &split);
-}
-
-/// A level brings what its calls need inside: an operator without any other right moves a
-/// tenant to the end, a monitor follows, a client routes.
-#[test]
-fn a_level_is_enough_for_what_it_is_for() {
-    let cluster = cluster(&[]);
-    let mut master = cluster.superuser().unwrap();
-    for level in ["client", "monitor", "operator"] {
-        master
-            .batch_execute(&format!(
-                "CREATE ROLE a_{level} LOGIN; SELECT shard_grant('a_{level}', '{level}')"
-            ))
-            .unwrap();
-    }
-    let session = |level: &str| cluster.master.connect(DATABASE, &format!("a_{level}")).unwrap();
-    let mut operator = session("operator");
-    let plan = "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY['moves'])";
-    let id: i64 = operator.query_one(plan, &[]).unwrap().get(0);
-    let wrong = "SELECT count(*) FROM shard_split_check($1) WHERE NOT ok";
-    assert_eq!(operator.query_one(wrong, &[&id]).unwrap().get::<_, i64>(0), 0);
-    operator.batch_execute(&format!("CALL shard_split_run({id}, 'finished')")).unwrap();
-    let mut monitor = session("monitor");
-    let query =
-        "SELECT phase, (SELECT count(*) FROM shard_split_events($1)), (SELECT count(*) FROM shard_guards())
-                   FROM shard_split_metrics($1)";
-    let row = monitor.query_one(query, &[&id]).unwrap();
-    assert_eq!(row.get::<_, String>(0), "completed");
-    assert!(row.get::<_, i64>(1) > 5 && row.get::<_, i64>(2) > 0);
-    let route = "SELECT shard_key FROM shard_route('moves')";
-    assert_eq!(session("client").query_one(route, &[]).unwrap().get::<_, String>(0), "shard_b");
-    for (level, query) in [
-        ("client", "SELECT shard_assign('x', 'shard_a')"),
-        ("monitor", "SELECT shard_of('moves')"),
-        ("operator", "SELECT shard_set_status('shard_a', 'draining')"),
-        ("operator", "SELECT * FROM shardmaster.shard"),
-    ] {
-        let error = session(level).batch_execute(query).unwrap_err();
-        assert_eq!(error.code().unwrap().code(), "42501", "{level}: {query}");
-    }
 }
 
 /// What is computed on the way is one expression, which the source's server reads by itself:
@@ -499,7 +423,7 @@ fn a_computed_column_is_an_expression_and_nothing_else() {
         let map = "SELECT shard_split_map($1, $2, 'code', $3)";
         match master.execute(map, &[&split.id, &table, &expression]) {
             Ok(_) => {
-                let found = problems(&split);
+                let found = split.findings_with_hints().unwrap();
                 let names_it = |problem: &String| problem.contains("computed columns");
                 assert!(found.iter().any(names_it), "{expression}: {found:?}");
                 // What was said is said again after a start that has failed by it.

@@ -31,15 +31,6 @@ fn completed(split: &Split<'_>) {
     split.wait("completed", LIMIT).unwrap();
 }
 
-/// Waits until the split's history tells of something; the master may restart meanwhile.
-fn wait_for_event(split: &Split<'_>, text: &str) {
-    wait::until(&format!("the event \"{text}\""), LIMIT, || {
-        Ok(split.events().unwrap_or_default().contains(text).then_some(()))
-    })
-    .map_err(|e| format!("{e}\n{}", split.events().unwrap_or_default()))
-    .unwrap();
-}
-
 /// Waits until the cutover is complete; the master may restart meanwhile.
 fn wait_complete(split: &Split<'_>) {
     let completed = || Ok(split.wait("completed", Duration::from_secs(1)).ok().map(drop));
@@ -111,7 +102,7 @@ fn a_target_that_forgets_the_cutover_is_filled_and_opened_again() {
     let expected = rows(&cluster, 0);
     standby::fail_over(&mut cluster, 1, replica).unwrap();
     let split = Split::of(&cluster, id);
-    wait_for_event(&split, "told again: target shard \"shard_b\" says \"closed\"");
+    split.wait_for_event("told again: target shard \"shard_b\" says \"closed\"", LIMIT).unwrap();
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&cluster, 1), expected);
     client_of(&cluster, 1).batch_execute("UPDATE items SET val = 'x' WHERE id = 2").unwrap();
@@ -161,7 +152,7 @@ fn a_source_that_forgets_the_cutover_is_fenced_again() {
         client_of(&cluster, 0).batch_execute(stale).unwrap();
         cluster.set("shardmaster.watch_interval", "100ms").unwrap();
         let split = Split::of(&cluster, id);
-        wait_for_event(&split, "was fenced again");
+        split.wait_for_event("was fenced again", LIMIT).unwrap();
         wait::until("stale clients to be refused", LIMIT, || {
             let refused = client_of(&cluster, 0).batch_execute(stale).expect_err("a stale write");
             Ok((state_of(&refused) == "SM001").then_some(()))
@@ -207,7 +198,7 @@ fn a_source_whose_disk_was_set_back_is_copied_again() {
         client.execute(kept, &[&id]).unwrap();
     }
     let split = Split::of(&cluster, id);
-    wait_for_event(&split, "the copy starts again: the source was restored to a time before");
+    split.wait_for_event("the copy starts again: the source was restored to a time before", LIMIT).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
     completed(&split);
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
@@ -361,7 +352,7 @@ fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'",
         )
         .unwrap();
-    wait_for_event(&split, "the master did not: it was restored");
+    split.wait_for_event("the master did not: it was restored", LIMIT).unwrap();
     client_of(&cluster, 0).batch_execute("UPDATE items SET val = 'x' WHERE tenant = 'moves'").unwrap();
     completed(&split);
     assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
@@ -392,7 +383,7 @@ fn a_finish_that_the_master_lost_is_adopted() {
              COMMIT"
         ))
         .unwrap();
-    wait_for_event(&split, "a cutover and a finish that this master had lost");
+    split.wait_for_event("a cutover and a finish that this master had lost", LIMIT).unwrap();
     split.wait("finished", LIMIT).unwrap();
     let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
     assert_eq!(shard, "shard_b");

@@ -3,7 +3,9 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, forget_splits, plan, source, state_of, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, client, cluster, finished, forget_splits, plan, source, state_of, to_pending,
+};
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::relay::Relay;
 use shardmaster_tests::server::Stop;
@@ -11,12 +13,6 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::Stage;
 use shardmaster_tests::{standby, wait};
 use std::net::TcpListener;
-
-/// From plan to finish.
-fn finished(split: &Split<'_>) {
-    split.run(|_| ()).unwrap();
-    split.finish(LIMIT).unwrap();
-}
 
 /// The server listens on a port of the loopback, too; the address of its database there.
 fn by_port(cluster: &mut Cluster, server: usize) -> String {
@@ -49,12 +45,6 @@ fn wait_until_let_in(client: &mut Client, id: i32) {
         .unwrap();
 }
 
-fn wait_for_event(split: &Split<'_>, text: &str) {
-    wait::until(&format!("the event \"{text}\""), LIMIT, || Ok(split.events()?.contains(text).then_some(())))
-        .map_err(|e| format!("{e}\n{}\n{}", split.describe(), split.events().unwrap_or_default()))
-        .unwrap();
-}
-
 fn guards(cluster: &Cluster) -> i64 {
     cluster.superuser().unwrap().query_one("SELECT count(*) FROM shard_guards()", &[]).unwrap().get(0)
 }
@@ -74,7 +64,9 @@ fn keys_that_are_assigned_to_another_address_of_their_old_shard_are_let_in() {
     add(&cluster, "again", &address);
     master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
     wait_until_let_in(&mut client, 9001);
-    wait_for_event(&split, "shards \"shard_a\" and \"again\" are one database by two addresses");
+    split
+        .wait_for_event("shards \"shard_a\" and \"again\" are one database by two addresses", LIMIT)
+        .unwrap();
     wait::until("the redirect to end", LIMIT, || Ok((guards(&cluster) == 0).then_some(()))).unwrap();
     assert_eq!(leftovers(&mut source(&cluster)).unwrap(), Vec::<String>::new());
     // What stays moves to the new name; then the old one is dropped.
@@ -232,7 +224,7 @@ fn a_redirect_that_has_ended_unheard_is_not_told() {
     owner.batch_execute(&format!("DELETE FROM {table}")).unwrap();
     master.batch_execute("SELECT shard_assign('moves', 'shard_b', force => true)").unwrap();
     stage.source.mend();
-    wait_for_event(&split, "before they were assigned elsewhere again");
+    split.wait_for_event("before they were assigned elsewhere again", LIMIT).unwrap();
     wait::until("the redirect to be gone", LIMIT, || Ok((guards(&stage.cluster) == 0).then_some(())))
         .unwrap();
     assert_eq!(leftovers(&mut owner).unwrap(), Vec::<String>::new());
@@ -252,7 +244,9 @@ fn what_was_learned_of_an_address_yesterday_does_not_count() {
     master.execute(learned, &[&address]).unwrap();
     master.batch_execute("SELECT shard_assign('moves', 'again', force => true)").unwrap();
     wait_until_let_in(&mut client(&cluster), 9001);
-    wait_for_event(&split, "shards \"shard_a\" and \"again\" are one database by two addresses");
+    split
+        .wait_for_event("shards \"shard_a\" and \"again\" are one database by two addresses", LIMIT)
+        .unwrap();
     let known = "SELECT identity <> '1/1' FROM shardmaster.database_identity WHERE conninfo = $1";
     assert!(master.query_one(known, &[&address]).unwrap().get::<_, bool>(0));
 }
@@ -324,7 +318,9 @@ fn a_copy_of_the_disk_is_another_place() {
     finished(&split);
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_assign('moves', 'copy', force => true)").unwrap();
-    wait_for_event(&split, "shard \"copy\" is not where shard \"shard_a\" is: the redirect stays");
+    split
+        .wait_for_event("shard \"copy\" is not where shard \"shard_a\" is: the redirect stays", LIMIT)
+        .unwrap();
     assert_eq!(insert(&mut client(&cluster), 9001), "SM001");
     let known = "SELECT count(DISTINCT identity) = 2 AND count(*) = 3 FROM shardmaster.database_identity";
     assert!(master.query_one(known, &[]).unwrap().get::<_, bool>(0));

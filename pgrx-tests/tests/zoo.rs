@@ -3,7 +3,7 @@
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, OWNER};
 use shardmaster_tests::split::Split;
-use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES, findings};
+use shardmaster_tests::zoo::drive::{self, Drive, LIMIT, MOVES};
 use shardmaster_tests::zoo::{Case, keys, refused, shapes, values};
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ fn what_is_not_known_is_refused() {
     }
     let cases = has.keep(refused::all()).unwrap();
     let split = Drive::new(&cluster, "default").plan(&cases, None).unwrap();
-    let found = findings(&cluster, split.id).unwrap();
+    let found = split.findings().unwrap();
     let is_found = |case: &&Case| {
         let check = case.refused.unwrap();
         found.iter().any(|finding| {
@@ -123,9 +123,7 @@ fn only_functions_of_the_row_are_computed() {
     let check = |expression: &str| {
         let mut master = cluster.superuser().unwrap();
         master.execute(map, &[&split.id, &"val", &expression]).unwrap();
-        let query = "SELECT detail FROM shard_split_check($1) WHERE NOT ok";
-        let rows = master.query(query, &[&split.id]).unwrap();
-        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
+        split.findings().unwrap()
     };
     let refused = [
         ("unnest(tags)", "set-returning functions are not allowed"),

@@ -3,9 +3,8 @@
 use super::alive;
 use super::error::RemoteError;
 use super::flood::{self, Received};
-use super::result::{QueryResult, Rows};
 use super::wait::{self, Ready};
-use super::{cancel, number, wanted};
+use super::{cancel, wanted};
 use crate::server::wait::{Said, report, said};
 use pq_sys as pq;
 use std::cell::Cell;
@@ -43,7 +42,7 @@ pub struct Connection {
     raw: NonNull<pq::PGconn>,
     /// The shard's key, for messages.
     shard: String,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Past it no answer is waited for, whatever the timeout.
     deadline: Option<Instant>,
     /// The same of the answer that is waited for, which has so long in all.
@@ -51,10 +50,10 @@ pub struct Connection {
     /// When it was last asked whether anybody wants its answers.
     asked: Cell<Instant>,
     /// Statements that the server has a plan of, by their names.
-    prepared: Vec<&'static str>,
+    pub(super) prepared: Vec<&'static str>,
     /// Why the session was given up: its answer did not come in time.
     lost: Option<RemoteError>,
-    received: Received,
+    pub(super) received: Received,
     /// How often its transaction is given a sign of life while others are waited for.
     kept_alive: Option<Duration>,
 }
@@ -168,7 +167,7 @@ impl Connection {
 
     /// What comes without an end ends no wait later than it would without it, and does not keep
     /// anybody from saying that it is not wanted.
-    fn require_time(&self) -> Result<(), RemoteError> {
+    pub(super) fn require_time(&self) -> Result<(), RemoteError> {
         let now = Instant::now();
         match (self.in_all, self.deadline) {
             (Some((until, all)), _) if now >= until => Err(RemoteError::no_answer(&self.shard, all)),
@@ -238,143 +237,9 @@ impl Connection {
         unsafe { pq::PQserverVersion(self.raw.as_ptr()) }
     }
 
-    /// Runs one or several statements without parameters; the rows of the last.
-    pub fn run(&mut self, sql: &str) -> Result<Rows, RemoteError> {
-        self.send(sql)?;
-        self.finish()
-    }
-
-    /// The same for a statement that may take longer than others.
-    pub fn run_within(&mut self, sql: &str, timeout: Duration) -> Result<Rows, RemoteError> {
-        self.send(sql)?;
-        self.finish_within(timeout)
-    }
-
-    /// The same for one that takes as long as its tables are big. It ends with the caller's
-    /// cancel; that the server's host is gone, keepalives tell.
-    pub fn run_unbounded(&mut self, sql: &str) -> Result<Rows, RemoteError> {
-        const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-        self.run_within(sql, FOR_EVER)
-    }
-
-    /// Sends statements and returns at once; `finish` takes the answer. So two
-    /// servers work at the same time.
-    pub fn send(&mut self, sql: &str) -> Result<(), RemoteError> {
-        self.require_kept()?;
-        let sql = to_c(sql);
-        // SAFETY: a live connection and a NUL-terminated text.
-        let sent = unsafe { pq::PQsendQuery(self.raw.as_ptr(), sql.as_ptr()) };
-        if sent == 1 { Ok(()) } else { Err(self.last_error()) }
-    }
-
-    /// Runs one statement with text parameters.
-    pub fn query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<Rows, RemoteError> {
-        self.require_kept()?;
-        let sql = to_c(sql);
-        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
-        let values: Vec<*const c_char> =
-            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
-        // SAFETY: the arrays outlive the call; NULL types, lengths and formats mean
-        // inferred types and text.
-        let sent = unsafe {
-            pq::PQsendQueryParams(
-                self.raw.as_ptr(),
-                sql.as_ptr(),
-                c_int::try_from(values.len()).unwrap_or(0),
-                std::ptr::null(),
-                values.as_ptr(),
-                std::ptr::null(),
-                std::ptr::null(),
-                0,
-            )
-        };
-        if sent == 1 { self.finish() } else { Err(self.last_error()) }
-    }
-
-    /// The same for one that a session runs again and again: prepared under its name the
-    /// first time.
-    pub fn query_prepared(
-        &mut self,
-        name: &'static str,
-        sql: &str,
-        params: &[Option<&str>],
-    ) -> Result<Rows, RemoteError> {
-        self.require_kept()?;
-        let c_name = to_c(name);
-        if !self.prepared.contains(&name) {
-            let sql = to_c(sql);
-            // SAFETY: the texts outlive the call; no types: they are inferred.
-            let sent = unsafe {
-                pq::PQsendPrepare(self.raw.as_ptr(), c_name.as_ptr(), sql.as_ptr(), 0, std::ptr::null())
-            };
-            if sent != 1 {
-                return Err(self.last_error());
-            }
-            self.finish()?;
-            self.prepared.push(name);
-        }
-        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
-        let values: Vec<*const c_char> =
-            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
-        // SAFETY: the arrays outlive the call; NULL lengths and formats mean text.
-        let sent = unsafe {
-            pq::PQsendQueryPrepared(
-                self.raw.as_ptr(),
-                c_name.as_ptr(),
-                c_int::try_from(values.len()).unwrap_or(0),
-                values.as_ptr(),
-                std::ptr::null(),
-                std::ptr::null(),
-                0,
-            )
-        };
-        if sent == 1 { self.finish() } else { Err(self.last_error()) }
-    }
-
-    /// The answer to what was sent: the rows of the last statement, or its error.
-    pub fn finish(&mut self) -> Result<Rows, RemoteError> {
-        self.finish_within(self.timeout)
-    }
-
-    fn finish_within(&mut self, timeout: Duration) -> Result<Rows, RemoteError> {
-        self.in_all(timeout, |session| {
-            let mut last = Ok(Rows::default());
-            while let Some(result) = session.next_result(timeout)? {
-                last = last.and(result.answer(&session.shard)?);
-            }
-            last
-        })
-    }
-
-    /// Adds the part of the answer that has arrived to `last`, without waiting. Returns what
-    /// to wait for next on the socket; None: the answer is complete.
-    pub(super) fn go_on_answering(
-        &mut self,
-        last: &mut Result<Rows, RemoteError>,
-    ) -> Result<Option<Ready>, RemoteError> {
-        self.take_in()?;
-        // SAFETY: a live connection; PQgetResult is called only
-        // when it cannot block.
-        if unsafe { pq::PQflush(self.raw.as_ptr()) } == 1 {
-            return Ok(Some(Ready::ReadOrWrite));
-        }
-        // SAFETY: as above.
-        while unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
-            // SAFETY: as above.
-            let Some(result) = NonNull::new(unsafe { pq::PQgetResult(self.raw.as_ptr()) }) else {
-                return Ok(None);
-            };
-            let answer = QueryResult(result).answer(&self.shard)?;
-            if last.is_ok() {
-                *last = answer;
-            }
-        }
-        Ok(Some(Ready::Read))
-    }
-
     /// A session whose answer did not come in time still waits for it: no other question
     /// may be asked, and the reason stays the first one.
-    fn require_kept(&mut self) -> Result<(), RemoteError> {
+    pub(super) fn require_kept(&mut self) -> Result<(), RemoteError> {
         let until = Instant::now() + self.timeout;
         while self.lost.is_none() && alive::is_asked(self.raw) {
             if !wait::for_socket(self.socket(), Ready::Read, until) && Instant::now() >= until {
@@ -423,47 +288,8 @@ impl Connection {
         self.raw.as_ptr()
     }
 
-    /// The next result of the running statement; None when there are no more.
-    pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
-        // Results that have come already are waited for by nothing.
-        if let Err(error) = self.require_time() {
-            return Err(self.give_up(error));
-        }
-        loop {
-            // SAFETY: a live connection; PQgetResult is called
-            // only when it cannot block.
-            let unsent = match unsafe { pq::PQflush(self.raw.as_ptr()) } {
-                0 => false,
-                1 => true,
-                _ => return Err(self.last_error()),
-            };
-            // SAFETY: as above.
-            if !unsent && unsafe { pq::PQisBusy(self.raw.as_ptr()) } == 0 {
-                // SAFETY: as above.
-                let result = unsafe { pq::PQgetResult(self.raw.as_ptr()) };
-                self.received.reset();
-                return Ok(NonNull::new(result).map(QueryResult));
-            }
-            let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
-            if let Err(error) = self.wait_ready(ready, timeout) {
-                return Err(self.give_up(error));
-            }
-            self.take_in()?;
-        }
-    }
-
-    /// Reads the part of an answer that has arrived, up to the memory that one may take.
-    fn take_in(&mut self) -> Result<(), RemoteError> {
-        let began = Instant::now();
-        // SAFETY: a live connection.
-        if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
-            return Err(self.last_error());
-        }
-        self.bound_answer(began)
-    }
-
     /// Gives the session up when more has arrived than any answer may hold.
-    fn bound_answer(&mut self, began: Instant) -> Result<(), RemoteError> {
+    pub(super) fn bound_answer(&mut self, began: Instant) -> Result<(), RemoteError> {
         if self.received.is_too_much(began, flood::MOST) {
             return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
         }
@@ -477,12 +303,6 @@ impl Connection {
         let message = message.to_string_lossy();
         let message = if message.trim().is_empty() { "connection lost" } else { &message };
         RemoteError::connection(&self.shard, message)
-    }
-
-    /// The number that a query gives.
-    pub fn count(&mut self, what: &str, sql: &str) -> Result<i64, RemoteError> {
-        let rows = self.run(sql)?;
-        number::count(self.shard(), what, rows.scalar())
     }
 }
 

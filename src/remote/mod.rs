@@ -1,6 +1,7 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
 mod alive;
+mod answer;
 pub mod ask;
 mod cancel;
 pub mod connection;

@@ -122,7 +122,7 @@ impl<'a> Drive<'a> {
     /// The whole way; an error says which rows are not what they should be. `moved` is a
     /// condition on the shard-by column {by}.
     pub fn run(&self, split: &Split<'_>, cases: &[Case], moved: &str) -> Result<()> {
-        let found = findings(self.cluster, split.id)?;
+        let found = split.findings()?;
         if !found.is_empty() {
             return Err(format!("refused: {}", found.join("; ")).into());
         }
@@ -184,13 +184,6 @@ impl<'a> Drive<'a> {
 fn differences(cases: &[Case], what: &str, left: &[Vec<Vec<u8>>], right: &[Vec<Vec<u8>>]) -> Vec<String> {
     let all = cases.iter().zip(left.iter().zip(right));
     all.filter_map(|(case, (left, right))| compare::difference(case, what, left, right)).collect()
-}
-
-/// What the check finds to be wrong.
-pub fn findings(cluster: &Cluster, split: i64) -> Result<Vec<String>> {
-    let query = "SELECT format('%s: %s', check_name, detail) FROM shard_split_check($1) WHERE NOT ok";
-    let rows = cluster.superuser()?.query(query, &[&split])?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Tables, by a condition on the tenant.

@@ -1,0 +1,192 @@
+//! What a session is asked, and how the answer is taken in: piece by piece, within its time and
+//! up to the memory that one may take.
+
+use super::connection::{Connection, to_c};
+use super::error::RemoteError;
+use super::number;
+use super::result::{QueryResult, Rows};
+use super::wait::Ready;
+use pq_sys as pq;
+use std::ffi::{CString, c_char, c_int};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+impl Connection {
+    /// Runs one or several statements without parameters; the rows of the last.
+    pub fn run(&mut self, sql: &str) -> Result<Rows, RemoteError> {
+        self.send(sql)?;
+        self.finish()
+    }
+
+    /// The same for a statement that may take longer than others.
+    pub fn run_within(&mut self, sql: &str, timeout: Duration) -> Result<Rows, RemoteError> {
+        self.send(sql)?;
+        self.finish_within(timeout)
+    }
+
+    /// The same for one that takes as long as its tables are big. It ends with the caller's
+    /// cancel; that the server's host is gone, keepalives tell.
+    pub fn run_unbounded(&mut self, sql: &str) -> Result<Rows, RemoteError> {
+        const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        self.run_within(sql, FOR_EVER)
+    }
+
+    /// Sends statements and returns at once; `finish` takes the answer. So two
+    /// servers work at the same time.
+    pub fn send(&mut self, sql: &str) -> Result<(), RemoteError> {
+        self.require_kept()?;
+        let sql = to_c(sql);
+        // SAFETY: a live connection and a NUL-terminated text.
+        let sent = unsafe { pq::PQsendQuery(self.raw(), sql.as_ptr()) };
+        if sent == 1 { Ok(()) } else { Err(self.last_error()) }
+    }
+
+    /// Runs one statement with text parameters.
+    pub fn query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<Rows, RemoteError> {
+        self.require_kept()?;
+        let sql = to_c(sql);
+        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
+        let values: Vec<*const c_char> =
+            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
+        // SAFETY: the arrays outlive the call; NULL types, lengths and formats mean
+        // inferred types and text.
+        let sent = unsafe {
+            pq::PQsendQueryParams(
+                self.raw(),
+                sql.as_ptr(),
+                c_int::try_from(values.len()).unwrap_or(0),
+                std::ptr::null(),
+                values.as_ptr(),
+                std::ptr::null(),
+                std::ptr::null(),
+                0,
+            )
+        };
+        if sent == 1 { self.finish() } else { Err(self.last_error()) }
+    }
+
+    /// The same for one that a session runs again and again: prepared under its name the
+    /// first time.
+    pub fn query_prepared(
+        &mut self,
+        name: &'static str,
+        sql: &str,
+        params: &[Option<&str>],
+    ) -> Result<Rows, RemoteError> {
+        self.require_kept()?;
+        let c_name = to_c(name);
+        if !self.prepared.contains(&name) {
+            let sql = to_c(sql);
+            // SAFETY: the texts outlive the call; no types: they are inferred.
+            let sent =
+                unsafe { pq::PQsendPrepare(self.raw(), c_name.as_ptr(), sql.as_ptr(), 0, std::ptr::null()) };
+            if sent != 1 {
+                return Err(self.last_error());
+            }
+            self.finish()?;
+            self.prepared.push(name);
+        }
+        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
+        let values: Vec<*const c_char> =
+            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
+        // SAFETY: the arrays outlive the call; NULL lengths and formats mean text.
+        let sent = unsafe {
+            pq::PQsendQueryPrepared(
+                self.raw(),
+                c_name.as_ptr(),
+                c_int::try_from(values.len()).unwrap_or(0),
+                values.as_ptr(),
+                std::ptr::null(),
+                std::ptr::null(),
+                0,
+            )
+        };
+        if sent == 1 { self.finish() } else { Err(self.last_error()) }
+    }
+
+    /// The answer to what was sent: the rows of the last statement, or its error.
+    pub fn finish(&mut self) -> Result<Rows, RemoteError> {
+        self.finish_within(self.timeout)
+    }
+
+    fn finish_within(&mut self, timeout: Duration) -> Result<Rows, RemoteError> {
+        self.in_all(timeout, |session| {
+            let mut last = Ok(Rows::default());
+            while let Some(result) = session.next_result(timeout)? {
+                last = last.and(result.answer(session.shard())?);
+            }
+            last
+        })
+    }
+
+    /// Adds the part of the answer that has arrived to `last`, without waiting. Returns what
+    /// to wait for next on the socket; None: the answer is complete.
+    pub(super) fn go_on_answering(
+        &mut self,
+        last: &mut Result<Rows, RemoteError>,
+    ) -> Result<Option<Ready>, RemoteError> {
+        self.take_in()?;
+        // SAFETY: a live connection; PQgetResult is called only
+        // when it cannot block.
+        if unsafe { pq::PQflush(self.raw()) } == 1 {
+            return Ok(Some(Ready::ReadOrWrite));
+        }
+        // SAFETY: as above.
+        while unsafe { pq::PQisBusy(self.raw()) } == 0 {
+            // SAFETY: as above.
+            let Some(result) = NonNull::new(unsafe { pq::PQgetResult(self.raw()) }) else {
+                return Ok(None);
+            };
+            let answer = QueryResult(result).answer(self.shard())?;
+            if last.is_ok() {
+                *last = answer;
+            }
+        }
+        Ok(Some(Ready::Read))
+    }
+
+    /// The next result of the running statement; None when there are no more.
+    pub(super) fn next_result(&mut self, timeout: Duration) -> Result<Option<QueryResult>, RemoteError> {
+        // Results that have come already are waited for by nothing.
+        if let Err(error) = self.require_time() {
+            return Err(self.give_up(error));
+        }
+        loop {
+            // SAFETY: a live connection; PQgetResult is called
+            // only when it cannot block.
+            let unsent = match unsafe { pq::PQflush(self.raw()) } {
+                0 => false,
+                1 => true,
+                _ => return Err(self.last_error()),
+            };
+            // SAFETY: as above.
+            if !unsent && unsafe { pq::PQisBusy(self.raw()) } == 0 {
+                // SAFETY: as above.
+                let result = unsafe { pq::PQgetResult(self.raw()) };
+                self.received.reset();
+                return Ok(NonNull::new(result).map(QueryResult));
+            }
+            let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
+            if let Err(error) = self.wait_ready(ready, timeout) {
+                return Err(self.give_up(error));
+            }
+            self.take_in()?;
+        }
+    }
+
+    /// Reads the part of an answer that has arrived, up to the memory that one may take.
+    fn take_in(&mut self) -> Result<(), RemoteError> {
+        let began = Instant::now();
+        // SAFETY: a live connection.
+        if unsafe { pq::PQconsumeInput(self.raw()) } == 0 {
+            return Err(self.last_error());
+        }
+        self.bound_answer(began)
+    }
+
+    /// The number that a query gives.
+    pub fn count(&mut self, what: &str, sql: &str) -> Result<i64, RemoteError> {
+        let rows = self.run(sql)?;
+        number::count(self.shard(), what, rows.scalar())
+    }
+}
