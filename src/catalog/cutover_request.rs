@@ -54,7 +54,8 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
 /// What is wrong with a window.
 pub fn is_over(wishes: &Wishes) -> bool {
     let query = "SELECT coalesce($1 <= greatest($2, clock_timestamp()), false)";
-    sql::read_one(query, &[wishes.until.into(), wishes.not_before.into()], |row| row.value(1)).unwrap_or(false)
+    sql::read_one(query, &[wishes.until.into(), wishes.not_before.into()], |row| row.value(1))
+        .unwrap_or(false)
 }
 
 pub fn forget(id: i64) {
@@ -68,7 +69,8 @@ pub fn end_rehearsal(id: i64) -> bool {
 
 /// How long writers may be kept waiting by the cutover that is asked for.
 pub fn max_fence(id: i64) -> Option<Duration> {
-    let query = "SELECT extract(epoch FROM max_fence)::float8 FROM shardmaster.split_cutover WHERE split_id = $1";
+    let query =
+        "SELECT extract(epoch FROM max_fence)::float8 FROM shardmaster.split_cutover WHERE split_id = $1";
     sql::read_one(query, &[id.into()], |row| row.get::<f64>(1)).flatten().map(Duration::from_secs_f64)
 }
 

@@ -2,7 +2,7 @@
 
 use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
-use super::split_state::{CutoverStep, End, Goal, Phase, CutoverRequest};
+use super::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
 use super::{cutover_request, keyspace, redirect, trusted_owner, verification};
 use crate::error::{Failure, SqlState};

@@ -323,7 +323,12 @@ pub fn rehearsed(id: i64, fenced: Duration, waited_for: Option<&str>) {
         &[id.into()],
     );
     let waited_for = waited_for.map_or(String::new(), |who| format!("; it waited for {who}"));
-    split::event(id, None, None, &format!("rehearsed: writers waited for at most {milliseconds} ms{waited_for}"));
+    split::event(
+        id,
+        None,
+        None,
+        &format!("rehearsed: writers waited for at most {milliseconds} ms{waited_for}"),
+    );
     split::notify(id, Phase::CutoverPending.as_str(), "rehearsed");
 }
 

@@ -9,9 +9,9 @@ pub mod work;
 
 use super::end::ending;
 use super::plan;
+use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::{split_progress, verification};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
@@ -114,8 +114,11 @@ pub fn cutover(id: i64, wishes: &Wishes) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Cutover)?;
     require_alike(id)?;
     if cutover_request::is_over(wishes) {
-        return Err(Failure::new(SqlState::INVALID_VALUE, "the window of the cutover is over before it begins")
-            .hint("until has to be later than now, and later than not_before."));
+        return Err(Failure::new(
+            SqlState::INVALID_VALUE,
+            "the window of the cutover is over before it begins",
+        )
+        .hint("until has to be later than now, and later than not_before."));
     }
     cutover_request::ask(id, wishes, false);
     record(id, &state, answer);
