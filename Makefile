@@ -1,7 +1,7 @@
 # Everything works as root, who then starts servers and tests as the user
 # postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
 
-.PHONY: all setup build install check test soak regress accept demo bench clean
+.PHONY: all setup build install lint check test soak regress accept demo bench clean
 
 all: build
 
@@ -21,15 +21,19 @@ install: build
 check: setup
 	@scripts/test.sh lint typecheck pure smoke
 
-# Everything. The last line sums all suites.
-test: setup
-	@scripts/test.sh lint typecheck_rest pure clients server isolation docs regress majors harness
+# What needs no server: format, lints, and the types of the versions that no test builds.
+lint: setup
+	@scripts/test.sh lint typecheck_rest
 
-# What takes hours: every cell of the disaster matrix (SHARDMASTER_INJECTIONS=cutover_,finish_ does a
-# part), and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
+# Everything that runs. The last line sums all suites.
+test: setup
+	@scripts/test.sh pure clients server isolation docs regress majors harness
+
+# What takes hours: every point with every kind of fault, every cell of the disaster matrix
+# (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
-	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:faults harness:disasters harness:walks
+	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:faults harness:disasters harness:walks harness:bad_input
 
 # The psql suites alone; results stay in target/regress.
 regress: setup
