@@ -212,7 +212,7 @@ CREATE TABLE shardmaster.split_plan (
 COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
-COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover: an old request is none any more for a worker that has not heard it';
+COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover, or for a rehearsal: an old request is none any more for a worker that has not heard it';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
@@ -226,7 +226,6 @@ COMMENT ON COLUMN shardmaster.split_plan.secret IS 'by which the capture trigger
 -- What was said of a cutover that is asked for, or of a rehearsal.
 CREATE TABLE shardmaster.split_cutover (
     split_id   bigint PRIMARY KEY REFERENCES shardmaster.split_plan (id),
-    asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     max_fence  interval CHECK (max_fence > interval '0'),
     not_before timestamptz,
     until      timestamptz,

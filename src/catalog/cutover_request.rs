@@ -37,7 +37,7 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
         "INSERT INTO shardmaster.split_cutover AS c (split_id, max_fence, not_before, until, attempts, rehearses)
          VALUES ($1, make_interval(secs => $2), $3, $4, $5, $6)
          ON CONFLICT (split_id) DO UPDATE
-            SET asked_at = EXCLUDED.asked_at, max_fence = EXCLUDED.max_fence, not_before = EXCLUDED.not_before,
+            SET max_fence = EXCLUDED.max_fence, not_before = EXCLUDED.not_before,
                 until = EXCLUDED.until, attempts = EXCLUDED.attempts, attempt = 0, next_at = NULL,
                 last_error = NULL, rehearses = EXCLUDED.rehearses",
         &[
@@ -48,6 +48,10 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
             wishes.attempts.into(),
             rehearses.into(),
         ],
+    );
+    sql::write(
+        "UPDATE shardmaster.split_plan SET cutover_asked_at = clock_timestamp() WHERE id = $1",
+        &[id.into()],
     );
 }
 
