@@ -8,4 +8,6 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.{changed} (
     leaf oid,
     {key_definitions}
 );
+-- By the numbers of the key's columns: with another key, what is here tells nothing.
+COMMENT ON TABLE shardmaster_agent.{changed} IS {key_numbers};
 CREATE INDEX IF NOT EXISTS {changed}_key ON shardmaster_agent.{changed} ({keys});

@@ -163,6 +163,7 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
         &[
             ("changed", changed::table(plan.id, ordinal)),
             ("key_definitions", queue::key_definitions(table)),
+            ("key_numbers", literal(&changed::key_of(table))),
             ("keys", queue::keys(table).join(", ")),
         ],
     );

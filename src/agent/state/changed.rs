@@ -3,6 +3,7 @@
 
 use super::drop_tables;
 use crate::agent::error::Result;
+use crate::agent::shape::TableShape;
 use crate::remote::Connection;
 
 pub fn table(split: i64, ordinal: i32) -> String {
@@ -11,6 +12,12 @@ pub fn table(split: i64, ordinal: i32) -> String {
 
 pub fn qualified(split: i64, ordinal: i32) -> String {
     format!("shardmaster_agent.{}", table(split, ordinal))
+}
+
+/// A key by the numbers of its columns, as the table's comment has it: names may change.
+pub fn key_of(table: &TableShape) -> String {
+    let numbers = table.key().iter().map(|name| table.column(name).map_or("none", |column| &column.number));
+    format!("key {}", numbers.collect::<Vec<_>>().join(", "))
 }
 
 pub fn drop(connection: &mut Connection, split: i64) -> Result<()> {

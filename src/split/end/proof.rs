@@ -20,6 +20,7 @@ use crate::split::engine::Engine;
 use crate::split::owners::{self, LookedThrough};
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
+use crate::split::verify::key;
 use crate::split::verify::rows::{self, Sides};
 
 /// The target, asked for the rows of one table.
@@ -31,6 +32,8 @@ pub struct Prover<'a> {
     changes: Changes,
     /// The operator has said that rows may be missing.
     accepts: bool,
+    /// What was noted of them is told by the key of now.
+    is_noted: bool,
     /// Which rows clients have changed is known of all.
     knows_changes: bool,
     /// The plan with this table alone, and what was looked for in it.
@@ -47,11 +50,26 @@ impl<'a> Prover<'a> {
     ) -> Result<Prover<'a>> {
         let Engine { target, plan, tables, .. } = engine;
         let table = &tables[position];
+        // Without a proof, nothing is asked of what was noted.
+        let is_noted = key::is_as_noted(target, plan, table)?;
+        if !accepts {
+            key::require_as_noted(target, plan, table)?;
+        }
         rows::prepare_target(target, table)?;
         let changes = Changes::of(plan, progress, table, position);
         let looked_through = LookedThrough::default();
         let alone = plan.of_tables(&[position]);
-        Ok(Prover { target, plan, table, changes, accepts, knows_changes: true, alone, looked_through })
+        Ok(Prover {
+            target,
+            plan,
+            table,
+            changes,
+            accepts,
+            is_noted,
+            knows_changes: true,
+            alone,
+            looked_through,
+        })
     }
 
     /// Shows that the target has the rows that `condition` selects of a leaf of the source,
@@ -79,6 +97,9 @@ impl<'a> Prover<'a> {
     }
 
     fn require_all(&mut self) -> Result<()> {
+        if !self.is_noted {
+            return Ok(());
+        }
         let rows = self.target.run(&self.missing())?;
         let cells: Vec<Option<String>> = rows.rows.into_iter().next().unwrap_or_default();
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);

@@ -1,6 +1,7 @@
 //! Verification behind the cutover. The source's rows are frozen, and the target notes which of
 //! them its clients change: each other row must be there as it was, whenever one looks.
 
+use super::key;
 use super::walk::{self, Ended, When};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
@@ -37,6 +38,9 @@ fn look(engine: &mut Engine) -> Result<()> {
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let code = owners::code_now(&mut engine.target, &engine.plan, Side::Target)?;
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, &code)?;
+    for table in &engine.tables {
+        key::require_as_noted(&mut engine.target, &engine.plan, table)?;
+    }
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let ended = walk::slices(engine, &progress, When::AfterCutover);
     engine.target.run("ROLLBACK")?;

@@ -4,6 +4,7 @@
 
 pub mod after;
 pub mod changes;
+pub mod key;
 pub mod position;
 pub mod repair;
 pub mod rows;

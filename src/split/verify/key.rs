@@ -1,0 +1,42 @@
+//! The key by which the target notes what its clients change: that of the installation. Another
+//! one of now finds other rows by it, or none.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::TableShape;
+use crate::agent::state::changed;
+use crate::catalog::split::Plan;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::quote::literal;
+use crate::split::table::Table;
+
+/// Whether the target's table still has the key that its guard was made for.
+pub fn is_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> Result<bool> {
+    let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
+    let noted = target.run(&format!("SELECT obj_description(to_regclass({log}), 'pg_class')"))?;
+    Ok(noted.scalar().is_none_or(|noted| noted == changed::key_of(&table.target)))
+}
+
+/// Refuses to compare rows where it has another.
+pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> Result<()> {
+    if is_as_noted(target, plan, table)? {
+        return Ok(());
+    }
+    let (shard, id) = (&plan.target.shard_key, plan.id);
+    let text = format!(
+        "table {} has another primary key on shard \"{shard}\" than at the cutover",
+        table.target.name
+    );
+    let detail = format!(
+        "the key is ({}) now; which rows clients have changed there was noted by the one before",
+        columns(&table.target)
+    );
+    Err(SplitError::Failed(Failure::new(SqlState::NOT_IN_STATE, text).detail(detail).hint(format!(
+        "Give it its key back until the split is finished, and make the same call again. To delete the rows of shard \"{}\" without a proof that shard \"{shard}\" has them: SELECT shard_split_finish({id}, accept_missing => true).",
+        plan.source.shard_key
+    ))))
+}
+
+fn columns(shape: &TableShape) -> String {
+    shape.key().join(", ")
+}
