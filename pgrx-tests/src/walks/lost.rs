@@ -13,8 +13,15 @@ impl Walk {
         let moving = |split: &Seen| {
             split.phase > Phase::Planning && split.phase < Phase::Completed && !split.is_rolling_back()
         };
+        let seen = self.look()?;
+        // Both may be on one server: then the source would be gone, too.
+        let has_source = |id: i64| {
+            let split = self.model.split(id);
+            split
+                .is_some_and(|split| self.stage.server_of(split.source) != self.stage.server_of(split.target))
+        };
         let open: Vec<i64> =
-            self.look()?.iter().filter(|split| moving(split)).map(|split| split.id).collect();
+            seen.iter().filter(|split| moving(split) && has_source(split.id)).map(|split| split.id).collect();
         if open.is_empty() {
             return Ok("no target to lose".into());
         }
