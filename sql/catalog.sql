@@ -38,7 +38,7 @@ CREATE TABLE shardmaster.shard (
     client_conninfo text,
     namespace       text NOT NULL DEFAULT 'public' CHECK (namespace <> ''),
     service         text,
-    added_by        text NOT NULL DEFAULT session_user,
+    added_by        text NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
@@ -82,7 +82,7 @@ CREATE TABLE shardmaster.table_policy (
     keyspace   text NOT NULL REFERENCES shardmaster.keyspace (name),
     table_name text NOT NULL CHECK (table_name <> ''),
     shard_by   text NOT NULL CHECK (shard_by <> ''),
-    named_by   text NOT NULL DEFAULT session_user,
+    named_by   text NOT NULL,
     PRIMARY KEY (keyspace, table_name)
 );
 COMMENT ON TABLE shardmaster.table_policy IS 'tables of a keyspace and their shard-by column';
@@ -100,6 +100,7 @@ CREATE TABLE shardmaster.routing_version (
     PRIMARY KEY (keyspace, version)
 );
 COMMENT ON TABLE shardmaster.routing_version IS 'one row for each change of routing; the highest is the current version, no row: 0';
+COMMENT ON COLUMN shardmaster.routing_version.changed_by IS 'the role of the session, for people: nothing goes by it';
 
 -- Where a range of keys lies: the keyspace's name, a zero byte, then the bound in a form
 -- that sorts as the keys do; so ranges of two keyspaces never touch.
@@ -370,6 +371,7 @@ CREATE TABLE shardmaster.split_event (
 );
 CREATE INDEX split_event_split ON shardmaster.split_event (split_id, id);
 COMMENT ON TABLE shardmaster.split_event IS 'what happened to each split, in order';
+COMMENT ON COLUMN shardmaster.split_event.who IS 'the role of the session, for people: nothing goes by it';
 
 -- Written before anything is created on a shard, closed after it is gone.
 CREATE TABLE shardmaster.split_ledger (
@@ -389,7 +391,7 @@ CREATE TABLE shardmaster.trusted_owner (
     -- As it was then: who has come to its name later is another role.
     role_oid  bigint NOT NULL,
     since     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    said_by   text NOT NULL DEFAULT session_user,
+    said_by   text NOT NULL,
     PRIMARY KEY (shard_key, role)
 );
 COMMENT ON TABLE shardmaster.trusted_owner IS 'roles of shards whose code the mover may run with its own rights';

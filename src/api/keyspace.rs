@@ -2,6 +2,7 @@
 
 use super::on_primary;
 use crate::api::regtype::RegType;
+use crate::catalog::caller::Caller;
 use crate::catalog::{keyspace, table_policy};
 use crate::error::{Failure, required};
 use crate::routing::keyspaces::{self, StrategyArguments};
@@ -31,7 +32,8 @@ pub fn shard_keyspace_drop(keyspace: Option<String>) -> Result<(), ErrorReport> 
     Ok(keyspaces::drop(&required(keyspace, "keyspace")?)?)
 }
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+/// SECURITY INVOKER: what it does depends on who calls.
+#[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_table_add(
     table_name: Option<String>,
@@ -43,7 +45,8 @@ pub fn shard_table_add(
     let table_name = required(table_name, "table_name")?;
     let shard_by = required(shard_by, "shard_by")?;
     let keyspace = required(keyspace, "keyspace")?;
-    Ok(keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type.map(|t| t.0))?)
+    let key_type = key_type.map(|t| t.0);
+    Ok(Caller::as_owner(|caller| keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type, caller))?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -20,16 +20,25 @@ pub mod verification;
 use crate::error::{Failure, SqlState};
 use pgrx::pg_sys;
 
-/// The first line of every function that writes: one that is called on a standby, or in a
-/// read-only transaction, says so by its own name, whatever its arguments.
+/// The first line of every function that writes: one that is called on a standby, in a read-only
+/// transaction or by nobody but a table's owner says so by its own name, whatever its arguments.
 fn on_primary(function: &str) -> Result<(), Failure> {
-    // SAFETY: both read the state of the server and of the transaction.
-    let (is_standby, is_read_only) = unsafe { (pg_sys::RecoveryInProgress(), pg_sys::XactReadOnly) };
-    let refused = |why: &str| Failure::new(SqlState::READ_ONLY, format!("cannot execute {function}() {why}"));
-    match (is_standby, is_read_only) {
-        (true, _) => Err(refused("on a standby").hint("Run it on the primary.")),
-        (false, true) => Err(refused("in a read-only transaction")),
-        (false, false) => Ok(()),
+    // SAFETY: these read the state of the server and of the transaction.
+    let (is_standby, is_read_only, is_restricted) = unsafe {
+        (pg_sys::RecoveryInProgress(), pg_sys::XactReadOnly, pg_sys::InSecurityRestrictedOperation())
+    };
+    let refused = |state, why: &str| Failure::new(state, format!("cannot execute {function}() {why}"));
+    match (is_standby, is_read_only, is_restricted) {
+        (true, _, _) => Err(refused(SqlState::READ_ONLY, "on a standby").hint("Run it on the primary.")),
+        (false, true, _) => Err(refused(SqlState::READ_ONLY, "in a read-only transaction")),
+        // Code of an index or of a materialized view, in whatever session or process of the
+        // server keeps it: whoever is there has not asked for this.
+        (false, false, true) => {
+            let why = "within a security-restricted operation";
+            Err(refused(SqlState::INSUFFICIENT_PRIVILEGE, why)
+                .hint("Call it by itself, not in what an index or a materialized view computes."))
+        }
+        (false, false, false) => Ok(()),
     }
 }
 

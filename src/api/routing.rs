@@ -1,5 +1,6 @@
 //! Which shard holds a key: what clients call.
 
+use crate::catalog::caller::Caller;
 use crate::error::{Failure, required};
 use crate::routing::found::Intent;
 use crate::routing::lookup;
@@ -76,7 +77,8 @@ pub fn shard_route_range(
 }
 
 /// A bound that is NULL is open.
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+/// SECURITY INVOKER: what it does depends on who calls.
+#[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_range_midpoint(
     keyspace: Option<&str>,
@@ -84,7 +86,8 @@ pub fn shard_range_midpoint(
     upper: Option<&str>,
     by: default!(Option<&str>, "'rows'"),
 ) -> Result<String, ErrorReport> {
-    Ok(midpoint::propose(required(keyspace, "keyspace")?, (lower, upper), required(by, "by")?)?)
+    let (keyspace, by) = (required(keyspace, "keyspace")?, required(by, "by")?);
+    Ok(Caller::as_owner(|caller| midpoint::propose(keyspace, (lower, upper), by, caller))?)
 }
 
 /// Fires when routing, a keyspace or a shard has changed, also by hand: at the commit

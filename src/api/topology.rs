@@ -1,6 +1,7 @@
 //! Shards: add, change, drop, list.
 
 use super::on_primary;
+use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
@@ -9,7 +10,8 @@ use crate::server::database;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+/// SECURITY INVOKER: what it does depends on who calls.
+#[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_add(
     shard_key: Option<String>,
@@ -20,14 +22,15 @@ pub fn shard_add(
     client_conninfo: default!(Option<String>, "NULL"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_add")?;
-    Ok(topology::add(NewShard {
+    let new = NewShard {
         shard_key: required(shard_key, "shard_key")?,
         kind: required(kind, "kind")?,
         capacity,
         namespace: required(namespace, "namespace")?,
         conninfo,
         client_conninfo,
-    })?)
+    };
+    Ok(Caller::as_owner(|caller| topology::add(new, caller))?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

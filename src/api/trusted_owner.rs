@@ -2,32 +2,38 @@
 
 use super::on_primary;
 use crate::agent::{owners, place as there, session};
+use crate::catalog::caller::Caller;
+use crate::catalog::place;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::trusted_owner;
-use crate::catalog::{local, place};
 use crate::error::{Failure, SqlState, required};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+/// SECURITY INVOKER: what it does depends on who calls.
+#[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_trust_owner(shard_key: Option<String>, role: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_trust_owner")?;
+    Ok(Caller::as_owner(|caller| trust(shard_key, role, caller))?)
+}
+
+fn trust(shard_key: Option<String>, role: Option<String>, caller: &Caller) -> Result<(), Failure> {
     let (shard, role) = of_rows(shard_key, role)?;
-    let may_anywhere = local::caller_is_superuser();
+    let may_anywhere = caller.is_superuser();
     if place::is_known_here(&shard) && !may_anywhere {
-        return Err(is_masters(&shard).into());
+        return Err(is_masters(&shard));
     }
-    let mut session = session::open(&shard, "trust").map_err(Failure::from)?;
+    let mut session = session::open(&shard, "trust")?;
     if !may_anywhere {
         let own = place::own_identity().ok_or_else(|| is_masters(&shard))?;
         // An address says nothing, and what a worker has learned of it may be long ago.
-        if there::is_masters(&mut session, &shard, &own).map_err(Failure::from)? {
-            return Err(is_masters(&shard).into());
+        if there::is_masters(&mut session, &shard, &own)? {
+            return Err(is_masters(&shard));
         }
     }
     let number = owners::number_of(&mut session, &role)?;
-    trusted_owner::insert(&shard, &role, number);
+    trusted_owner::insert(&shard, &role, number, caller);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The catalog of the master: one file for each table, typed rows.
 
+pub mod caller;
 pub mod cutover_request;
 pub mod event;
 pub mod gateway;

@@ -1,6 +1,6 @@
 //! Rows of `shardmaster.shard`, and what can be wrong with them.
 
-use super::local;
+use super::caller::Caller;
 use crate::error::{Failure, SqlState};
 use crate::remote::conninfo::{Conninfo, ConninfoError};
 use crate::server::sql::{self, Row};
@@ -219,7 +219,7 @@ pub struct NewShard {
 }
 
 /// Returns the new shard's id.
-pub fn insert(shard: NewShard, shard_index: i32) -> i64 {
+pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
     let ids = sql::write_returning(
         "INSERT INTO shardmaster.shard
                 (shard_key, kind, shard_index, capacity, namespace, conninfo, client_conninfo, added_by)
@@ -232,7 +232,7 @@ pub fn insert(shard: NewShard, shard_index: i32) -> i64 {
             shard.namespace.into(),
             shard.conninfo.into(),
             shard.client_conninfo.into(),
-            local::caller().into(),
+            caller.name().into(),
         ],
         |row| row.value(1),
     );

@@ -1,8 +1,9 @@
 //! Rows of `shardmaster.table_policy`: the tables of a keyspace, their names as SQL
 //! writes them, and their shard-by column by its plain name.
 
+use super::caller::Caller;
 use super::keyspace::Locked;
-use super::{local, place};
+use super::place;
 use crate::server::sql;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -148,11 +149,11 @@ pub fn find_other(keyspace: &Locked, table: &TableName) -> Option<(String, Strin
 }
 
 /// False: the keyspace has this table already.
-pub fn insert(keyspace: &Locked, table: &TableName, shard_by: &str) -> bool {
+pub fn insert(keyspace: &Locked, table: &TableName, shard_by: &str, caller: &Caller) -> bool {
     sql::write_returning(
         "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by) VALUES ($1, $2, $3, $4)
          ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
-        &[keyspace.name.as_str().into(), table.quoted().into(), shard_by.into(), local::caller().into()],
+        &[keyspace.name.as_str().into(), table.quoted().into(), shard_by.into(), caller.name().into()],
         |_| (),
     )
     .len()

@@ -1,7 +1,8 @@
 //! Rows of `shardmaster.trusted_owner`: roles of shards whose code the mover may run.
 
+use super::caller::Caller;
+use super::place;
 use super::shard::Shard;
-use super::{local, place};
 use crate::server::sql;
 
 /// The roles of a shard's server, each by number and name: `16400:owner`. A role that is made
@@ -24,7 +25,7 @@ pub fn of(shard: &Shard) -> Vec<String> {
 }
 
 /// Saying it again of the same role changes nothing, but that a superuser has said it counts.
-pub fn insert(shard: &Shard, role: &str, number: i64) {
+pub fn insert(shard: &Shard, role: &str, number: i64, caller: &Caller) {
     sql::write(
         "INSERT INTO shardmaster.trusted_owner AS t (shard_key, role, role_oid, said_by) VALUES ($1, $2, $3, $4)
              ON CONFLICT (shard_key, role) DO UPDATE
@@ -34,8 +35,8 @@ pub fn insert(shard: &Shard, role: &str, number: i64) {
             shard.shard_key.as_str().into(),
             role.into(),
             number.into(),
-            local::caller().into(),
-            local::caller_is_superuser().into(),
+            caller.name().into(),
+            caller.is_superuser().into(),
         ],
     );
 }

@@ -79,6 +79,7 @@ fn check_assigned(keyspace: &Locked, keys: &[String]) -> Result<(), RoutingError
 #[pgrx::pg_schema]
 mod tests {
     use super::*;
+    use crate::catalog::caller::Caller;
     use crate::catalog::keyspace;
     use crate::catalog::routing_history::{history, shard_at};
     use crate::catalog::shard::{self, NewShard};
@@ -100,7 +101,7 @@ mod tests {
                 conninfo: None,
                 client_conninfo: None,
             };
-            assert!(topology::add(new).is_ok());
+            assert!(Caller::as_owner(|caller| topology::add(new, caller)).is_ok());
         }
         let both = vec![Some("x".into()), Some("y".into())];
         assign::assign(both, "a", keyspace::DEFAULT, false, None).unwrap_or(-1)

@@ -1,6 +1,7 @@
 //! Keyspaces and the tables in them.
 
 use super::{RoutingError, buckets};
+use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::table_policy::{self, Column, TableName};
 use crate::catalog::{in_use, local, name, redirect, routing, shard};
@@ -136,14 +137,14 @@ fn parse_table(text: &str) -> Result<TableName, RoutingError> {
 
 /// In a shard that is a schema of this very database a split works with the rights of the
 /// extension's owner: nobody reads or fills a catalog by it, or a table of others.
-fn check_schema(table: &TableName) -> Result<(), Failure> {
+fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     let Some(schema) = table.schema.as_deref() else { return Ok(()) };
     let is_ours = ["shardmaster", "shardmaster_agent", "information_schema"].contains(&schema);
     if is_ours || schema.starts_with("pg_") {
         let problem = format!("\"{schema}\" is a schema of the server or of this extension");
         return Err(RoutingError::Invalid { argument: "table_name", problem }.into());
     }
-    if local::caller_is_superuser() || !local::has_schema(schema) || local::caller_owns(schema) {
+    if caller.is_superuser() || !local::has_schema(schema) || caller.owns(schema) {
         return Ok(());
     }
     Err(Failure::new(
@@ -158,10 +159,11 @@ pub fn table_add(
     shard_by: &str,
     keyspace: &str,
     key_type: Option<pg_sys::Oid>,
+    caller: &Caller,
 ) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
-    check_schema(&table)?;
+    check_schema(&table, caller)?;
     let column = table_policy::parse_column(shard_by);
     if column.is_empty() {
         let problem = "a column's name is needed".into();
@@ -180,7 +182,7 @@ pub fn table_add(
         return Err(RoutingError::TableElsewhere { table, known, keyspace }.into());
     }
     settle_key_type(&keyspace, key_type, column_type)?;
-    if !table_policy::insert(&keyspace, &table, &column) {
+    if !table_policy::insert(&keyspace, &table, &column, caller) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::TableExists { table, keyspace }.into());
     }

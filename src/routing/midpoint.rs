@@ -2,9 +2,10 @@
 
 use super::{RoutingError, ranges};
 use crate::agent::{owners, session};
+use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::table_policy::{self, TablePolicy};
-use crate::catalog::{local, routing, shard, trusted_owner};
+use crate::catalog::{routing, shard, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -18,13 +19,18 @@ const SAMPLE: f64 = 200_000.0;
 const LONGEST_KEY: usize = 1 << 20;
 
 /// A key at which both parts hold as much.
-pub fn propose(keyspace: &str, bounds: (Option<&str>, Option<&str>), by: &str) -> Result<String, Failure> {
+pub fn propose(
+    keyspace: &str,
+    bounds: (Option<&str>, Option<&str>),
+    by: &str,
+    caller: &Caller,
+) -> Result<String, Failure> {
     let keyspace = keyspace::find(keyspace)?;
     let of = ranges::order(&keyspace)?;
     let range = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
     let found = match by {
         "keyspace" => of.middle(range.lower.as_deref(), range.upper.as_deref()),
-        "rows" => by_rows(&keyspace, of, &range)?,
+        "rows" => by_rows(&keyspace, of, &range, caller)?,
         other => {
             let problem = format!("\"{other}\" is neither \"keyspace\" nor \"rows\"");
             return Err(RoutingError::Invalid { argument: "by", problem }.into());
@@ -45,7 +51,12 @@ pub fn propose(keyspace: &str, bounds: (Option<&str>, Option<&str>), by: &str) -
 }
 
 /// The median of the shard-by columns, asked of the one shard that holds the range.
-fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<String>, Failure> {
+fn by_rows(
+    keyspace: &Keyspace,
+    of: Ordered,
+    range: &Interval,
+    caller: &Caller,
+) -> Result<Option<String>, Failure> {
     let entries = routing::ranges(&keyspace.name, of, range);
     let Some(first) = entries.first() else {
         return Err(
@@ -57,7 +68,7 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
         return Err(RoutingError::Invalid { argument: "upper", problem }.into());
     }
     let policies = table_policy::list(&keyspace.name);
-    check_shown(&policies)?;
+    check_shown(&policies, caller)?;
     let shard = shard::by_key(&first.shard)?;
     let mut connection = session::open(&shard, "midpoint")?;
     let scope = keyspace.strategy.scope(&[range.name(of)]);
@@ -92,8 +103,8 @@ fn by_rows(keyspace: &Keyspace, of: Ordered, range: &Interval) -> Result<Option<
 /// Whoever asks for ever smaller ranges is shown every value of the column. So it holds keys,
 /// which operators work with, where a superuser has said so; what somebody of a lower level
 /// has named may be any column that the mover reads.
-fn check_shown(policies: &[TablePolicy]) -> Result<(), Failure> {
-    if local::caller_is_superuser() {
+fn check_shown(policies: &[TablePolicy], caller: &Caller) -> Result<(), Failure> {
+    if caller.is_superuser() {
         return Ok(());
     }
     match policies.iter().find(|policy| !policy.by_superuser) {

@@ -1,14 +1,15 @@
 //! Shards come, change and go.
 
+use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, in_use, keyspace, local, name, place, redirect, routing};
+use crate::catalog::{event, in_use, keyspace, name, place, redirect, routing};
 use crate::error::Failure;
 use crate::placement::shard as placement;
 use crate::remote::conninfo::Conninfo;
 
 /// Returns the new shard's id.
-pub fn add(new: NewShard) -> Result<i64, Failure> {
-    check_new(&new)?;
+pub fn add(new: NewShard, caller: &Caller) -> Result<i64, Failure> {
+    check_new(&new, caller)?;
     let index = shard::take_index();
     match shard::by_key(&new.shard_key) {
         Err(TopologyError::Unknown(_)) => {}
@@ -16,13 +17,13 @@ pub fn add(new: NewShard) -> Result<i64, Failure> {
         Ok(existing) => return Err(TopologyError::Exists(existing.shard_key).into()),
     }
     let shard_key = new.shard_key.clone();
-    let id = shard::insert(new, index);
+    let id = shard::insert(new, index, caller);
     placement::added(&shard::by_key(&shard_key)?);
     event::topology_changed();
     Ok(id)
 }
 
-fn check_new(new: &NewShard) -> Result<(), Failure> {
+fn check_new(new: &NewShard, caller: &Caller) -> Result<(), Failure> {
     for (argument, value) in
         [("shard_key", &new.shard_key), ("kind", &new.kind), ("namespace", &new.namespace)]
     {
@@ -37,18 +38,18 @@ fn check_new(new: &NewShard) -> Result<(), Failure> {
     }
     // As dblink and postgres_fdw have it: a connection string without a password, and none is
     // stored here, is for superusers.
-    if given.clone().next().is_some() && !local::caller_is_superuser() {
+    if given.clone().next().is_some() && !caller.is_superuser() {
         return Err(TopologyError::ConninfoOfSuperusers.into());
     }
     for text in given {
         Conninfo::parse_without_secret(text)?;
     }
-    check_local(new)
+    check_local(new, caller)
 }
 
 /// A schema of this very database, where splits move rows with the rights of the extension's
 /// owner: nobody gains a table by it.
-fn check_local(new: &NewShard) -> Result<(), Failure> {
+fn check_local(new: &NewShard, caller: &Caller) -> Result<(), Failure> {
     if new.kind != POSTGRES || new.conninfo.is_some() {
         return Ok(());
     }
@@ -56,7 +57,7 @@ fn check_local(new: &NewShard) -> Result<(), Failure> {
     if namespace == "shardmaster" || namespace == "information_schema" || namespace.starts_with("pg_") {
         return Err(invalid("namespace", "it is a schema of the server or of this extension").into());
     }
-    if !local::caller_is_superuser() && !local::caller_owns(namespace) {
+    if !caller.is_superuser() && !caller.owns(namespace) {
         return Err(TopologyError::NamespaceOfOthers(namespace.to_owned()).into());
     }
     Ok(())

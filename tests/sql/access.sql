@@ -14,6 +14,14 @@ SELECT p.proname, count(r.level) AS levels
  GROUP BY p.oid, p.proname HAVING count(r.level) <> 1 ORDER BY 1;
 SELECT routine AS no_routine FROM shardmaster.routine_levels()
  WHERE NOT EXISTS (SELECT FROM pg_proc WHERE proname = routine);
+-- Nobody else's names, and, but for what goes by who calls or needs no right, the owner's rights.
+SELECT p.proname, p.proconfig
+  FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+ WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+   AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster')
+   AND p.pronamespace <> 'shardmaster'::regnamespace
+   AND NOT (p.prosecdef AND p.proconfig = '{"search_path=pg_catalog, pg_temp"}')
+ ORDER BY p.oid::regprocedure::text COLLATE "C";
 -- Each role has what its level holds, and nothing else; nobody has a table.
 CREATE VIEW rights AS
 SELECT r.rolname, p.proname, has_function_privilege(r.rolname, p.oid, 'EXECUTE') AS has,

@@ -1,0 +1,222 @@
+//! Who has called: the role that EXECUTE was checked for, in whatever session. Code of an
+//! admin runs in sessions of superusers, and in processes of the server that nobody has called.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{cluster, state_of};
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An admin who owns the schema `one`; nobody of its level owns `secret`.
+fn with_admin(config: &[&str]) -> (Cluster, Client) {
+    let cluster = cluster(config);
+    cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            "CREATE ROLE an_admin LOGIN; SELECT shard_grant('an_admin', 'admin');
+             CREATE SCHEMA one AUTHORIZATION an_admin;
+             CREATE SCHEMA secret; CREATE TABLE secret.t (id text PRIMARY KEY)",
+        )
+        .unwrap();
+    let admin = cluster.master.connect(DATABASE, "an_admin").unwrap();
+    (cluster, admin)
+}
+
+/// What a statement is refused with; None: it is not.
+fn refusal(session: &mut Client, statement: &str) -> Option<String> {
+    let error = session.batch_execute(statement).err()?;
+    Some(format!("{} {}", state_of(&error), error.as_db_error().unwrap().message()))
+}
+
+fn texts(session: &mut Client, query: &str) -> Vec<String> {
+    session.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// A function with its owner's rights that runs whatever statement it is given.
+const DOES: &str = "CREATE FUNCTION %.does(statement text) RETURNS void LANGUAGE plpgsql
+    SECURITY DEFINER AS 'BEGIN EXECUTE statement; END'";
+
+/// Below superuser nobody adds a connection string, names a table of others or trusts anybody on
+/// the master's own server, in his SECURITY DEFINER function in a superuser's session neither.
+#[test]
+fn a_superusers_session_adds_nothing_to_an_admins_rights() {
+    let (cluster, mut admin) = with_admin(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let conninfo = cluster.master.conninfo(DATABASE, "postgres");
+    admin.batch_execute(&DOES.replace('%', "one")).unwrap();
+    master.execute("SELECT shard_add('alias', $1)", &[&conninfo]).unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('peek', 'range'), shard_assign_range(NULL, NULL, 'alias', 'peek')",
+        )
+        .unwrap();
+    admin.batch_execute("SELECT shard_table_add('logins', 'password', 'peek')").unwrap();
+    let quoted = conninfo.replace('\'', "''");
+    for statement in [
+        &format!("SELECT public.shard_add('evil', '{quoted}')"),
+        "SELECT public.shard_add('evil', namespace => 'secret')",
+        "SELECT public.shard_table_add('secret.t', 'id')",
+        "SELECT public.shard_trust_owner('alias', 'an_admin')",
+        "SELECT public.shard_range_midpoint('peek', NULL, NULL)",
+    ] {
+        let directly = refusal(&mut admin, statement).unwrap();
+        assert!(directly.starts_with("42501 permission denied"), "{directly}");
+        let inside = format!("SELECT one.does($s${statement}$s$)");
+        assert_eq!(refusal(&mut master, &inside).as_ref(), Some(&directly), "{statement}");
+        // Nor does the session's role change by what was refused.
+        assert_eq!(texts(&mut master, "SELECT current_user::text"), ["postgres"]);
+    }
+    // What an admin may is done, and is his own.
+    master
+        .batch_execute(
+            "SELECT one.does($s$SELECT public.shard_add('his', namespace => 'one'),
+                                       public.shard_table_add('one.t', 'id')$s$)",
+        )
+        .unwrap();
+    let named = "SELECT added_by FROM shardmaster.shard WHERE shard_key = 'his'
+                 UNION ALL SELECT named_by FROM shardmaster.table_policy WHERE table_name = 'one.t'";
+    assert_eq!(texts(&mut master, named), ["an_admin", "an_admin"]);
+}
+
+/// A role that was taken counts, and so does the owner of a function that lends its rights.
+#[test]
+fn the_role_that_may_call_counts() {
+    let (cluster, mut admin) = with_admin(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let add = |name: &str| format!("SELECT shard_add('{name}', namespace => 'secret')");
+    let denied = Some("42501 permission denied for schema \"secret\"".to_owned());
+    for (take, give_back) in [
+        ("SET ROLE an_admin", "RESET ROLE"),
+        ("SET SESSION AUTHORIZATION an_admin", "RESET SESSION AUTHORIZATION"),
+    ] {
+        master.batch_execute(take).unwrap();
+        assert_eq!(refusal(&mut master, &add("taken")), denied);
+        assert_eq!(texts(&mut master, "SELECT current_user::text"), ["an_admin"]);
+        // An error that is caught puts the role back as well.
+        master
+            .batch_execute(
+                "DO $$ BEGIN
+                     BEGIN PERFORM shard_add('taken', namespace => 'secret');
+                     EXCEPTION WHEN insufficient_privilege THEN NULL; END;
+                     IF current_user <> 'an_admin' THEN RAISE 'it is %', current_user; END IF;
+                 END $$",
+            )
+            .unwrap();
+        master.batch_execute(give_back).unwrap();
+    }
+    master.batch_execute(&add("plain")).unwrap();
+    // A superuser's function that lends its rights is a superuser's call.
+    master
+        .batch_execute(&format!(
+            "CREATE SCHEMA lent; GRANT USAGE ON SCHEMA lent TO PUBLIC; {}",
+            DOES.replace('%', "lent")
+        ))
+        .unwrap();
+    admin
+        .batch_execute("SELECT lent.does($s$SELECT public.shard_add('lent', namespace => 'secret')$s$)")
+        .unwrap();
+    let added =
+        "SELECT shard_key || ' ' || added_by FROM shardmaster.shard WHERE namespace = 'secret' ORDER BY 1";
+    assert_eq!(texts(&mut master, added), ["lent postgres", "plain postgres"]);
+}
+
+/// An index whose expression says by `one.calls`, a function to be replaced, what is called; what
+/// comes of it is in `one.said`.
+const BAIT: &str = "CREATE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
+     CREATE FUNCTION one.say(x text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN x; END';
+     CREATE TABLE one.said (routine text, answer text);
+     CREATE TABLE one.bait (x text);
+     CREATE INDEX ON one.bait (one.say(x));
+     CREATE MATERIALIZED VIEW one.seen AS SELECT one.say('x');
+     INSERT INTO one.bait SELECT i::text FROM generate_series(1, 300) i;
+     CREATE FUNCTION one.try(routine text, statement text) RETURNS void LANGUAGE plpgsql AS $f$
+     BEGIN
+         EXECUTE statement;
+         INSERT INTO one.said VALUES (routine, 'done');
+     EXCEPTION WHEN OTHERS THEN INSERT INTO one.said VALUES (routine, SQLSTATE || ' ' || SQLERRM);
+     END $f$;
+     CREATE OR REPLACE FUNCTION one.say(x text) RETURNS text LANGUAGE plpgsql AS $f$
+     BEGIN
+         IF NOT EXISTS (SELECT FROM one.said) THEN PERFORM one.calls(); END IF;
+         RETURN x;
+     END $f$";
+
+/// What looks, waits, or makes a number. Any other routine that is not refused fails the test.
+const CHANGES_NOTHING: &str = "shard_capacity shard_entries shard_gateway_config shard_guards \
+    shard_of shard_range_midpoint shard_route shard_route_at shard_route_range \
+    shard_routing_history shard_routing_version shard_services shard_snowflake_id \
+    shard_snowflake_parts shard_split_check shard_split_events shard_split_figures \
+    shard_split_lifecycle shard_split_line shard_split_metrics shard_split_points \
+    shard_split_progress shard_split_tables shard_split_verification shard_split_wait shard_status \
+    shard_tables shard_tenant_usage shard_topology shard_trusted_owners";
+
+/// A superuser's REINDEX runs code of the index's owner, with nobody's word but his own: nothing
+/// is changed by it, by whatever function, even what he may do himself.
+#[test]
+fn maintenance_changes_nothing() {
+    let (cluster, mut admin) = with_admin(&[]);
+    let mut master = cluster.superuser().unwrap();
+    admin.batch_execute(BAIT).unwrap();
+    admin
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS $f$
+             DECLARE called record;
+             BEGIN
+                 FOR called IN
+                     SELECT p.proname, format('SELECT * FROM public.%I(%s)', p.proname, (
+                                SELECT string_agg('NULL::' || format_type(a.t, NULL), ', ' ORDER BY a.n)
+                                  FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n))) AS statement
+                       FROM pg_proc p
+                      WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'shard%'
+                        AND p.prokind = 'f' AND has_function_privilege(p.oid, 'EXECUTE')
+                 LOOP PERFORM one.try(called.proname, called.statement); END LOOP;
+             END $f$",
+        )
+        .unwrap();
+    for maintenance in ["REINDEX SCHEMA one", "ANALYZE one.bait", "REFRESH MATERIALIZED VIEW one.seen"] {
+        master.batch_execute("TRUNCATE one.said").unwrap();
+        master.batch_execute(maintenance).unwrap();
+        let refused = "SELECT DISTINCT routine FROM one.said
+            WHERE answer = '42501 cannot execute ' || CASE routine WHEN 'shard_split_next_call' THEN 'shard_split_run'
+                                                      ELSE routine END || '() within a security-restricted operation'";
+        let refused: BTreeSet<String> = texts(&mut master, refused).into_iter().collect();
+        let said: BTreeSet<String> =
+            texts(&mut master, "SELECT DISTINCT routine FROM one.said").into_iter().collect();
+        let others: BTreeSet<&str> = said.difference(&refused).map(String::as_str).collect();
+        let expected: BTreeSet<&str> = CHANGES_NOTHING.split_whitespace().chain(["shard_for"]).collect();
+        assert_eq!(others, expected, "{maintenance}");
+        assert!(refused.len() > 40, "{maintenance}: {refused:?}");
+    }
+}
+
+/// The same by a process of the server's own, which is a superuser's without a session.
+#[test]
+fn autovacuum_lends_nobody_its_rights() {
+    let (cluster, mut admin) = with_admin(&["autovacuum = on", "autovacuum_naptime = 1s"]);
+    let conninfo = cluster.master.conninfo(DATABASE, "postgres").replace('\'', "''");
+    admin.batch_execute(BAIT).unwrap();
+    admin
+        .batch_execute(&format!(
+            "CREATE OR REPLACE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS $f$
+             BEGIN
+                 PERFORM one.try('add', $s$SELECT public.shard_add('evil', '{conninfo}')$s$);
+                 PERFORM one.try('own', $s$SELECT public.shard_add('own', namespace => 'one')$s$);
+             END $f$"
+        ))
+        .unwrap();
+    let began = Instant::now();
+    let said = "SELECT DISTINCT routine || ': ' || answer FROM one.said ORDER BY 1";
+    while texts(&mut admin, said).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "autovacuum has not come");
+        thread::sleep(Duration::from_millis(200));
+    }
+    let refused = "42501 cannot execute shard_add() within a security-restricted operation";
+    assert_eq!(texts(&mut admin, said), [format!("add: {refused}"), format!("own: {refused}")]);
+    let mut master = cluster.superuser().unwrap();
+    assert!(
+        texts(&mut master, "SELECT shard_key FROM shard_topology() WHERE shard_key IN ('evil', 'own')")
+            .is_empty()
+    );
+}

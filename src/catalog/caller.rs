@@ -1,0 +1,69 @@
+//! Whoever calls a function that does more for some roles than for others.
+//!
+//! Such a function is SECURITY INVOKER. At its call the current user is the role that EXECUTE was
+//! checked for; behind SECURITY DEFINER nothing but the session's role would be left to ask. That
+//! is another one where code of a role runs in a session of somebody else: its functions that are
+//! SECURITY DEFINER, and those of its indexes in a superuser's REINDEX or an autovacuum.
+
+use super::local;
+use crate::server::sql;
+use pgrx::pg_sys;
+use std::ffi::CStr;
+
+/// `as_owner` alone makes one, before it changes the role.
+pub struct Caller(pg_sys::Oid);
+
+impl Caller {
+    /// Runs the body with the rights of the extension's owner, as a SECURITY DEFINER function.
+    pub fn as_owner<R>(body: impl FnOnce(&Caller) -> R) -> R {
+        let owner = local::owner_id();
+        let (mut user, mut context) = (pg_sys::Oid::INVALID, 0);
+        // SAFETY: in a transaction. What is set here is put back by the guard, on errors too.
+        let _back = unsafe {
+            pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
+            let back = PutBack { user, context };
+            let local = pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32;
+            pg_sys::SetUserIdAndSecContext(owner, context | local);
+            back
+        };
+        body(&Caller(user))
+    }
+
+    pub fn is_superuser(&self) -> bool {
+        // SAFETY: a look-up in the catalog, in a transaction.
+        unsafe { pg_sys::superuser_arg(self.0) }
+    }
+
+    pub fn name(&self) -> String {
+        // SAFETY: the current user exists, or is an error. The name is palloc'd and
+        // NUL-terminated.
+        unsafe {
+            let name = pg_sys::GetUserNameFromId(self.0, false);
+            CStr::from_ptr(name).to_string_lossy().into_owned()
+        }
+    }
+
+    /// Whether it owns a schema of this database.
+    pub fn owns(&self, schema: &str) -> bool {
+        sql::read_one(
+            "SELECT true FROM pg_catalog.pg_namespace
+              WHERE nspname = $1 AND pg_catalog.pg_has_role($2, nspowner, 'USAGE')",
+            &[schema.into(), self.0.into()],
+            |_| (),
+        )
+        .is_some()
+    }
+}
+
+/// The role that was the current one.
+struct PutBack {
+    user: pg_sys::Oid,
+    context: i32,
+}
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        // SAFETY: sets two variables of the process to what they were.
+        unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.context) };
+    }
+}
