@@ -28,6 +28,7 @@ pub mod server;
 pub mod split;
 pub mod stage;
 pub mod standby;
+pub mod talker;
 pub mod wait;
 pub mod walks;
 pub mod workload;

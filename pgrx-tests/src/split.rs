@@ -174,6 +174,18 @@ impl Split<'_> {
         Ok(self.cluster.kept()?.query_one(&query, &[&self.id])?.try_get(0)?)
     }
 
+    /// Bytes: the most memory that the split's worker has had; None: it has none now.
+    pub fn worker_memory(&self) -> Result<Option<u64>> {
+        let query =
+            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1::bigint::text";
+        let Some(row) = self.superuser()?.query_opt(query, &[&self.id])? else { return Ok(None) };
+        let pid: i32 = row.get(0);
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        Ok(kilobytes.map(|kilobytes| kilobytes << 10))
+    }
+
     pub fn phase(&self) -> Result<String> {
         Ok(self.state()?.phase)
     }

@@ -6,6 +6,7 @@ use shardmaster_tests::fixture::{
     LIMIT, by_superuser as run, cluster, cut_over_and_compare, plan, to_pending,
 };
 use shardmaster_tests::split::Split;
+use shardmaster_tests::talker::message;
 use shardmaster_tests::wait;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -325,12 +326,6 @@ fn speaks(messages: impl Fn() -> Box<dyn Iterator<Item = Vec<u8>>> + Send + 'sta
         }
     });
     port
-}
-
-fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let body: Vec<u8> = parts.concat();
-    let length = u32::try_from(body.len() + 4).unwrap();
-    [&[kind][..], &length.to_be_bytes(), &body].concat()
 }
 
 /// Notices come before a session is there, too: none of them is in the master's log. And what

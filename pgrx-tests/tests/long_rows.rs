@@ -2,7 +2,6 @@
 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, cluster, plan, source, to_pending};
-use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
 const MB: u64 = 1 << 20;
@@ -26,16 +25,6 @@ fn lengthen(cluster: &Cluster, megabytes: usize) {
     source(cluster).batch_execute(&update).unwrap();
 }
 
-/// The most memory that the split's worker has had; None: it has none now.
-fn most_memory(split: &Split<'_>) -> Option<u64> {
-    let query =
-        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'shardmaster split ' || $1::bigint::text";
-    let pid: i32 = split.superuser().unwrap().query_opt(query, &[&split.id]).unwrap()?.get(0);
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
-}
-
 /// What libpq keeps of it, and the copy that it gives away.
 #[test]
 fn a_worker_takes_twice_the_longest_row() {
@@ -45,7 +34,7 @@ fn a_worker_takes_twice_the_longest_row() {
     lengthen(&cluster, LONG);
     let split = plan(&cluster);
     to_pending(&split);
-    let most = most_memory(&split).unwrap();
+    let most = split.worker_memory().unwrap().unwrap();
     assert!(most < MOST, "{} MB", most / MB);
     // The same in a window.
     source(&cluster)
@@ -57,7 +46,7 @@ fn a_worker_takes_twice_the_longest_row() {
         Ok(target.query_opt(query, &[])?.map(|row| row.get::<_, i32>(0)))
     });
     assert_eq!(length.unwrap(), 200 << 20);
-    let most = most_memory(&split).unwrap();
+    let most = split.worker_memory().unwrap().unwrap();
     assert!(most < MOST, "{} MB", most / MB);
 }
 
@@ -72,7 +61,7 @@ fn a_row_beyond_the_limit_stops_the_split() {
         split.call("run_backfill").unwrap();
         let mut most = 0;
         wait::until("the split to fail", LIMIT, || {
-            most = most.max(most_memory(&split).unwrap_or(0));
+            most = most.max(split.worker_memory()?.unwrap_or(0));
             Ok((split.metric::<String>("activity")? == "failed").then_some(()))
         })
         .unwrap();

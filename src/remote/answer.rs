@@ -163,7 +163,6 @@ impl Connection {
             if !unsent && unsafe { pq::PQisBusy(self.raw()) } == 0 {
                 // SAFETY: as above.
                 let result = unsafe { pq::PQgetResult(self.raw()) };
-                self.received.reset();
                 return Ok(NonNull::new(result).map(QueryResult));
             }
             let ready = if unsent { Ready::ReadOrWrite } else { Ready::Read };
@@ -177,10 +176,7 @@ impl Connection {
     /// Reads the part of an answer that has arrived, up to the memory that one may take.
     fn take_in(&mut self) -> Result<(), RemoteError> {
         let began = Instant::now();
-        // SAFETY: a live connection.
-        if unsafe { pq::PQconsumeInput(self.raw()) } == 0 {
-            return Err(self.last_error());
-        }
+        self.consume()?;
         self.bound_answer(began)
     }
 

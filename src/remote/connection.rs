@@ -1,8 +1,8 @@
 //! A connection to a shard: non-blocking libpq under the server's latch.
 
-use super::alive;
+use super::alive::{self, Sign};
 use super::error::RemoteError;
-use super::flood::{self, Received};
+use super::flood::{self, Received, Rows};
 use super::wait::{self, Ready};
 use super::{cancel, wanted};
 use crate::server::wait::{Said, report, said};
@@ -53,7 +53,8 @@ pub struct Connection {
     pub(super) prepared: Vec<&'static str>,
     /// Why the session was given up: its answer did not come in time.
     lost: Option<RemoteError>,
-    pub(super) received: Received,
+    received: Received,
+    pub(super) rows: Rows,
     /// How often its transaction is given a sign of life while others are waited for.
     kept_alive: Option<Duration>,
 }
@@ -89,6 +90,7 @@ impl Connection {
             prepared: Vec::new(),
             lost: None,
             received: Received::default(),
+            rows: Rows::default(),
             kept_alive: None,
         };
         // From the first message on: libpq itself would write them into this server's log.
@@ -112,9 +114,9 @@ impl Connection {
         self.bound_answer(began)?;
         match polled {
             pq::PostgresPollingStatusType::PGRES_POLLING_OK => {
-                self.received.reset();
                 // SAFETY: as above.
                 unsafe { pq::PQsetnonblocking(self.raw.as_ptr(), 1) };
+                self.require_silence()?;
                 Ok(None)
             }
             pq::PostgresPollingStatusType::PGRES_POLLING_READING => Ok(Some(Ready::Read)),
@@ -212,10 +214,7 @@ impl Connection {
             alive::sign();
             if Instant::now() >= until {
                 let shard = sessions.first().map_or("", |(session, _)| &session.shard);
-                // A deadline came before the timeout: to the tenth of a second.
-                let tenths = began.elapsed().as_millis() / 100;
-                let elapsed = Duration::from_millis(u64::try_from(tenths * 100).unwrap_or(0));
-                return Err(RemoteError::no_answer(shard, elapsed.min(timeout)));
+                return Err(RemoteError::no_answer(shard, waited(began, timeout)));
             }
             if let Some((lost, _)) = sessions.iter().find(|(session, _)| !wanted::is_wanted(&session.shard)) {
                 return Err(RemoteError::not_wanted(&lost.shard));
@@ -238,14 +237,28 @@ impl Connection {
     }
 
     /// A session whose answer did not come in time still waits for it: no other question
-    /// may be asked, and the reason stays the first one.
+    /// may be asked, and the reason stays the first one. An answer to a sign of life is taken
+    /// before, which has its time and its bounds like any other.
     pub(super) fn require_kept(&mut self) -> Result<(), RemoteError> {
-        let until = Instant::now() + self.timeout;
-        while self.lost.is_none() && alive::is_asked(self.raw) {
-            if !wait::for_socket(self.socket(), Ready::Read, until) && Instant::now() >= until {
-                let error = RemoteError::no_answer(&self.shard, self.timeout);
-                return Err(self.give_up(error));
-            }
+        let (began, until) = (Instant::now(), self.until(self.timeout));
+        while self.lost.is_none() {
+            let problem = match alive::answer(self.raw) {
+                Sign::Answered => break,
+                Sign::Wrong => RemoteError::wrong_sign(&self.shard, alive::MOST),
+                // What comes without an end ends no wait later.
+                Sign::Asked(_) if Instant::now() >= until => {
+                    RemoteError::no_answer(&self.shard, waited(began, self.timeout))
+                }
+                Sign::Asked(_) => match self.require_wanted(Instant::now()) {
+                    Err(error) => error,
+                    Ok(()) => {
+                        let until = until.min(Instant::now() + wanted::ASK);
+                        wait::for_socket(self.socket(), Ready::Read, until);
+                        continue;
+                    }
+                },
+            };
+            return Err(self.give_up(problem));
         }
         self.lost.clone().map_or(Ok(()), Err)
     }
@@ -288,9 +301,27 @@ impl Connection {
         self.raw.as_ptr()
     }
 
-    /// Gives the session up when more has arrived than any answer may hold.
+    /// Reads what has arrived. Notifications, for which no session asks, give it up.
+    pub(super) fn consume(&mut self) -> Result<(), RemoteError> {
+        // SAFETY: a live connection.
+        if unsafe { pq::PQconsumeInput(self.raw.as_ptr()) } == 0 {
+            return Err(self.last_error());
+        }
+        self.require_silence()
+    }
+
+    fn require_silence(&mut self) -> Result<(), RemoteError> {
+        // SAFETY: a live connection, which is open.
+        if unsafe { flood::is_notified(self.raw.as_ptr()) } {
+            return Err(self.give_up(RemoteError::notified(&self.shard)));
+        }
+        Ok(())
+    }
+
+    /// Gives the session up when more has arrived than its answers may hold.
     pub(super) fn bound_answer(&mut self, began: Instant) -> Result<(), RemoteError> {
-        if self.received.is_too_much(began, flood::MOST) {
+        let most = flood::MOST.saturating_add(self.rows.room());
+        if self.received.is_too_much(began, most) {
             return Err(self.give_up(RemoteError::flooded(&self.shard, flood::MOST)));
         }
         Ok(())
@@ -308,7 +339,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        alive::forget(self.raw);
+        alive::remove(self.raw);
         // SAFETY: the last use of the connection. PQfinish does not call the server
         // that this runs in; ReleaseExternalFD only counts, and is left out while an
         // error unwinds.
@@ -320,6 +351,13 @@ impl Drop for Connection {
             }
         }
     }
+}
+
+/// How long an answer was waited for: where a deadline came before the timeout, to the tenth of
+/// a second.
+fn waited(began: Instant, timeout: Duration) -> Duration {
+    let tenths = began.elapsed().as_millis() / 100;
+    Duration::from_millis(u64::try_from(tenths * 100).unwrap_or(0)).min(timeout)
 }
 
 /// A C string, cut at the first NUL: the server would not accept one.

@@ -200,6 +200,7 @@ fn forward(
                 if length > bounds.row {
                     return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
                 }
+                source.rows.has_come(length);
                 if let Some(limit) = bounds.bytes.filter(|limit| bytes > *limit) {
                     return Err(Broken::Source(RemoteError::too_large(source.shard(), limit)));
                 }
@@ -303,13 +304,9 @@ fn wait_for_data(
         return Err(Broken::Source(source.give_up(error)));
     }
     let began = Instant::now();
-    // SAFETY: as above.
-    if unsafe { pq::PQconsumeInput(source.raw()) } == 0 {
-        return Err(Broken::Source(source.last_error()));
-    }
-    // SAFETY: as above.
-    if unsent && unsafe { pq::PQconsumeInput(target.raw()) } == 0 {
-        return Err(Broken::Target(target.last_error()));
+    source.consume().map_err(Broken::Source)?;
+    if unsent {
+        target.consume().map_err(Broken::Target)?;
     }
     Ok(began)
 }
@@ -332,10 +329,7 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
                 }
                 let began = Instant::now();
                 // A target that fails says so while it is written to.
-                // SAFETY: a live connection.
-                if unsafe { pq::PQconsumeInput(target.raw()) } == 0 {
-                    return Err(target.last_error());
-                }
+                target.consume()?;
                 // Whatever it answers meanwhile is no row of the source's.
                 if bounds.is_passed_by(&mut received, began) {
                     return Err(RemoteError::flooded(target.shard(), bounds.row));

@@ -113,6 +113,23 @@ impl RemoteError {
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
     }
 
+    /// What no session asks for: none listens.
+    pub fn notified(shard: &str) -> RemoteError {
+        let hint = "No session of a split listens: something that runs with the mover's rights there does, or another one's session was pooled with it.".to_owned();
+        let sqlstate = Some(SqlState::NOT_IN_STATE);
+        let message = "a notification that nobody has asked for".to_owned();
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+    }
+
+    /// What comes in the place of an answer to an empty query.
+    pub fn wrong_sign(shard: &str, limit: usize) -> RemoteError {
+        let message = format!("an answer to a sign of life that is none, or longer than {} kB", limit >> 10);
+        let hint = "An empty query is answered by nothing: look what answers there in the server's place."
+            .to_owned();
+        let sqlstate = Some(SqlState::parse("54000"));
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+    }
+
     pub fn is(&self, code: &str) -> bool {
         self.sqlstate.is_some_and(|state| state.as_str() == code)
     }

@@ -1,0 +1,91 @@
+//! A server that says more than it is asked: a link over TCP that hands on whole messages, and
+//! before some of them says what it likes.
+
+use crate::Result;
+use crate::cluster::{DATABASE, MOVER};
+use crate::server::Server;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// What it says to a client; an error ends the session.
+type Says = Arc<dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync>;
+/// Before the server's messages of which kind.
+type Speech = Arc<Mutex<Option<(u8, Says)>>>;
+
+pub struct Talker {
+    port: u16,
+    speech: Speech,
+}
+
+/// A message of the protocol.
+pub fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body: Vec<u8> = parts.concat();
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    [&[kind][..], &length.to_be_bytes(), &body].concat()
+}
+
+impl Talker {
+    /// It says nothing of its own at first.
+    pub fn before(server: &Server) -> Result<Talker> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let (port, speech) = (listener.local_addr()?.port(), Speech::default());
+        let upstream = server.socket_dir().join(".s.PGSQL.5432");
+        let its_speech = speech.clone();
+        // Until the test program ends.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                // Whoever is not connected finds it closed.
+                let _ = accept(client, &upstream, &its_speech);
+            }
+        });
+        Ok(Talker { port, speech })
+    }
+
+    /// A connection string that leads through the link.
+    pub fn conninfo(&self) -> String {
+        format!(
+            "host=127.0.0.1 port={} dbname={DATABASE} user={MOVER} sslmode=disable gssencmode=disable",
+            self.port
+        )
+    }
+
+    /// From now on, before each message of a kind.
+    pub fn says(&self, before: u8, says: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static) {
+        *self.speech.lock().unwrap_or_else(PoisonError::into_inner) = Some((before, Arc::new(says)));
+    }
+}
+
+fn accept(client: TcpStream, upstream: &Path, speech: &Speech) -> io::Result<()> {
+    let server = UnixStream::connect(upstream)?;
+    let (mut questions, mut asked) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut questions, &mut asked);
+        let _ = asked.shutdown(Shutdown::Both);
+    });
+    let speech = speech.clone();
+    thread::spawn(move || {
+        let (mut from, mut to) = (server, client);
+        while answer(&mut from, &mut to, &speech).is_ok() {}
+        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+    });
+    Ok(())
+}
+
+/// Hands one message on.
+fn answer(from: &mut UnixStream, to: &mut TcpStream, speech: &Speech) -> io::Result<()> {
+    let mut head = [0; 5];
+    from.read_exact(&mut head)?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]).saturating_sub(4);
+    let mut body = vec![0; usize::try_from(length).unwrap_or(0)];
+    from.read_exact(&mut body)?;
+    let says = speech.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some((_, says)) = says.filter(|(kind, _)| *kind == head[0]) {
+        says(to)?;
+    }
+    to.write_all(&head)?;
+    to.write_all(&body)
+}
