@@ -1,11 +1,17 @@
-//! Tables that are rewritten while rows are deleted or compared: block numbers of before say
-//! nothing of them.
+//! Tables that are rewritten, replaced, dropped or given partitions while rows are deleted or
+//! compared: block numbers and oids of before say nothing of them.
 
 use postgres::Client;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, plan, rows, source, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, by_owner, by_superuser, cluster, cluster_of, plan, rows, source, to_pending,
+};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
+
+const PARTS: &str = "
+    CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+    CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (1000)";
 
 fn target(cluster: &Cluster) -> Client {
     cluster.servers[1].superuser(DATABASE).unwrap()
@@ -68,6 +74,31 @@ fn a_table_that_is_rewritten_within_a_rollback_keeps_no_copy() {
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(rows(&cluster, 1).is_empty());
     assert_eq!(rows(&cluster, 0).len(), 20_300);
+}
+
+/// Its rows were in no batch, and the target need not have them.
+#[test]
+fn a_partition_that_is_attached_within_finish_is_told() {
+    const LATE: &str = "CREATE TABLE items_2 (LIKE items INCLUDING ALL);
+        INSERT INTO items_2 SELECT 'moves', i, 'late', i FROM generate_series(1001, 1010) i";
+    const ATTACH: &str = "ALTER TABLE items ATTACH PARTITION items_2 FOR VALUES FROM (1000) TO (2000)";
+    for accepts in [false, true] {
+        let cluster = cluster_of(&[], PARTS);
+        let split = completed(&cluster);
+        by_owner(&cluster, 0, LATE);
+        let call = format!("finish({}, accept_missing => {accepts})", split.id);
+        between_batches(&cluster, &split, (&call, "finish_batch"), || by_owner(&cluster, 0, ATTACH));
+        let ended = split.wait("finished", LIMIT);
+        if !accepts {
+            let error = ended.unwrap_err().to_string();
+            assert!(error.contains("was attached to table"), "{error}");
+            assert_eq!(rows(&cluster, 0).len(), 10);
+            by_owner(&cluster, 0, "ALTER TABLE items DETACH PARTITION items_2");
+            split.finish(LIMIT).unwrap();
+        }
+        assert!(rows(&cluster, 0).is_empty(), "{}", split.describe());
+        assert_eq!(rows(&cluster, 1).len(), 300);
+    }
 }
 
 /// What was read of the table before is in other blocks now, and what was not, too.

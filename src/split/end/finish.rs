@@ -202,7 +202,34 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
         let gone = walk.table(&mut source, position, &source_table, Some(&mut prover))?;
         deleted = gone.saturating_add(deleted);
     }
+    require_all_passed(&mut engine, request.accepts)?;
     Ok((engine, deleted))
+}
+
+/// A table or partition that came while rows went was in no batch, and triggers that were
+/// disabled meanwhile let rows in behind the last one.
+fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
+    let Engine { plan, control, target, tables, .. } = engine;
+    owners::require_none(control, plan, Side::Source)?;
+    if !accepts {
+        leaves::check_source_before_finish(control, target, plan)?;
+    }
+    let now = observe::observe(control, plan, Side::Source)?;
+    for ((shape, table), policy) in now.tables.iter().zip(tables.iter()).zip(&plan.tables) {
+        let Some(column) = shape.column(&policy.shard_by) else { continue };
+        let passed = table.source.leaves();
+        for leaf in shape.leaves() {
+            let is_new = passed.iter().all(|known| known.oid != leaf.oid);
+            if is_new && leaves::find_row(control, plan, column, &leaf.name, true)?.is_some() {
+                let shard = &plan.source.shard_key;
+                return Err(SplitError::Retry(format!(
+                    "{} on shard \"{shard}\", which came while rows were deleted",
+                    leaf.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Both shards say what the cutover told them; else it is told again before anything else.
