@@ -101,6 +101,40 @@ fn a_partition_that_is_attached_within_finish_is_told() {
     }
 }
 
+/// What becomes of a table that was another one's before explains nothing of the rows that its
+/// successor lacks.
+#[test]
+fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
+    const SWAP: &str = "CREATE TABLE items_new (LIKE items INCLUDING ALL);
+        INSERT INTO items_new SELECT * FROM items WHERE id <> 100;
+        ALTER TABLE items RENAME TO items_old; ALTER TABLE items_new RENAME TO items";
+    const REPARTITION: &str = "CREATE TABLE items_new (LIKE items INCLUDING ALL);
+        INSERT INTO items_new SELECT * FROM items WHERE id <> 100;
+        ALTER TABLE items DETACH PARTITION items_1;
+        ALTER TABLE items ATTACH PARTITION items_new FOR VALUES FROM (0) TO (1000)";
+    const EMPTIED_BEFORE: &str = "CREATE TABLE items_new AS SELECT * FROM items WHERE id <> 100;
+        TRUNCATE items; ALTER TABLE items RENAME TO items_old; ALTER TABLE items_new RENAME TO items;
+        ALTER TABLE items ADD PRIMARY KEY (tenant, id)";
+    let plain = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
+    for (definition, replace, then) in [
+        (plain, SWAP, "TRUNCATE items_old; DROP TABLE items_old"),
+        (plain, SWAP, "DELETE FROM items_old; DROP TABLE items_old"),
+        (plain, EMPTIED_BEFORE, "DROP TABLE items_old"),
+        (PARTS, REPARTITION, "TRUNCATE items_1; DROP TABLE items_1"),
+    ] {
+        let cluster = cluster_of(&[], definition);
+        let split = completed(&cluster);
+        by_owner(&cluster, 1, &format!("{replace}; {then}"));
+        let error = split.finish(LIMIT).unwrap_err().to_string();
+        assert!(error.contains("1 rows of the moved keys are on shard \"shard_a\""), "{then}: {error}");
+        assert!(rows(&cluster, 0).contains_key(&100), "{then}");
+        // Brought over, it is shown to be there.
+        by_owner(&cluster, 1, "INSERT INTO items VALUES ('moves', 100, '100', 100)");
+        split.finish(LIMIT).unwrap();
+        assert_eq!(rows(&cluster, 1).len(), 300, "{then}");
+    }
+}
+
 /// What was read of the table before is in other blocks now, and what was not, too.
 #[test]
 fn a_verification_begins_a_rewritten_table_again() {
