@@ -177,3 +177,24 @@ fn a_verification_begins_a_rewritten_table_again() {
     .unwrap();
     assert_eq!(told, ("differs".to_owned(), 40_300, 2501), "{}", split.describe());
 }
+
+/// Without a table the source has no row to delete, and no client to send away.
+#[test]
+fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.run(|_| ()).unwrap();
+    by_superuser(&cluster, 0, "DROP TABLE items");
+    let error = split.finish(LIMIT).unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+    split.finish_accepting(LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1).len(), 300);
+    for server in 0..2 {
+        let left = "SELECT count(*) FROM pg_proc
+                     WHERE pronamespace = to_regnamespace('shardmaster_agent') AND proname ~ '^(capture|guard)_'";
+        let left: i64 =
+            cluster.servers[server].superuser(DATABASE).unwrap().query_one(left, &[]).unwrap().get(0);
+        assert_eq!(left, 0, "on server {server}");
+    }
+    split.drop_guard().unwrap();
+}
