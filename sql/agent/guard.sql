@@ -60,7 +60,9 @@ BEGIN
           FROM shardmaster_agent.side WHERE split_id = {split} AND side = 'target';
     END IF;
     IF now_state = 'open' THEN
-        INSERT INTO shardmaster_agent.{changed} (op, leaf) VALUES ('T', TG_RELID);
+        -- A table that was renamed or detached keeps this trigger, but no row of the table.
+        INSERT INTO shardmaster_agent.{changed} (op, leaf) SELECT 'T', TG_RELID
+         WHERE to_regclass({table}) IN (SELECT TG_RELID UNION ALL SELECT relid FROM pg_partition_ancestors(TG_RELID));
         RETURN NULL;
     END IF;
     IF now_state IS NULL THEN

@@ -99,7 +99,7 @@ SELECT json_build_object(
                   FROM endless e JOIN pg_attribute a ON a.atttypid = e.root AND a.attnum > 0 AND NOT a.attisdropped
                   JOIN wanted w ON w.oid = a.attrelid ORDER BY w.ord, a.attnum LIMIT 1),
     'tables', (
-        SELECT json_agg(json_build_object(
+        SELECT coalesce(json_agg(json_build_object(
             'oid', w.oid::text,
             'name', format('%I.%I', w.nsp, w.rel),
             'kind', w.relkind::text,
@@ -230,5 +230,5 @@ SELECT json_build_object(
             'heir', (
                 SELECT min(i.inhrelid::regclass::text) FROM pg_inherits i
                  WHERE i.inhparent = w.oid AND w.relkind = 'r'))
-            ORDER BY w.ord)
+            ORDER BY w.ord), '[]')
           FROM wanted w))

@@ -175,6 +175,7 @@ pub fn guard(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -
             ("by_type", shard_by.base.clone()),
             ("arguments", key_arguments(table)),
             ("shard", literal(&plan.target.shard_key)),
+            ("table", literal(&table.name)),
             ("changed", changed::table(plan.id, ordinal)),
             ("keys", queue::keys(table).join(", ")),
             ("same_key", same_key(table)),

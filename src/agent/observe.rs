@@ -48,9 +48,8 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     )?;
     let shard = connection.shard().to_owned();
     let json = rows.scalar().unwrap_or_default();
-    let observation: Observation = serde_json::from_str(json).map_err(|e| {
-        SplitError::Remote(RemoteError::connection(&shard, format!("unexpected answer: {e}")))
-    })?;
+    let observation: Observation =
+        serde_json::from_str(json).map_err(|error| RemoteError::unreadable(&shard, error))?;
     if let Some(what) = &observation.endless {
         let text = format!("shard \"{shard}\": {what} is made of more types than a split looks through");
         let hint = format!(

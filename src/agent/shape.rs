@@ -209,6 +209,11 @@ impl TableShape {
     }
 }
 
+/// The oid of the table that such words are of.
+pub fn oid_of(structure: &str) -> Option<&str> {
+    structure.strip_prefix("oid ")?.split(',').next()
+}
+
 /// An operator by its name. Of those that have it the server takes the one that fits best: so
 /// both operands are said to be what the operator meant compares.
 #[derive(Clone, Copy)]

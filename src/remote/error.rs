@@ -82,6 +82,14 @@ impl RemoteError {
         RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
     }
 
+    /// An answer of another form than the question's: asking again would not help.
+    pub fn unreadable(shard: &str, error: impl std::fmt::Display) -> RemoteError {
+        let message = clean::message(&format!("unexpected answer: {error}"));
+        let hint = "No server of PostgreSQL answers so: find out what it is that the shard's connection string leads to.".to_owned();
+        let sqlstate = Some(SqlState::NOT_IN_STATE);
+        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+    }
+
     /// More than a copy may bring over at once.
     pub fn too_large(shard: &str, limit: u64) -> RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);

@@ -7,15 +7,25 @@ use crate::guc;
 use crate::remote::{Connection, number};
 use std::time::Duration;
 
-/// The name of a leaf, known by its oid or name, and how many blocks it has.
-pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<(String, i64)> {
+/// A leaf as it is now.
+pub struct Extent {
+    pub name: String,
+    pub blocks: i64,
+    /// The file that these are of: a rewrite gives another one, with the rows in other blocks.
+    pub file: Option<String>,
+}
+
+/// What is known of a leaf by its oid or name.
+pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<Extent> {
     let rows = connection.query(
-        "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint, $1::regclass::text",
+        "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint, $1::regclass::text,
+                pg_relation_filenode($1::regclass)",
         &[Some(leaf)],
     )?;
     let blocks = number::blocks(connection.shard(), rows.scalar())?;
-    let name = rows.rows.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten());
-    Ok((name.unwrap_or_default(), blocks))
+    let mut cells = rows.rows.into_iter().next().unwrap_or_default().into_iter().skip(1);
+    let name = cells.next().flatten().unwrap_or_default();
+    Ok(Extent { name, blocks, file: cells.next().flatten() })
 }
 
 /// Blocks from one to before another; None: to the end. The last span has no upper bound, so no

@@ -130,9 +130,8 @@ fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool
     let parameters = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(with_key)];
     let rows = connection.query(FOREIGN_KEYS, &parameters)?;
     let read = serde_json::from_str(rows.scalar().unwrap_or("[]"));
-    let mut references: Vec<Reference> = read.map_err(|e| {
-        SplitError::Remote(RemoteError::connection(connection.shard(), format!("unexpected answer: {e}")))
-    })?;
+    let mut references: Vec<Reference> =
+        read.map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
     for reference in references.iter_mut().filter(|_| side == Side::Target) {
         let policy = reference.from_position.and_then(|position| plan.tables.get(position));
         reference.is_computed = policy.is_some_and(|policy| {

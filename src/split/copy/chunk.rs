@@ -6,7 +6,7 @@ use crate::agent::error::Result;
 use crate::agent::state::progress::{Cursor, Progress};
 use crate::guc;
 use crate::remote::copy::{Bounds, Copied};
-use crate::split::blocks::{self, Span};
+use crate::split::blocks::{self, Extent, Span};
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
     let Some((position, index, from)) = next else { return Ok(None) };
     let leaf_oid = progress.tables[position].leaves[index].oid.clone();
     // Read after S, it only chooses the chunk.
-    let (leaf_name, total) = blocks::of_leaf(&mut engine.reader, &leaf_oid)?;
+    let Extent { name: leaf_name, blocks: total, .. } = blocks::of_leaf(&mut engine.reader, &leaf_oid)?;
     let few = from == 0 && engine.chunk_blocks < total && has_few_rows(engine, position, &leaf_name)?;
     let span = Span::next(from, engine.chunk_blocks, total, few);
     let table = &engine.tables[position];

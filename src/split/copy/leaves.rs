@@ -222,9 +222,10 @@ pub fn check_unchanged(engine: &mut Engine, progress: &Progress) -> Result<()> {
     Err(SplitError::Retry("the target's partitions, which changed during a step".into()))
 }
 
-/// Before finish deletes anything: the source's leaves have refused stale clients all the
-/// time since the last step, and no row of the scope is in a leaf that it did not know. Such
-/// a row came with ATTACH PARTITION after the keys had moved, so the target does not have it.
+/// Before finish deletes anything, and once more behind its last batch: the source's leaves
+/// have refused stale clients all the time since the last step, and no row of the scope is in
+/// a leaf that it did not know. Such a row came with ATTACH PARTITION after the keys had moved,
+/// so the target need not have it.
 pub fn check_source_before_finish(
     source: &mut Connection,
     target: &mut Connection,
@@ -272,7 +273,7 @@ fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
         )
         .detail(detail.to_owned())
         .hint(format!(
-            "Nothing was deleted. Compare it with shard \"{}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes its moved rows.",
+            "No row was deleted that the target does not have. Compare the table with shard \"{}\" and bring over what is missing; then SELECT shard_split_finish({id}, accept_missing => true) deletes its moved rows.",
             plan.target.shard_key
         )),
     )

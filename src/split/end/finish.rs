@@ -34,9 +34,9 @@ pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let (source, target) = if request.is_purged || is_entered(tenure)? {
         (take_source(tenure)?, tenure.take_if_there(Side::Target, "finish")?)
     } else {
-        let (engine, deleted) = delete_rows(tenure, request)?;
+        let (source, target, deleted) = purge_source(tenure, request)?;
         transaction(|| record_purged(plan.id, deleted, request.accepts));
-        (Some(engine.control), Some(engine.target))
+        (Some(source), target)
     };
     reach(injection_points::FINISH_ROWS)?;
     let mut target = target.map(|target| require_still_open(target, plan, request.version)).transpose()?;
@@ -141,7 +141,7 @@ fn require_ended(tenure: &Tenure) -> Result<()> {
     for side in [Side::Source, Side::Target] {
         let mut session = tenure.open(side, "finish")?;
         let is_back = side::installed(&mut session, plan, side)? == Installed::Ours;
-        let is_unguarded = side == Side::Source && redirect::known_version(&mut session, plan)?.is_none();
+        let is_unguarded = side == Side::Source && !is_guarded(&mut session, plan)?;
         if is_back || is_unguarded {
             return Err(SplitError::Retry(format!("shard \"{}\", which was set back", session.shard())));
         }
@@ -156,9 +156,20 @@ fn is_entered(tenure: &Tenure) -> Result<bool> {
     Ok(redirect::known_version(&mut session, &tenure.plan)?.is_some())
 }
 
-/// The source may do without its side once the redirect knows what has left.
+/// The redirect knows what has left; or none of the tables is there any more, whose writers it
+/// would send away.
+fn is_guarded(source: &mut Connection, plan: &Plan) -> Result<bool> {
+    if redirect::known_version(source, plan)?.is_some() {
+        return Ok(true);
+    }
+    let observed = observe::observe(source, plan, Side::Source)?;
+    Ok(observed.tables.iter().all(|shape| shape.oid.is_none()))
+}
+
+/// The source may do without its side once it is guarded without.
 fn take_source(tenure: &Tenure) -> Result<Option<Connection>> {
-    if is_entered(tenure)? {
+    let mut session = tenure.open(Side::Source, "finish")?;
+    if is_guarded(&mut session, &tenure.plan)? {
         return tenure.take_if_there(Side::Source, "finish");
     }
     tenure.take(Side::Source, "finish").map(Some)
@@ -166,12 +177,20 @@ fn take_source(tenure: &Tenure) -> Result<Option<Connection>> {
 
 /// Deletes the scope's rows on the source; how many they were. The sessions of both sides
 /// go on to what follows.
-fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
+fn purge_source(tenure: &Tenure, request: &FinishRequest) -> Result<(Connection, Option<Connection>, u64)> {
     let mut tenure = tenure.clone();
     if request.accepts {
         leave_out_dropped(&mut tenure.plan)?;
     }
-    let mut engine = Engine::attach(&tenure)?;
+    if tenure.plan.tables.is_empty() {
+        return Ok((tenure.take(Side::Source, "finish")?, tenure.take_if_there(Side::Target, "finish")?, 0));
+    }
+    let (engine, deleted) = delete_rows(&tenure, request)?;
+    Ok((engine.control, Some(engine.target), deleted))
+}
+
+fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
+    let mut engine = Engine::attach(tenure)?;
     require_told(&mut engine, request.version)?;
     owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
@@ -202,7 +221,34 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
         let gone = walk.table(&mut source, position, &source_table, Some(&mut prover))?;
         deleted = gone.saturating_add(deleted);
     }
+    require_all_passed(&mut engine, request.accepts)?;
     Ok((engine, deleted))
+}
+
+/// A table or partition that came while rows went was in no batch, and triggers that were
+/// disabled meanwhile let rows in behind the last one.
+fn require_all_passed(engine: &mut Engine, accepts: bool) -> Result<()> {
+    let Engine { plan, control, target, tables, .. } = engine;
+    owners::require_none(control, plan, Side::Source)?;
+    if !accepts {
+        leaves::check_source_before_finish(control, target, plan)?;
+    }
+    let now = observe::observe(control, plan, Side::Source)?;
+    for ((shape, table), policy) in now.tables.iter().zip(tables.iter()).zip(&plan.tables) {
+        let Some(column) = shape.column(&policy.shard_by) else { continue };
+        let passed = table.source.leaves();
+        for leaf in shape.leaves() {
+            let is_new = passed.iter().all(|known| known.oid != leaf.oid);
+            if is_new && leaves::find_row(control, plan, column, &leaf.name, true)?.is_some() {
+                let shard = &plan.source.shard_key;
+                return Err(SplitError::Retry(format!(
+                    "{} on shard \"{shard}\", which came while rows were deleted",
+                    leaf.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Both shards say what the cutover told them; else it is told again before anything else.

@@ -105,6 +105,7 @@ impl<'a> Prover<'a> {
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);
         let (count, key) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
         let log_is_full = cells.next().as_deref() == Some("t");
+        let is_another = cells.next().as_deref() != Some("t");
         if cells.next().as_deref() == Some("t") && self.knows_changes {
             self.knows_changes = false;
             self.say(&format!(
@@ -122,7 +123,7 @@ impl<'a> Prover<'a> {
             ));
             return Ok(());
         }
-        Err(SplitError::Failed(self.refusal(&count, &key, log_is_full)))
+        Err(SplitError::Failed(self.refusal((&count, &key), log_is_full, is_another)))
     }
 
     fn say(&self, text: &str) {
@@ -159,12 +160,13 @@ impl<'a> Prover<'a> {
         let keys = queue::keys(&self.table.source).join(", ");
         let scope = self.plan.scope.filter(&self.table.target_by, "t");
         format!(
-            "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}, {incomplete}
+            "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}, {same}, {incomplete}
                FROM pg_temp.verify_keys k
               WHERE NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope})
                 AND NOT {explained}",
             name = literal(&self.changes.log),
             full = guc::queue_max_bytes(),
+            same = self.changes.are_of(self.table),
             incomplete = self.changes.are_incomplete(),
             target = self.table.target_only(),
             same_row = self.table.target_join(),
@@ -172,9 +174,11 @@ impl<'a> Prover<'a> {
         )
     }
 
-    fn refusal(&self, count: &str, key: &str, log_is_full: bool) -> Failure {
+    fn refusal(&self, (count, key): (&str, &str), log_is_full: bool, is_another: bool) -> Failure {
         let plan = self.plan;
-        let why = if log_is_full {
+        let why = if is_another {
+            "the table there is not the one that the cutover has opened: it was replaced since"
+        } else if log_is_full {
             "the log of keys that clients have deleted there is full (shardmaster.queue_max_size)"
         } else {
             "no client has deleted them there since the cutover"

@@ -84,12 +84,14 @@ impl Walk {
     }
 
     /// The same in the transaction of a batch: nothing comes to the leaf until its end, and its
-    /// name means it until then.
-    fn look_again(&self, connection: &mut Connection, plan: &Plan, leaf: &Leaf) -> Result<()> {
+    /// name means it until then. Returns the file that its rows are in, which stays, too.
+    fn look_again(&self, connection: &mut Connection, plan: &Plan, leaf: &Leaf) -> Result<Option<String>> {
         connection.run(&format!("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE", leaf.name))?;
-        let is_it =
-            connection.query("SELECT $1::regclass::oid = $2::oid", &[Some(&leaf.name), Some(&leaf.oid)])?;
-        if is_it.scalar() != Some("t") {
+        let found = connection.query(
+            "SELECT $1::regclass::oid = $2::oid, pg_relation_filenode($2::oid)",
+            &[Some(&leaf.name), Some(&leaf.oid)],
+        )?;
+        if found.scalar() != Some("t") {
             connection.run("ROLLBACK")?;
             let shard = connection.shard();
             return Err(SplitError::Retry(format!(
@@ -109,7 +111,7 @@ impl Walk {
         // Of what is asked alone: a look at all of them for each would cost their number's square.
         let code = owners::code_now(connection, plan, self.side)?;
         self.looked_through.borrow_mut().require_none(connection, plan, self.side, &code)?;
-        Ok(())
+        Ok(found.rows.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
     /// One table; with a prover only what it has shown to be on the other side.
@@ -136,12 +138,12 @@ impl Walk {
         let mut deleted = 0;
         for leaf in shape.leaves() {
             connection.run("BEGIN")?;
-            self.look_again(connection, &alone, leaf)?;
+            let file = self.look_again(connection, &alone, leaf)?;
             let few = scope_size::is_small(connection, &leaf.name, column, &self.plan.scope)?;
             connection.run("COMMIT")?;
             let asked = (&alone, beside.as_slice());
             let batches = Batches { walk: self, asked, position, leaf, scope: &scope, few };
-            deleted = batches.run(connection, prover.as_deref_mut())?.saturating_add(deleted);
+            deleted = batches.run(connection, file, prover.as_deref_mut())?.saturating_add(deleted);
         }
         Ok(deleted)
     }
@@ -158,15 +160,36 @@ struct Batches<'a> {
     few: bool,
 }
 
+/// What a batch has come to.
+enum Passed {
+    /// So many rows are gone.
+    Deleted(u64),
+    /// None: the rows are in this file now, by VACUUM FULL say, and in other blocks.
+    Rewritten(Option<String>),
+}
+
 impl Batches<'_> {
-    fn run(&self, connection: &mut Connection, mut prover: Option<&mut Prover<'_>>) -> Result<u64> {
-        let (_, total) = blocks::of_leaf(connection, &self.leaf.name)?;
-        let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0);
+    /// Block by block of the file that the leaf's rows are in; of another, from its beginning.
+    fn run(
+        &self,
+        connection: &mut Connection,
+        mut file: Option<String>,
+        mut prover: Option<&mut Prover<'_>>,
+    ) -> Result<u64> {
+        let mut total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
+        let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0u64);
         loop {
             let span = Span::next(from, size, total, self.few);
             let began = Instant::now();
             let condition = span.condition(self.scope);
-            deleted = self.batch(connection, &condition, prover.as_deref_mut())?.saturating_add(deleted);
+            match self.batch(connection, &condition, &file, prover.as_deref_mut())? {
+                Passed::Deleted(count) => deleted = deleted.saturating_add(count),
+                Passed::Rewritten(other) => {
+                    (file, from) = (other, 0);
+                    total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
+                    continue;
+                }
+            }
             reach(self.walk.after_batch)?;
             wait::report(&format!("deleting rows of {}: block {from} of {total}", self.leaf.name));
             let Some(to) = span.to else { return Ok(deleted) };
@@ -179,11 +202,16 @@ impl Batches<'_> {
         &self,
         connection: &mut Connection,
         condition: &str,
+        file: &Option<String>,
         prover: Option<&mut Prover<'_>>,
-    ) -> Result<u64> {
+    ) -> Result<Passed> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         tenure::begin_as(connection, plan.id, *side, *generation)?;
-        self.walk.look_again(connection, self.asked.0, self.leaf)?;
+        let now = self.walk.look_again(connection, self.asked.0, self.leaf)?;
+        if now != *file {
+            connection.run("ROLLBACK")?;
+            return Ok(Passed::Rewritten(now));
+        }
         let bond = bonds
             .as_ref()
             .map(|bonds| {
@@ -206,6 +234,6 @@ impl Batches<'_> {
             )));
         }
         connection.run("COMMIT")?;
-        Ok(deleted)
+        Ok(Passed::Deleted(deleted))
     }
 }

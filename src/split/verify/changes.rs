@@ -1,10 +1,11 @@
 //! What clients of the target have changed since it opened, as its guard has noted it: by that
 //! a row may differ from the source's, which is frozen.
 
+use crate::agent::shape;
 use crate::agent::state::changed;
 use crate::agent::state::progress::Progress;
 use crate::catalog::split::Plan;
-use crate::remote::quote::array_literal;
+use crate::remote::quote::{array_literal, literal};
 use crate::split::table::Table;
 
 /// The log of one table's changes.
@@ -13,14 +14,27 @@ pub struct Changes {
     pub log: String,
     /// The leaves that the target had when it opened.
     leaves: Vec<String>,
+    /// The table that it opened, by oid; None: nobody has noted it.
+    opened: Option<String>,
 }
 
 impl Changes {
     pub fn of(plan: &Plan, progress: &Progress, table: &Table, position: usize) -> Changes {
-        let known = progress.tables.get(position).and_then(|table| table.target_leaves.as_ref());
+        let known = progress.tables.get(position);
+        let leaves = known.and_then(|table| table.target_leaves.as_ref());
         Changes {
             log: changed::qualified(plan.id, table.policy.ordinal),
-            leaves: known.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect(),
+            leaves: leaves.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect(),
+            opened: known.and_then(|table| shape::oid_of(&table.target_structure)).map(str::to_owned),
+        }
+    }
+
+    /// The target's table is the one that it opened. Another one of its name lost its rows by
+    /// nothing that the log of the first one tells.
+    pub fn are_of(&self, table: &Table) -> String {
+        match &self.opened {
+            Some(oid) => format!("to_regclass({}) = {}::oid", literal(&table.target.name), literal(oid)),
+            None => "true".to_owned(),
         }
     }
 
@@ -30,15 +44,19 @@ impl Changes {
     }
 
     /// The row of a key `k` may be missing: it was deleted, was given another key, or went with
-    /// all others. Which leaf it was in the source does not tell: it counts if all were emptied.
+    /// all others. Which leaf it was in the source does not tell: it counts if all were emptied,
+    /// and none has left the table, with rows that came back to it perhaps.
     pub fn explain_absence(&self, table: &Table) -> String {
         format!(
-            "(EXISTS (SELECT 1 FROM {log} g WHERE {} AND g.op <> 'C')
-              OR coalesce((SELECT bool_and(EXISTS (SELECT 1 FROM {log} g WHERE g.op = 'T' AND g.leaf = l))
-                             FROM unnest({}::oid[]) l), false))",
+            "({} AND (EXISTS (SELECT 1 FROM {log} g WHERE {} AND g.op <> 'C')
+              OR coalesce((SELECT bool_and(EXISTS (SELECT 1 FROM {log} g WHERE g.op = 'T' AND g.leaf = l)
+                                           AND to_regclass({name}) IN (SELECT l UNION ALL SELECT relid FROM pg_partition_ancestors(l)))
+                             FROM unnest({}::oid[]) l), false)))",
+            self.are_of(table),
             table.changed_join(),
             array_literal(&self.leaves),
-            log = self.log
+            log = self.log,
+            name = literal(&table.target.name),
         )
     }
 

@@ -22,6 +22,9 @@ pub struct Position {
     pub leaf: Option<String>,
     /// Its next block.
     pub block: i64,
+    /// The file that this is a block of.
+    #[serde(default)]
+    pub file: Option<String>,
 }
 
 impl Position {
@@ -42,6 +45,14 @@ impl Position {
         }
         self.leaf = goes_on.or_else(|| leaves.iter().find(|leaf| !self.done.contains(leaf)).cloned());
         self.leaf.clone()
+    }
+
+    /// The leaf is in this file. False: what was read of it was of another one, so nobody knows
+    /// which of its rows were.
+    pub fn is_of(&mut self, file: Option<String>) -> bool {
+        let is_same = self.block == 0 || self.file == file;
+        self.file = file;
+        is_same
     }
 
     /// The leaf was read up to a block; None: to its end.
@@ -102,6 +113,18 @@ mod tests {
         assert_eq!(position.next_leaf(&oids(&["2", "9"])).as_deref(), Some("9"));
         position.passed(None);
         assert_eq!(position.next_leaf(&oids(&["2", "9"])), None);
+    }
+
+    #[test]
+    fn a_block_is_one_of_its_file() {
+        let mut position = Position::default();
+        position.next_leaf(&oids(&["5"]));
+        let file = |name: &str| Some(name.to_owned());
+        assert!(position.is_of(file("1")), "nothing was read yet");
+        position.passed(Some(4));
+        position = Position::parse(&position.to_text());
+        assert!(position.is_of(file("1")));
+        assert!(!position.is_of(file("2")));
     }
 
     #[test]

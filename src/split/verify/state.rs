@@ -14,6 +14,8 @@ pub struct Run {
     pub prepared: Option<i32>,
     /// Blocks of the next slice.
     pub blocks: i64,
+    /// A table whose rows are in another file than those that were compared.
+    pub rewritten: Option<i32>,
     /// Why a table could not be compared in this step.
     pub failure: Option<Failed>,
 }

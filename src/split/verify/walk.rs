@@ -17,7 +17,7 @@ use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::blocks::{self, Span};
+use crate::split::blocks::{self, Extent, Span};
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
 use std::time::Instant;
@@ -103,6 +103,9 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
         }
         let unless = unless(engine, progress, position, when)?;
         bytes += slice(engine, run, (table, position), (when, &unless))?;
+        if run.rewritten.is_some() {
+            return Ok(());
+        }
         let over_rate = guc::max_copy_rate()
             .is_some_and(|rate| bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
         if began.elapsed() >= guc::step_time() / 2 || over_rate {
@@ -158,8 +161,17 @@ fn slice(
     };
     let leaf = shape.leaves().iter().find(|leaf| leaf.oid == oid).map_or(String::new(), |l| l.name.clone());
     let began = Instant::now();
-    let blocks = (at.block, run.blocks);
-    let (compared, to) = compare(engine, position, (at.read, &oid, &leaf), blocks, unless)?;
+    let session = match at.read {
+        Read::Source => &mut engine.reader,
+        Read::Target => &mut engine.target,
+    };
+    let Extent { blocks: total, file, .. } = blocks::of_leaf(session, &oid)?;
+    if !at.is_of(file) {
+        run.rewritten = Some(table.ordinal);
+        return Ok(0);
+    }
+    let blocks = (at.block, run.blocks, total);
+    let (compared, to) = compare(engine, position, (at.read, &leaf), blocks, unless)?;
     if to.is_some() {
         let factor = blocks::by_time(began.elapsed()) / 4.0;
         run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
@@ -179,12 +191,12 @@ fn slice(
     Ok(compared.bytes)
 }
 
-/// Blocks of a leaf, from one on; where they end, None: at the leaf's end.
+/// Blocks of a leaf, from one on, of so many; where they end, None: at the leaf's end.
 fn compare(
     engine: &mut Engine,
     position: usize,
-    (read, oid, leaf): (Read, &str, &str),
-    (from, size): (i64, i64),
+    (read, leaf): (Read, &str),
+    (from, size, total): (i64, i64, i64),
     unless: &str,
 ) -> Result<(Compared, Option<i64>)> {
     let Engine { plan, reader, target, tables, .. } = engine;
@@ -193,7 +205,6 @@ fn compare(
         Read::Source => (&mut *reader, &table.source_by),
         Read::Target => (&mut *target, &table.target_by),
     };
-    let (_, total) = blocks::of_leaf(session, oid)?;
     let is_small = from == 0 && scope_size::is_small(session, leaf, by, &plan.scope)?;
     let span = Span::next(from, size, total, is_small);
     let condition = span.condition(&plan.scope.predicate(by, "t"));
@@ -220,6 +231,7 @@ pub fn give_up(engine: &mut Engine, text: String) {
 pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
     let id = engine.plan.id;
     let Some(run) = engine.verification.as_mut() else { return };
+    let rewritten = run.rewritten.take();
     if let Some(failed) = run.failure.take() {
         *failures += 1;
         if !failed.may_pass || *failures >= MOST_FAILURES {
@@ -233,6 +245,9 @@ pub fn record(engine: &mut Engine, ended: Option<Ended>, failures: &mut u32) {
         transaction(|| verification::begin_again(id, None));
     } else if !run.compared.is_empty() {
         transaction(|| run.compared.iter().for_each(|(table, found)| verification::store(id, table, found)));
+    }
+    if rewritten.is_some() {
+        transaction(|| verification::begin_again(id, rewritten));
     }
     run.compared.clear();
 }

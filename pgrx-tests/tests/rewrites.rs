@@ -1,0 +1,200 @@
+//! Tables that are rewritten, replaced, dropped or given partitions while rows are deleted or
+//! compared: block numbers and oids of before say nothing of them.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{
+    LIMIT, by_owner, by_superuser, cluster, cluster_of, plan, rows, source, to_pending,
+};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+const PARTS: &str = "
+    CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+    CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (1000)";
+
+fn target(cluster: &Cluster) -> Client {
+    cluster.servers[1].superuser(DATABASE).unwrap()
+}
+
+/// Some thousand blocks, half of whose rows move.
+fn fill(cluster: &Cluster, last: i32) {
+    let more = format!(
+        "INSERT INTO items SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, repeat('x', 300), i
+           FROM generate_series(1001, {last}) i;
+         ANALYZE items"
+    );
+    by_superuser(cluster, 0, &more);
+}
+
+fn completed(cluster: &Cluster) -> Split<'_> {
+    let split = plan(cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split
+}
+
+/// Does something between two batches of an end.
+fn between_batches(cluster: &Cluster, split: &Split<'_>, (end, point): (&str, &str), change: impl FnOnce()) {
+    cluster.hold(point).unwrap();
+    cluster.superuser().unwrap().batch_execute(&format!("SELECT shard_split_{end}")).unwrap();
+    split.wait_held(point, LIMIT).unwrap();
+    change();
+    cluster.fault("").unwrap();
+}
+
+#[test]
+fn a_table_that_is_rewritten_within_finish_keeps_no_moved_row() {
+    let cluster = cluster(&[]);
+    fill(&cluster, 41_000);
+    let split = completed(&cluster);
+    between_batches(&cluster, &split, (&format!("finish({})", split.id), "finish_batch"), || {
+        assert!(!rows(&cluster, 0).is_empty());
+        by_superuser(&cluster, 0, "VACUUM FULL items");
+    });
+    split.wait("finished", LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+    assert_eq!(rows(&cluster, 1).len(), 20_300);
+    let stay = "SELECT count(*) FROM items WHERE tenant = 'stays'";
+    assert_eq!(source(&cluster).query_one(stay, &[]).unwrap().get::<_, i64>(0), 20_300);
+}
+
+#[test]
+fn a_table_that_is_rewritten_within_a_rollback_keeps_no_copy() {
+    let cluster = cluster(&[]);
+    fill(&cluster, 41_000);
+    let split = plan(&cluster);
+    to_pending(&split);
+    by_superuser(&cluster, 1, "ANALYZE items");
+    between_batches(&cluster, &split, (&format!("rollback({})", split.id), "rollback_batch"), || {
+        assert!(!rows(&cluster, 1).is_empty());
+        by_superuser(&cluster, 1, "CLUSTER items USING items_pkey");
+    });
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    assert_eq!(rows(&cluster, 0).len(), 20_300);
+}
+
+/// Its rows were in no batch, and the target need not have them.
+#[test]
+fn a_partition_that_is_attached_within_finish_is_told() {
+    const LATE: &str = "CREATE TABLE items_2 (LIKE items INCLUDING ALL);
+        INSERT INTO items_2 SELECT 'moves', i, 'late', i FROM generate_series(1001, 1010) i";
+    const ATTACH: &str = "ALTER TABLE items ATTACH PARTITION items_2 FOR VALUES FROM (1000) TO (2000)";
+    for accepts in [false, true] {
+        let cluster = cluster_of(&[], PARTS);
+        let split = completed(&cluster);
+        by_owner(&cluster, 0, LATE);
+        let call = format!("finish({}, accept_missing => {accepts})", split.id);
+        between_batches(&cluster, &split, (&call, "finish_batch"), || by_owner(&cluster, 0, ATTACH));
+        let ended = split.wait("finished", LIMIT);
+        if !accepts {
+            let error = ended.unwrap_err().to_string();
+            assert!(error.contains("was attached to table"), "{error}");
+            assert_eq!(rows(&cluster, 0).len(), 10);
+            by_owner(&cluster, 0, "ALTER TABLE items DETACH PARTITION items_2");
+            split.finish(LIMIT).unwrap();
+        }
+        assert!(rows(&cluster, 0).is_empty(), "{}", split.describe());
+        assert_eq!(rows(&cluster, 1).len(), 300);
+    }
+}
+
+/// What becomes of a table that was another one's before explains nothing of the rows that its
+/// successor lacks.
+#[test]
+fn finish_misses_what_a_replaced_table_of_the_target_has_lost() {
+    const SWAP: &str = "CREATE TABLE items_new (LIKE items INCLUDING ALL);
+        INSERT INTO items_new SELECT * FROM items WHERE id <> 100;
+        ALTER TABLE items RENAME TO items_old; ALTER TABLE items_new RENAME TO items";
+    const REPARTITION: &str = "CREATE TABLE items_new (LIKE items INCLUDING ALL);
+        INSERT INTO items_new SELECT * FROM items WHERE id <> 100;
+        ALTER TABLE items DETACH PARTITION items_1;
+        ALTER TABLE items ATTACH PARTITION items_new FOR VALUES FROM (0) TO (1000)";
+    const EMPTIED_BEFORE: &str = "CREATE TABLE items_new AS SELECT * FROM items WHERE id <> 100;
+        TRUNCATE items; ALTER TABLE items RENAME TO items_old; ALTER TABLE items_new RENAME TO items;
+        ALTER TABLE items ADD PRIMARY KEY (tenant, id)";
+    let plain = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
+    for (definition, replace, then) in [
+        (plain, SWAP, "TRUNCATE items_old; DROP TABLE items_old"),
+        (plain, SWAP, "DELETE FROM items_old; DROP TABLE items_old"),
+        (plain, EMPTIED_BEFORE, "DROP TABLE items_old"),
+        (PARTS, REPARTITION, "TRUNCATE items_1; DROP TABLE items_1"),
+    ] {
+        let cluster = cluster_of(&[], definition);
+        let split = completed(&cluster);
+        by_owner(&cluster, 1, &format!("{replace}; {then}"));
+        let error = split.finish(LIMIT).unwrap_err().to_string();
+        assert!(error.contains("1 rows of the moved keys are on shard \"shard_a\""), "{then}: {error}");
+        assert!(rows(&cluster, 0).contains_key(&100), "{then}");
+        // Brought over, it is shown to be there.
+        by_owner(&cluster, 1, "INSERT INTO items VALUES ('moves', 100, '100', 100)");
+        split.finish(LIMIT).unwrap();
+        assert_eq!(rows(&cluster, 1).len(), 300, "{then}");
+    }
+}
+
+/// What was read of the table before is in other blocks now, and what was not, too.
+#[test]
+fn a_verification_begins_a_rewritten_table_again() {
+    let cluster = cluster(&[]);
+    fill(&cluster, 81_000);
+    let split = completed(&cluster);
+    // With the split's own secret, past the trigger that notes what clients change.
+    let secret = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
+    let secret: String = cluster.superuser().unwrap().query_one(secret, &[&split.id]).unwrap().get(0);
+    target(&cluster)
+        .batch_execute(&format!(
+            "SET shardmaster_agent.mover = '{secret}'; SET session_replication_role = replica;
+             UPDATE items SET val = 'bad' WHERE tenant = 'moves' AND id BETWEEN 25000 AND 30000"
+        ))
+        .unwrap();
+    by_superuser(&cluster, 0, "DELETE FROM items WHERE tenant = 'stays'");
+    cluster.set("shardmaster.max_copy_rate", "500kB").unwrap();
+    split.call("verify").unwrap();
+    // Under its lock nothing is compared: a step at a time, until the blocks that were read hold
+    // the rows that differ once those in between are gone.
+    let mut owner = source(&cluster);
+    wait::until("some hundred blocks to be compared", LIMIT, || {
+        owner.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(0.2)")?;
+        let query = "SELECT coalesce(substring(position from '\"block\":(\\d+)')::bigint, 0)
+                       FROM shardmaster.split_verification WHERE split_id = $1";
+        let block: i64 = split.superuser()?.query_one(query, &[&split.id])?.get(0);
+        assert!(block < 1080, "the rows that differ have been read: {block}");
+        let is_there = block > 660;
+        owner.batch_execute(if is_there { "CLUSTER items USING items_pkey; COMMIT" } else { "ROLLBACK" })?;
+        Ok(is_there.then_some(()))
+    })
+    .unwrap();
+    cluster.set("shardmaster.max_copy_rate", "0").unwrap();
+    let told = wait::until("the verification to end", LIMIT, || {
+        let query = "SELECT status, rows_compared, differing FROM shard_split_verification($1)";
+        let row = split.superuser()?.query_one(query, &[&split.id])?;
+        let told: (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        Ok((!matches!(told.0.as_str(), "pending" | "running")).then_some(told))
+    })
+    .unwrap();
+    assert_eq!(told, ("differs".to_owned(), 40_300, 2501), "{}", split.describe());
+}
+
+/// Without a table the source has no row to delete, and no client to send away.
+#[test]
+fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    split.run(|_| ()).unwrap();
+    by_superuser(&cluster, 0, "DROP TABLE items");
+    let error = split.finish(LIMIT).unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+    split.finish_accepting(LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1).len(), 300);
+    for server in 0..2 {
+        let left = "SELECT count(*) FROM pg_proc
+                     WHERE pronamespace = to_regnamespace('shardmaster_agent') AND proname ~ '^(capture|guard)_'";
+        let left: i64 =
+            cluster.servers[server].superuser(DATABASE).unwrap().query_one(left, &[]).unwrap().get(0);
+        assert_eq!(left, 0, "on server {server}");
+    }
+    split.drop_guard().unwrap();
+}
