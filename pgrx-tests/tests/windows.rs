@@ -281,3 +281,24 @@ fn what_cannot_be_is_refused() {
     assert_eq!(state("SELECT shard_split_rehearse($1)"), "55000");
     drop(source(&cluster));
 }
+
+/// What is asked for last counts, up to the transaction that decides.
+#[test]
+fn a_cutover_under_way_is_put_off_by_another_window() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.hold("cutover_sequences").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_sequences", LIMIT).unwrap();
+    ask(&split, "SELECT shard_split_cutover($1, not_before => clock_timestamp() + interval '1 h')");
+    cluster.fault("").unwrap();
+    wait::until("the window to be waited for", LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|waiting| waiting.contains("the cutover, not before")).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(split.phase().unwrap(), "cutover_pending");
+    client(&cluster).batch_execute(&insert("moves", 9001)).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}

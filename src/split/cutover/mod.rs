@@ -230,7 +230,7 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
         }
         // The operator's word counts up to here.
         let is_asked_for = match aim {
-            Aim::Decide => phases::asks_for_cutover(state.goal),
+            Aim::Decide => is_asked_for_now(&state),
             Aim::Rehearse => state.request == CutoverRequest::Rehearsal && state.goal != Goal::RolledBack,
         };
         if !phases::is_before_decision(state.phase) || !is_asked_for {
@@ -247,6 +247,11 @@ fn disable_routes(engine: &Engine, aim: Aim, deadline: Instant) -> Result<()> {
             Err(SplitError::Aborted(aborted::because("the synchronous standby of the master")))
         }
     }
+}
+
+/// Asked for anew, it may have a window that has not begun.
+fn is_asked_for_now(state: &split::State) -> bool {
+    phases::asks_for_cutover(state.goal) && state.request == CutoverRequest::Now
 }
 
 fn unlock_source(engine: &mut Engine) -> Result<()> {
@@ -369,7 +374,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         record::catch_up_phases(plan.id, state.phase)?;
     } else if !phases::is_before_decision(state.phase) {
         return Err(SplitError::Superseded);
-    } else if !phases::asks_for_cutover(state.goal) {
+    } else if !is_asked_for_now(&state) {
         // The operator's word counts up to this transaction.
         return Err(SplitError::Retry("the cutover to be asked for again".into()));
     }
