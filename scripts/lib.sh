@@ -25,8 +25,9 @@ fi
 
 # A directory of this run that the servers' user can use; the checkout may lie
 # where that user cannot look. Whatever was started below it is stopped at exit.
+# make_run_dir [PARENT]
 make_run_dir() {
-    RUN=$(mktemp -d /tmp/shardmaster-run.XXXXXX)
+    RUN=$(mktemp -d "${1:-/tmp}/shardmaster-run.XXXXXX")
     chmod 755 "$RUN"
     chown "$SERVER_USER" "$RUN"
     trap clean_run_dir EXIT
