@@ -1,7 +1,7 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
 use super::error::{Result, SplitError};
-use super::{place, session_hash};
+use super::{place, schema, session_hash};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -60,9 +60,6 @@ const PINNED_SINCE: [(i32, &str); 2] = [
     (140_000, "SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0"),
     (170_000, "SET transaction_timeout = 0"),
 ];
-
-/// What is in the agent's schema is the mover's own, or a superuser's; else an error.
-const TRUST: &str = include_str!("../../sql/agent/trust.sql");
 
 /// How a shard is reached, as libpq's keywords. `purpose` shows in pg_stat_activity.
 pub fn parameters(shard: &Shard, purpose: &str) -> Vec<(String, String)> {
@@ -138,11 +135,15 @@ fn open_by(
     let mut connection = Connection::open(&shard.shard_key, &params, timeout)?;
     let version = connection.server_version();
     let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since).map(|(_, settings)| *settings);
-    // In one message: each answer is a way there and back. What is trusted is asked under the
-    // settings that stand before it, and where it is not, the session goes with them.
+    // In one message: each answer is a way there and back. What is in the agent's schema is asked
+    // under the settings that stand before it, and where it is not to be trusted, the session
+    // goes with them.
     let limit = format!("SET idle_in_transaction_session_timeout = {}", idle_limit().as_millis());
-    let opening: Vec<&str> = [PINNED, &limit].into_iter().chain(since).chain([TRUST]).collect();
-    connection.run(&opening.join(";\n"))?;
+    let stranger = format!("SELECT {}", schema::STRANGER);
+    let opening: Vec<&str> = [PINNED, &limit].into_iter().chain(since).chain([stranger.as_str()]).collect();
+    if connection.run(&opening.join(";\n"))?.scalar().is_some() {
+        schema::refuse_strangers(&mut connection)?;
+    }
     connection.keep_alive(idle_limit() / 4);
     place::learn(&mut connection, shard);
     Ok(connection)
