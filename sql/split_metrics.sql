@@ -11,6 +11,23 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split that does not exist';
 
+-- Whether a split has work for which it takes one of shardmaster.max_split_workers. For what
+-- nobody waits for there is a worker of its own.
+CREATE FUNCTION shardmaster.split_takes_worker(p shardmaster.split_plan) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.activity <> 'failed' AND CASE p.phase
+               WHEN 'planning' THEN p.goal <> 'planning'
+               WHEN 'rolled_back' THEN p.goal NOT IN ('planning', 'rolled_back')
+               WHEN 'completed' THEN
+                    p.finished_at IS NULL
+                    AND (p.cutover_step <> 'moved' OR p.goal = 'finished'
+                         OR EXISTS (SELECT 1 FROM shardmaster.split_verification v
+                                     WHERE v.split_id = p.id AND v.status IN ('pending', 'running')))
+               ELSE true END
+$$;
+COMMENT ON FUNCTION shardmaster.split_takes_worker(shardmaster.split_plan) IS
+    'whether a split has work for which it takes one of shardmaster.max_split_workers';
+
 -- Why a split that has work has no worker; NULL: it will have one in a moment.
 CREATE FUNCTION shardmaster.split_waits_for_worker(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -24,20 +41,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                string_agg(o.id::text, ', ' ORDER BY o.id)
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
-         WHERE a.datname = current_database() AND o.id <> p.id
-           -- Those for which nobody waits have a place of their own.
-           AND NOT (o.phase = 'completed' AND o.cutover_step = 'moved'
-                    AND (o.finished_at IS NOT NULL OR o.goal <> 'finished'))) w (count, splits, rest)
-     WHERE p.id = $1 AND p.activity <> 'failed'
+         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o)) w (count, splits, rest)
+     WHERE p.id = $1 AND shardmaster.split_takes_worker(p)
        AND w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int
-       AND (p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
-            OR p.phase = 'planning' AND p.goal <> 'planning'
-            OR p.phase = 'rolled_back' AND p.goal NOT IN ('planning', 'rolled_back')
-            OR p.phase = 'completed' AND p.cutover_step <> 'moved'
-            OR p.goal = 'finished' AND p.finished_at IS NULL
-            OR p.phase = 'completed' AND p.finished_at IS NULL
-               AND EXISTS (SELECT 1 FROM shardmaster.split_verification v
-                            WHERE v.split_id = p.id AND v.status IN ('pending', 'running')))
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'which splits have the workers that a split waits for; NULL: it waits for none';
 

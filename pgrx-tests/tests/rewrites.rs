@@ -1,8 +1,8 @@
-//! Tables that are rewritten, replaced, dropped or given partitions while rows are deleted or
-//! compared: block numbers and oids of before say nothing of them.
+//! Tables that are rewritten, replaced, dropped, given partitions or another key while rows are
+//! deleted or compared: block numbers, oids and notes of before say nothing of them.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cluster, cluster_of, plan, rows, source, to_pending,
 };
@@ -197,4 +197,52 @@ fn a_split_ends_whose_tables_were_all_dropped_on_the_source() {
         assert_eq!(left, 0, "on server {server}");
     }
     split.drop_guard().unwrap();
+}
+
+/// What clients have changed is noted by the key of the installation. With another one it tells
+/// nothing: nobody is told that a row is missing, or that it is there, by the wrong columns.
+#[test]
+fn another_key_is_refused_and_goes_when_rows_may() {
+    for (key, lets_go) in [("tenant, code, id", false), ("id", true)] {
+        let cluster = cluster_of(
+            &[],
+            "CREATE TABLE items (tenant text, id int, val text, code int, CONSTRAINT key PRIMARY KEY (tenant, id, code))",
+        );
+        let split = plan(&cluster);
+        split.run(|_| ()).unwrap();
+        let change = |key: &str| {
+            format!(
+                "ALTER TABLE items DROP CONSTRAINT key; ALTER TABLE items ADD CONSTRAINT key PRIMARY KEY ({key})"
+            )
+        };
+        for server in &cluster.servers {
+            server.superuser(DATABASE).unwrap().batch_execute(&change(key)).unwrap();
+        }
+        let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+        client.batch_execute("DELETE FROM items WHERE tenant = 'moves' AND id = 2").unwrap();
+        for call in ["verify", "finish"] {
+            split.call(call).unwrap();
+            let failure = wait::until("the refusal", LIMIT, || {
+                let error: Option<String> = split.metric("error_message")?;
+                Ok(error)
+            })
+            .unwrap();
+            assert!(
+                failure.contains("table public.items has another primary key on shard \"shard_b\""),
+                "{call}: {failure}"
+            );
+            assert_eq!(rows(&cluster, 0).len(), 300);
+        }
+        match lets_go {
+            true => split.finish_accepting(LIMIT).unwrap(),
+            false => {
+                for server in &cluster.servers {
+                    server.superuser(DATABASE).unwrap().batch_execute(&change("tenant, id, code")).unwrap();
+                }
+                split.finish(LIMIT).unwrap();
+            }
+        }
+        assert!(rows(&cluster, 0).is_empty());
+        assert_eq!(rows(&cluster, 1).len(), 299);
+    }
 }

@@ -18,6 +18,7 @@ pub mod session;
 pub mod session_hash;
 pub mod shape;
 pub mod state;
+pub mod strangers;
 mod template;
 pub mod types;
 

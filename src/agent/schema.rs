@@ -4,26 +4,14 @@
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::state::{changed, consumed, lease, overflow, progress, queue, scope};
-use crate::agent;
-use crate::remote::{Connection, RemoteError};
+use crate::agent::{self, strangers};
+use crate::remote::Connection;
 use std::sync::LazyLock;
-
-/// What of strangers is in the agent's schema, as a value. Every session asks it first.
-pub const STRANGER: &str = include_str!("../../sql/agent/stranger.sql");
-
-/// The same as an error.
-static REFUSE_STRANGERS: LazyLock<String> =
-    LazyLock::new(|| include_str!("../../sql/agent/trust.sql").replace("{stranger}", STRANGER));
 
 static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| {
     let made = [include_str!("../../sql/agent/bootstrap.sql"), include_str!("../../sql/agent/redirect.sql")];
-    format!("{}{}", *REFUSE_STRANGERS, made.concat())
+    format!("{}{}", *strangers::REFUSE, made.concat())
 });
-
-/// An error where what is in the agent's schema is neither the mover's own nor a superuser's.
-pub fn refuse_strangers(connection: &mut Connection) -> std::result::Result<(), RemoteError> {
-    connection.run(&REFUSE_STRANGERS).map(drop)
-}
 
 /// Creates what the agent's schema always has, within a transaction, to whose end nobody
 /// else creates, replaces or drops any of it.

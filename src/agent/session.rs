@@ -1,7 +1,7 @@
 //! Sessions of a split on its shards, and the generation that says whose they are.
 
 use super::error::{Result, SplitError};
-use super::{place, schema, session_hash};
+use super::{place, session_hash, strangers};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -139,10 +139,10 @@ fn open_by(
     // under the settings that stand before it, and where it is not to be trusted, the session
     // goes with them.
     let limit = format!("SET idle_in_transaction_session_timeout = {}", idle_limit().as_millis());
-    let stranger = format!("SELECT {}", schema::STRANGER);
-    let opening: Vec<&str> = [PINNED, &limit].into_iter().chain(since).chain([stranger.as_str()]).collect();
+    let opening: Vec<&str> =
+        [PINNED, &limit].into_iter().chain(since).chain([strangers::LOOK.as_str()]).collect();
     if connection.run(&opening.join(";\n"))?.scalar().is_some() {
-        schema::refuse_strangers(&mut connection)?;
+        strangers::refuse(&mut connection)?;
     }
     connection.keep_alive(idle_limit() / 4);
     place::learn(&mut connection, shard);
