@@ -12,6 +12,7 @@ pub mod routing;
 pub mod snowflake;
 pub mod split;
 pub mod split_check;
+pub mod split_diagnose;
 pub mod status;
 pub mod topology;
 pub mod trusted_owner;

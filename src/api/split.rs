@@ -310,4 +310,8 @@ extension_sql_file!(
     ]
 );
 
-extension_sql_file!("../../sql/split_metrics.sql", name = "split_metrics", requires = [shard_split_figures]);
+extension_sql_file!(
+    "../../sql/split_metrics.sql",
+    name = "split_metrics",
+    requires = [shard_split_figures, "comments_split_diagnose"]
+);

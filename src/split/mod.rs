@@ -5,6 +5,7 @@
 mod blocks;
 pub mod copy;
 pub mod cutover;
+pub mod diagnose;
 pub mod end;
 pub mod engine;
 pub mod figures;

@@ -59,7 +59,7 @@ impl Tenure {
 }
 
 /// The error of `Installed::No` where a side must be.
-fn not_installed(shard: &str, id: i64) -> SplitError {
+pub fn not_installed(shard: &str, id: i64) -> SplitError {
     SplitError::NotInstalled(
         Failure::new(
             SqlState::NOT_IN_STATE,

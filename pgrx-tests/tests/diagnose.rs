@@ -1,0 +1,179 @@
+//! What is wrong with a split is told with its place and what repairs it, and nothing else is;
+//! and what to type is what gets it to its end.
+
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster, finished, plan, to_pending};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+/// Of each thing that is wrong: where, what, and what repairs it.
+fn diagnosis(split: &Split<'_>) -> Vec<String> {
+    let query = "SELECT concat_ws(' | ', place, problem, repair) FROM shard_split_diagnose($1)";
+    let rows = split.superuser().unwrap().query(query, &[&split.id]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+fn next(split: &Split<'_>) -> Option<String> {
+    split.metric("next_call").unwrap()
+}
+
+/// Types what it is told to, until nothing is left to type.
+#[test]
+fn what_is_to_be_typed_leads_to_the_end() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    let mut typed = Vec::new();
+    for reached in ["dual_write", "cutover_pending", "completed", "finished"] {
+        assert_eq!(diagnosis(&split), [""; 0], "before {reached}");
+        let words = next(&split).unwrap();
+        split.superuser().unwrap().batch_execute(&words).unwrap();
+        typed.push(words);
+        split.wait(reached, LIMIT).unwrap();
+    }
+    assert_eq!(next(&split), None);
+    assert_eq!(diagnosis(&split), [""; 0]);
+    let calls = ["start_dual_write", "run_backfill", "cutover", "finish"];
+    assert_eq!(typed, calls.map(|call| format!("SELECT shard_split_{call}({})", split.id)));
+}
+
+/// One who rests is changed by nobody meanwhile.
+fn at_rest(cluster: &Cluster) -> Split<'_> {
+    let split = plan(cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    let rests = || Ok((split.metric::<String>("activity")? == "paused").then_some(()));
+    wait::until("the split to rest", LIMIT, rests).unwrap();
+    split
+}
+
+#[test]
+fn what_is_wrong_on_a_shard_is_told_with_its_place() {
+    let cluster = cluster(&[]);
+    let split = at_rest(&cluster);
+    assert_eq!(
+        diagnosis(&split),
+        [format!("master | it is paused | SELECT shard_split_resume({}).", split.id)]
+    );
+    assert_eq!(next(&split), Some(format!("SELECT shard_split_resume({})", split.id)));
+    let disable = "ALTER TABLE items DISABLE TRIGGER ALL";
+    let enable = "DO $$ DECLARE t name; BEGIN
+        FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'items'::regclass AND tgname LIKE '00%' LOOP
+            EXECUTE format('ALTER TABLE items ENABLE ALWAYS TRIGGER %I', t);
+        END LOOP; END $$";
+    for (server, wrong, right, told) in [
+        (0, disable, enable, "source shard \"shard_a\" | a trigger of the split on public.items is missing"),
+        (1, disable, enable, "target shard \"shard_b\" | a trigger of the split on public.items is missing"),
+        (
+            0,
+            "UPDATE shardmaster_agent.side SET state = 'moved'",
+            "UPDATE shardmaster_agent.side SET state = 'capture'",
+            "source shard \"shard_a\" | it says \"moved\", which it should not in phase cutover_pending",
+        ),
+        (
+            1,
+            "UPDATE shardmaster_agent.side SET state = 'open'",
+            "UPDATE shardmaster_agent.side SET state = 'closed'",
+            "target shard \"shard_b\" | it says \"open\", which it should not in phase cutover_pending",
+        ),
+        (
+            1,
+            "UPDATE shardmaster_agent.generation SET generation = generation + 100",
+            "UPDATE shardmaster_agent.generation SET generation = generation - 100",
+            "target shard \"shard_b\" | it knows worker ",
+        ),
+        (
+            0,
+            "ALTER SCHEMA shardmaster_agent RENAME TO away",
+            "ALTER SCHEMA away RENAME TO shardmaster_agent",
+            "source shard \"shard_a\" | shard \"shard_a\" does not know split 1: ",
+        ),
+        (
+            1,
+            "ALTER TABLE items RENAME TO away",
+            "ALTER TABLE away RENAME TO items",
+            "target shard \"shard_b\" | table items does not exist",
+        ),
+    ] {
+        by_superuser(&cluster, server, wrong);
+        let found = diagnosis(&split);
+        by_superuser(&cluster, server, right);
+        assert!(found.iter().any(|line| line.contains(told)), "{told}: {found:#?}");
+        assert_eq!(found.len(), 2, "{found:#?}");
+    }
+    assert_eq!(diagnosis(&split).len(), 1);
+}
+
+#[test]
+fn what_is_wrong_on_the_master_is_told() {
+    let mut cluster = cluster(&["shardmaster.remote_timeout = '2s'"]);
+    let split = at_rest(&cluster);
+    let (id, mut master) = (split.id, split.superuser().unwrap());
+    let elsewhere = |from, to| {
+        format!("UPDATE shardmaster.routing_entry SET write_shard = '{to}' WHERE write_shard = '{from}'")
+    };
+    master.batch_execute(&elsewhere("shard_a", "shard_b")).unwrap();
+    let found = diagnosis(&split);
+    let told = "master | 1 of its keys are not routed to shard \"shard_a\": key \"moves\" is routed to shard \"shard_b\"";
+    assert!(found[1].starts_with(told), "{found:#?}");
+    master.batch_execute(&elsewhere("shard_b", "shard_a")).unwrap();
+    // Rolled back on the master alone.
+    master
+        .batch_execute(
+            "UPDATE shardmaster.split_plan SET phase = 'rolled_back', goal = 'rolled_back', paused = false",
+        )
+        .unwrap();
+    let found = diagnosis(&split);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found[0].contains("it still has objects of split 1, which is not under way"), "{found:#?}");
+    master
+        .batch_execute("UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = 'backfill'")
+        .unwrap();
+    drop(master);
+    cluster.servers[1].stop(Stop::Fast).unwrap();
+    let split = Split::of(&cluster, id);
+    let found = diagnosis(&split);
+    let target = found.iter().find(|line| line.starts_with("target shard \"shard_b\" | "));
+    assert!(target.is_some_and(|line| line.contains("shard_b")), "{found:#?}");
+}
+
+#[test]
+fn a_shard_that_has_forgotten_the_cutover_is_told() {
+    let cluster = cluster(&["shardmaster.watch_interval = 0"]);
+    let split = plan(&cluster);
+    split.run(|_| ()).unwrap();
+    for (server, state, place) in
+        [(0, "capture", "source shard \"shard_a\""), (1, "closed", "target shard \"shard_b\"")]
+    {
+        by_superuser(&cluster, server, &format!("UPDATE shardmaster_agent.side SET state = '{state}'"));
+        let found = diagnosis(&split);
+        assert!(
+            found.iter().any(|line| line.contains(&format!("{place} | {place} says \"{state}\""))),
+            "{found:#?}"
+        );
+        assert_eq!(found.len(), 1 + server, "{found:#?}");
+    }
+    by_superuser(&cluster, 1, "ALTER TABLE items DISABLE TRIGGER ALL");
+    let found = diagnosis(&split);
+    assert!(
+        found.iter().any(|line| line.contains("a trigger of the split on public.items is missing")),
+        "{found:#?}"
+    );
+    assert_eq!(next(&split), Some(format!("SELECT shard_split_finish({})", split.id)));
+}
+
+/// A plan that cannot start is told what its check finds.
+#[test]
+fn what_the_check_finds_is_told_before_the_start() {
+    let cluster = cluster(&[]);
+    by_superuser(&cluster, 1, "INSERT INTO items VALUES ('moves', 1, 'x', 1)");
+    let split = plan(&cluster);
+    let found = diagnosis(&split);
+    assert!(found.len() == 1 && found[0].contains("moves"), "{found:#?}");
+    by_superuser(&cluster, 1, "DELETE FROM items");
+    assert_eq!(diagnosis(&split), [""; 0]);
+    split.run(|_| ()).unwrap();
+    finished(&split);
+    let mut client = cluster.servers[0].superuser(DATABASE).unwrap();
+    assert!(client.query_opt("SELECT 1 FROM items WHERE tenant = 'moves'", &[]).unwrap().is_none());
+}

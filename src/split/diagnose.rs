@@ -1,0 +1,286 @@
+//! What is not as it should be with a split, on the master and on both shards, and what would
+//! repair it. Nothing is changed anywhere, and the sides are not taken over: a worker goes on.
+
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::agent::shape::TableShape;
+use crate::agent::state::side::{self, Installed};
+use crate::agent::state::tenure;
+use crate::catalog::split::{self, Plan, State};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
+use crate::catalog::{routing, verification};
+use crate::clean;
+use crate::error::Failure;
+use crate::remote::Connection;
+use crate::server::sql;
+use crate::split::cutover::told;
+use crate::split::lifecycle::{phases, requests};
+use crate::split::plan::check;
+
+/// One thing that is wrong.
+pub struct Complaint {
+    /// The master, or a side with its shard.
+    pub place: String,
+    pub problem: String,
+    /// What the operator can do; None: it passes by itself.
+    pub repair: Option<String>,
+}
+
+impl Complaint {
+    fn new(place: &str, problem: &str, repair: Option<String>) -> Complaint {
+        Complaint {
+            place: clean::message(place),
+            problem: clean::more(problem),
+            repair: repair.map(|text| clean::said(&text)),
+        }
+    }
+
+    fn of(place: &str, failure: Failure) -> Complaint {
+        Complaint::new(place, &failure.message, failure.hint)
+    }
+}
+
+/// Looks that a worker has overtaken count for nothing.
+const TRIES: usize = 5;
+
+/// Everything that is found, the master's first.
+pub fn run(id: i64) -> std::result::Result<Vec<Complaint>, Failure> {
+    let mut state = split::state(id)?;
+    let mut found = look(id, &state)?;
+    for _ in 1..TRIES {
+        let now = split::state(id)?;
+        if is_same(&state, &now) {
+            break;
+        }
+        state = now;
+        found = look(id, &state)?;
+    }
+    Ok(found)
+}
+
+fn is_same(before: &State, now: &State) -> bool {
+    let of = |state: &State| (state.phase, state.goal, state.cutover_step, state.generation, state.failed);
+    of(before) == of(now)
+}
+
+fn look(id: i64, state: &State) -> std::result::Result<Vec<Complaint>, Failure> {
+    let plan = split::load(id)?;
+    let mut found = on_master(&plan, state);
+    let identity = split::identity();
+    if is_before_start(state) {
+        let bad = check::run(&plan, &identity).into_iter().filter(|finding| !finding.ok);
+        found.extend(bad.map(|finding| {
+            Complaint::new(&finding.name, &finding.detail, finding.hint.filter(|hint| !hint.is_empty()))
+        }));
+    }
+    for side in [Side::Source, Side::Target] {
+        let place = place(&plan, side);
+        match on_shard(&plan, state, side, &identity) {
+            Ok(problems) => {
+                found
+                    .extend(problems.into_iter().map(|(text, repair)| Complaint::new(&place, &text, repair)));
+            }
+            Err(error) => found.push(Complaint::of(&place, error.into_failure())),
+        }
+    }
+    Ok(found)
+}
+
+fn is_before_start(state: &State) -> bool {
+    state.phase == Phase::Planning && state.goal == Goal::Planning
+}
+
+fn place(plan: &Plan, side: Side) -> String {
+    let shard = match side {
+        Side::Source => &plan.source,
+        Side::Target => &plan.target,
+    };
+    format!("{} shard \"{}\"", side.as_str(), shard.shard_key)
+}
+
+/// What is wrong, and what repairs it.
+type Problem = (String, Option<String>);
+
+fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
+    let id = plan.id;
+    let mut found: Vec<Problem> = Vec::new();
+    if let Some(error) = &state.error {
+        found.push((format!("it has failed: {}", error.message), error.hint.clone()));
+    }
+    if state.paused {
+        found.push(("it is paused".into(), Some(format!("SELECT shard_split_resume({id})."))));
+    }
+    if let Some(reason) = waits(id).filter(|_| !state.failed && !state.paused) {
+        found.push((format!("it waits for {reason}"), None));
+    }
+    if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
+        let repair = match phases::is_decided(state.phase) {
+            true => format!(
+                "SELECT * FROM shard_split_verification({id}) shows them: make them alike, on the side that is wrong."
+            ),
+            false => format!("SELECT shard_split_repair({id}) lets them come over again."),
+        };
+        found.push((format!("{rows} rows of {tables} differ between its sides"), Some(repair)));
+    }
+    found.extend(routes(plan, state));
+    found.into_iter().map(|(problem, repair)| Complaint::new("master", &problem, repair)).collect()
+}
+
+/// Since its last try, or for a worker; a split that waits for its operator waits for nothing.
+fn waits(id: i64) -> Option<String> {
+    sql::read_one(
+        "SELECT coalesce(shardmaster.split_waits_for_worker(p.id),
+                         CASE WHEN p.activity = 'retrying' THEN shardmaster.split_waits_for(p.id) END)
+           FROM shardmaster.split_plan p WHERE p.id = $1",
+        &[id.into()],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+}
+
+/// Keys that somebody has routed elsewhere meanwhile. Those of a split that has ended are not
+/// its own any more.
+fn routes(plan: &Plan, state: &State) -> Option<Problem> {
+    if state.finished || state.phase == Phase::RolledBack {
+        return None;
+    }
+    let wanted = match phases::is_decided(state.phase) {
+        true => &plan.target.shard_key,
+        false => &plan.source.shard_key,
+    };
+    let current = routing::current(&plan.keyspace, &plan.entries);
+    let mut elsewhere: Vec<&String> =
+        plan.entries.iter().filter(|key| current.get(*key) != Some(wanted)).collect();
+    elsewhere.sort_unstable();
+    let first = elsewhere.first()?;
+    let at = current.get(*first).map_or("no shard".to_owned(), |shard| format!("shard \"{shard}\""));
+    let text = format!(
+        "{} of its keys are not routed to shard \"{wanted}\": key \"{first}\" is routed to {at}",
+        elsewhere.len()
+    );
+    Some((text, Some("SELECT * FROM shard_routing_history() shows who has changed it.".into())))
+}
+
+/// None of a side that a split has not, or has no more.
+fn on_shard(plan: &Plan, state: &State, side: Side, identity: &str) -> Result<Vec<Problem>> {
+    let is_lost = match side {
+        Side::Source => state.source_lost,
+        Side::Target => state.target_lost,
+    };
+    if is_lost || state.finished || state.phase == Phase::Planning && !is_before_start(state) {
+        return Ok(Vec::new());
+    }
+    let mut session = tenure::open(plan, identity, side, "diagnosis")?;
+    let installed = side::installed(&mut session, plan, side)?;
+    if state.phase == Phase::RolledBack || state.phase == Phase::Planning {
+        return Ok(left(plan, state, installed).into_iter().collect());
+    }
+    if phases::is_decided(state.phase) {
+        return decided(&mut session, plan, state, side);
+    }
+    match installed {
+        Installed::Ours => {}
+        Installed::Foreign => return Err(side::foreign(session.shard(), plan).into()),
+        Installed::No => return Err(tenure::not_installed(session.shard(), plan.id)),
+    }
+    let mut found: Vec<Problem> = says(&mut session, plan, state, side)?.into_iter().collect();
+    found.extend(newer_worker(&mut session, plan, state, side)?);
+    found.extend(tables(&mut session, plan, side)?);
+    Ok(found)
+}
+
+/// What a rollback, or a plan that was never begun, should not have there.
+fn left(plan: &Plan, state: &State, installed: Installed) -> Option<Problem> {
+    let repair = match installed {
+        Installed::Ours if state.goal == Goal::RolledBack || state.goal == Goal::Planning => {
+            format!("SELECT * FROM shard_cleanup() of that shard removes what split {} has left.", plan.id)
+        }
+        // It is about to be undone, or installed.
+        Installed::Ours | Installed::No => return None,
+        Installed::Foreign => {
+            return Some((
+                format!("it has objects of another split {}, which this master does not know", plan.id),
+                Some("SELECT shard_adopt() of that shard, roll this plan back, and plan again.".into()),
+            ));
+        }
+    };
+    Some((format!("it still has objects of split {}, which is not under way", plan.id), Some(repair)))
+}
+
+/// What it says of the cutover that has decided. One that is not carried out yet is being told.
+fn decided(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Vec<Problem>> {
+    let wanted = match side {
+        Side::Source => side::State::Moved,
+        Side::Target => side::State::Open,
+    };
+    let (Some(version), CutoverStep::Moved) = (state.version_cutover, state.cutover_step) else {
+        return Ok(Vec::new());
+    };
+    let told = told::difference(session, plan, side, (wanted, version))?;
+    let mut found: Vec<Problem> = told
+        .map(|text| (text, Some(format!("SELECT shard_split_resume({}) tells it again.", plan.id))))
+        .into_iter()
+        .collect();
+    found.extend(tables(session, plan, side)?);
+    Ok(found)
+}
+
+/// A state in which no step leaves the side.
+fn says(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Option<Problem>> {
+    let now = side::state(session, plan.id, side)?;
+    let fits = match side {
+        Side::Source => {
+            now == Some(side::State::Capture)
+                || now == Some(side::State::Fenced) && state.cutover_step != CutoverStep::None
+        }
+        Side::Target => now == Some(side::State::Closed),
+    };
+    let now = now.map_or("nothing", side::State::as_str);
+    let repair = format!("SELECT shard_split_resume({}) lets a worker settle it.", plan.id);
+    Ok((!fits).then(|| {
+        (format!("it says \"{now}\", which it should not in phase {}", state.phase.as_str()), Some(repair))
+    }))
+}
+
+fn newer_worker(session: &mut Connection, plan: &Plan, state: &State, side: Side) -> Result<Option<Problem>> {
+    let known = tenure::known_generation(session, plan, side)?.unwrap_or_default();
+    Ok((known > state.generation).then(|| {
+        let text =
+            format!("it knows worker {known} of split {}, this master only {}", plan.id, state.generation);
+        (text, Some("Another master works on it, or this one was restored: stop the other one.".into()))
+    }))
+}
+
+/// Tables that are gone, and those whose writers nothing of the split sees.
+fn tables(session: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<Problem>> {
+    let now = observe::observe(session, plan, side)?;
+    let found = plan.tables.iter().zip(&now.tables).filter_map(|(policy, shape)| {
+        let name = &policy.table_name;
+        if shape.oid.is_none() {
+            return Some((format!("table {name} does not exist"), None));
+        }
+        let leaf = unwatched(shape)?;
+        let repair = "ALTER TABLE ... ENABLE ALWAYS TRIGGER for those of names like 00_shardmaster_*, or roll the split back; what was written meanwhile nothing has noticed.";
+        Some((format!("a trigger of the split on {leaf} is missing or does not always fire"), Some(repair.into())))
+    });
+    Ok(found.collect())
+}
+
+fn unwatched(shape: &TableShape) -> Option<&str> {
+    shape.leaves().iter().find(|leaf| !leaf.captured).map(|leaf| leaf.name.as_str())
+}
+
+/// The words to type now; None: there is nothing to do, or the worker does it.
+pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
+    let state = split::state(id)?;
+    let call = match &state {
+        state if state.finished || state.phase == Phase::RolledBack && !state.failed => return Ok(None),
+        state if state.failed || state.paused => Some(requests::Call::Resume),
+        state if !phases::is_decided(state.phase) && verification::differing(id).is_some() => {
+            Some(requests::Call::Repair)
+        }
+        state => requests::next(state.phase, state.goal, phases::WAY.len()),
+    };
+    Ok(call.map(|call| format!("SELECT {}({id})", call.name())))
+}
