@@ -4,6 +4,7 @@
 
 use shardmaster_tests::ack_log::{AckLog, Rows};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture;
 use shardmaster_tests::matrix::{create_tables, objects};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{Result, wait};
@@ -207,4 +208,23 @@ fn not_after_the_decision() {
         Ok((count == 50).then_some(()))
     })
     .unwrap();
+}
+
+/// A worker that lives on, of a master that was failed over from, opens no target whose rows are
+/// about to go: from the moment on that the target was found to be closed.
+#[test]
+fn nobody_opens_a_target_that_a_rollback_has_asked() {
+    let cluster = fixture::cluster(&[]);
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    cluster.hold("rollback_capture").unwrap();
+    split.call("rollback").unwrap();
+    split.wait_held("rollback_capture", LIMIT).unwrap();
+    let query = "SELECT generation FROM shardmaster.split_plan WHERE id = $1";
+    let now: i64 = split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    let query = "SELECT generation FROM shardmaster_agent.generation WHERE side = 'target'";
+    let known = cluster.servers[1].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap();
+    assert_eq!(known.get::<_, i64>(0), now, "an earlier worker may still act there");
+    cluster.fault("").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
 }

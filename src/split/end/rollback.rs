@@ -38,7 +38,7 @@ fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
     let plan = &tenure.plan;
     let mut source = tenure.open(Side::Source, "rollback")?;
     let installed = side::installed(&mut source, plan, Side::Source)?;
-    let target = if target_lost { None } else { Some(open_target(tenure)?) };
+    let target = if target_lost { None } else { Some(take_target(tenure)?) };
     if installed == Installed::Ours {
         tenure.take_over(&mut source, Side::Source)?;
         revert(&mut source, plan, tenure.generation)?;
@@ -64,8 +64,9 @@ fn require_gone(tenure: &Tenure, target_lost: bool) -> Result<()> {
     Ok(())
 }
 
-/// The target's session; a decision that it knows stands.
-fn open_target(tenure: &Tenure) -> Result<Connection> {
+/// The target's session; a decision that it knows stands. Asked once no other worker can open it
+/// any more: one of a master that has failed over may live on.
+fn take_target(tenure: &Tenure) -> Result<Connection> {
     let plan = &tenure.plan;
     let mut target = tenure.open(Side::Target, "rollback").map_err(|error| match error {
         SplitError::Remote(mut error) if error.is_transient() => {
@@ -77,7 +78,10 @@ fn open_target(tenure: &Tenure) -> Result<Connection> {
         }
         other => other,
     })?;
-    require_not_open(&mut target, plan)?;
+    if side::installed(&mut target, plan, Side::Target)? == Installed::Ours {
+        tenure.take_over(&mut target, Side::Target)?;
+        require_not_open(&mut target, plan)?;
+    }
     Ok(target)
 }
 
@@ -85,7 +89,6 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
     let installed = side::installed(&mut target, plan, Side::Target)?;
     if installed == Installed::Ours {
-        tenure.take_over(&mut target, Side::Target)?;
         // Without a committed step no row of the scope there is ours.
         if let Some((own, changed)) = leaves::own(&mut target, plan)? {
             if !changed.is_empty() {
@@ -119,10 +122,8 @@ fn left_alone(leaves: &[String]) -> String {
 
 /// A target that was opened knows of a decision; the source may have been restored since.
 fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
-    let is_ours = side::installed(target, plan, Side::Target)? == Installed::Ours;
-    if is_ours
-        && side::read(target, plan.id, Side::Target)?
-            .is_some_and(|row| matches!(row.state, State::Open | State::Left))
+    if side::read(target, plan.id, Side::Target)?
+        .is_some_and(|row| matches!(row.state, State::Open | State::Left))
     {
         return Err(decided(plan.id));
     }
