@@ -106,12 +106,8 @@ impl<'a> Prover<'a> {
         let (count, key) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
         let log_is_full = cells.next().as_deref() == Some("t");
         let is_another = cells.next().as_deref() != Some("t");
-        if cells.next().as_deref() == Some("t") && self.knows_changes {
-            self.knows_changes = false;
-            self.say(&format!(
-                "rows of {} are known by their keys alone: the log of what clients have changed there is full (shardmaster.queue_max_size)",
-                self.table.source.name
-            ));
+        if cells.next().as_deref() == Some("t") {
+            self.know_keys_alone();
         }
         if count == "0" {
             return Ok(());
@@ -124,6 +120,16 @@ impl<'a> Prover<'a> {
             return Ok(());
         }
         Err(SplitError::Failed(self.refusal((&count, &key), log_is_full, is_another)))
+    }
+
+    fn know_keys_alone(&mut self) {
+        if self.knows_changes {
+            self.knows_changes = false;
+            self.say(&format!(
+                "rows of {} are known by their keys alone: the log of what clients have changed there is full (shardmaster.queue_max_size)",
+                self.table.source.name
+            ));
+        }
     }
 
     fn say(&self, text: &str) {
@@ -139,6 +145,11 @@ impl<'a> Prover<'a> {
         let Prover { target, plan, table, .. } = self;
         let compared = Sides { plan, table, source, target }.look(leaf, condition, &unless)?;
         let Some(example) = compared.found.first() else { return Ok(()) };
+        // It may have become full since it was asked.
+        if self.target.run(&format!("SELECT {}", self.changes.are_incomplete()))?.scalar() == Some("t") {
+            self.know_keys_alone();
+            return Ok(());
+        }
         let text = format!(
             "table {}: {} rows of the moved keys are not on shard \"{}\" as they were",
             self.table.source.name, compared.differing, self.plan.target.shard_key
