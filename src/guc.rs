@@ -13,6 +13,7 @@ static FAULT: Text = GucSetting::<Option<CString>>::new(None);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static MAX_SPLIT_WORKERS: Int = Int::new(4);
 static MAX_COPY_RATE: Int = Int::new(0);
+static MAX_STANDBY_LAG: Int = Int::new(0);
 static STEP_TIME: Int = Int::new(1_000);
 static COPY_SHARE: Int = Int::new(65);
 static TAIL_INTERVAL: Int = Int::new(200);
@@ -69,6 +70,11 @@ pub fn max_split_workers() -> usize {
 pub fn max_copy_rate() -> Option<u64> {
     let kilobytes = u64::try_from(MAX_COPY_RATE.get()).unwrap_or(0);
     (kilobytes > 0).then_some(kilobytes * 1024)
+}
+/// How far the target's standbys may be behind a copy; None: that does not matter.
+pub fn max_standby_lag() -> Option<Duration> {
+    let lag = millis(&MAX_STANDBY_LAG);
+    (lag > Duration::ZERO).then_some(lag)
 }
 pub fn step_time() -> Duration {
     millis(&STEP_TIME)
@@ -270,6 +276,14 @@ fn register_times() {
         c"The worker looks earlier when the next lease ends earlier.",
         &LEASE_SWEEP_INTERVAL,
         10,
+        GucContext::Sighup,
+    );
+    ms(
+        c"shardmaster.max_standby_lag",
+        c"How far standbys of the target may be behind before a copy waits for them.",
+        c"Of those that stream from it, the slowest. Changes go on coming over. 0: as far as they like.",
+        &MAX_STANDBY_LAG,
+        0,
         GucContext::Sighup,
     );
     ms(

@@ -1,5 +1,6 @@
 //! The sessions and statements with which a split's steps are carried out.
 
+use super::copy::throttle::Throttle;
 use super::owners::LookedThrough;
 use super::references::Watched;
 use super::table::{self, Table};
@@ -40,6 +41,8 @@ pub struct Engine {
     pub deciding: Option<String>,
     /// Bytes of a window's rows; None: as many as there are.
     pub window_limit: Option<u64>,
+    /// Whom a copy waits for.
+    pub throttle: Throttle,
     /// What is compared within the next step.
     pub verification: Option<Run>,
     /// Time that a message and its answer take, to the shard that is further away.
@@ -74,6 +77,7 @@ impl Engine {
             chunk_blocks: 0,
             deciding: None,
             window_limit: None,
+            throttle: Throttle::default(),
             verification: None,
             distance,
         };

@@ -11,4 +11,5 @@ pub mod outcome;
 pub mod scope_size;
 pub mod sieve;
 pub mod step;
+pub mod throttle;
 pub mod window;

@@ -261,6 +261,12 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
     if engine.chunk_blocks == 0 {
         engine.chunk_blocks = outcome.progress.first_chunk(engine.generation);
     }
+    if !outcome.progress.is_copied() {
+        engine.throttle.look(&mut engine.target, engine.plan.id)?;
+        if engine.throttle.reason().is_some() {
+            return Ok(());
+        }
+    }
     while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
         outcome.chunks += 1;
         outcome.rows += copied.rows;

@@ -125,7 +125,9 @@ impl Worker {
         if state.paused && rests {
             return self.rest();
         }
-        if let Some(text) = doing(work) {
+        let waits_on =
+            work == Work::Copy && self.engine.as_ref().is_some_and(|e| e.throttle.reason().is_some());
+        if let Some(text) = doing(work).filter(|_| !waits_on) {
             wait::report(text);
         }
         if state.source_lost && phases::is_decided(state.phase) && !state.finished {
@@ -300,7 +302,17 @@ impl Worker {
             reach(injection_points::BACKFILL_DONE)?;
         }
         self.record(state, &outcome)?;
-        Ok(pause_of_copy(&outcome, began.elapsed()))
+        match self.engine.as_mut().filter(|_| outcome.chunks == 0 && !outcome.progress.is_copied()) {
+            Some(engine) => {
+                // A step without rows renews nothing.
+                renew_lease(engine, &mut self.lease_renewed)?;
+                if let Some(reason) = engine.throttle.reason() {
+                    wait::report(reason);
+                }
+                Ok(guc::tail_interval())
+            }
+            None => Ok(pause_of_copy(&outcome, began.elapsed())),
+        }
     }
 
     fn tail(&mut self, state: &State) -> Result<Duration> {
