@@ -250,7 +250,8 @@ fn a_mark_of_one_writer_stands_for_others() {
     to_pending(&split);
     split.call("pause").unwrap();
     let mut agent = source(&cluster);
-    let close = "SELECT setval(format('shardmaster_agent.queue_%s_seq', split_id), 2) FROM shardmaster_agent.lease";
+    let close =
+        "SELECT setval(format('shardmaster_agent.queue_%s_seq', split_id), 2) FROM shardmaster_agent.lease";
     agent.query_one(close, &[]).unwrap();
     let marks = |agent: &mut Client| -> i64 {
         agent.query_one("SELECT count(*) FROM shardmaster_agent.overflow", &[]).unwrap().get(0)

@@ -316,6 +316,17 @@ pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
     pgrx::log!("{line}");
 }
 
+/// The same of what a shard's clients can have happen again and again, by TRUNCATE say: the
+/// last line of the history stands for a minute.
+pub fn event_again(id: i64, detail: &str) {
+    let is_told = "SELECT true FROM (SELECT at, detail FROM shardmaster.split_event WHERE split_id = $1 ORDER BY id DESC LIMIT 1) e
+                    WHERE e.detail = $2 AND e.at BETWEEN clock_timestamp() - interval '1 min' AND clock_timestamp()";
+    let detail = clean::said(detail);
+    if sql::read_one(is_told, &[id.into(), detail.as_str().into()], |_| ()).is_none() {
+        event(id, None, None, &detail);
+    }
+}
+
 /// Tells listeners; delivered when the transaction commits.
 pub fn notify(id: i64, phase: &str, status: &str) {
     super::event::notify(

@@ -307,7 +307,9 @@ pub fn found(target: &mut Connection, plan: &Plan) -> Result<Option<Found>> {
         }
         for leaf in shape.leaves() {
             let Some(before) = known.iter().find(|known| known.oid == leaf.oid) else {
-                found.attached.extend(shape.column(&policy.shard_by).map(|by| (leaf.name.clone(), by.clone())));
+                found
+                    .attached
+                    .extend(shape.column(&policy.shard_by).map(|by| (leaf.name.clone(), by.clone())));
                 continue;
             };
             let same = is_upgraded || since(Some(&before.triggers), leaf) == Since::Same;

@@ -322,7 +322,7 @@ fn tell_stopped(engine: &mut Engine) -> Result<()> {
     };
     let shard = &engine.plan.source.shard_key;
     let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
-    transaction(|| split::event(engine.plan.id, None, None, &text));
+    transaction(|| split::event_again(engine.plan.id, &text));
     Ok(())
 }
 

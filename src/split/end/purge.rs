@@ -259,7 +259,9 @@ impl Batches<'_> {
         SplitError::failed(
             SqlState::NOT_IN_STATE,
             format!("rows of {name} on shard \"{shard}\" are still there after they were deleted"),
-            format!("A trigger or a rule that is enabled ALWAYS or REPLICA keeps them: disable it, then call shard_split_{end}({id}) again."),
+            format!(
+                "A trigger or a rule that is enabled ALWAYS or REPLICA keeps them: disable it, then call shard_split_{end}({id}) again."
+            ),
         )
     }
 }
