@@ -298,6 +298,54 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
     assert!(ids(&cluster).is_empty());
 }
 
+/// That a foreign key holds on the source says nothing of columns that are computed on the way,
+/// though both rows move.
+#[test]
+fn a_computed_column_references_what_is_there() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id), UNIQUE (tenant, code));
+         CREATE TABLE notes (tenant text, id int, code int, PRIMARY KEY (tenant, id),
+                             FOREIGN KEY (tenant, code) REFERENCES items (tenant, code))",
+    );
+    run(&cluster, 0, "INSERT INTO notes SELECT tenant, id, code FROM items");
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    let fails = |maps: &[(&str, Option<&str>)]| {
+        for (table, expression) in maps {
+            let map = "SELECT shard_split_map($1, $2, 'code', $3)";
+            split.superuser().unwrap().execute(map, &[&split.id, table, expression]).unwrap();
+        }
+        split.call("start_dual_write").unwrap();
+        split.call("run_backfill").unwrap();
+        let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
+        assert!(
+            error.contains("a moving row references a row that is not on shard") && error.contains("23503"),
+            "{error}"
+        );
+        assert!(error.contains("(tenant, code)=(a computed value)"), "{error}");
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+    };
+    fails(&[("notes", Some("code + 1000"))]);
+    fails(&[("notes", Some("code")), ("items", Some("code + 1000"))]);
+    let map = "SELECT shard_split_map($1, 'notes', 'code', 'code + 1000'),
+                      shard_split_map($1, 'items', 'code', 'CASE val WHEN ''lost'' THEN 0 ELSE code + 1000 END')";
+    master.batch_execute(&map.replace("$1", &split.id.to_string())).unwrap();
+    to_pending(&split);
+    // The row that references it does not change.
+    run(&cluster, 0, "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 2");
+    let error = split.failure(LIMIT).unwrap();
+    assert!(error.contains("a moving row references a row that is not on shard"), "{error}");
+    run(&cluster, 0, "UPDATE items SET val = 'found' WHERE tenant = 'moves' AND id = 2");
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    restore_keys(&cluster, 1);
+}
+
 fn ids(cluster: &Cluster) -> Vec<i32> {
     let found = source(cluster).query("SELECT id FROM items WHERE tenant = 'moves'", &[]).unwrap();
     found.iter().map(|row| row.get(0)).collect()

@@ -8,7 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::catalog::split::Plan;
+use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, text_array};
@@ -46,6 +46,9 @@ pub struct Reference {
     /// Whether a column of it is computed: then no value of it is told.
     #[serde(skip)]
     pub is_computed: bool,
+    /// A column of either end is not the source's own: that it holds there says nothing.
+    #[serde(skip)]
+    pub is_own: bool,
 }
 
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -133,10 +136,14 @@ fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool
     let mut references: Vec<Reference> =
         read.map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
     for reference in references.iter_mut().filter(|_| side == Side::Target) {
-        let policy = reference.from_position.and_then(|position| plan.tables.get(position));
-        reference.is_computed = policy.is_some_and(|policy| {
-            reference.columns.iter().any(|column| computed::is_computed(policy, &column.from))
-        });
+        let policy = |position: Option<usize>| position.and_then(|position| plan.tables.get(position));
+        let (from, to) = (policy(reference.from_position), policy(reference.to_position));
+        let is = |ends: fn(&Policy, &str) -> bool| {
+            reference.columns.iter().any(|column| {
+                from.is_some_and(|from| ends(from, &column.from)) || to.is_some_and(|to| ends(to, &column.to))
+            })
+        };
+        (reference.is_computed, reference.is_own) = (is(computed::is_computed), is(computed::is_own));
     }
     Ok(references)
 }
@@ -307,8 +314,9 @@ pub struct Watched {
 
 impl Watched {
     pub fn load(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<Watched> {
-        let references = load(target, plan, Side::Target)?
+        let references = load_all(target, plan, Side::Target, true)?
             .into_iter()
+            .filter(|r| !r.carries_key || r.is_own)
             // What is not validated the server does not promise either.
             .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
             .collect();
