@@ -6,6 +6,7 @@
 //! same transaction. So a crash anywhere resumes from what the target holds.
 
 use super::compare::{self, Differences};
+use super::computed;
 use super::foreign_keys::{self, Look};
 use super::window::{self, Entries};
 use super::{chunk, leaves};
@@ -128,13 +129,14 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
         let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
         let before = [known, &table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from));
+        let policy = engine.plan.tables.get(position);
+        let is_own = |column: &str| policy.is_some_and(|policy| computed::is_own(policy, column));
+        let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from, is_own));
         let (what, detail) = match (&shape.hazards, changed, unkept) {
             (Some(hazards), _, _) => (format!(", it has: {hazards}"), hazards.clone()),
             (None, Some(before), _) => (String::new(), format!("before: {before}; now: {after}")),
-            (None, None, Some(promise)) => {
-                let text =
-                    format!("constraint {}, deferrable, which the source has not", ident(&promise.name));
+            (None, None, Some((promise, why))) => {
+                let text = format!("constraint {}, deferrable, {why}", ident(&promise.name));
                 (format!(", it has: {text}"), text)
             }
             (None, None, None) => continue,
