@@ -330,6 +330,11 @@ fn a_computed_column_references_what_is_there() {
     };
     fails(&[("notes", Some("code + 1000"))]);
     fails(&[("notes", Some("code")), ("items", Some("code + 1000"))]);
+    let full = "ALTER TABLE notes DROP CONSTRAINT notes_tenant_code_fkey,
+                      ADD FOREIGN KEY (tenant, code) REFERENCES items (tenant, code) MATCH ";
+    (0..2).for_each(|server| run(&cluster, server, &format!("{full} FULL")));
+    fails(&[("notes", Some("nullif(code, 4)")), ("items", Some("code"))]);
+    (0..2).for_each(|server| run(&cluster, server, &format!("{full} SIMPLE")));
     let map = "SELECT shard_split_map($1, 'notes', 'code', 'code + 1000'),
                       shard_split_map($1, 'items', 'code', 'CASE val WHEN ''lost'' THEN 0 ELSE code + 1000 END')";
     master.batch_execute(&map.replace("$1", &split.id.to_string())).unwrap();

@@ -89,10 +89,11 @@ impl Reference {
         self.columns.iter().map(equal).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// Without NULL: such a row references nothing, whatever the key's MATCH is.
+    /// Whether a row is to reference one: by MATCH FULL with any value, else with all of them.
     pub fn references(&self, row: &str) -> String {
         let present = |c: &ReferenceColumn| format!("{row}.{} IS NOT NULL", ident(&c.from));
-        self.columns.iter().map(present).collect::<Vec<_>>().join(" AND ")
+        let by = if self.match_type == "f" { " OR " } else { " AND " };
+        format!("({})", self.columns.iter().map(present).collect::<Vec<_>>().join(by))
     }
 
     pub fn value(&self, row: &str) -> String {
