@@ -351,6 +351,38 @@ fn a_computed_column_references_what_is_there() {
     restore_keys(&cluster, 1);
 }
 
+/// One that the source does not keep any more, or never has, is looked at from then on.
+#[test]
+fn a_foreign_key_of_the_target_alone_is_kept_by_each_step() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id));
+         CREATE TABLE notes (tenant text, id int, item int, PRIMARY KEY (tenant, id))",
+    );
+    run(&cluster, 0, "INSERT INTO notes SELECT tenant, id, id FROM items");
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    let breaks = |statement: &str, mend: &str| {
+        run(&cluster, 0, statement);
+        let error = split.failure(LIMIT).unwrap();
+        assert!(error.contains("a moving row references a row that is not on shard"), "{statement}: {error}");
+        run(&cluster, 0, mend);
+        split.call("replay_tail").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+    };
+    let add = "ALTER TABLE notes ADD CONSTRAINT item FOREIGN KEY (tenant, item) REFERENCES items";
+    run(&cluster, 1, add);
+    breaks("INSERT INTO notes VALUES ('moves', 9000, 9000)", "DELETE FROM notes WHERE id = 9000");
+    run(&cluster, 0, add);
+    split.wait_settled(LIMIT).unwrap();
+    run(&cluster, 0, "ALTER TABLE notes DROP CONSTRAINT item");
+    breaks("DELETE FROM items WHERE id = 2", "INSERT INTO items VALUES ('moves', 2, '2', 2)");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    restore_keys(&cluster, 1);
+}
+
 fn ids(cluster: &Cluster) -> Vec<i32> {
     let found = source(cluster).query("SELECT id FROM items WHERE tenant = 'moves'", &[]).unwrap();
     found.iter().map(|row| row.get(0)).collect()

@@ -46,7 +46,8 @@ pub struct Reference {
     /// Whether a column of it is computed: then no value of it is told.
     #[serde(skip)]
     pub is_computed: bool,
-    /// A column of either end is not the source's own: that it holds there says nothing.
+    /// A column of either end is not the source's, or the source has no such foreign key: that
+    /// rows of both tables move says nothing.
     #[serde(skip)]
     pub is_own: bool,
 }
@@ -314,13 +315,50 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn load(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<Watched> {
-        let references = load_all(target, plan, Side::Target, true)?
-            .into_iter()
-            .filter(|r| !r.carries_key || r.is_own)
-            // What is not validated the server does not promise either.
-            .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
-            .collect();
+    /// A foreign key that carries the shard-by column holds on the target because it holds on the
+    /// source, which is to promise as much of columns that come over as they are. Without that
+    /// it is looked at like the others: it may have come to the target, or gone from the source,
+    /// since the check.
+    pub fn load(
+        source: &mut Connection,
+        target: &mut Connection,
+        plan: &Plan,
+        tables: &[Table],
+    ) -> Result<Watched> {
+        let mut references = load_all(target, plan, Side::Target, true)?;
+        // What is not validated the server does not promise either.
+        references.retain(|r| r.from_position.is_some() && r.is_validated && !r.is_period);
+        if references.iter().any(|r| r.carries_key) {
+            let given = load_all(source, plan, Side::Source, true)?;
+            references.iter_mut().for_each(|r| r.is_own |= r.carries_key && !r.is_promised_by(&given));
+        }
+        references.retain(|r| !r.carries_key || r.is_own);
         Ok(Watched { references, by: tables.iter().map(|table| Some(table.target_by.clone())).collect() })
     }
+}
+
+impl Reference {
+    /// Whether one of the other side's holds each row to as much.
+    fn is_promised_by(&self, others: &[Reference]) -> bool {
+        others.iter().any(|other| {
+            other.is_twin(self)
+                && other.is_validated
+                && (other.match_type == self.match_type || other.match_type == "f")
+        })
+    }
+
+    /// The other side's foreign key of the same columns; its name may differ.
+    fn is_twin(&self, other: &Reference) -> bool {
+        let columns =
+            |r: &Reference| r.columns.iter().map(|c| (c.from.clone(), c.to.clone())).collect::<Vec<_>>();
+        self.from_position == other.from_position
+            && self.to_position == other.to_position
+            && columns(self) == columns(other)
+            && (self.to_position.is_some() || base_name(&self.to) == base_name(&other.to))
+    }
+}
+
+/// A table's name without its schema, which may be a shard's own.
+fn base_name(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, base)| base)
 }

@@ -32,7 +32,7 @@ pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Resul
         let is_own = |to: usize| reference.is_own && reference.to_position == Some(to);
         match looked {
             Look::All => check_reference(engine, index, position, None)?,
-            // Of a column that is computed, rows may lose what they reference and stay the same.
+            // The source does not keep them from losing what they reference, and they stay the same.
             Look::Changed(tables) if tables.iter().any(|table| is_own(*table)) => {
                 check_reference(engine, index, position, None)?;
             }
@@ -48,7 +48,7 @@ pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Resul
 
 /// Before a cutover: all rows once more, by the foreign keys that there are now.
 pub fn check_all(engine: &mut Engine) -> Result<()> {
-    engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+    engine.watch()?;
     if engine.watched.references.is_empty() {
         return Ok(());
     }

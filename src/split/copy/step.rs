@@ -27,7 +27,6 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::references::Watched;
 use crate::split::verify::walk::{self, When};
 use std::time::{Duration, Instant};
 
@@ -97,7 +96,11 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     let now = observe::observe(&mut engine.reader, &engine.plan, Side::Source)?;
-    engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    let looked =
+        engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    if looked {
+        engine.watch()?;
+    }
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::counters(&mut engine.reader, engine.plan.id)?;
     Ok(now)
@@ -113,8 +116,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if looked {
-        // A table that is referenced may have another name by now, and its own another table.
-        engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+        engine.watch()?;
     }
     let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
