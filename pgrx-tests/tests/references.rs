@@ -257,13 +257,24 @@ fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
         &[],
         "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
     );
-    run(
-        &cluster,
-        1,
-        "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
-    );
-    let text = findings(&plan(&cluster));
+    let create = "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)";
+    run(&cluster, 1, create);
+    let split = plan(&cluster);
+    let text = findings(&split);
     assert!(text.contains("target: foreign keys from other tables: public.readers references"), "{text}");
+    // Nor may one come later.
+    run(&cluster, 1, "DROP TABLE readers");
+    to_pending(&split);
+    run(&cluster, 1, create);
+    let text = split.failure(LIMIT).unwrap();
+    assert!(
+        text.contains("changed on the target") && text.contains("a foreign key from public.readers"),
+        "{text}"
+    );
+    run(&cluster, 1, "DROP TABLE readers");
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
 }
 
 /// A client of a staying key may reference a frozen row until it is deleted.

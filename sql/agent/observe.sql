@@ -212,6 +212,14 @@ SELECT json_build_object(
                                         WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
                     UNION ALL
                     SELECT 'a subscription, by which rows come' FROM pg_subscription_rel s WHERE s.srrelid = tree.relid
+                    UNION
+                    -- What is deleted here is deleted without asking who references it. Found by the
+                    -- triggers that such a key has: there is no index over what it references.
+                    SELECT format('a foreign key from %s', f.conrelid::regclass)
+                      FROM pg_trigger g JOIN pg_constraint f ON f.oid = g.tgconstraint
+                     WHERE g.tgrelid = tree.relid AND g.tgconstrrelid <> 0 AND f.confrelid = tree.relid
+                       AND NOT EXISTS (SELECT 1 FROM wanted o
+                                        WHERE o.oid IN (f.conrelid, pg_partition_root(f.conrelid)))
                  ) AS h (text)),
             -- By what two rows exclude each other.
             'promises', (
