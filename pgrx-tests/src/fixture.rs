@@ -82,6 +82,11 @@ pub fn cluster(config: &[&str]) -> Cluster {
     )
 }
 
+/// What is computed is of no deferrable constraint.
+pub fn let_code_be_computed(cluster: &Cluster) {
+    by_superusers(cluster, "ALTER TABLE items DROP CONSTRAINT items_tenant_code_key");
+}
+
 /// A superuser's session on the source.
 pub fn source(cluster: &Cluster) -> Client {
     cluster.servers[0].superuser(DATABASE).unwrap()

@@ -3,7 +3,8 @@
 
 use shardmaster_tests::cluster::{DATABASE, MOVER};
 use shardmaster_tests::fixture::{
-    LIMIT, before_the_next_step, by_superusers, client, cluster, plan, source, to_pending,
+    LIMIT, before_the_next_step, by_superusers, client, cluster, let_code_be_computed, plan, source,
+    to_pending,
 };
 use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
 
@@ -145,6 +146,7 @@ fn what_fits_a_mapped_expression_better_is_not_called() {
         ),
     ] {
         let cluster = cluster(&[]);
+        let_code_be_computed(&cluster);
         own_the_table(&cluster);
         let mut superuser = source(&cluster);
         superuser
@@ -268,6 +270,7 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
     client(&cluster)
         .batch_execute("UPDATE items SET val = 'the secret' WHERE tenant = 'moves' AND id = 2")
         .unwrap();
+    let_code_be_computed(&cluster);
     by_superusers(&cluster, "ALTER TABLE items ADD CHECK (code >= 0), ADD note text");
     let split = plan(&cluster);
     let map = "SELECT shard_split_map($1, 'items', $2, $3)";
@@ -308,6 +311,7 @@ fn no_value_of_a_row_stands_in_an_error_of_a_computed_column() {
 #[test]
 fn a_computed_column_of_a_foreign_key_is_looked_at_first() {
     let cluster = cluster(&[]);
+    let_code_be_computed(&cluster);
     client(&cluster)
         .batch_execute("UPDATE items SET val = '4711' WHERE tenant = 'moves' AND id = 2")
         .unwrap();

@@ -245,6 +245,9 @@ fn rows_attached_on_the_target_are_refused() {
     split.wait("rolled_back", LIMIT).unwrap();
     let left: Vec<i32> = rows(&cluster, 1).into_keys().collect();
     assert!(left.iter().all(|id| *id < 200), "{left:?}");
+    let told =
+        "attached meanwhile on the target: public.items_1: rows of the moving keys there were left alone";
+    assert!(split.events().unwrap().contains(told), "{}", split.events().unwrap());
 }
 
 /// As above, at the last moment: between a step's beginning and its commit.

@@ -1,6 +1,7 @@
 //! The rules of the protocol, one by one, with sessions held open at the place where
 //! leaving the rule out would lose a write.
 
+use postgres::Client;
 use shardmaster_tests::cluster::DATABASE;
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
@@ -237,6 +238,47 @@ fn a_queue_past_its_lease_starts_the_copy_again() {
     split.wait("cutover_pending", LIMIT).unwrap();
     let told = split.events().unwrap();
     assert!(told.contains("had stopped, its lease had ended"), "{told}");
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// However long no worker comes: the source's disk does not fill with marks, and who has left
+/// none is waited for.
+#[test]
+fn a_mark_of_one_writer_stands_for_others() {
+    let cluster = cluster(&["shardmaster.capture_lease = '1s'"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    let mut agent = source(&cluster);
+    let close =
+        "SELECT setval(format('shardmaster_agent.queue_%s_seq', split_id), 2) FROM shardmaster_agent.lease";
+    agent.query_one(close, &[]).unwrap();
+    let marks = |agent: &mut Client| -> i64 {
+        agent.query_one("SELECT count(*) FROM shardmaster_agent.overflow", &[]).unwrap().get(0)
+    };
+    let update = |id: i32| format!("UPDATE items SET val = 'unqueued' WHERE tenant = 'moves' AND id = {id}");
+    let mut writer = client(&cluster);
+    writer.batch_execute(&format!("BEGIN; {}; ROLLBACK", update(2))).unwrap();
+    assert_eq!(marks(&mut agent), 0);
+    for id in 1..=50 {
+        writer.batch_execute(&update(2 * id)).unwrap();
+    }
+    assert_eq!(marks(&mut agent), 1);
+    // What it sees may have been removed before it commits.
+    writer.batch_execute(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {}; COMMIT", update(102))).unwrap();
+    assert_eq!(marks(&mut agent), 2);
+    writer.batch_execute(&format!("BEGIN; {}", update(104))).unwrap();
+    split.call("resume").unwrap();
+    let waits = || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|text| text.contains("wrote while the queue was full")).then_some(()))
+    };
+    wait::until("the writer to be waited for", LIMIT, waits).unwrap();
+    assert_eq!(marks(&mut agent), 0);
+    writer.batch_execute("COMMIT").unwrap();
+    let arrived = || Ok(rows(&cluster, 1).get(&104).is_some_and(|v| v.starts_with("unqueued")).then_some(()));
+    wait::until("the new copy", LIMIT, arrived).unwrap();
+    split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
 }
 

@@ -257,13 +257,24 @@ fn a_table_that_references_moving_ones_on_the_target_alone_is_refused() {
         &[],
         "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
     );
-    run(
-        &cluster,
-        1,
-        "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)",
-    );
-    let text = findings(&plan(&cluster));
+    let create = "CREATE TABLE readers (n int PRIMARY KEY, tenant text, id int, FOREIGN KEY (tenant, id) REFERENCES items)";
+    run(&cluster, 1, create);
+    let split = plan(&cluster);
+    let text = findings(&split);
     assert!(text.contains("target: foreign keys from other tables: public.readers references"), "{text}");
+    // Nor may one come later.
+    run(&cluster, 1, "DROP TABLE readers");
+    to_pending(&split);
+    run(&cluster, 1, create);
+    let text = split.failure(LIMIT).unwrap();
+    assert!(
+        text.contains("changed on the target") && text.contains("a foreign key from public.readers"),
+        "{text}"
+    );
+    run(&cluster, 1, "DROP TABLE readers");
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
 }
 
 /// A client of a staying key may reference a frozen row until it is deleted.
@@ -298,6 +309,91 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
     assert!(ids(&cluster).is_empty());
 }
 
+/// That a foreign key holds on the source says nothing of columns that are computed on the way,
+/// though both rows move.
+#[test]
+fn a_computed_column_references_what_is_there() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id), UNIQUE (tenant, code));
+         CREATE TABLE notes (tenant text, id int, code int, PRIMARY KEY (tenant, id),
+                             FOREIGN KEY (tenant, code) REFERENCES items (tenant, code))",
+    );
+    run(&cluster, 0, "INSERT INTO notes SELECT tenant, id, code FROM items");
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    let fails = |maps: &[(&str, Option<&str>)]| {
+        for (table, expression) in maps {
+            let map = "SELECT shard_split_map($1, $2, 'code', $3)";
+            split.superuser().unwrap().execute(map, &[&split.id, table, expression]).unwrap();
+        }
+        split.call("start_dual_write").unwrap();
+        split.call("run_backfill").unwrap();
+        let error = split.wait("cutover_pending", LIMIT).unwrap_err().to_string();
+        assert!(
+            error.contains("a moving row references a row that is not on shard") && error.contains("23503"),
+            "{error}"
+        );
+        assert!(error.contains("(tenant, code)=(a computed value)"), "{error}");
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+    };
+    fails(&[("notes", Some("code + 1000"))]);
+    fails(&[("notes", Some("code")), ("items", Some("code + 1000"))]);
+    let full = "ALTER TABLE notes DROP CONSTRAINT notes_tenant_code_fkey,
+                      ADD FOREIGN KEY (tenant, code) REFERENCES items (tenant, code) MATCH ";
+    (0..2).for_each(|server| run(&cluster, server, &format!("{full} FULL")));
+    fails(&[("notes", Some("nullif(code, 4)")), ("items", Some("code"))]);
+    (0..2).for_each(|server| run(&cluster, server, &format!("{full} SIMPLE")));
+    let map = "SELECT shard_split_map($1, 'notes', 'code', 'code + 1000'),
+                      shard_split_map($1, 'items', 'code', 'CASE val WHEN ''lost'' THEN 0 ELSE code + 1000 END')";
+    master.batch_execute(&map.replace("$1", &split.id.to_string())).unwrap();
+    to_pending(&split);
+    // The row that references it does not change.
+    run(&cluster, 0, "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 2");
+    let error = split.failure(LIMIT).unwrap();
+    assert!(error.contains("a moving row references a row that is not on shard"), "{error}");
+    run(&cluster, 0, "UPDATE items SET val = 'found' WHERE tenant = 'moves' AND id = 2");
+    split.call("replay_tail").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    restore_keys(&cluster, 1);
+}
+
+/// One that the source does not keep any more, or never has, is looked at from then on.
+#[test]
+fn a_foreign_key_of_the_target_alone_is_kept_by_each_step() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id));
+         CREATE TABLE notes (tenant text, id int, item int, PRIMARY KEY (tenant, id))",
+    );
+    run(&cluster, 0, "INSERT INTO notes SELECT tenant, id, id FROM items");
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('notes', 'tenant')").unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    let breaks = |statement: &str, mend: &str| {
+        run(&cluster, 0, statement);
+        let error = split.failure(LIMIT).unwrap();
+        assert!(error.contains("a moving row references a row that is not on shard"), "{statement}: {error}");
+        run(&cluster, 0, mend);
+        split.call("replay_tail").unwrap();
+        split.wait_settled(LIMIT).unwrap();
+    };
+    let add = "ALTER TABLE notes ADD CONSTRAINT item FOREIGN KEY (tenant, item) REFERENCES items";
+    run(&cluster, 1, add);
+    breaks("INSERT INTO notes VALUES ('moves', 9000, 9000)", "DELETE FROM notes WHERE id = 9000");
+    run(&cluster, 0, add);
+    split.wait_settled(LIMIT).unwrap();
+    run(&cluster, 0, "ALTER TABLE notes DROP CONSTRAINT item");
+    breaks("DELETE FROM items WHERE id = 2", "INSERT INTO items VALUES ('moves', 2, '2', 2)");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    restore_keys(&cluster, 1);
+}
+
 fn ids(cluster: &Cluster) -> Vec<i32> {
     let found = source(cluster).query("SELECT id FROM items WHERE tenant = 'moves'", &[]).unwrap();
     found.iter().map(|row| row.get(0)).collect()
@@ -319,5 +415,18 @@ fn a_deferrable_constraint_of_the_target_alone_is_refused() {
         "{text}"
     );
     run(&cluster, 0, constraint);
+    assert_eq!(findings(&split), "");
+    // The source's says nothing of values that it does not have.
+    let map = "SELECT shard_split_map($1, 'items', 'code', '1')";
+    split.superuser().unwrap().execute(map, &[&split.id]).unwrap();
+    let text = findings(&split);
+    assert!(text.contains("items: constraint \"once\", of a column that is computed"), "{text}");
+    let excludes = "ALTER TABLE items DROP CONSTRAINT once,
+        ADD CONSTRAINT others EXCLUDE USING btree (tenant WITH =, (code + 0) WITH =)";
+    run(&cluster, 0, excludes);
+    run(&cluster, 1, &format!("{excludes} DEFERRABLE"));
+    let text = findings(&split);
+    assert!(text.contains("items: constraint \"others\", of a column that is computed"), "{text}");
+    run(&cluster, 1, "ALTER TABLE items DROP CONSTRAINT others");
     assert_eq!(findings(&split), "");
 }

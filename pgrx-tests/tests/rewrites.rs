@@ -2,7 +2,7 @@
 //! deleted or compared: block numbers, oids and notes of before say nothing of them.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
     LIMIT, by_owner, by_superuser, cluster, cluster_of, plan, rows, source, to_pending,
 };
@@ -245,4 +245,58 @@ fn another_key_is_refused_and_goes_when_rows_may() {
         assert!(rows(&cluster, 0).is_empty());
         assert_eq!(rows(&cluster, 1).len(), 299);
     }
+}
+
+/// What is deleted is gone, or an error: triggers and rules of a replica may keep it.
+#[test]
+fn a_row_that_a_trigger_keeps_is_not_taken_for_deleted() {
+    const KEEP: [(&str, &str); 2] = [
+        (
+            "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER keep BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION keep();
+             ALTER TABLE items ENABLE ALWAYS TRIGGER keep",
+            "ALTER TABLE items DISABLE TRIGGER keep",
+        ),
+        (
+            "CREATE RULE keep AS ON DELETE TO items DO INSTEAD NOTHING; ALTER TABLE items ENABLE REPLICA RULE keep",
+            "ALTER TABLE items DISABLE RULE keep",
+        ),
+    ];
+    for (keep, mend) in KEEP {
+        let cluster = cluster(&[]);
+        let split = plan(&cluster);
+        to_pending(&split);
+        by_superuser(&cluster, 1, keep);
+        let trust = format!("SELECT shard_trust_owner('shard_b', '{OWNER}')");
+        cluster.superuser().unwrap().batch_execute(&trust).unwrap();
+        split.call("rollback").unwrap();
+        let error = split.wait("rolled_back", LIMIT).unwrap_err().to_string();
+        assert!(error.contains("are still there after they were deleted"), "{error}");
+        by_superuser(&cluster, 1, mend);
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+        assert!(rows(&cluster, 1).is_empty());
+    }
+    let cluster = cluster(&[]);
+    let split = completed(&cluster);
+    by_superuser(&cluster, 0, KEEP[0].0);
+    let error = split.finish(LIMIT).unwrap_err().to_string();
+    assert!(error.contains("are still there after they were deleted"), "{error}");
+    by_superuser(&cluster, 0, KEEP[0].1);
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+}
+
+/// Nobody can tell any more whose rows these are, so they stay; but not without a word.
+#[test]
+fn a_rollback_tells_of_copies_on_a_target_that_knows_nothing_of_them() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    by_superuser(&cluster, 1, "DROP SCHEMA shardmaster_agent CASCADE");
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1).len(), 300);
+    let told = "shard \"shard_b\" has nothing of the split any more: copies of the moving keys";
+    assert!(split.events().unwrap().contains(told), "{}", split.events().unwrap());
 }

@@ -2,7 +2,9 @@
 
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, cut_over_and_compare, plan, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, client, cluster, cut_over_and_compare, let_code_be_computed, plan, to_pending,
+};
 use shardmaster_tests::security::unqualified;
 
 /// A role without any right in the database but those given.
@@ -397,6 +399,7 @@ fn triggers_with_our_names_keep_nothing_from_being_captured() {
 #[test]
 fn a_computed_column_is_an_expression_and_nothing_else() {
     let cluster = cluster(&[]);
+    let_code_be_computed(&cluster);
     let mut master = cluster.superuser().unwrap();
     let split = plan(&cluster);
     let table: String =

@@ -4,7 +4,7 @@
 use postgres::NoTls;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cluster_of, cut_over_and_compare, plan, rows, source, to_pending,
+    LIMIT, client, cluster, cluster_of, cut_over_and_compare, insert, plan, rows, source, to_pending,
 };
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -88,6 +88,21 @@ fn truncate_and_rewrites_at_every_point_of_a_step() {
     }
     let split = plan(&cluster);
     to_pending(&split);
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// A client who empties a table all the time writes no history of the master's.
+#[test]
+fn what_happens_again_and_again_is_told_once() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    for id in 20_001..20_006 {
+        client(&cluster).batch_execute(&format!("TRUNCATE items; {}", insert("moves", id))).unwrap();
+        wait::until("the row", LIMIT, || Ok(rows(&cluster, 1).contains_key(&id).then_some(()))).unwrap();
+    }
+    assert_eq!(split.events().unwrap().matches("the copy starts again").count(), 1);
+    split.wait_settled(LIMIT).unwrap();
     cut_over_and_compare(&cluster, &split);
 }
 

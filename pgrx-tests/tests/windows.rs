@@ -25,6 +25,16 @@ fn ask(split: &Split<'_>, call: &str) {
     split.superuser().unwrap().batch_execute(&call.replace("$1", &split.id.to_string())).unwrap();
 }
 
+/// Until it says that it waits for this.
+fn wait_for(split: &Split<'_>, text: &str) {
+    wait::until(&format!("\"{text}\" to be waited for"), LIMIT, || {
+        let waiting: Option<String> = split.metric("waiting_for")?;
+        Ok(waiting.is_some_and(|waiting| waiting.contains(text)).then_some(()))
+    })
+    .map_err(|e| e.context(&split.describe()))
+    .unwrap();
+}
+
 /// Until nothing is asked for any more; whether it came to the decision's place.
 fn wait_rehearsed(split: &Split<'_>) -> Option<f64> {
     wait::until("the rehearsal", LIMIT, || {
@@ -207,13 +217,7 @@ fn a_cutover_begins_within_its_window() {
     let split = plan(&cluster);
     to_pending(&split);
     ask(&split, "SELECT shard_split_cutover($1, not_before => clock_timestamp() + interval '3 s')");
-    wait::until("the window to be waited for", LIMIT, || {
-        Ok(split
-            .metric::<Option<String>>("waiting_for")?
-            .is_some_and(|w| w.contains("the cutover, not before"))
-            .then_some(()))
-    })
-    .unwrap();
+    wait_for(&split, "the cutover, not before");
     // It follows its source meanwhile.
     client(&cluster).batch_execute(&insert("moves", 9001)).unwrap();
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
@@ -293,12 +297,24 @@ fn a_cutover_under_way_is_put_off_by_another_window() {
     split.wait_held("cutover_sequences", LIMIT).unwrap();
     ask(&split, "SELECT shard_split_cutover($1, not_before => clock_timestamp() + interval '1 h')");
     cluster.fault("").unwrap();
-    wait::until("the window to be waited for", LIMIT, || {
-        let waiting: Option<String> = split.metric("waiting_for")?;
-        Ok(waiting.is_some_and(|waiting| waiting.contains("the cutover, not before")).then_some(()))
-    })
-    .unwrap();
+    wait_for(&split, "the cutover, not before");
     assert_eq!(split.phase().unwrap(), "cutover_pending");
     client(&cluster).batch_execute(&insert("moves", 9001)).unwrap();
     cut_over_and_compare(&cluster, &split);
+}
+
+/// An infinite moment is nothing that could be counted with, and no error of every later call.
+#[test]
+fn a_window_may_have_no_end() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    ask(&split, "SELECT shard_split_cutover($1, not_before => 'infinity')");
+    wait_for(&split, "the cutover, not before infinity");
+    for call in ["pause", "resume", "verify"] {
+        split.call(call).unwrap();
+    }
+    ask(&split, "SELECT shard_split_cutover($1, not_before => '-infinity', until => 'infinity')");
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), rows(&cluster, 1));
 }

@@ -37,7 +37,12 @@ BEGIN
         -- Past its lease or its size the queue takes no more, and the copy starts again:
         -- the writer does not fail because of the split.
         IF now_state OPERATOR(pg_catalog.=) 'capture' THEN
-            INSERT INTO shardmaster_agent.overflow (split_id, xid) VALUES ({split}, pg_catalog.pg_current_xact_id())
+            -- One mark that is committed stands for all who see it, or they would fill the disk while
+            -- no worker comes. An older snapshot may see one that has been dealt with since.
+            INSERT INTO shardmaster_agent.overflow (split_id, xid)
+            SELECT {split}, pg_catalog.pg_current_xact_id()
+             WHERE pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed'
+                OR NOT EXISTS (SELECT 1 FROM shardmaster_agent.overflow o WHERE o.split_id OPERATOR(pg_catalog.=) {split})
                 ON CONFLICT DO NOTHING;
             RETURN false;
         END IF;

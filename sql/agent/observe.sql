@@ -212,6 +212,14 @@ SELECT json_build_object(
                                         WHERE a.attname = w.shard_by AND coalesce(o.oprname, '=') = '=')
                     UNION ALL
                     SELECT 'a subscription, by which rows come' FROM pg_subscription_rel s WHERE s.srrelid = tree.relid
+                    UNION
+                    -- What is deleted here is deleted without asking who references it. Found by the
+                    -- triggers that such a key has: there is no index over what it references.
+                    SELECT format('a foreign key from %s', f.conrelid::regclass)
+                      FROM pg_trigger g JOIN pg_constraint f ON f.oid = g.tgconstraint
+                     WHERE g.tgrelid = tree.relid AND g.tgconstrrelid <> 0 AND f.confrelid = tree.relid
+                       AND NOT EXISTS (SELECT 1 FROM wanted o
+                                        WHERE o.oid IN (f.conrelid, pg_partition_root(f.conrelid)))
                  ) AS h (text)),
             -- By what two rows exclude each other.
             'promises', (
@@ -223,6 +231,15 @@ SELECT json_build_object(
                                WHERE a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey))
                              || coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false')
                         END || CASE WHEN k.conrelid <> w.oid THEN ' of partition ' || k.conrelid::regclass ELSE '' END,
+                    'columns', (
+                        -- Those of expressions and of a predicate are the index's own.
+                        SELECT coalesce(json_agg(a.attname), '[]') FROM pg_attribute a
+                         WHERE a.attrelid = k.conrelid AND a.attnum > 0
+                           AND (a.attnum = ANY (k.conkey)
+                                OR EXISTS (SELECT 1 FROM pg_depend d
+                                            WHERE d.classid = 'pg_class'::regclass AND d.objid = k.conindid
+                                              AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.conrelid
+                                              AND d.refobjsubid = a.attnum))),
                     'is_deferrable', k.condeferrable) ORDER BY k.conname)
                   FROM (SELECT w.oid AS relid UNION SELECT p.relid FROM pg_partition_tree(w.oid) p) tree
                   JOIN pg_constraint k ON k.conrelid = tree.relid AND k.contype IN ('p', 'u', 'x') AND k.conparentid = 0

@@ -52,6 +52,7 @@ pub struct TableShape {
 pub struct Promise {
     pub name: String,
     pub says: String,
+    pub columns: Vec<String>,
     pub is_deferrable: bool,
 }
 
@@ -170,12 +171,23 @@ impl TableShape {
     }
 
     /// A deferrable constraint of this table, the target's, that the other one's rows need not
-    /// keep to: in a replica's session it is not checked.
-    pub fn unkept_promise(&self, other: &TableShape) -> Option<&Promise> {
+    /// keep to, and why: in a replica's session it is not checked. `is_own`: which columns are
+    /// not the other table's.
+    pub fn unkept_promise(
+        &self,
+        other: &TableShape,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Option<(&Promise, &'static str)> {
         let given = other.promises.as_deref().unwrap_or_default();
-        let is_kept = |promise: &&Promise| given.iter().any(|other| other.says == promise.says);
+        let why = |promise: &Promise| match given.iter().any(|other| other.says == promise.says) {
+            false => Some("which the source has not"),
+            true => {
+                promise.columns.iter().any(|column| is_own(column)).then_some("of a column that is computed")
+            }
+        };
         let promises = self.promises.as_deref().unwrap_or_default();
-        promises.iter().find(|promise| promise.is_deferrable && !is_kept(promise))
+        let deferrable = promises.iter().filter(|promise| promise.is_deferrable);
+        deferrable.filter_map(|promise| Some((promise, why(promise)?))).next()
     }
 
     /// Everything that must not change while rows move, in words.

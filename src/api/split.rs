@@ -141,7 +141,9 @@ fn longest(max_fence: Option<Interval>) -> Result<Option<Duration>, Failure> {
     let Some(limit) = max_fence else { return Ok(None) };
     match u64::try_from(limit.as_micros()) {
         Ok(micros) if micros >= SHORTEST_FENCE => Ok(Some(Duration::from_micros(micros))),
-        _ => Err(invalid("max_fence", "it is shorter than a millisecond")),
+        Ok(_) => Err(invalid("max_fence", "it is shorter than a millisecond")),
+        // Negative, or beyond all that a number of seconds is made of.
+        Err(_) => Err(invalid("max_fence", "it is no time that anybody could wait")),
     }
 }
 

@@ -110,10 +110,11 @@ fn state_query(lock: &str) -> String {
         "SELECT phase, goal, cutover_step, paused, activity = 'failed', finished_at IS NOT NULL,
                 generation, routing_version_cutover, error_code, error_message, error_detail, error_hint,
                 extract(epoch FROM clock_timestamp() - coalesce(watched_at, cutover_at))::float8, {}, target_lost, source_lost,
-                extract(epoch FROM clock_timestamp() - greatest(cutover_asked_at, c.not_before, c.next_at))::float8,
+                -- An operator's moment may be infinite, from which nothing can be subtracted.
+                (extract(epoch FROM clock_timestamp()) - extract(epoch FROM greatest(cutover_asked_at, c.not_before, c.next_at)))::float8,
                 {},
                 EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
-                extract(epoch FROM c.until - clock_timestamp())::float8, {}, {}
+                extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {}
            FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
           WHERE id = $1 {lock}",
         redirect::is_due(),
@@ -313,6 +314,17 @@ pub fn event(id: i64, from: Option<Phase>, to: Option<Phase>, detail: &str) {
         "detail": detail,
     });
     pgrx::log!("{line}");
+}
+
+/// The same of what a shard's clients can have happen again and again, by TRUNCATE say: the
+/// last line of the history stands for a minute.
+pub fn event_again(id: i64, detail: &str) {
+    let is_told = "SELECT true FROM (SELECT at, detail FROM shardmaster.split_event WHERE split_id = $1 ORDER BY id DESC LIMIT 1) e
+                    WHERE e.detail = $2 AND e.at BETWEEN clock_timestamp() - interval '1 min' AND clock_timestamp()";
+    let detail = clean::said(detail);
+    if sql::read_one(is_told, &[id.into(), detail.as_str().into()], |_| ()).is_none() {
+        event(id, None, None, &detail);
+    }
 }
 
 /// Tells listeners; delivered when the transaction commits.

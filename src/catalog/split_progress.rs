@@ -118,6 +118,12 @@ pub fn decided(id: i64, last_event_id: i64) {
     );
 }
 
+/// Rows of the split have come to the target.
+pub fn has_copied(id: i64) -> bool {
+    let query = "SELECT true FROM shardmaster.split_progress WHERE split_id = $1 AND total_rows_copied > 0";
+    sql::read_one(query, &[id.into()], |_| ()).is_some()
+}
+
 /// How long writers had to wait, at most.
 pub fn fenced(id: i64, fenced: Duration) {
     sql::write(

@@ -41,7 +41,7 @@ struct Keyspace {
 
 thread_local! {
     static KEYSPACES: RefCell<HashMap<Box<str>, Keyspace>> = RefCell::default();
-    /// Entries of all keyspaces.
+    /// Entries of all keyspaces; one with a long key counts as several.
     static SIZE: Cell<usize> = const { Cell::new(0) };
     static IS_STALE: Cell<bool> = const { Cell::new(true) };
     /// The table whose invalidation is the signal.
@@ -141,17 +141,34 @@ pub struct Answer<'a> {
     pub span: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Bytes of a key for which an entry counts as one more.
+const BYTES: usize = 128;
+
+impl Answer<'_> {
+    /// A directory keeps a key as it was given, and a number may be given with any number of zeros.
+    fn size(&self) -> usize {
+        match self.strategy {
+            Strategy::Directory => 1 + self.key.len() / BYTES,
+            Strategy::Hash { .. } | Strategy::Range { .. } => 1,
+        }
+    }
+}
+
 /// Keeps an answer that was read after the last `get`, unless routing has changed since.
 pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
     if !is_usable() || IS_STALE.get() {
         return;
     }
+    let size = answer.size();
+    if size > guc::route_cache_size() {
+        return;
+    }
     KEYSPACES.with_borrow_mut(|keyspaces| {
-        if SIZE.get() >= guc::route_cache_size() {
+        if SIZE.get() + size > guc::route_cache_size() {
             keyspaces.clear();
             SIZE.set(0);
         }
-        SIZE.set(SIZE.get() + 1);
+        SIZE.set(SIZE.get() + size);
         let known = keyspaces.entry(answer.keyspace.into()).or_insert_with(|| Keyspace {
             strategy: answer.strategy,
             keys: HashMap::new(),
@@ -166,4 +183,23 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
             places.set(intent, shared);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_counts_as_many_entries() {
+        let key = format!("{}7", "0".repeat(1_000_000));
+        let answer = |key| Answer {
+            keyspace: "k",
+            strategy: Strategy::Directory,
+            key,
+            intent: Intent::Write,
+            span: None,
+        };
+        assert_eq!(answer("7").size(), 1);
+        assert!(answer(&key).size() > 7000);
+    }
 }

@@ -4,6 +4,7 @@ use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
 use crate::catalog::{event, in_use, keyspace, name, place, redirect, routing};
 use crate::error::Failure;
+use crate::placement::free_slots;
 use crate::placement::shard as placement;
 use crate::remote::conninfo::Conninfo;
 
@@ -66,6 +67,9 @@ fn check_local(new: &NewShard, caller: &Caller) -> Result<(), Failure> {
 fn check_capacity(capacity: Option<i64>) -> Result<(), TopologyError> {
     match capacity {
         Some(slots) if slots < 0 => Err(invalid("capacity", "it is negative")),
+        Some(slots) if slots > free_slots::UNLIMITED => {
+            Err(invalid("capacity", "there are not so many numbers; NULL stands for no limit"))
+        }
         _ => Ok(()),
     }
 }

@@ -50,6 +50,13 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// What is to be looked at is found anew: a foreign key has come or gone, a table that is
+    /// referenced has another name, or its name another table.
+    pub fn watch(&mut self) -> Result<()> {
+        self.watched = Watched::load(&mut self.control, &mut self.target, &self.plan, &self.tables)?;
+        Ok(())
+    }
+
     /// Takes over both sides of an installed split.
     pub fn attach(tenure: &Tenure) -> Result<Engine> {
         let Tenure { plan, generation, .. } = tenure;
@@ -61,7 +68,7 @@ impl Engine {
         session::require_one_server(&mut reader, &mut control)?;
         tenure::register(&mut reader, plan, Side::Source)?;
         let tables = table::load(plan, &mut reader, &mut target)?;
-        let watched = Watched::load(&mut target, plan, &tables)?;
+        let watched = Watched::load(&mut control, &mut target, plan, &tables)?;
         let distance = distance(&mut reader)?.max(distance(&mut target)?);
         let mut engine = Engine {
             plan: plan.clone(),

@@ -146,7 +146,7 @@ pub fn step(
         return Err(SplitError::Superseded);
     }
     if let Some(why) = &outcome.restarted {
-        split::event(id, None, None, &format!("the copy starts again: {why}"));
+        split::event_again(id, &format!("the copy starts again: {why}"));
     }
     let (done, all) =
         outcome.progress.tables.iter().map(TableProgress::blocks).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));

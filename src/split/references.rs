@@ -8,7 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
-use crate::catalog::split::Plan;
+use crate::catalog::split::{Plan, Policy};
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, text_array};
@@ -46,6 +46,10 @@ pub struct Reference {
     /// Whether a column of it is computed: then no value of it is told.
     #[serde(skip)]
     pub is_computed: bool,
+    /// A column of either end is not the source's, or the source has no such foreign key: that
+    /// rows of both tables move says nothing.
+    #[serde(skip)]
+    pub is_own: bool,
 }
 
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -86,10 +90,11 @@ impl Reference {
         self.columns.iter().map(equal).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// Without NULL: such a row references nothing, whatever the key's MATCH is.
+    /// Whether a row is to reference one: by MATCH FULL with any value, else with all of them.
     pub fn references(&self, row: &str) -> String {
         let present = |c: &ReferenceColumn| format!("{row}.{} IS NOT NULL", ident(&c.from));
-        self.columns.iter().map(present).collect::<Vec<_>>().join(" AND ")
+        let by = if self.match_type == "f" { " OR " } else { " AND " };
+        format!("({})", self.columns.iter().map(present).collect::<Vec<_>>().join(by))
     }
 
     pub fn value(&self, row: &str) -> String {
@@ -133,10 +138,14 @@ fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool
     let mut references: Vec<Reference> =
         read.map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
     for reference in references.iter_mut().filter(|_| side == Side::Target) {
-        let policy = reference.from_position.and_then(|position| plan.tables.get(position));
-        reference.is_computed = policy.is_some_and(|policy| {
-            reference.columns.iter().any(|column| computed::is_computed(policy, &column.from))
-        });
+        let policy = |position: Option<usize>| position.and_then(|position| plan.tables.get(position));
+        let (from, to) = (policy(reference.from_position), policy(reference.to_position));
+        let is = |ends: fn(&Policy, &str) -> bool| {
+            reference.columns.iter().any(|column| {
+                from.is_some_and(|from| ends(from, &column.from)) || to.is_some_and(|to| ends(to, &column.to))
+            })
+        };
+        (reference.is_computed, reference.is_own) = (is(computed::is_computed), is(computed::is_own));
     }
     Ok(references)
 }
@@ -306,12 +315,50 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn load(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<Watched> {
-        let references = load(target, plan, Side::Target)?
-            .into_iter()
-            // What is not validated the server does not promise either.
-            .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
-            .collect();
+    /// A foreign key that carries the shard-by column holds on the target because it holds on the
+    /// source, which is to promise as much of columns that come over as they are. Without that
+    /// it is looked at like the others: it may have come to the target, or gone from the source,
+    /// since the check.
+    pub fn load(
+        source: &mut Connection,
+        target: &mut Connection,
+        plan: &Plan,
+        tables: &[Table],
+    ) -> Result<Watched> {
+        let mut references = load_all(target, plan, Side::Target, true)?;
+        // What is not validated the server does not promise either.
+        references.retain(|r| r.from_position.is_some() && r.is_validated && !r.is_period);
+        if references.iter().any(|r| r.carries_key) {
+            let given = load_all(source, plan, Side::Source, true)?;
+            references.iter_mut().for_each(|r| r.is_own |= r.carries_key && !r.is_promised_by(&given));
+        }
+        references.retain(|r| !r.carries_key || r.is_own);
         Ok(Watched { references, by: tables.iter().map(|table| Some(table.target_by.clone())).collect() })
     }
+}
+
+impl Reference {
+    /// Whether one of the other side's holds each row to as much.
+    fn is_promised_by(&self, others: &[Reference]) -> bool {
+        others.iter().any(|other| {
+            other.is_twin(self)
+                && other.is_validated
+                && (other.match_type == self.match_type || other.match_type == "f")
+        })
+    }
+
+    /// The other side's foreign key of the same columns; its name may differ.
+    fn is_twin(&self, other: &Reference) -> bool {
+        let columns =
+            |r: &Reference| r.columns.iter().map(|c| (c.from.clone(), c.to.clone())).collect::<Vec<_>>();
+        self.from_position == other.from_position
+            && self.to_position == other.to_position
+            && columns(self) == columns(other)
+            && (self.to_position.is_some() || base_name(&self.to) == base_name(&other.to))
+    }
+}
+
+/// A table's name without its schema, which may be a shard's own.
+fn base_name(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, base)| base)
 }

@@ -67,6 +67,24 @@ mod tests {
         expect("SELECT shard_of('%s%n')", "SM002", "key \"%s%n\" is between two shards");
     }
 
+    /// One that cannot be counted with would have every reservation of its kind fail.
+    #[pg_test]
+    fn a_capacity_beyond_all_numbers_is_refused() {
+        let problem =
+            "invalid value for \"capacity\": there are not so many numbers; NULL stands for no limit";
+        expect("SELECT shard_add('v', kind => 'vector', capacity => 9223372036854775807)", "22023", problem);
+        run("SELECT shard_add('v', kind => 'vector', capacity => 10)");
+        expect("SELECT shard_set_capacity('v', 4611686018427387905)", "22023", problem);
+        for strategy in ["fill_first", "spread", "consistent"] {
+            run("SELECT shard_set_capacity('v', 4611686018427387904)");
+            let reserve = format!(
+                "SELECT shard_key FROM shard_reserve_slot('vector', '{strategy}', 't', strategy => '{strategy}')"
+            );
+            assert_eq!(text(&reserve), "v");
+            run("SELECT shard_set_capacity('v', 0), shard_set_capacity('v', NULL)");
+        }
+    }
+
     #[pg_test]
     fn a_keyspace_of_another_strategy_says_which_calls_it_takes() {
         run("SELECT shard_add('a', namespace => 'a')");

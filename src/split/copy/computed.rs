@@ -14,6 +14,11 @@ pub fn is_computed(policy: &Policy, column: &str) -> bool {
     policy.maps.iter().any(|map| map.column == column && map.expression.is_some())
 }
 
+/// Whether a column of the target is not the source's: computed, or left out for its default.
+pub fn is_own(policy: &Policy, column: &str) -> bool {
+    policy.maps.iter().any(|map| map.column == column)
+}
+
 /// The error without values of rows, where columns of the table are computed.
 pub fn without_values(error: RemoteError, table: &str, policy: &Policy) -> RemoteError {
     let columns: Vec<String> = policy

@@ -27,9 +27,15 @@ pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Resul
         return Ok(());
     }
     for index in 0..engine.watched.references.len() {
-        let Some(position) = engine.watched.references[index].from_position else { continue };
+        let reference = &engine.watched.references[index];
+        let Some(position) = reference.from_position else { continue };
+        let is_own = |to: usize| reference.is_own && reference.to_position == Some(to);
         match looked {
             Look::All => check_reference(engine, index, position, None)?,
+            // The source does not keep them from losing what they reference, and they stay the same.
+            Look::Changed(tables) if tables.iter().any(|table| is_own(*table)) => {
+                check_reference(engine, index, position, None)?;
+            }
             Look::Changed(tables) if tables.contains(&position) => {
                 let rows = engine.tables[position].changed_on_target();
                 check_reference(engine, index, position, Some(&rows))?;
@@ -42,7 +48,7 @@ pub fn check_step(engine: &mut Engine, after: &Progress, looked: &Look) -> Resul
 
 /// Before a cutover: all rows once more, by the foreign keys that there are now.
 pub fn check_all(engine: &mut Engine) -> Result<()> {
-    engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+    engine.watch()?;
     if engine.watched.references.is_empty() {
         return Ok(());
     }

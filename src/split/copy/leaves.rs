@@ -279,31 +279,58 @@ fn not_frozen(plan: &Plan, table: &str, detail: &str) -> SplitError {
     )
 }
 
-/// The target's leaves that only the split can have written moving rows to, by oid, and the
-/// names of those whose guard was changed; None: no step was committed.
-pub fn own(target: &mut Connection, plan: &Plan) -> Result<Option<(Vec<String>, Vec<String>)>> {
+/// The target's leaves, as a rollback finds them.
+#[derive(Default)]
+pub struct Found {
+    /// Those that only the split can have written moving rows to, by oid.
+    pub own: Vec<String>,
+    /// Names of those whose guard was changed.
+    pub changed: Vec<String>,
+    /// Those that no step has taken in, with the shard-by column: their rows came with them.
+    attached: Vec<(String, Column)>,
+}
+
+/// None: no step was committed.
+pub fn found(target: &mut Connection, plan: &Plan) -> Result<Option<Found>> {
     let progress = progress::stored(target, plan)?;
     let Some(progress) = progress.filter(|progress| progress.snapshot.is_some()) else { return Ok(None) };
     let now = observe::observe(target, plan, Side::Target)?;
     let is_upgraded = progress.target_system.as_deref().is_some_and(|known| known != now.system());
-    let (mut own, mut changed) = (Vec::new(), Vec::new());
-    for (shape, table) in now.tables.iter().zip(&progress.tables) {
+    let mut found = Found::default();
+    for ((policy, shape), table) in plan.tables.iter().zip(&now.tables).zip(&progress.tables) {
         let known = table.target_leaves.as_deref().unwrap_or_default();
         let is_there = |known: &TargetLeaf| shape.leaves().iter().any(|leaf| leaf.oid == known.oid);
         // All of them are others, in a server restored from a dump say: copies may be there.
         if !known.is_empty() && !known.iter().any(is_there) {
-            changed.extend(shape.leaves().iter().map(|leaf| leaf.name.clone()));
+            found.changed.extend(shape.leaves().iter().map(|leaf| leaf.name.clone()));
             continue;
         }
         for leaf in shape.leaves() {
-            let Some(before) = known.iter().find(|known| known.oid == leaf.oid) else { continue };
+            let Some(before) = known.iter().find(|known| known.oid == leaf.oid) else {
+                found
+                    .attached
+                    .extend(shape.column(&policy.shard_by).map(|by| (leaf.name.clone(), by.clone())));
+                continue;
+            };
             let same = is_upgraded || since(Some(&before.triggers), leaf) == Since::Same;
             if same && leaf.captured {
-                own.push(leaf.oid.clone());
+                found.own.push(leaf.oid.clone());
             } else {
-                changed.push(leaf.name.clone());
+                found.changed.push(leaf.name.clone());
             }
         }
     }
-    Ok(Some((own, changed)))
+    Ok(Some(found))
+}
+
+impl Found {
+    /// Names of the attached ones that have rows of the scope. What they could run has been
+    /// looked through.
+    pub fn attached_with_rows(&self, target: &mut Connection, plan: &Plan) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for (name, column) in &self.attached {
+            names.extend(find_row(target, plan, column, name, true)?.map(|row| row.table));
+        }
+        Ok(names)
+    }
 }

@@ -6,6 +6,7 @@
 //! same transaction. So a crash anywhere resumes from what the target holds.
 
 use super::compare::{self, Differences};
+use super::computed;
 use super::foreign_keys::{self, Look};
 use super::window::{self, Entries};
 use super::{chunk, leaves};
@@ -26,7 +27,6 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::references::Watched;
 use crate::split::verify::walk::{self, When};
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,11 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     let now = observe::observe(&mut engine.reader, &engine.plan, Side::Source)?;
-    engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    let looked =
+        engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
+    if looked {
+        engine.watch()?;
+    }
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::counters(&mut engine.reader, engine.plan.id)?;
     Ok(now)
@@ -112,8 +116,7 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if looked {
-        // A table that is referenced may have another name by now, and its own another table.
-        engine.watched = Watched::load(&mut engine.target, &engine.plan, &engine.tables)?;
+        engine.watch()?;
     }
     let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
@@ -128,13 +131,14 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
         let known = progress.tables.get(position).map_or("", |known| &known.target_structure);
         let before = [known, &table.target.structure()];
         let changed = before.iter().find(|before| !before.is_empty() && **before != after);
-        let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from));
+        let policy = engine.plan.tables.get(position);
+        let is_own = |column: &str| policy.is_some_and(|policy| computed::is_own(policy, column));
+        let unkept = source.tables.get(position).and_then(|from| shape.unkept_promise(from, is_own));
         let (what, detail) = match (&shape.hazards, changed, unkept) {
             (Some(hazards), _, _) => (format!(", it has: {hazards}"), hazards.clone()),
             (None, Some(before), _) => (String::new(), format!("before: {before}; now: {after}")),
-            (None, None, Some(promise)) => {
-                let text =
-                    format!("constraint {}, deferrable, which the source has not", ident(&promise.name));
+            (None, None, Some((promise, why))) => {
+                let text = format!("constraint {}, deferrable, {why}", ident(&promise.name));
                 (format!(", it has: {text}"), text)
             }
             (None, None, None) => continue,
@@ -328,7 +332,7 @@ fn tell_stopped(engine: &mut Engine) -> Result<()> {
     };
     let shard = &engine.plan.source.shard_key;
     let text = format!("the copy starts again: capture on shard \"{shard}\" had stopped, {why}");
-    transaction(|| split::event(engine.plan.id, None, None, &text));
+    transaction(|| split::event_again(engine.plan.id, &text));
     Ok(())
 }
 

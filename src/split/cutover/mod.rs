@@ -180,9 +180,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
             other => other?,
         };
         if let Some(why) = &outcome.restarted {
-            transaction(|| {
-                split::event(engine.plan.id, None, None, &format!("the copy starts again: {why}"))
-            });
+            transaction(|| split::event_again(engine.plan.id, &format!("the copy starts again: {why}")));
         }
         let reason = if !outcome.progress.is_copied() {
             // The backfill does that, and faster than attempts at a cutover.

@@ -9,6 +9,7 @@ use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
 use crate::agent::state::tenure;
 use crate::catalog::split::Plan;
+use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::wait;
 use crate::split::blocks::{self, Span};
@@ -225,7 +226,12 @@ impl Batches<'_> {
         let shown = prover.map(|prover| prover.prove(connection, &self.leaf.name, condition)).transpose()?;
         let deleted =
             connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf.name))?.affected;
-        if shown.is_some_and(|shown| shown != deleted) {
+        let is_shown = shown.map(|shown| shown == deleted);
+        if is_shown != Some(true) && self.has_row(connection, condition)? {
+            connection.run("ROLLBACK")?;
+            return Err(self.kept(connection));
+        }
+        if is_shown == Some(false) {
             connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(format!(
                 "rows of {} on shard \"{}\" that change although their keys have moved",
@@ -235,5 +241,27 @@ impl Batches<'_> {
         }
         connection.run("COMMIT")?;
         Ok(Passed::Deleted(deleted))
+    }
+
+    fn has_row(&self, connection: &mut Connection, condition: &str) -> Result<bool> {
+        let found =
+            connection.run(&format!("SELECT 1 FROM ONLY {} t WHERE {condition} LIMIT 1", self.leaf.name))?;
+        Ok(!found.rows.is_empty())
+    }
+
+    /// By a rule or a trigger that fires in a replica, which the table was given meanwhile.
+    fn kept(&self, connection: &Connection) -> SplitError {
+        let (name, shard, id) = (&self.leaf.name, connection.shard(), self.walk.plan.id);
+        let end = match self.walk.side {
+            Side::Source => "finish",
+            Side::Target => "rollback",
+        };
+        SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!("rows of {name} on shard \"{shard}\" are still there after they were deleted"),
+            format!(
+                "A trigger or a rule that is enabled ALWAYS or REPLICA keeps them: disable it, then call shard_split_{end}({id}) again."
+            ),
+        )
     }
 }

@@ -7,6 +7,7 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_progress;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::server::sql;
@@ -88,13 +89,12 @@ fn take_target(tenure: &Tenure) -> Result<Connection> {
 fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
     let installed = side::installed(&mut target, plan, Side::Target)?;
-    if installed == Installed::Ours {
+    if installed != Installed::Ours {
+        tell_unknown(plan);
+    } else {
         // Without a committed step no row of the scope there is ours.
-        if let Some((own, changed)) = leaves::own(&mut target, plan)? {
-            if !changed.is_empty() {
-                transaction(|| split::event(plan.id, None, None, &left_alone(&changed)));
-            }
-            let only = Some(own.as_slice());
+        if let Some(found) = leaves::found(&mut target, plan)? {
+            let only = Some(found.own.as_slice());
             purge::scope_rows(
                 &mut target,
                 plan,
@@ -103,6 +103,8 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
                 only,
                 injection_points::ROLLBACK_BATCH,
             )?;
+            tell_left_alone(plan, "the guard was changed", &found.changed);
+            tell_left_alone(plan, "attached meanwhile", &found.attached_with_rows(&mut target, plan)?);
         }
     }
     reach(injection_points::ROLLBACK_ROWS)?;
@@ -113,11 +115,28 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
 }
 
 /// Rows that somebody else may have written are left for their writer to delete.
-fn left_alone(leaves: &[String]) -> String {
-    format!(
-        "the guard of {} was changed on the target: rows of the moving keys there were left alone, some may be a stranger's; delete the copies by hand",
+fn tell_left_alone(plan: &Plan, why: &str, leaves: &[String]) {
+    if leaves.is_empty() {
+        return;
+    }
+    let text = format!(
+        "{why} on the target: {}: rows of the moving keys there were left alone, some may be a stranger's; delete the copies by hand",
         leaves.join(", ")
-    )
+    );
+    transaction(|| split::event(plan.id, None, None, &text));
+}
+
+/// Whose rows are on a target that does not know the split nobody can tell.
+fn tell_unknown(plan: &Plan) {
+    let text = format!(
+        "shard \"{}\" has nothing of the split any more: copies of the moving keys that may be there were not deleted",
+        plan.target.shard_key
+    );
+    transaction(|| {
+        if split_progress::has_copied(plan.id) {
+            split::event(plan.id, None, None, &text);
+        }
+    });
 }
 
 /// A target that was opened knows of a decision; the source may have been restored since.

@@ -55,13 +55,9 @@ pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
 fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Result<Vec<Finding>> {
     let theirs = load_all(target, plan, Side::Target, true)?;
     let ours = load_all(source, plan, Side::Source, true)?;
-    let promised = |r: &Reference| {
-        ours.iter()
-            .any(|o| o.is_twin(r) && o.is_validated && (o.match_type == r.match_type || o.match_type == "f"))
-    };
     let bad = theirs
         .iter()
-        .filter(|r| r.carries_key && r.is_validated && r.from_position.is_some() && !promised(r));
+        .filter(|r| r.carries_key && r.is_validated && r.from_position.is_some() && !r.is_promised_by(&ours));
     Ok(bad
         .map(|r| {
             Finding::new(
@@ -106,23 +102,6 @@ fn open(plan: &Plan, side: Side) -> Result<Connection> {
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     connection.run(&format!("SET statement_timeout = '{limit}ms'"))?;
     Ok(connection)
-}
-
-impl Reference {
-    /// The other side's foreign key of the same columns; its name may differ.
-    fn is_twin(&self, other: &Reference) -> bool {
-        let columns =
-            |r: &Reference| r.columns.iter().map(|c| (c.from.clone(), c.to.clone())).collect::<Vec<_>>();
-        self.from_position == other.from_position
-            && self.to_position == other.to_position
-            && columns(self) == columns(other)
-            && (self.to_position.is_some() || base_name(&self.to) == base_name(&other.to))
-    }
-}
-
-/// A table's name without its schema, which may be a shard's own.
-fn base_name(name: &str) -> &str {
-    name.rsplit_once('.').map_or(name, |(_, base)| base)
 }
 
 /// Rows of a moving and of a staying key that reference each other.

@@ -23,6 +23,7 @@ use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
+use crate::split::copy::computed;
 use crate::split::end::copies;
 use crate::split::finding::Finding;
 use crate::split::{owners, references};
@@ -65,12 +66,12 @@ fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Fi
     let tables = plan.tables.iter().zip(source.tables.iter().zip(&target.tables));
     tables
         .filter_map(|(policy, (from, to))| {
-            let promise = to.unkept_promise(from)?;
+            let (promise, why) = to.unkept_promise(from, |column| computed::is_own(policy, column))?;
             Some(Finding::new(
                 "target: deferrable constraints of the source",
                 false,
-                format!("{}: the source has no constraint like \"{}\"", policy.table_name, promise.name),
-                "Make it NOT DEFERRABLE, or add it to the source: it is not checked for rows that are copied.",
+                format!("{}: constraint \"{}\", {why}", policy.table_name, promise.name),
+                "Make it NOT DEFERRABLE, or add it to the source and compute none of its columns: it is not checked for rows that are copied.",
             ))
         })
         .collect()
