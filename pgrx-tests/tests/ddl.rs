@@ -93,6 +93,22 @@ fn a_target_that_subscribes_to_its_source_is_refused() {
     ends_well(&late, &split, &expected).refusal();
 }
 
+/// Its apply worker would be sent away for good by the first change of a moved key.
+#[test]
+fn a_source_that_subscribes_is_refused() {
+    let cluster = cluster();
+    target(&cluster).batch_execute("CREATE PUBLICATION rows FOR TABLE items").unwrap();
+    let conninfo = cluster.servers[1].conninfo(DATABASE, "postgres");
+    let subscribe =
+        format!("CREATE SUBSCRIPTION rows CONNECTION '{conninfo}' PUBLICATION rows WITH (copy_data = false)");
+    source(&cluster).batch_execute(&subscribe).unwrap();
+    let split = plan(&cluster);
+    let found = split.findings().unwrap().join("; ");
+    assert!(found.contains("source: subscriptions of the source: public.items: a subscription"), "{found}");
+    source(&cluster).batch_execute("DROP SUBSCRIPTION rows").unwrap();
+    assert_eq!(split.findings().unwrap(), [""; 0]);
+}
+
 /// A publication of all tables has the agent's in it, which a subscriber does not have.
 #[test]
 fn a_publication_of_all_tables_that_somebody_reads_is_refused() {

@@ -141,8 +141,10 @@ fn triggers_of_others_hold_no_rollback_up() {
     }
     split.call("rollback").unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
-    let cleanup = "SELECT shard_cleanup('shard_a'); SELECT shard_adopt('shard_a')";
-    cluster.superuser().unwrap().batch_execute(cleanup).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    for call in ["SELECT shard_cleanup('shard_a')", "SELECT shard_adopt('shard_a')"] {
+        master.batch_execute(call).unwrap();
+    }
 }
 
 /// Whoever owns a table gives its triggers the names that he likes: others the names of ours,

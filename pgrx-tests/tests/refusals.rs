@@ -392,3 +392,21 @@ fn a_table_that_is_its_own_target_is_refused_however_it_is_reached() {
     assert!(leftovers(&mut cluster.servers[0].superuser(DATABASE).unwrap()).unwrap().is_empty());
     std::fs::remove_file(&link).unwrap();
 }
+
+/// What a call does on a shard stays, so nobody is to believe that a ROLLBACK undoes it.
+#[test]
+fn what_no_rollback_undoes_is_no_part_of_a_transaction() {
+    let cluster = cluster();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["1"]).unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    for call in ["shard_guard_drop(1)", "shard_adopt('shard_a')", "shard_cleanup('shard_a')"] {
+        assert_eq!(refused(&mut master, &format!("BEGIN; SELECT {call}")), "25001", "{call}");
+        master.batch_execute("ROLLBACK").unwrap();
+    }
+    let redirects = "SELECT count(*) FROM shardmaster_agent.redirect";
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    assert_eq!(source.query_one(redirects, &[]).unwrap().get::<_, i64>(0), 1);
+    split.drop_guard().unwrap();
+}

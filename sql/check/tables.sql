@@ -92,6 +92,11 @@ SELECT 'subscriptions of the target', false, format('%s: a subscription writes t
   FROM tree w
  WHERE $4::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s WHERE s.srrelid = w.oid)
 UNION ALL
+SELECT 'subscriptions of the source', false, format('%s: a subscription writes to it', w.oid::regclass),
+       'After the cutover it would stop at the first change of a moved key, and with it whatever it brings of keys that stay: have the publisher leave the moving keys out, or drop the subscription.'
+  FROM tree w
+ WHERE NOT $4::boolean AND EXISTS (SELECT 1 FROM pg_subscription_rel s WHERE s.srrelid = w.oid)
+UNION ALL
 SELECT 'row-level security', false, format('%s: its policies apply to %I', w.oid::regclass, current_user),
        'The mover must see every row: make it a member of the owner without FORCE, or give it BYPASSRLS.'
   FROM tree w WHERE row_security_active(w.oid)

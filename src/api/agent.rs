@@ -1,7 +1,7 @@
 //! What is left on the shards: the redirect of a finished split, the identity of the
 //! master, the orphans of one that is no more.
 
-use super::on_primary;
+use super::{STAYS, on_primary, outside_transaction};
 use crate::error::required;
 use crate::split::end::cleanup;
 use crate::split::lifecycle;
@@ -16,14 +16,18 @@ pub fn shard_guard_drop(
 ) -> Result<(), ErrorReport> {
     on_primary("shard_guard_drop")?;
     let source_lost = required(source_lost, "source_lost")?;
-    Ok(lifecycle::drop_guard(required(split_id, "split_id")?, source_lost)?)
+    let split_id = required(split_id, "split_id")?;
+    outside_transaction("shard_guard_drop", STAYS)?;
+    Ok(lifecycle::drop_guard(split_id, source_lost)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_adopt(shard_key: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_adopt")?;
-    Ok(cleanup::adopt(&required(shard_key, "shard_key")?)?)
+    let shard_key = required(shard_key, "shard_key")?;
+    outside_transaction("shard_adopt", STAYS)?;
+    Ok(cleanup::adopt(&shard_key)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -32,7 +36,9 @@ pub fn shard_cleanup(
     shard_key: Option<String>,
 ) -> Result<TableIterator<'static, (name!(object, String), name!(action, String))>, ErrorReport> {
     on_primary("shard_cleanup")?;
-    let removed = cleanup::run(&required(shard_key, "shard_key")?)?;
+    let shard_key = required(shard_key, "shard_key")?;
+    outside_transaction("shard_cleanup", STAYS)?;
+    let removed = cleanup::run(&shard_key)?;
     Ok(TableIterator::new(removed))
 }
 

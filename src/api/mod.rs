@@ -43,16 +43,20 @@ fn on_primary(function: &str) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a procedure that commits where it cannot, with what helps; the server's own words
-/// come with the first COMMIT and name none of that.
-fn outside_transaction(procedure: &str) -> Result<(), Failure> {
+/// Refuses a call where its parts cannot be kept or undone as one, with what helps.
+fn outside_transaction(call: &str, hint: &str) -> Result<(), Failure> {
     // SAFETY: reads the state of the transaction.
     if !unsafe { pg_sys::IsTransactionBlock() } {
         return Ok(());
     }
-    Err(Failure::new(
-        SqlState::parse("25001"),
-        format!("{procedure}() cannot run inside a transaction block"),
-    )
-    .hint("Call it without BEGIN: it commits after each step, since a worker sees nothing before."))
+    let text = format!("{call}() cannot run inside a transaction block");
+    Err(Failure::new(SqlState::parse("25001"), text).hint(hint))
 }
+
+/// A procedure that commits: the server's own words come with the first COMMIT and name none of
+/// this.
+const COMMITS: &str =
+    "Call it without BEGIN: it commits after each step, since a worker sees nothing before.";
+
+/// What is done on a shard stays when the caller's transaction is rolled back.
+const STAYS: &str = "Call it without BEGIN: no ROLLBACK here undoes what it does on a shard.";

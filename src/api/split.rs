@@ -1,6 +1,6 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
-use super::{on_primary, outside_transaction};
+use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::cutover_request::Wishes;
 use crate::catalog::split::Map;
 use crate::error::{Failure, SqlState, required};
@@ -271,7 +271,7 @@ fn shard_split_next_call(
     resumes: Option<bool>,
 ) -> Result<Option<String>, ErrorReport> {
     on_primary("shard_split_run")?;
-    outside_transaction("shard_split_run")?;
+    outside_transaction("shard_split_run", COMMITS)?;
     let id = required(split_id, "split_id")?;
     let until = required(until, "until")?;
     let resumes = required(resumes, "resumes")?;
