@@ -132,3 +132,45 @@ fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&stage.cluster, 1)[&6], "late 6");
 }
+
+/// A source that was set back to an attempt whose fence was lost says `fenced`, too; who came in
+/// before it said so is waited for, or his change would be on no side.
+#[test]
+fn a_fence_without_its_note_waits_for_who_came_in_before() {
+    let stage = Stage::new(&[]);
+    let split = decided(&stage);
+    let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split%'";
+    source(&stage.cluster).batch_execute(sessions).unwrap();
+    let left =
+        "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split%')";
+    wait::until_true(&mut source(&stage.cluster), "the worker's sessions to end", LIMIT, left).unwrap();
+    let state = |state: &str| format!("UPDATE shardmaster_agent.side SET state = '{state}'");
+    source(&stage.cluster)
+        .batch_execute(&format!(
+            "{}; UPDATE shardmaster_agent.consumed SET deciding = NULL",
+            state("capture")
+        ))
+        .unwrap();
+    let mut late = stage.cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    late.batch_execute(
+        "BEGIN; UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id = 2; PREPARE TRANSACTION 'late'",
+    )
+    .unwrap();
+    source(&stage.cluster).batch_execute(&state("fenced")).unwrap();
+    terminate(&stage.cluster);
+    stage.cluster.fault("").unwrap();
+    wait::until("the recovery to wait for the writer", LIMIT, || {
+        let reason: Option<String> = split.metric("waiting_for")?;
+        Ok(reason.is_some_and(|reason| reason.contains("prepared transaction")).then_some(()))
+    })
+    .unwrap();
+    late.batch_execute("COMMIT PREPARED 'late'").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    wait::until("the target to open", LIMIT, || {
+        let opened = client_there(&stage)
+            .batch_execute("UPDATE items SET code = code WHERE tenant = 'moves' AND id = 2");
+        Ok(opened.is_ok().then_some(()))
+    })
+    .unwrap();
+    assert_eq!(rows(&stage.cluster, 1)[&2], "late 2");
+}

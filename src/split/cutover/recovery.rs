@@ -176,12 +176,16 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
         return take_up_finish(engine, version);
     }
     let is_open = side::state(&mut engine.target, id, Side::Target)? == Some(State::Open);
-    if side::state(&mut engine.control, id, Side::Source)? == Some(State::Capture) {
-        fence_again(engine)?;
-        reach(injection_points::RECOVERY_FENCED)?;
-        if is_open {
-            report_stray(engine)?;
+    match side::state(&mut engine.control, id, Side::Source)? {
+        Some(State::Capture) => {
+            fence_again(engine)?;
+            reach(injection_points::RECOVERY_FENCED)?;
+            if is_open {
+                report_stray(engine)?;
+            }
         }
+        Some(State::Fenced) if !is_open => await_writers(engine)?,
+        _ => {}
     }
     if !is_open {
         require_frozen_rows(engine)?;
@@ -293,6 +297,15 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));
     Ok(())
+}
+
+/// A source that was set back may say `fenced` of an attempt whose fence was lost right before:
+/// who came in then, a prepared transaction perhaps, is waited for before the last steps.
+fn await_writers(engine: &mut Engine) -> Result<()> {
+    let mut session = fence::open(engine)?;
+    let deadline = Instant::now() + guc::cutover_timeout();
+    fence::take(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
+    fence::release(&mut session)
 }
 
 /// The target takes writes already, so what the source took without its fence cannot be
