@@ -147,9 +147,9 @@ const BAIT: &str = "CREATE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS
 const CHANGES_NOTHING: &str = "shard_capacity shard_entries shard_gateway_config shard_guards \
     shard_of shard_range_midpoint shard_route shard_route_at shard_route_range \
     shard_routing_history shard_routing_version shard_services shard_snowflake_id \
-    shard_snowflake_parts shard_split_check shard_split_events shard_split_figures \
+    shard_snowflake_parts shard_split_check shard_split_diagnose shard_split_events shard_split_figures \
     shard_split_lifecycle shard_split_line shard_split_metrics shard_split_points \
-    shard_split_progress shard_split_tables shard_split_verification shard_split_wait shard_status \
+    shard_split_progress shard_split_tables shard_split_to_call shard_split_verification shard_split_wait shard_status \
     shard_tables shard_tenant_usage shard_topology shard_trusted_owners";
 
 /// A superuser's REINDEX runs code of the index's owner, with nobody's word but his own: nothing

@@ -170,6 +170,17 @@ fn a_source_that_forgets_the_cutover_is_fenced_again() {
 /// target has had since is gone from the source, and its transaction ids come again.
 #[test]
 fn a_source_whose_disk_was_set_back_is_copied_again() {
+    set_back_the_disk(false);
+}
+
+/// The worker ends after it has announced the step that would copy it again: by then the
+/// source's counters fit the target's.
+#[test]
+fn a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker() {
+    set_back_the_disk(true);
+}
+
+fn set_back_the_disk(worker_ends: bool) {
     let mut cluster = cluster(&[]);
     let id = {
         let split = plan(&cluster);
@@ -191,7 +202,20 @@ fn a_source_whose_disk_was_set_back_is_copied_again() {
     cluster.servers[0].stop(Stop::Immediate).unwrap();
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&snapshot, &data).unwrap();
+    if worker_ends {
+        cluster.fault("step_durable=exit").unwrap();
+    }
     cluster.servers[0].run().unwrap();
+    if worker_ends {
+        let announced = |cluster: &Cluster| -> i64 {
+            let query = "SELECT announced FROM shardmaster_agent.consumed";
+            superuser(cluster, 0).query_one(query, &[]).unwrap().get(0)
+        };
+        let before = announced(&cluster);
+        let ended = || Ok((announced(&cluster) > before + 1).then_some(()));
+        wait::until("a step to be announced", LIMIT, ended).unwrap();
+        cluster.fault("").unwrap();
+    }
     let mut client = client_of(&cluster, 0);
     for id in 100..=201 {
         let kept = "UPDATE items SET val = 'kept' WHERE tenant = 'moves' AND id = 2 * $1";

@@ -34,6 +34,11 @@ pub struct Progress {
     /// transaction that may have skipped it must have ended.
     #[serde(default)]
     pub draining: bool,
+    /// Nothing that is here counts any more, and why: the copy is to start again. Kept from
+    /// before the step that does it, which announces itself on the source, and so takes away
+    /// what would show it once more.
+    #[serde(default)]
+    pub again: Option<String>,
     /// The target's system identifier: pg_upgrade gives another one, and our triggers other
     /// oids. None: not noted yet.
     #[serde(default)]

@@ -22,18 +22,25 @@ pub struct Differences {
     pub uncaptured: Vec<usize>,
 }
 
-/// Compares the source in S with what the target's rows stand for. What a copy
-/// cannot go on with is an error that says what differs.
-pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Result<Differences> {
-    let tables = &engine.tables;
-    let disagreement = engine.counters.disagreement(progress.steps);
-    let mut found = Differences { restart: disagreement.map(str::to_owned), ..Differences::default() };
+/// Why nothing that is on the target counts any more; None: it counts.
+pub fn restart(engine: &Engine, progress: &Progress, now: &Observation) -> Option<String> {
+    if progress.again.is_some() {
+        return progress.again.clone();
+    }
     if progress.snapshot.is_some() && progress.server != now.server {
-        found.restart = Some(format!(
+        return Some(format!(
             "the source failed over or was restored (system identifier and timeline {} -> {})",
             progress.server, now.server
         ));
     }
+    engine.counters.disagreement(progress.steps).map(str::to_owned)
+}
+
+/// Compares the source in S with what the target's rows stand for. What a copy
+/// cannot go on with is an error that says what differs.
+pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Result<Differences> {
+    let tables = &engine.tables;
+    let mut found = Differences { restart: restart(engine, progress, now), ..Differences::default() };
     for (position, table) in tables.iter().enumerate() {
         let (Some(shape), Some(known)) = (now.tables.get(position), progress.tables.get(position)) else {
             continue;

@@ -36,9 +36,13 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     lock_source(engine)?;
     let now = observe_source(engine)?;
     reach(injection_points::STEP_SNAPSHOT)?;
-    let (mut before, there) = begin_target(engine, &now)?;
+    let (mut before, mut there) = begin_target(engine, &now)?;
     if before.draining {
         return end_draining(engine, before);
+    }
+    if let Some(why) = compare::restart(engine, &before, &now).filter(|_| before.again.is_none()) {
+        remember_restart(engine, before, why)?;
+        (before, there) = begin_target(engine, &now)?;
     }
     let lost = leaves::admit(engine, &mut before, &there)?;
     let mut differences = compare::compare(engine, &before, &now)?;
@@ -155,6 +159,14 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
     Ok(())
 }
 
+/// Before anything is announced on the source, whose counters show that the target does not fit
+/// them: with the next number they would fit again.
+fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Result<()> {
+    progress::store(&mut engine.target, engine.plan.id, &Progress { again: Some(why), ..before })?;
+    engine.target.run("COMMIT")?;
+    Ok(())
+}
+
 /// A partition that is new on the source gets its triggers; the step is done again
 /// afterwards, and copies it from its beginning.
 fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<Outcome> {
@@ -193,6 +205,7 @@ pub fn apply(
     }
     let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
     reset(engine, &mut progress, &resets, now, &mut restarted)?;
+    progress.again = None;
     for position in differences.grown.iter().filter(|position| !resets.contains(position)) {
         if let Some(shape) = now.tables.get(*position) {
             compare::grow(shape, &mut progress.tables[*position]);

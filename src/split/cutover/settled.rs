@@ -85,6 +85,7 @@ fn has_all(source: &mut Connection, target: &mut Connection, plan: &Plan) -> Res
         && counters.announced == progress.steps
         && progress.snapshot.is_some()
         && !progress.draining
+        && progress.again.is_none()
         && progress.is_copied())
 }
 
