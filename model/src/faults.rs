@@ -3,7 +3,7 @@
 
 use crate::model::{Act, Split};
 use crate::rules::Rule;
-use crate::state::{Back, Cause, Give, Life, Master, Pc, Place, State, Take, Worker};
+use crate::state::{Back, Cause, Give, Life, Master, Pc, Phase, Place, State, Take, Worker};
 use crate::writers;
 
 pub fn actions(split: &Split, state: &State, acts: &mut Vec<Act>) {
@@ -145,9 +145,8 @@ fn shard_ends(state: &mut State, place: usize) {
     writers::end_all(state, place);
     state.places[place].barrier = None;
     for number in 0..2 {
-        let master = state.masters[usize::from(state.workers[number].master)];
         let worker = &mut state.workers[number];
-        match master.source() == place {
+        match worker.source_place() == place {
             true => worker.source = false,
             false => worker.target = false,
         }
@@ -168,7 +167,14 @@ fn shard_set_back(state: &mut State) -> bool {
     let Back::Place(place, cause, before) = state.back else { return false };
     let at = usize::from(place);
     let now = state.places[at];
-    if state.places.iter().any(|place| place.purging) {
+    // Not to a time before a whole cutover that another one has followed: such a shard says
+    // nothing of the second, like one that was restored to a time before its split.
+    let is_ancient = state.masters.iter().any(|master| {
+        master.leg > 0
+            && (master.phase == Phase::Completed || state.workers.iter().any(|worker| worker.pc == Pc::Decide))
+            && if master.target() == at { before.give != Give::Moved && before.take != Take::Open } else { before.take != Take::Open }
+    });
+    if is_ancient || state.places.iter().any(|place| place.purging) {
         return false;
     }
     state.setbacks -= 1;

@@ -31,6 +31,8 @@ pub enum Act {
     /// shard_split_reverse, where there is a way back.
     CallsReverse,
     CallsResume,
+    /// shard_cleanup, after a split has ended: what a shard that was set back has of it again.
+    CallsCleanup,
     /// The worker of a completed split finds a shard that has forgotten.
     TellsAgain,
     /// From here on a standby is behind, or a disk's snapshot is older.
@@ -187,6 +189,7 @@ impl Model for Split {
             Act::CallsFinish,
             Act::CallsReverse,
             Act::CallsResume,
+            Act::CallsCleanup,
             Act::TellsAgain,
             Act::FenceEnds(0),
             Act::FenceEnds(1),
@@ -204,9 +207,12 @@ impl Model for Split {
                 self.keeps(Rule::FenceEndsByItself) && state.places[usize::from(place)].barrier.take().is_some()
             }
             Act::Begins(..) | Act::Writes(..) | Act::Commits(_) => writers::happens(self, &mut state, act),
-            Act::CallsCutover | Act::CallsRollback | Act::CallsFinish | Act::CallsReverse | Act::CallsResume => {
-                self.call(&mut state, act)
-            }
+            Act::CallsCutover
+            | Act::CallsRollback
+            | Act::CallsFinish
+            | Act::CallsReverse
+            | Act::CallsResume
+            | Act::CallsCleanup => self.call(&mut state, act),
             Act::TellsAgain => worker::tell_again(self, &mut state),
             _ => faults::happens(self, &mut state, act),
         };
@@ -269,6 +275,10 @@ impl Split {
                 true
             }
             Act::CallsResume => std::mem::take(&mut master.failed),
+            Act::CallsCleanup if master.phase == Phase::RolledBack => {
+                let here = &mut state.places[master.source()];
+                std::mem::replace(&mut here.give, Give::No) != Give::No
+            }
             _ => false,
         }
     }

@@ -36,9 +36,14 @@ fn differs(state: &State) -> bool {
     is_over && master.step == CutoverStep::Moved && differing != 0
 }
 
-/// One place takes writes, and the master leads there.
+/// One place takes writes, and the master leads there. Or the operator is told to restore a
+/// target that has been set back since finish began to delete what it had.
 pub fn is_served(state: &State) -> bool {
     let master = &state.masters[0];
+    let (source, target) = (state.places[master.source()], state.places[master.target()]);
+    if master.failed && source.purging && target.take == Take::Closed {
+        return true;
+    }
     let accepts = [state.places[0].accepts(), state.places[1].accepts()];
     match accepts {
         [true, false] => master.route == Route::To(0),

@@ -55,6 +55,8 @@ pub enum Rule {
     LostDecisionAdopted,
     /// A source that has lost its fence is fenced again before the target opens.
     FencedAgain,
+    /// A fence that no note of a decision bears out is taken again: writers may be behind it.
+    FenceBorneOut,
     /// In a recovery nothing is opened before a step has found nothing, or the counters agree.
     WholeBeforeOpening,
     /// Without a step a target opens only if its last step is the source's last announced one.
@@ -96,8 +98,6 @@ pub enum Rule {
     OldSideReleased,
     /// Reverse: nothing begins before the source is moved and the master knows it.
     BegunAfterMoved,
-    /// Reverse: the progress of the way back begins with the commit that says `moved`.
-    ProgressFromMoved,
     /// Reverse: finish and reverse exclude each other on the plan's row.
     FinishEndsTheWayBack,
     /// Reverse: the decision ends what is to be told again of the way there.
@@ -106,6 +106,75 @@ pub enum Rule {
     OneGenerationForBoth,
     /// Reverse: while windows come back, a shard that has forgotten the way there is told again.
     WatchedUntilReversed,
-    /// Reverse: a decision that is made again begins the way back anew.
+    /// Reverse: where the old source has forgotten its fence, the way back is copied from nothing.
     CopiedAgainAfterRetelling,
+    /// Reverse: an old source that has forgotten the way back alone gets its side of it again.
+    WayBackInstalledAgain,
+    /// Reverse: a master that has lost all of a way back finds its decision on the shards.
+    WayBackLookedFor,
+    /// Reverse: its steps are counted from none, whenever its progress begins.
+    StepsFromNone,
+    /// Reverse: changes that the old source took without its fence stop what would delete them.
+    StrayStopsTheWayBack,
+}
+
+impl Rule {
+    pub const ALL: &[Rule] = &[
+        Rule::FenceWaitsForWriters,
+        Rule::StateReadBehindLock,
+        Rule::OldSnapshotRefused,
+        Rule::FenceAskedWhetherHeld,
+        Rule::SourceFenced,
+        Rule::LastWindowBehindFence,
+        Rule::OpenAfterDecision,
+        Rule::TargetGuarded,
+        Rule::GenerationOnShards,
+        Rule::SessionsEnded,
+        Rule::GenerationOnMaster,
+        Rule::OneWorker,
+        Rule::MasterIdentity,
+        Rule::ProgressWithRows,
+        Rule::WindowBySnapshots,
+        Rule::OnlySeenConsumed,
+        Rule::ConsumedAfterCommit,
+        Rule::DurableBeforeCommit,
+        Rule::TargetBehindNoticed,
+        Rule::SourceBehindNoticed,
+        Rule::TimelineCompared,
+        Rule::DecidingNoted,
+        Rule::RunCompared,
+        Rule::NoteGoesWithReopening,
+        Rule::LostDecisionAdopted,
+        Rule::FencedAgain,
+        Rule::FenceBorneOut,
+        Rule::WholeBeforeOpening,
+        Rule::CountersAgree,
+        Rule::NoteBorneOut,
+        Rule::LastStepCounts,
+        Rule::ToldAgain,
+        Rule::ToldBeforeFinish,
+        Rule::StrayStopsFinish,
+        Rule::RowsProven,
+        Rule::PurgingNoted,
+        Rule::RedirectFirst,
+        Rule::GuardOutlivesRows,
+        Rule::RollbackTakesFirst,
+        Rule::RollbackAdopts,
+        Rule::FenceEndsByItself,
+        Rule::LeftCutoverReverted,
+        Rule::CaptureFromOpening,
+        Rule::BarrierFromOpening,
+        Rule::SourceStaysShut,
+        Rule::OldSideReleased,
+        Rule::BegunAfterMoved,
+        Rule::FinishEndsTheWayBack,
+        Rule::WatchEndsWithDecision,
+        Rule::OneGenerationForBoth,
+        Rule::WatchedUntilReversed,
+        Rule::CopiedAgainAfterRetelling,
+        Rule::WayBackInstalledAgain,
+        Rule::WayBackLookedFor,
+        Rule::StepsFromNone,
+        Rule::StrayStopsTheWayBack,
+    ];
 }

@@ -79,6 +79,9 @@ impl Place {
     }
 }
 
+/// A timeline that no server has: nothing is copied.
+pub const NOTHING: u8 = 0;
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
     /// Copied; windows are applied.
@@ -236,6 +239,8 @@ pub struct Worker {
     pub life: Life,
     /// Of which master: 1 is an old primary, or a copy.
     pub master: u8,
+    /// The cutover that it is about.
+    pub leg: u8,
     /// As whom it acts: on the master, on the source, on the target.
     pub generation: u8,
     pub on_source: u8,
@@ -253,6 +258,7 @@ impl Worker {
     pub const GONE: Worker = Worker {
         life: Life::Gone,
         master: 0,
+        leg: 0,
         generation: 0,
         on_source: 0,
         on_target: 0,
@@ -262,6 +268,11 @@ impl Worker {
         completes: false,
         step: Step { seen: 0, rows: 0, timeline: 0, number: 0, window: 0, is_consumed: false },
     };
+
+    /// Where its sessions are, or will be.
+    pub fn source_place(&self) -> usize {
+        usize::from(self.leg % 2)
+    }
 
     pub fn idle(master: u8) -> Worker {
         Worker { life: Life::Works, master, ..Worker::GONE }

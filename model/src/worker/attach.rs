@@ -3,7 +3,7 @@
 
 use super::At;
 use crate::rules::Rule;
-use crate::state::{CutoverStep, Give, Goal, Life, Pc, Phase, Route, Take, Worker};
+use crate::state::{CutoverStep, Give, Goal, Life, NOTHING, Pc, Phase, Route, Take, Worker};
 
 /// What is next for the plan: src/split/lifecycle/work.rs.
 pub fn begin(at: &mut At) -> bool {
@@ -11,6 +11,7 @@ pub fn begin(at: &mut At) -> bool {
     if master.failed || master.finished && master.phase == Phase::Completed {
         return false;
     }
+    at.me().leg = master.leg;
     let in_doubt = master.is_before_decision() && master.step != CutoverStep::None;
     if in_doubt && at.keeps(Rule::LeftCutoverReverted) {
         return takes(at, Pc::RevertTake);
@@ -37,9 +38,15 @@ fn takes(at: &mut At, pc: Pc) -> bool {
 
 /// `tenure::take_over` of the target or the source. False: somebody's transaction has the row.
 pub fn takes_over(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool {
+    if adopts_way_back(at) {
+        return true;
+    }
+    if !is_source {
+        install_way_back(at, place);
+    }
     let here = at.state.places[place];
     let is_there = if is_source { here.give != Give::No } else { !matches!(here.take, Take::No | Take::Unused) };
-    if !is_there && at.keeps(Rule::TargetGuarded) && at.keeps(Rule::CaptureFromOpening) {
+    if !is_there && at.keeps(Rule::TargetGuarded) {
         return is_not_installed(at);
     }
     if !end_previous(at, place) {
@@ -60,6 +67,30 @@ pub fn takes_over(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool 
     at.state.places[place].generation = generation;
     has_session(at, is_source);
     at.goes(next)
+}
+
+/// Reverse: the old source has been opened by a way back of which this master has lost all. It
+/// takes that decision over, too. False: it is not so.
+pub fn adopts_way_back(at: &mut At) -> bool {
+    let (source, leg) = (at.source(), at.me().leg);
+    let is_known = leg > 0 || !at.split.has_way_back(0) || !at.keeps(Rule::WayBackLookedFor);
+    if is_known || at.state.places[source].take != Take::Open || !at.may_on_master() {
+        return false;
+    }
+    let master = at.master();
+    (master.leg, master.goal) = (1, Goal::Cutover);
+    decide(at);
+    at.rests()
+}
+
+/// Reverse: the old source has forgotten the way back, and knows that its keys have left. The
+/// side is installed again, with nothing copied.
+fn install_way_back(at: &mut At, place: usize) {
+    let is_way_back = at.me().leg > 0 && at.keeps(Rule::WayBackInstalledAgain);
+    let here = &mut at.state.places[place];
+    if is_way_back && here.take == Take::No && matches!(here.give, Give::Fenced | Give::Moved) {
+        (here.give, here.take, here.steps, here.seen_timeline) = (Give::Moved, Take::Closed, 0, NOTHING);
+    }
 }
 
 /// `Worker::install_again`: the source's redirect knows of a decision and a finish that this
@@ -88,29 +119,28 @@ fn has_session(at: &mut At, is_source: bool) {
 /// `tenure::end_previous`. False: without that rule, the transaction of another worker, which
 /// has its generation's row, has to end first.
 pub fn end_previous(at: &mut At, place: usize) -> bool {
-    let number = at.number;
-    let ends = at.keeps(Rule::SessionsEnded);
-    let other = At { split: at.split, state: at.state, number: 1 - number };
-    let master = other.state.masters[usize::from(other.state.workers[1 - number].master)];
-    let worker = &mut other.state.workers[1 - number];
-    if worker.life == Life::Gone {
+    let knows = at.state.workers[1 - at.number].leg == at.me().leg || at.keeps(Rule::OneGenerationForBoth);
+    let ends = at.keeps(Rule::SessionsEnded) && knows;
+    let locks = at.keeps(Rule::GenerationOnShards) && knows;
+    let other = &mut at.state.workers[1 - at.number];
+    if other.life == Life::Gone {
         return true;
     }
+    let is_source = other.source_place() == place;
     if !ends {
-        let holds = matches!(worker.pc, Pc::StepAnnounce | Pc::StepCommit | Pc::Announce | Pc::Commit);
-        return !(holds && worker.target && master.target() == place && at.keeps(Rule::GenerationOnShards));
+        let holds = matches!(other.pc, Pc::StepAnnounce | Pc::StepCommit | Pc::Announce | Pc::Commit);
+        return !(holds && other.target && !is_source && locks);
     }
-    if master.source() == place {
-        worker.source = false;
-        at.state.places[place].barrier = None;
+    if is_source {
+        other.source = false;
     } else {
-        worker.target = false;
+        other.target = false;
     }
-    if at.state.workers[1 - number].life == Life::Late {
-        let late = &mut at.state.workers[1 - number];
-        if !late.source && !late.target {
-            *late = Worker::GONE;
-        }
+    if other.life == Life::Late && !other.source && !other.target {
+        *other = Worker::GONE;
+    }
+    if is_source {
+        at.state.places[place].barrier = None;
     }
     true
 }
@@ -139,6 +169,9 @@ pub fn work(at: &mut At) -> bool {
 fn settle(at: &mut At) -> bool {
     if !(at.me().source && at.me().target) {
         return at.fails();
+    }
+    if adopts_way_back(at) {
+        return true;
     }
     let master = *at.master();
     if master.phase == Phase::Completed {
@@ -213,7 +246,10 @@ pub fn decide(at: &mut At) {
 /// `recovery::revert`: with the source and the master alone.
 pub fn revert(at: &mut At) -> bool {
     let source = at.source();
+    let is_there = at.state.places[source].give != Give::No;
     match at.me().pc {
+        // Restored to a time before the split, or done with it: there is no fence.
+        Pc::RevertTake if !is_there => at.goes(Pc::RevertRoutes),
         Pc::RevertTake => takes_over(at, source, true, Pc::RevertOpen),
         Pc::RevertOpen => {
             let here = at.state.places[source];

@@ -29,6 +29,9 @@ pub fn settled(at: &mut At) -> bool {
 
 /// `settled::take`: earlier sessions are ended, the generation stays.
 fn joins(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool {
+    if attach::adopts_way_back(at) {
+        return true;
+    }
     if !attach::end_previous(at, place) {
         return false;
     }
@@ -50,7 +53,8 @@ fn look(at: &mut At) -> bool {
     }
     let (source, target) = (at.source(), at.target());
     let (here, there) = (at.state.places[source], at.state.places[target]);
-    let is_shut = matches!(here.give, Give::Fenced | Give::Moved);
+    let is_borne_out = here.deciding != 0 || !at.keeps(Rule::FenceBorneOut);
+    let is_shut = here.give == Give::Moved || here.give == Give::Fenced && is_borne_out;
     if !is_shut && at.keeps(Rule::FencedAgain) {
         return attach::attach(at);
     }
@@ -76,7 +80,7 @@ pub fn work(at: &mut At) -> bool {
         Pc::Complete => begin(at),
         Pc::CompleteLock => cutover::takes_barrier(at, Pc::CompleteFence),
         Pc::CompleteFence => {
-            if !cutover::fences(at) {
+            if at.state.places[source].give == Give::Capture && !cutover::fences(at) {
                 return at.fails();
             }
             at.goes(Pc::CompleteHeld)
@@ -89,6 +93,8 @@ pub fn work(at: &mut At) -> bool {
         }
         _ => {
             at.release();
+            // From here on it knows that no writer is behind the fence.
+            at.me().completes = true;
             at.goes(Pc::Complete)
         }
     }
@@ -103,7 +109,9 @@ fn begin(at: &mut At) -> bool {
         (master.step, master.goal, master.purged) = (CutoverStep::Moved, Goal::Finish, true);
         return at.rests();
     }
-    if here.give == Give::Capture && at.keeps(Rule::FencedAgain) {
+    let is_known = at.me().completes || !at.keeps(Rule::FenceBorneOut);
+    let is_doubtful = here.give == Give::Fenced && here.deciding == 0 && !is_known;
+    if (here.give == Give::Capture || is_doubtful) && at.keeps(Rule::FencedAgain) {
         return at.goes(Pc::CompleteLock);
     }
     if there.take == Take::Open || !at.keeps(Rule::WholeBeforeOpening) {

@@ -2,7 +2,7 @@
 
 use super::{At, attach, step};
 use crate::rules::Rule;
-use crate::state::{CutoverStep, Give, Goal, Pc, Phase, Route, Step, Take};
+use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Phase, Place, Route, Step, Take};
 use crate::writers;
 
 /// Both sides are attached, and nothing is left to be settled.
@@ -122,6 +122,10 @@ pub fn behind(at: &mut At) -> bool {
             if !opens_target(at) {
                 return at.fails();
             }
+            if !at.keeps(Rule::BegunAfterMoved) && at.master().phase == Phase::Completed {
+                // The master begins the way back, and somebody else is to tell the source.
+                return records_moved(at);
+            }
             let is_decided = at.master().phase == Phase::Completed;
             at.goes(if is_decided { Pc::Move } else { Pc::Decide })
         }
@@ -184,6 +188,7 @@ pub fn opens_target(at: &mut At) -> bool {
             there.give = Give::Capture;
             there.queue = Default::default();
             there.deciding = 0;
+            (there.consumed, there.announced) = (0, 0);
         } else if releases {
             there.give = Give::No;
         }
@@ -219,15 +224,18 @@ pub fn moves_source(at: &mut At) -> bool {
     true
 }
 
-fn begin_way_back(at: &mut At, source: usize, there: &crate::state::Place) {
-    if !at.keeps(Rule::ProgressFromMoved) {
-        return;
-    }
+/// No entry of the target's queue is older than the opening, so the first window is all of it.
+/// That holds only if the rows here are those with which the target has opened: a source that has
+/// forgotten its fence since is copied again, from nothing.
+fn begin_way_back(at: &mut At, source: usize, there: &Place) {
+    let again = at.keeps(Rule::CopiedAgainAfterRetelling);
+    let from_none = at.keeps(Rule::StepsFromNone);
     let here = &mut at.state.places[source];
-    // No entry there is older than the opening.
+    let is_whole = here.deciding != 0 && here.announced == there.steps && here.consumed <= there.steps;
     here.seen = 0;
-    here.seen_timeline = there.timeline;
-    here.steps = there.announced;
+    here.seen_timeline = if is_whole || !again { there.timeline } else { NOTHING };
+    // What the target has given away since is noticed: it is more than none.
+    here.steps = if from_none { 0 } else { there.announced };
 }
 
 /// `record_moved`
@@ -239,8 +247,12 @@ fn records_moved(at: &mut At) -> bool {
     if master.phase == Phase::Completed {
         master.step = CutoverStep::Moved;
         if goes_back && !ends {
+            let target = master.target();
             master.leg += 1;
             (master.phase, master.step, master.goal) = (Phase::Tailing, CutoverStep::None, Goal::Tail);
+            if !at.keeps(Rule::CaptureFromOpening) {
+                at.state.places[target].give = Give::Capture;
+            }
         }
     }
     at.rests()

@@ -31,11 +31,11 @@ impl At<'_> {
 
     /// The places that the plan gives the rows from and to.
     fn source(&mut self) -> usize {
-        self.master().source()
+        self.me().source_place()
     }
 
     fn target(&mut self) -> usize {
-        self.master().target()
+        1 - self.source()
     }
 
     fn keeps(&self, rule: Rule) -> bool {
@@ -100,17 +100,23 @@ impl At<'_> {
         }
     }
 
+    /// Whether a generation keeps it off.
+    fn checks(&mut self) -> bool {
+        let is_of_now = self.me().leg == self.master().leg;
+        self.keeps(Rule::GenerationOnShards) && (is_of_now || self.keeps(Rule::OneGenerationForBoth))
+    }
+
     /// Whether the generation lets it change the source.
     fn may_on_source(&mut self) -> bool {
         let source = self.source();
         let (has, is) = (self.me().source, self.me().on_source);
-        has && (!self.keeps(Rule::GenerationOnShards) || self.state.places[source].generation == is)
+        has && (!self.checks() || self.state.places[source].generation == is)
     }
 
     fn may_on_target(&mut self) -> bool {
         let target = self.target();
         let (has, is) = (self.me().target, self.me().on_target);
-        has && (!self.keeps(Rule::GenerationOnShards) || self.state.places[target].generation == is)
+        has && (!self.checks() || self.state.places[target].generation == is)
     }
 
     /// Whether the master takes its word.
@@ -188,19 +194,18 @@ pub fn abort(state: &mut State, number: usize) -> bool {
 /// `cutover::watch`, one side at a time: what has been forgotten is told again.
 pub fn tell_again(split: &Split, state: &mut State) -> bool {
     let master = &mut state.masters[0];
-    let watches = match master.phase {
-        Phase::Completed => master.step == CutoverStep::Moved && !master.finished && master.goal != Goal::Finish,
-        // Windows come back; the way there is not to be forgotten either.
+    let is_told = master.step == CutoverStep::Moved && !master.finished && master.goal != Goal::Finish;
+    let leg = match master.phase {
+        Phase::Completed if master.leg > 0 && !split.keeps(Rule::WatchEndsWithDecision) => Some(master.leg - 1),
+        Phase::Completed => is_told.then_some(master.leg),
+        // Windows come back; the way there is not to be forgotten either, until this way's cutover.
         Phase::Tailing => {
-            let is_over = master.step != CutoverStep::None && split.keeps(Rule::WatchEndsWithDecision);
-            master.leg > 0 && split.keeps(Rule::WatchedUntilReversed) && !is_over
+            let watches = master.step == CutoverStep::None && split.keeps(Rule::WatchedUntilReversed);
+            (master.leg > 0 && watches).then(|| master.leg - 1)
         }
-        Phase::RolledBack => false,
+        Phase::RolledBack => None,
     };
-    if !split.keeps(Rule::ToldAgain) || !watches {
-        return false;
-    }
-    let leg = if master.phase == Phase::Completed { master.leg } else { master.leg - 1 };
+    let Some(leg) = leg.filter(|_| split.keeps(Rule::ToldAgain)) else { return false };
     let way = Master { leg, ..*master };
     let forgotten = state.places[way.source()].give != Give::Moved || state.places[way.target()].take != Take::Open;
     if !forgotten {

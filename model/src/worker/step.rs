@@ -2,7 +2,7 @@
 
 use super::At;
 use crate::rules::Rule;
-use crate::state::{Pc, Place, Step, WRITERS, rows_of};
+use crate::state::{NOTHING, Pc, Place, Step, WRITERS, rows_of};
 use crate::writers;
 
 pub fn work(at: &mut At) -> bool {
@@ -28,11 +28,21 @@ fn begin(at: &mut At) -> bool {
     match look(at) {
         None => at.fails(),
         Some(step) if step.window == 0 => end(at),
+        // What only the old source has would go.
+        Some(step) if step.window == u8::MAX && has_strays(at) => at.is_refused(),
         Some(step) => {
             at.me().step = step;
             at.goes(first(at))
         }
     }
+}
+
+/// On a way back: changes that the old source took without its fence, and no window has taken.
+fn has_strays(at: &mut At) -> bool {
+    let (source, target, leg) = (at.source(), at.target(), at.master().leg);
+    let (here, there) = (at.state.places[source], at.state.places[target]);
+    let is_stray = |xid: &u8| *xid != 0 && here.seen & 1 << xid == 0;
+    leg > 0 && at.keeps(Rule::StrayStopsTheWayBack) && there.queue.iter().any(is_stray)
 }
 
 /// Where a step's commits begin.
@@ -62,7 +72,8 @@ pub fn look(at: &mut At) -> Option<Step> {
     let behind = there.steps < here.consumed && at.keeps(Rule::TargetBehindNoticed);
     let ahead = there.steps > here.announced && at.keeps(Rule::SourceBehindNoticed);
     let other = there.seen_timeline != here.timeline && at.keeps(Rule::TimelineCompared);
-    let window = if behind || ahead || other { u8::MAX } else { window(at, &here, &there, seen) };
+    let nothing = there.seen_timeline == NOTHING;
+    let window = if behind || ahead || other || nothing { u8::MAX } else { window(at, &here, &there, seen) };
     Some(Step {
         seen,
         rows: here.rows,
