@@ -7,6 +7,7 @@
 //! locks is part of it; whatever is read in another transaction is another action.
 
 mod faults;
+pub mod forms;
 pub mod liveness;
 mod model;
 mod normal;

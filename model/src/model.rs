@@ -242,6 +242,12 @@ impl Split {
                 true
             }
             Act::CallsReverse => {
+                let is_finishing = master.goal == Goal::Finish && master.phase == Phase::Completed && !master.finished;
+                if bounds.legs > 1 && is_finishing && !self.keeps(Rule::FinishEndsTheWayBack) {
+                    (master.leg, master.phase, master.step) = (1, Phase::Tailing, CutoverStep::None);
+                    master.goal = Goal::Cutover;
+                    return true;
+                }
                 let may = master.is_before_decision() && master.goal == Goal::Tail && master.leg > 0;
                 if !may || state.calls == 0 {
                     return false;
@@ -267,8 +273,7 @@ impl Split {
             }
             Act::CallsFinish => {
                 // It ends the way back, which nobody can call any more.
-                let excludes = !self.keeps(Rule::FinishEndsTheWayBack) || master.goal == Goal::Tail;
-                if !(bounds.finishes && master.is_before_decision() && excludes && master.goal != Goal::Finish) {
+                if !(bounds.finishes && master.is_before_decision() && master.goal == Goal::Tail) {
                     return false;
                 }
                 master.goal = Goal::Finish;

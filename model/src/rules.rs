@@ -1,8 +1,19 @@
 //! The rules of docs/protocol.md, each of which can be left out.
 
-/// A rule that the protocol keeps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Rule {
+/// Defines the rules, and the list of them.
+macro_rules! rules {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        /// A rule that the protocol keeps.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Rule { $($(#[$meta])* $name),+ }
+
+        impl Rule {
+            pub const ALL: &'static [Rule] = &[$(Rule::$name),+];
+        }
+    };
+}
+
+rules! {
     /// The fence has the barrier alone: no transaction of a writer is open then.
     FenceWaitsForWriters,
     /// A writer reads the state after it has the barrier, with a new snapshot.
@@ -98,12 +109,10 @@ pub enum Rule {
     OldSideReleased,
     /// Reverse: nothing begins before the source is moved and the master knows it.
     BegunAfterMoved,
-    /// Reverse: finish and reverse exclude each other on the plan's row.
+    /// Reverse: once finish has begun there is no way back; both are asked for in one row.
     FinishEndsTheWayBack,
     /// Reverse: the decision ends what is to be told again of the way there.
     WatchEndsWithDecision,
-    /// Reverse: both directions have one generation for each shard.
-    OneGenerationForBoth,
     /// Reverse: while windows come back, a shard that has forgotten the way there is told again.
     WatchedUntilReversed,
     /// Reverse: where the old source has forgotten its fence, the way back is copied from nothing.
@@ -112,69 +121,14 @@ pub enum Rule {
     WayBackInstalledAgain,
     /// Reverse: a master that has lost all of a way back finds its decision on the shards.
     WayBackLookedFor,
+    /// Reverse: the commit that notes that rows go ends what the old source holds of the way back.
+    PurgingEndsTheWayBack,
+    /// Reverse: one worker at a time does what is to be done for both ways, the watch, too.
+    OneWorkerForBoth,
+    /// Reverse: finish removes the way back from the target before anything can refuse it.
+    FinishTakesTheWayBackAway,
     /// Reverse: its steps are counted from none, whenever its progress begins.
     StepsFromNone,
     /// Reverse: changes that the old source took without its fence stop what would delete them.
-    StrayStopsTheWayBack,
-}
-
-impl Rule {
-    pub const ALL: &[Rule] = &[
-        Rule::FenceWaitsForWriters,
-        Rule::StateReadBehindLock,
-        Rule::OldSnapshotRefused,
-        Rule::FenceAskedWhetherHeld,
-        Rule::SourceFenced,
-        Rule::LastWindowBehindFence,
-        Rule::OpenAfterDecision,
-        Rule::TargetGuarded,
-        Rule::GenerationOnShards,
-        Rule::SessionsEnded,
-        Rule::GenerationOnMaster,
-        Rule::OneWorker,
-        Rule::MasterIdentity,
-        Rule::ProgressWithRows,
-        Rule::WindowBySnapshots,
-        Rule::OnlySeenConsumed,
-        Rule::ConsumedAfterCommit,
-        Rule::DurableBeforeCommit,
-        Rule::TargetBehindNoticed,
-        Rule::SourceBehindNoticed,
-        Rule::TimelineCompared,
-        Rule::DecidingNoted,
-        Rule::RunCompared,
-        Rule::NoteGoesWithReopening,
-        Rule::LostDecisionAdopted,
-        Rule::FencedAgain,
-        Rule::FenceBorneOut,
-        Rule::WholeBeforeOpening,
-        Rule::CountersAgree,
-        Rule::NoteBorneOut,
-        Rule::LastStepCounts,
-        Rule::ToldAgain,
-        Rule::ToldBeforeFinish,
-        Rule::StrayStopsFinish,
-        Rule::RowsProven,
-        Rule::PurgingNoted,
-        Rule::RedirectFirst,
-        Rule::GuardOutlivesRows,
-        Rule::RollbackTakesFirst,
-        Rule::RollbackAdopts,
-        Rule::FenceEndsByItself,
-        Rule::LeftCutoverReverted,
-        Rule::CaptureFromOpening,
-        Rule::BarrierFromOpening,
-        Rule::SourceStaysShut,
-        Rule::OldSideReleased,
-        Rule::BegunAfterMoved,
-        Rule::FinishEndsTheWayBack,
-        Rule::WatchEndsWithDecision,
-        Rule::OneGenerationForBoth,
-        Rule::WatchedUntilReversed,
-        Rule::CopiedAgainAfterRetelling,
-        Rule::WayBackInstalledAgain,
-        Rule::WayBackLookedFor,
-        Rule::StepsFromNone,
-        Rule::StrayStopsTheWayBack,
-    ];
+    StrayStopsTheWayBack
 }

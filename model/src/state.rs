@@ -192,6 +192,7 @@ pub enum Pc {
     CompleteHeld,
     CompleteRelease,
     UndoLook,
+    UndoLookBoth,
     UndoTake,
     UndoOpen,
     UndoRoutes,

@@ -92,7 +92,7 @@ fn commit(state: &mut State, number: u8) -> bool {
     }
     state.writers[usize::from(number)] = Writer::Done;
     state.acked |= bit;
-    state.home = state.home & !bit | bit * place;
+    state.home = (state.home & !bit) | (bit * place);
     if state.owner != place {
         if state.excused {
             state.stray |= bit;

@@ -119,9 +119,8 @@ fn has_session(at: &mut At, is_source: bool) {
 /// `tenure::end_previous`. False: without that rule, the transaction of another worker, which
 /// has its generation's row, has to end first.
 pub fn end_previous(at: &mut At, place: usize) -> bool {
-    let knows = at.state.workers[1 - at.number].leg == at.me().leg || at.keeps(Rule::OneGenerationForBoth);
-    let ends = at.keeps(Rule::SessionsEnded) && knows;
-    let locks = at.keeps(Rule::GenerationOnShards) && knows;
+    let ends = at.keeps(Rule::SessionsEnded);
+    let locks = at.keeps(Rule::GenerationOnShards);
     let other = &mut at.state.workers[1 - at.number];
     if other.life == Life::Gone {
         return true;

@@ -2,7 +2,7 @@
 
 use super::{At, attach};
 use crate::rules::Rule;
-use crate::state::{CutoverStep, Give, Goal, Pc, Take, WRITERS, rows_of};
+use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Take, WRITERS, rows_of};
 
 pub fn work(at: &mut At) -> bool {
     match at.me().pc {
@@ -12,7 +12,13 @@ pub fn work(at: &mut At) -> bool {
                 return at.fails();
             }
             let source = at.source();
-            at.state.places[source].purging = at.keeps(Rule::PurgingNoted);
+            let ends_way_back = at.keeps(Rule::PurgingEndsTheWayBack);
+            let notes = at.keeps(Rule::PurgingNoted);
+            let here = &mut at.state.places[source];
+            here.purging = notes;
+            if ends_way_back && here.take == Take::Closed {
+                here.seen_timeline = NOTHING;
+            }
             at.commits_on(source);
             at.goes(Pc::FinishRows)
         }
@@ -37,6 +43,15 @@ fn told(at: &mut At) -> bool {
     if !is_told && at.keeps(Rule::ToldBeforeFinish) {
         at.master().step = CutoverStep::Decided;
         return at.rests();
+    }
+    // A side of the way back that a shard has again would go on refusing clients.
+    if there.give != Give::No && at.keeps(Rule::FinishTakesTheWayBackAway) {
+        if !at.may_on_target() {
+            return at.fails();
+        }
+        at.state.places[target].give = Give::No;
+        at.commits_on(target);
+        return at.goes(Pc::FinishTold);
     }
     // `source::stray_changes`: what another server has given out again counts as new.
     let was_set_back = there.steps > here.announced || there.steps < here.consumed || there.seen_timeline != here.timeline;

@@ -100,23 +100,17 @@ impl At<'_> {
         }
     }
 
-    /// Whether a generation keeps it off.
-    fn checks(&mut self) -> bool {
-        let is_of_now = self.me().leg == self.master().leg;
-        self.keeps(Rule::GenerationOnShards) && (is_of_now || self.keeps(Rule::OneGenerationForBoth))
-    }
-
     /// Whether the generation lets it change the source.
     fn may_on_source(&mut self) -> bool {
         let source = self.source();
         let (has, is) = (self.me().source, self.me().on_source);
-        has && (!self.checks() || self.state.places[source].generation == is)
+        has && (!self.keeps(Rule::GenerationOnShards) || self.state.places[source].generation == is)
     }
 
     fn may_on_target(&mut self) -> bool {
         let target = self.target();
         let (has, is) = (self.me().target, self.me().on_target);
-        has && (!self.checks() || self.state.places[target].generation == is)
+        has && (!self.keeps(Rule::GenerationOnShards) || self.state.places[target].generation == is)
     }
 
     /// Whether the master takes its word.
@@ -157,6 +151,7 @@ fn one(at: &mut At) -> bool {
             complete::work(at)
         }
         Pc::UndoLook
+        | Pc::UndoLookBoth
         | Pc::UndoTake
         | Pc::UndoOpen
         | Pc::UndoRoutes
@@ -193,6 +188,10 @@ pub fn abort(state: &mut State, number: usize) -> bool {
 
 /// `cutover::watch`, one side at a time: what has been forgotten is told again.
 pub fn tell_again(split: &Split, state: &mut State) -> bool {
+    // It is a piece of work of the same worker as all others, the way back's, too.
+    if !matches!(state.workers[0].pc, Pc::Idle | Pc::Ready) && split.keeps(Rule::OneWorkerForBoth) {
+        return false;
+    }
     let master = &mut state.masters[0];
     let is_told = master.step == CutoverStep::Moved && !master.finished && master.goal != Goal::Finish;
     let leg = match master.phase {
@@ -212,5 +211,8 @@ pub fn tell_again(split: &Split, state: &mut State) -> bool {
         return false;
     }
     (master.phase, master.step, master.leg) = (Phase::Completed, CutoverStep::Decided, leg);
+    if state.workers[0].pc == Pc::Ready {
+        state.workers[0] = Worker::idle(0);
+    }
     true
 }

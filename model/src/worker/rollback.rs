@@ -9,8 +9,20 @@ pub fn work(at: &mut At) -> bool {
     let (here, there) = (at.state.places[source], at.state.places[target]);
     match at.me().pc {
         Pc::UndoLook => look(at),
+        Pc::UndoLookBoth => {
+            // A session that is gone by now was ended by somebody who has taken the side over.
+            let has_target = at.me().target;
+            let wants_target = !matches!(there.take, Take::Unused | Take::No);
+            if wants_target && !has_target {
+                return at.fails();
+            }
+            look(at)
+        }
         Pc::UndoTake if here.give == Give::No => at.goes(Pc::UndoRoutes),
-        Pc::UndoTake => attach::takes_over(at, source, true, Pc::UndoOpen),
+        Pc::UndoTake => match at.me().source {
+            true => at.goes(Pc::UndoOpen),
+            false => attach::takes_over(at, source, true, Pc::UndoOpen),
+        },
         Pc::UndoOpen => {
             if here.give == Give::Moved {
                 return is_decided(at);
@@ -68,8 +80,13 @@ fn look(at: &mut At) -> bool {
     if at.state.places[source].redirect && at.keeps(Rule::RollbackAdopts) {
         return attach::is_not_installed(at);
     }
-    if at.keeps(Rule::RollbackTakesFirst) && !at.me().target && !matches!(there.take, Take::Unused | Take::No) {
-        return attach::takes_over(at, target, false, Pc::UndoLook);
+    if at.keeps(Rule::RollbackTakesFirst) {
+        if !at.me().target && !matches!(there.take, Take::Unused | Take::No) {
+            return attach::takes_over(at, target, false, Pc::UndoLookBoth);
+        }
+        if !at.me().source && at.state.places[source].give != Give::No {
+            return attach::takes_over(at, source, true, Pc::UndoLookBoth);
+        }
     }
     if matches!(there.take, Take::Open | Take::Left) {
         return is_decided(at);
