@@ -171,8 +171,13 @@ fn shard_set_back(state: &mut State) -> bool {
     // nothing of the second, like one that was restored to a time before its split.
     let is_ancient = state.masters.iter().any(|master| {
         master.leg > 0
-            && (master.phase == Phase::Completed || state.workers.iter().any(|worker| worker.pc == Pc::Decide))
-            && if master.target() == at { before.give != Give::Moved && before.take != Take::Open } else { before.take != Take::Open }
+            && (master.phase == Phase::Completed
+                || state.workers.iter().any(|worker| worker.pc == Pc::Decide))
+            && if master.target() == at {
+                before.give != Give::Moved && before.take != Take::Open
+            } else {
+                before.take != Take::Open
+            }
     });
     if is_ancient || state.places.iter().any(|place| place.purging) {
         return false;
@@ -199,7 +204,9 @@ fn account(state: &mut State, place: u8, now: &Place) {
             state.owner = 1 - place;
         }
         let about_to_open = |worker: &Worker| {
-            worker.life != Life::Gone && worker.target && matches!(worker.pc, Pc::Decide | Pc::Open | Pc::SettledOpen)
+            worker.life != Life::Gone
+                && worker.target
+                && matches!(worker.pc, Pc::Decide | Pc::Open | Pc::SettledOpen)
         };
         if !opened_since && here.give == Give::Capture && state.workers.iter().any(about_to_open) {
             // It forgets its fence after the last look at it.

@@ -3,8 +3,8 @@
 use crate::normal::{NO_MASTER, normalize};
 use crate::rules::Rule;
 use crate::state::{
-    BASE, Back, CutoverStep, Cause, Give, Goal, Life, Master, Pc, Phase, Place, Route, State, Take, WRITERS, Worker,
-    Writer,
+    BASE, Back, Cause, CutoverStep, Give, Goal, Life, Master, Pc, Phase, Place, Route, State, Take, WRITERS,
+    Worker, Writer,
 };
 use crate::{faults, properties, worker, writers};
 use stateright::{Model, Property};
@@ -40,10 +40,14 @@ pub enum Act {
     MasterFallsBehind,
     /// The shard goes on from there.
     ShardSetBack,
-    MasterSetBack { old_lives: bool },
+    MasterSetBack {
+        old_lives: bool,
+    },
     ShardCrashes(u8),
     MasterCrashes,
-    WorkerEnds { late: bool },
+    WorkerEnds {
+        late: bool,
+    },
     /// A copy of the master, with another identity, begins to work.
     CopyBegins,
     /// A second worker of the same master begins.
@@ -203,9 +207,7 @@ impl Model for Split {
             Act::Works(number, _) => worker::work(self, &mut state, usize::from(number)),
             Act::Steps(number) => worker::steps(&mut state, usize::from(number)),
             Act::Aborts(number) => worker::abort(&mut state, usize::from(number)),
-            Act::FenceEnds(place) => {
-                self.keeps(Rule::FenceEndsByItself) && state.places[usize::from(place)].barrier.take().is_some()
-            }
+            Act::FenceEnds(place) => state.places[usize::from(place)].barrier.take().is_some(),
             Act::Begins(..) | Act::Writes(..) | Act::Commits(_) => writers::happens(self, &mut state, act),
             Act::CallsCutover
             | Act::CallsRollback
@@ -230,7 +232,8 @@ impl Split {
     fn call(&self, state: &mut State, act: Act) -> bool {
         let bounds = &self.bounds;
         let master = &mut state.masters[0];
-        let decided = master.phase == Phase::Completed && master.step == CutoverStep::Moved && !master.finished;
+        let decided =
+            master.phase == Phase::Completed && master.step == CutoverStep::Moved && !master.finished;
         match act {
             Act::CallsCutover => {
                 let may = master.is_before_decision() && master.goal == Goal::Tail && master.leg == 0;
@@ -242,7 +245,8 @@ impl Split {
                 true
             }
             Act::CallsReverse => {
-                let is_finishing = master.goal == Goal::Finish && master.phase == Phase::Completed && !master.finished;
+                let is_finishing =
+                    master.goal == Goal::Finish && master.phase == Phase::Completed && !master.finished;
                 if bounds.legs > 1 && is_finishing && !self.keeps(Rule::FinishEndsTheWayBack) {
                     (master.leg, master.phase, master.step) = (1, Phase::Tailing, CutoverStep::None);
                     master.goal = Goal::Cutover;

@@ -20,7 +20,9 @@ pub fn normalize(state: &mut State) {
     if !state.workers.iter().any(|worker| worker.life != Life::Gone && worker.master == 1) {
         state.masters[1] = Master { run: state.masters[1].run, ..NO_MASTER };
     }
-    if state.setbacks == 0 || state.places.iter().any(|place| place.purging) && matches!(state.back, Back::Place(..)) {
+    if state.setbacks == 0
+        || state.places.iter().any(|place| place.purging) && matches!(state.back, Back::Place(..))
+    {
         state.back = Back::Nothing;
     }
     renumber(state, generations);
@@ -60,7 +62,8 @@ fn generations(state: &mut State) -> [Option<&mut u8>; 13] {
     };
     let [a, b, c] = of_worker(first);
     let [d, e, f] = of_worker(second);
-    let own = [&mut one.generation, &mut other.generation, &mut here.generation, &mut there.generation].map(Some);
+    let own =
+        [&mut one.generation, &mut other.generation, &mut here.generation, &mut there.generation].map(Some);
     let [g, h, i, j] = own;
     [a, b, c, d, e, f, g, h, i, j, back, None, None]
 }

@@ -12,7 +12,9 @@ pub fn all() -> Vec<Property<Split>> {
     vec![
         Property::always(LOST, |_, state: &State| !is_lost(state)),
         Property::always(TWO, |_, state: &State| !are_two(state)),
-        Property::always(DIFFERS, |split, state: &State| state.setbacks < split.bounds.setbacks || !differs(state)),
+        Property::always(DIFFERS, |split, state: &State| {
+            state.setbacks < split.bounds.setbacks || !differs(state)
+        }),
     ]
 }
 

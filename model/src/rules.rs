@@ -94,8 +94,6 @@ rules! {
     RollbackTakesFirst,
     /// A rollback that finds a decision leaves it to be adopted.
     RollbackAdopts,
-    /// The fence's transaction ends by itself.
-    FenceEndsByItself,
     /// A cutover that another worker has left is set back.
     LeftCutoverReverted,
 

@@ -1,6 +1,6 @@
 //! What the parties know, as far as the protocol of a split depends on it.
 
-/// Writers, of which each makes one write. The first and the last write to the same row.
+/// Writers, of which each makes one write. The first two write to the same row.
 pub const WRITERS: usize = 3;
 
 /// A row that is there from the beginning, and that no writer touches.
@@ -8,7 +8,7 @@ pub const BASE: u8 = 1 << WRITERS;
 
 /// The writes that belong to the same row as those of a mask.
 pub fn rows_of(mask: u8) -> u8 {
-    [0b101, 0b010, BASE].into_iter().filter(|row| row & mask != 0).fold(0, |all, row| all | row)
+    [0b011, 0b100, BASE].into_iter().filter(|row| row & mask != 0).fold(0, |all, row| all | row)
 }
 
 /// What a source does with writes of the moving keys.
@@ -66,7 +66,9 @@ pub struct Place {
 impl Place {
     /// Whether a write that came now would be let in.
     pub fn accepts(&self) -> bool {
-        matches!(self.give, Give::No | Give::Capture) && matches!(self.take, Take::No | Take::Open | Take::Left) && !self.redirect
+        matches!(self.give, Give::No | Give::Capture)
+            && matches!(self.take, Take::No | Take::Open | Take::Left)
+            && !self.redirect
     }
 
     /// Whether writers take the barrier of a split there.
@@ -284,9 +286,18 @@ impl Worker {
 pub enum Writer {
     Ready,
     /// Has read a place's state, for a transaction above READ COMMITTED.
-    Began { place: u8, give: Give, take: Take },
+    Began {
+        place: u8,
+        give: Give,
+        take: Take,
+    },
     /// Has written, and not committed.
-    Wrote { place: u8, xid: u8, captured: bool, barrier: bool },
+    Wrote {
+        place: u8,
+        xid: u8,
+        captured: bool,
+        barrier: bool,
+    },
     Done,
 }
 

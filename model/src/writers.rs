@@ -51,7 +51,8 @@ fn write(split: &Split, state: &mut State, number: u8, place: u8) -> bool {
     let here = &mut state.places[usize::from(place)];
     let bit = 1 << number;
     let has_row = state.writers.iter().enumerate().any(|(other, writer)| {
-        matches!(writer, Writer::Wrote { place: at, .. } if *at == place) && rows_of(1 << other) == rows_of(bit)
+        matches!(writer, Writer::Wrote { place: at, .. } if *at == place)
+            && rows_of(1 << other) == rows_of(bit)
     });
     // From its opening on a target has a barrier where there is a way back.
     let barrier = here.has_barrier() && (split.keeps(Rule::BarrierFromOpening) || place == 0);
@@ -113,8 +114,7 @@ pub fn open(state: &State, place: usize) -> u8 {
 
 /// Whether somebody holds the barrier of a place together with others.
 pub fn hold_barrier(state: &State, place: usize) -> bool {
-    let holds =
-        |writer: &Writer| matches!(writer, Writer::Wrote { place: at, barrier: true, .. } if usize::from(*at) == place);
+    let holds = |writer: &Writer| matches!(writer, Writer::Wrote { place: at, barrier: true, .. } if usize::from(*at) == place);
     state.writers.iter().any(holds)
 }
 
@@ -122,7 +122,9 @@ pub fn hold_barrier(state: &State, place: usize) -> bool {
 pub fn end_all(state: &mut State, place: usize) {
     for writer in state.writers.iter_mut().take(WRITERS) {
         match writer {
-            Writer::Began { place: at, .. } | Writer::Wrote { place: at, .. } if usize::from(*at) == place => {
+            Writer::Began { place: at, .. } | Writer::Wrote { place: at, .. }
+                if usize::from(*at) == place =>
+            {
                 *writer = Writer::Ready;
             }
             _ => {}

@@ -45,7 +45,8 @@ pub fn takes_over(at: &mut At, place: usize, is_source: bool, next: Pc) -> bool 
         install_way_back(at, place);
     }
     let here = at.state.places[place];
-    let is_there = if is_source { here.give != Give::No } else { !matches!(here.take, Take::No | Take::Unused) };
+    let is_there =
+        if is_source { here.give != Give::No } else { !matches!(here.take, Take::No | Take::Unused) };
     if !is_there && at.keeps(Rule::TargetGuarded) {
         return is_not_installed(at);
     }
@@ -174,7 +175,11 @@ fn settle(at: &mut At) -> bool {
     }
     let master = *at.master();
     if master.phase == Phase::Completed {
-        let next = if master.goal == Goal::Finish && master.step == CutoverStep::Moved { Pc::FinishTold } else { Pc::Complete };
+        let next = if master.goal == Goal::Finish && master.step == CutoverStep::Moved {
+            Pc::FinishTold
+        } else {
+            Pc::Complete
+        };
         return at.goes(next);
     }
     let (source, target) = (at.source(), at.target());

@@ -63,7 +63,8 @@ fn look(at: &mut At) -> bool {
     }
     let is_noted = here.deciding != 0 || !at.keeps(Rule::NoteBorneOut);
     let agrees = here.announced == there.steps || !at.keeps(Rule::CountersAgree);
-    let is_whole = is_noted && agrees && !(here.purging && at.keeps(Rule::PurgingNoted)) || !at.keeps(Rule::WholeBeforeOpening);
+    let is_whole = is_noted && agrees && !(here.purging && at.keeps(Rule::PurgingNoted))
+        || !at.keeps(Rule::WholeBeforeOpening);
     if is_whole && there.take == Take::Closed {
         return at.goes(Pc::SettledOpen);
     }
@@ -86,7 +87,9 @@ pub fn work(at: &mut At) -> bool {
             at.goes(Pc::CompleteHeld)
         }
         Pc::CompleteHeld => {
-            if at.state.places[source].barrier != Some(at.number as u8) && at.keeps(Rule::FenceAskedWhetherHeld) {
+            if at.state.places[source].barrier != Some(at.number as u8)
+                && at.keeps(Rule::FenceAskedWhetherHeld)
+            {
                 return at.fails();
             }
             at.goes(Pc::CompleteRelease)

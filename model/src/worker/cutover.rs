@@ -50,7 +50,9 @@ pub fn before(at: &mut At) -> bool {
             at.goes(Pc::Held)
         }
         Pc::Held => {
-            if at.keeps(Rule::FenceAskedWhetherHeld) && at.state.places[source].barrier != Some(at.number as u8) {
+            if at.keeps(Rule::FenceAskedWhetherHeld)
+                && at.state.places[source].barrier != Some(at.number as u8)
+            {
                 return at.goes(Pc::AbortReopen);
             }
             at.goes(Pc::Snapshot)
@@ -144,7 +146,8 @@ pub fn behind(at: &mut At) -> bool {
 }
 
 fn consume(at: &mut At) -> bool {
-    if !at.keeps(Rule::ConsumedAfterCommit) && at.me().step.is_consumed {
+    let is_consumed = at.me().step.is_consumed && !at.keeps(Rule::ConsumedAfterCommit);
+    if is_consumed && at.me().source {
         return at.goes(Pc::Decide);
     }
     // `check_queue_is_empty` asks the source, whether or not something leaves its queue.

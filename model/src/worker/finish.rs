@@ -54,7 +54,8 @@ fn told(at: &mut At) -> bool {
         return at.goes(Pc::FinishTold);
     }
     // `source::stray_changes`: what another server has given out again counts as new.
-    let was_set_back = there.steps > here.announced || there.steps < here.consumed || there.seen_timeline != here.timeline;
+    let was_set_back =
+        there.steps > here.announced || there.steps < here.consumed || there.seen_timeline != here.timeline;
     let is_new = |xid: &u8| *xid != 0 && (was_set_back || there.seen & 1 << xid == 0);
     if here.queue.iter().any(is_new) && at.keeps(Rule::StrayStopsFinish) {
         at.master().goal = Goal::Cutover;

@@ -135,13 +135,22 @@ pub fn work(split: &Split, state: &mut State, number: usize) -> bool {
 fn one(at: &mut At) -> bool {
     match at.me().pc {
         Pc::Idle => attach::begin(at),
-        Pc::TakeTarget | Pc::TakeSource | Pc::Settle | Pc::SettleOpen | Pc::SettleRoutes | Pc::Adopt => attach::work(at),
+        Pc::TakeTarget | Pc::TakeSource | Pc::Settle | Pc::SettleOpen | Pc::SettleRoutes | Pc::Adopt => {
+            attach::work(at)
+        }
         Pc::RevertTake | Pc::RevertOpen | Pc::RevertRoutes => attach::revert(at),
         Pc::Ready => cutover::ready(at),
-        Pc::StepSnapshot | Pc::StepAnnounce | Pc::StepCommit | Pc::StepProgress | Pc::StepConsume => step::work(at),
-        Pc::Disable | Pc::Lock | Pc::Fence | Pc::Held | Pc::Snapshot | Pc::Announce | Pc::Commit | Pc::Progress => {
-            cutover::before(at)
+        Pc::StepSnapshot | Pc::StepAnnounce | Pc::StepCommit | Pc::StepProgress | Pc::StepConsume => {
+            step::work(at)
         }
+        Pc::Disable
+        | Pc::Lock
+        | Pc::Fence
+        | Pc::Held
+        | Pc::Snapshot
+        | Pc::Announce
+        | Pc::Commit
+        | Pc::Progress => cutover::before(at),
         Pc::Consume | Pc::Decide | Pc::Open | Pc::Move | Pc::Release | Pc::Record => cutover::behind(at),
         Pc::AbortReopen | Pc::AbortRelease | Pc::GiveUp => cutover::aborted(at),
         Pc::SettledTarget | Pc::SettledSource | Pc::SettledLook | Pc::SettledOpen | Pc::SettledMove => {
@@ -195,7 +204,9 @@ pub fn tell_again(split: &Split, state: &mut State) -> bool {
     let master = &mut state.masters[0];
     let is_told = master.step == CutoverStep::Moved && !master.finished && master.goal != Goal::Finish;
     let leg = match master.phase {
-        Phase::Completed if master.leg > 0 && !split.keeps(Rule::WatchEndsWithDecision) => Some(master.leg - 1),
+        Phase::Completed if master.leg > 0 && !split.keeps(Rule::WatchEndsWithDecision) => {
+            Some(master.leg - 1)
+        }
         Phase::Completed => is_told.then_some(master.leg),
         // Windows come back; the way there is not to be forgotten either, until this way's cutover.
         Phase::Tailing => {
@@ -206,7 +217,8 @@ pub fn tell_again(split: &Split, state: &mut State) -> bool {
     };
     let Some(leg) = leg.filter(|_| split.keeps(Rule::ToldAgain)) else { return false };
     let way = Master { leg, ..*master };
-    let forgotten = state.places[way.source()].give != Give::Moved || state.places[way.target()].take != Take::Open;
+    let forgotten =
+        state.places[way.source()].give != Give::Moved || state.places[way.target()].take != Take::Open;
     if !forgotten {
         return false;
     }

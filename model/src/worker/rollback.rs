@@ -43,6 +43,9 @@ pub fn work(at: &mut At) -> bool {
             drops_source(&mut at.state.places[source]);
             at.commits_on(source);
             let next = if at.keeps(Rule::RollbackTakesFirst) { Pc::UndoRows } else { Pc::UndoTakeTarget };
+            if !at.keeps(Rule::GuardOutlivesRows) {
+                at.state.places[target].take = Take::No;
+            }
             let is_taken = at.me().target;
             at.goes(if is_taken { next } else { Pc::UndoTakeTarget })
         }
@@ -63,7 +66,8 @@ pub fn work(at: &mut At) -> bool {
             at.goes(Pc::UndoEnd)
         }
         _ => {
-            if here.give != Give::No || !matches!(there.take, Take::Unused | Take::No) || !at.may_on_master() {
+            if here.give != Give::No || !matches!(there.take, Take::Unused | Take::No) || !at.may_on_master()
+            {
                 return at.fails();
             }
             at.master().phase = Phase::RolledBack;

@@ -94,7 +94,9 @@ fn window(at: &At, here: &Place, there: &Place, seen: u8) -> u8 {
                 false => there.seen == 0 || xid > newest,
             }
     };
-    (0..WRITERS).filter(|writer| is_new(here.queue[*writer])).fold(0, |rows, writer| rows | rows_of(1 << writer))
+    (0..WRITERS)
+        .filter(|writer| is_new(here.queue[*writer]))
+        .fold(0, |rows, writer| rows | rows_of(1 << writer))
 }
 
 /// `make_durable`: the source counts the step, durably.
