@@ -31,10 +31,14 @@ pub const AGAIN: Bounds =
 
 /// One server is set back: a standby is promoted, or a disk's snapshot is restored. An old
 /// primary of the master may live on with its worker.
-pub const SET_BACK: Bounds = Bounds { writers: 2, old_snapshots: false, setbacks: 1, ..PLAIN };
+pub const SET_BACK: Bounds =
+    Bounds { old_snapshots: false, rolls_back: false, finishes: false, setbacks: 1, ..PLAIN };
+
+/// The same with a rollback and a finish.
+pub const SET_BACK_ENDED: Bounds = Bounds { writers: 2, rolls_back: true, finishes: true, ..SET_BACK };
 
 /// The same with one writer, which is enough for most.
-pub const SET_BACK_ONE: Bounds = Bounds { writers: 1, ..SET_BACK };
+pub const SET_BACK_ONE: Bounds = Bounds { writers: 1, ..SET_BACK_ENDED };
 
 /// Both in one run.
 pub const BOTH: Bounds = Bounds { faults: 1, rolls_back: false, finishes: false, ..SET_BACK_ONE };
@@ -52,7 +56,7 @@ pub const WAY_BACK_SET_BACK: Bounds =
 /// Long runs.
 pub const SOAK: [Bounds; 6] = [
     Bounds { faults: 2, ..CRASHES },
-    Bounds { writers: 3, ..SET_BACK },
+    Bounds { writers: 3, ..SET_BACK_ENDED },
     Bounds { finishes: true, rolls_back: true, ..BOTH },
     Bounds { writers: 2, ..BOTH },
     Bounds { faults: 1, ..WAY_BACK_SET_BACK },

@@ -2,7 +2,8 @@
 //! `SHARDMASTER_SOAK=1` adds the large forms.
 
 use shardmaster_model::forms::{
-    AGAIN, BOTH, CRASHES, SET_BACK, SET_BACK_ONE, SOAK, THERE_AGAIN, WAY_BACK, WAY_BACK_SET_BACK,
+    AGAIN, BOTH, CRASHES, SET_BACK, SET_BACK_ENDED, SET_BACK_ONE, SOAK, THERE_AGAIN, WAY_BACK,
+    WAY_BACK_SET_BACK,
 };
 use shardmaster_model::{Bounds, Split, liveness};
 use stateright::{Checker, Model};
@@ -44,6 +45,11 @@ fn a_server_is_set_back() {
 }
 
 #[test]
+fn a_server_is_set_back_around_a_rollback_or_a_finish() {
+    holds(SET_BACK_ENDED);
+}
+
+#[test]
 fn a_server_is_set_back_and_something_crashes() {
     holds(BOTH);
 }
@@ -65,7 +71,7 @@ fn there_and_back_and_there_again() {
 
 #[test]
 fn somebody_takes_writes_after_a_crash() {
-    serves(Bounds { writers: 2, ..CRASHES });
+    serves(CRASHES);
 }
 
 #[test]
@@ -79,6 +85,11 @@ fn somebody_takes_writes_on_the_way_back() {
 }
 
 #[test]
+fn somebody_takes_writes_after_both() {
+    serves(BOTH);
+}
+
+#[test]
 fn large_forms() {
     if std::env::var_os("SHARDMASTER_SOAK").is_none() {
         return;
@@ -86,6 +97,5 @@ fn large_forms() {
     for bounds in SOAK {
         holds(bounds);
     }
-    serves(BOTH);
     serves(Bounds { finishes: true, rolls_back: true, ..BOTH });
 }

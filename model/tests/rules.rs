@@ -10,11 +10,17 @@ use stateright::{Checker, HasDiscoveries, Model};
 /// One crash, one writer.
 const CRASH: Bounds = Bounds { writers: 1, old_snapshots: false, faults: 1, ..PLAIN };
 
-/// A server is set back, and no rollback is called.
-const FINISHED: Bounds = Bounds { rolls_back: false, ..SET_BACK };
+/// A server is set back among two writers to one row.
+const SET_BACK_TWO: Bounds = Bounds { writers: 2, ..SET_BACK };
+
+/// The same, and a finish is called.
+const FINISHED: Bounds = Bounds { finishes: true, ..SET_BACK_TWO };
+
+/// The same where nothing but a cutover is called for.
+const UNFINISHED: Bounds = Bounds { rolls_back: false, finishes: false, ..SET_BACK_ONE };
 
 /// A second attempt, where a server is set back.
-const TWICE: Bounds = Bounds { calls: 2, rolls_back: false, finishes: false, ..SET_BACK_ONE };
+const TWICE: Bounds = Bounds { calls: 2, ..UNFINISHED };
 
 /// A second attempt, a crash, and a source that is set back.
 const SOURCE_AGAIN: Bounds = Bounds {
@@ -28,12 +34,15 @@ const SOURCE_AGAIN: Bounds = Bounds {
 /// Two servers are set back, one after the other.
 const SET_BACK_TWICE: Bounds = Bounds { setbacks: 2, rolls_back: false, ..SET_BACK_ONE };
 
+/// A server is set back on the way back, and no finish is called.
+const NOT_FINISHED: Bounds = Bounds { finishes: false, ..WAY_BACK_SET_BACK };
+
 const WAY_BACK_ONE: Bounds = Bounds { writers: 1, old_snapshots: false, faults: 0, ..WAY_BACK };
 
 /// The ways that the check finds into states that break a property.
 fn found(bounds: Bounds, without: Rule) -> Vec<(&'static str, Vec<Act>)> {
     let split = Split { bounds, without: Some(without) };
-    let checker = split.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let checker = split.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     checker.discoveries().into_iter().map(|(property, path)| (property, path.into_actions())).collect()
 }
 
@@ -78,10 +87,10 @@ without! {
     a_window_is_a_difference_of_snapshots: breaks(WindowBySnapshots, PLAIN);
     only_what_was_seen_leaves_the_queue: breaks(OnlySeenConsumed, PLAIN);
     the_queue_gives_away_what_is_committed: is_spared(ConsumedAfterCommit, CRASH);
-    a_step_is_durable_before_its_commit: is_spared(DurableBeforeCommit, SET_BACK);
+    a_step_is_durable_before_its_commit: is_spared(DurableBeforeCommit, SET_BACK_TWO);
     a_target_behind_is_noticed: breaks(TargetBehindNoticed, SET_BACK_ONE);
-    a_source_behind_is_noticed: breaks(SourceBehindNoticed, SET_BACK);
-    another_timeline_begins_again: is_spared(TimelineCompared, SET_BACK);
+    a_source_behind_is_noticed: breaks(SourceBehindNoticed, SET_BACK_TWO);
+    another_timeline_begins_again: is_spared(TimelineCompared, SET_BACK_TWO);
     who_may_decide_is_noted: breaks(DecidingNoted, SET_BACK_ONE);
     runs_of_the_master_are_told_apart: breaks(RunCompared, SET_BACK_ONE);
     the_note_goes_when_the_source_opens: breaks(NoteGoesWithReopening, SOURCE_AGAIN);
@@ -92,7 +101,7 @@ without! {
     counters_agree_before_a_target_opens: breaks(CountersAgree, SET_BACK_ONE);
     a_note_is_there_before_a_target_opens: is_spared(NoteBorneOut, TWICE);
     the_last_window_is_a_step: is_spared(LastStepCounts, TWICE);
-    shards_are_told_again: sticks(ToldAgain, SET_BACK_ONE);
+    shards_are_told_again: sticks(ToldAgain, UNFINISHED);
     finish_begins_where_both_were_told: breaks(ToldBeforeFinish, FINISHED);
     stray_changes_stop_finish: breaks(StrayStopsFinish, FINISHED);
     rows_are_proven: breaks(RowsProven, SET_BACK_TWICE);
@@ -106,15 +115,15 @@ without! {
     writers_of_the_target_take_the_barrier: breaks(BarrierFromOpening, WAY_BACK);
     the_old_source_stays_shut: breaks(SourceStaysShut, WAY_BACK);
     the_old_side_is_released: sticks(OldSideReleased, WAY_BACK_ONE);
-    the_way_back_begins_behind_the_move: is_spared(BegunAfterMoved, WAY_BACK_SET_BACK);
+    the_way_back_begins_behind_the_move: is_spared(BegunAfterMoved, NOT_FINISHED);
     finish_ends_the_way_back: breaks(FinishEndsTheWayBack, WAY_BACK_SET_BACK);
-    the_watch_ends_with_the_decision: breaks(WatchEndsWithDecision, WAY_BACK_SET_BACK);
-    the_way_there_is_watched_meanwhile: sticks(WatchedUntilReversed, WAY_BACK_SET_BACK);
-    a_source_that_forgot_is_copied_again: breaks(CopiedAgainAfterRetelling, WAY_BACK_SET_BACK);
-    stray_changes_stop_the_way_back: breaks(StrayStopsTheWayBack, WAY_BACK_SET_BACK);
-    steps_are_counted_from_none: breaks(StepsFromNone, WAY_BACK_SET_BACK);
-    the_way_back_is_installed_again: sticks(WayBackInstalledAgain, WAY_BACK_SET_BACK);
-    the_way_back_is_looked_for: sticks(WayBackLookedFor, WAY_BACK_SET_BACK);
+    the_watch_ends_with_the_decision: breaks(WatchEndsWithDecision, NOT_FINISHED);
+    the_way_there_is_watched_meanwhile: sticks(WatchedUntilReversed, NOT_FINISHED);
+    a_source_that_forgot_is_copied_again: breaks(CopiedAgainAfterRetelling, NOT_FINISHED);
+    stray_changes_stop_the_way_back: breaks(StrayStopsTheWayBack, NOT_FINISHED);
+    steps_are_counted_from_none: breaks(StepsFromNone, NOT_FINISHED);
+    the_way_back_is_installed_again: sticks(WayBackInstalledAgain, NOT_FINISHED);
+    the_way_back_is_looked_for: sticks(WayBackLookedFor, NOT_FINISHED);
     purging_ends_the_way_back: is_spared(PurgingEndsTheWayBack, WAY_BACK_SET_BACK);
     both_ways_have_one_worker: is_spared(OneWorkerForBoth, WAY_BACK_SET_BACK);
     finish_takes_the_way_back_away: sticks(FinishTakesTheWayBackAway, WAY_BACK_SET_BACK);
