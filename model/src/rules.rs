@@ -54,6 +54,8 @@ rules! {
     TargetBehindNoticed,
     /// A source that has not announced what the target holds is copied again.
     SourceBehindNoticed,
+    /// A copy that begins again is remembered on the target before the source counts its step.
+    RestartRemembered,
     /// Another timeline of the source begins everything again.
     TimelineCompared,
     /// The source notes which run of the master may decide, with the last window.

@@ -31,6 +31,9 @@ const SOURCE_AGAIN: Bounds = Bounds {
     ..BOTH
 };
 
+/// The same with two writers and one attempt.
+const SOURCE_ONCE: Bounds = Bounds { writers: 2, calls: 1, ..SOURCE_AGAIN };
+
 /// Two servers are set back, one after the other.
 const SET_BACK_TWICE: Bounds = Bounds { setbacks: 2, rolls_back: false, ..SET_BACK_ONE };
 
@@ -90,6 +93,7 @@ without! {
     a_step_is_durable_before_its_commit: is_spared(DurableBeforeCommit, SET_BACK_TWO);
     a_target_behind_is_noticed: breaks(TargetBehindNoticed, SET_BACK_ONE);
     a_source_behind_is_noticed: breaks(SourceBehindNoticed, SET_BACK_TWO);
+    a_copy_that_begins_again_is_remembered: breaks(RestartRemembered, SOURCE_ONCE);
     another_timeline_begins_again: is_spared(TimelineCompared, SET_BACK_TWO);
     who_may_decide_is_noted: breaks(DecidingNoted, SET_BACK_ONE);
     runs_of_the_master_are_told_apart: breaks(RunCompared, SET_BACK_ONE);

@@ -3,7 +3,7 @@
 
 use super::{At, attach, cutover};
 use crate::rules::Rule;
-use crate::state::{CutoverStep, Give, Goal, Pc, Take};
+use crate::state::{CutoverStep, Give, Goal, NOTHING, Pc, Take};
 
 /// `settled::complete`: without a step, if the target has all of its rows.
 pub fn settled(at: &mut At) -> bool {
@@ -62,7 +62,8 @@ fn look(at: &mut At) -> bool {
         return at.goes(Pc::SettledMove);
     }
     let is_noted = here.deciding != 0 || !at.keeps(Rule::NoteBorneOut);
-    let agrees = here.announced == there.steps || !at.keeps(Rule::CountersAgree);
+    let agrees =
+        here.announced == there.steps && there.seen_timeline != NOTHING || !at.keeps(Rule::CountersAgree);
     let is_whole = is_noted && agrees && !(here.purging && at.keeps(Rule::PurgingNoted))
         || !at.keeps(Rule::WholeBeforeOpening);
     if is_whole && there.take == Take::Closed {

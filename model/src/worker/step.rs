@@ -30,6 +30,7 @@ fn begin(at: &mut At) -> bool {
         Some(step) if step.window == 0 => end(at),
         // What only the old source has would go.
         Some(step) if step.window == u8::MAX && has_strays(at) => at.is_refused(),
+        Some(step) if step.window == u8::MAX && !remembers(at) => forget(at),
         Some(step) => {
             at.me().step = step;
             at.goes(first(at))
@@ -37,12 +38,29 @@ fn begin(at: &mut At) -> bool {
     }
 }
 
+fn remembers(at: &mut At) -> bool {
+    let target = at.target();
+    at.state.places[target].seen_timeline == NOTHING || !at.keeps(Rule::RestartRemembered)
+}
+
+/// The target remembers that nothing it holds counts, before the source counts the step that
+/// copies again: with that count they would agree.
+fn forget(at: &mut At) -> bool {
+    let target = at.target();
+    at.state.places[target].seen_timeline = NOTHING;
+    at.commits_on(target);
+    at.goes(Pc::StepSnapshot)
+}
+
 /// On a way back: changes that the old source took without its fence, and no window has taken.
 fn has_strays(at: &mut At) -> bool {
     let (source, target, leg) = (at.source(), at.target(), at.master().leg);
-    let (here, there) = (at.state.places[source], at.state.places[target]);
-    let is_stray = |xid: &u8| *xid != 0 && here.seen & 1 << xid == 0;
-    leg > 0 && at.keeps(Rule::StrayStopsTheWayBack) && there.queue.iter().any(is_stray)
+    // The way there: the other way round.
+    let (to, from) = (at.state.places[source], at.state.places[target]);
+    let was_set_back =
+        to.steps > from.announced || to.steps < from.consumed || to.seen_timeline != from.timeline;
+    let is_stray = |xid: &u8| *xid != 0 && (was_set_back || to.seen & 1 << xid == 0);
+    leg > 0 && at.keeps(Rule::StrayStopsTheWayBack) && from.queue.iter().any(is_stray)
 }
 
 /// Where a step's commits begin.
