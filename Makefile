@@ -27,13 +27,13 @@ lint: setup
 
 # Everything that runs. The last line sums all suites.
 test: setup
-	@scripts/test.sh pure clients server isolation docs regress majors harness
+	@scripts/test.sh pure clients server model isolation docs regress majors harness
 
-# What takes hours: every point with every kind of fault, every cell of the disaster matrix
+# What takes hours: the large forms of the model, every point with every kind of fault, every cell of the disaster matrix
 # (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
-	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:faults harness:disasters harness:walks harness:bad_input
+	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

@@ -57,7 +57,7 @@ build_extension() {
 suite_lint() {
     one "cargo fmt" cargo fmt --all --check
     one "clippy, extension" cargo clippy -q --profile harness --features pg_test -- -D warnings
-    one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client --profile harness --all-targets -- -D warnings
+    one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client -p shardmaster-model --profile harness --all-targets -- -D warnings
 }
 
 # Tests of the extension's modules that need no server.
@@ -134,6 +134,13 @@ suite_harness_one() {
 suite_harness_on() {
     harness_programs
     if build_major "$1"; then start_harness_test_on "$1" "$2"; else tally "build for PostgreSQL $1" 0 1; fi
+}
+
+# The protocol, every state that it can come to.
+suite_model() {
+    . scripts/model.sh
+    : >"$LOGS/model.log"
+    if build_model; then beside model run_model; else tally "model build" 0 1; fi
 }
 
 suite_smoke() { suite_harness_one smoke; }
