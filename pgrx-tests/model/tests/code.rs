@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -48,10 +48,10 @@ fn first_names(heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_action_is_a_place_in_the_code() {
-    let steps = variants("model/src/state.rs", "Pc");
+    let steps = variants("pgrx-tests/model/src/state.rs", "Pc");
     assert!(steps.len() > 50, "{steps:?}");
     assert_eq!(first_names("What a worker does"), steps);
-    let mut acts = variants("model/src/model.rs", "Act");
+    let mut acts = variants("pgrx-tests/model/src/model.rs", "Act");
     acts.remove("Works");
     assert_eq!(first_names("What else happens"), acts);
     for row in rows("What a worker does").iter().chain(&rows("What else happens")) {
@@ -75,7 +75,7 @@ fn every_rule_is_explained_and_left_out_once() {
     let explained: BTreeSet<String> =
         ["Rules", "Rules of the way back"].iter().flat_map(|heading| first_names(heading)).collect();
     assert_eq!(explained, known);
-    let tests = read("model/tests/rules.rs");
+    let tests = read("pgrx-tests/model/tests/rules.rs");
     for rule in known {
         let count = tests.matches(&format!("({rule},")).count();
         assert_eq!(count, 1, "tests of {rule}");
