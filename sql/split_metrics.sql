@@ -13,19 +13,19 @@ COMMENT ON FUNCTION shardmaster.check_split(bigint) IS 'raises 42704 for a split
 
 -- Whether a split has work for which it takes one of shardmaster.max_split_workers. For what
 -- nobody waits for there is a worker of its own.
-CREATE FUNCTION shardmaster.split_takes_worker(p shardmaster.split_plan) RETURNS boolean
+CREATE FUNCTION shardmaster.split_takes_worker(split_id bigint, activity text, phase text, goal text, cutover_step text, finished boolean)
+RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT p.activity <> 'failed' AND CASE p.phase
-               WHEN 'planning' THEN p.goal <> 'planning'
-               WHEN 'rolled_back' THEN p.goal NOT IN ('planning', 'rolled_back')
+    SELECT $2 <> 'failed' AND CASE $3
+               WHEN 'planning' THEN $4 <> 'planning'
+               WHEN 'rolled_back' THEN $4 NOT IN ('planning', 'rolled_back')
                WHEN 'completed' THEN
-                    p.finished_at IS NULL
-                    AND (p.cutover_step <> 'moved' OR p.goal = 'finished'
-                         OR EXISTS (SELECT 1 FROM shardmaster.split_verification v
-                                     WHERE v.split_id = p.id AND v.status IN ('pending', 'running')))
+                    NOT $6 AND ($5 <> 'moved' OR $4 = 'finished'
+                                OR EXISTS (SELECT 1 FROM shardmaster.split_verification v
+                                            WHERE v.split_id = $1 AND v.status IN ('pending', 'running')))
                ELSE true END
 $$;
-COMMENT ON FUNCTION shardmaster.split_takes_worker(shardmaster.split_plan) IS
+COMMENT ON FUNCTION shardmaster.split_takes_worker(bigint, text, text, text, text, boolean) IS
     'whether a split has work for which it takes one of shardmaster.max_split_workers';
 
 -- Why a split that has work has no worker; NULL: it will have one in a moment.
@@ -41,8 +41,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                string_agg(o.id::text, ', ' ORDER BY o.id)
                    FILTER (WHERE o.phase = 'cutover_pending' AND o.goal NOT IN ('completed', 'finished', 'rolled_back'))
           FROM pg_stat_activity a JOIN shardmaster.split_plan o ON a.backend_type = 'shardmaster split ' || o.id
-         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o)) w (count, splits, rest)
-     WHERE p.id = $1 AND shardmaster.split_takes_worker(p)
+         WHERE a.datname = current_database() AND o.id <> p.id AND shardmaster.split_takes_worker(o.id, o.activity, o.phase, o.goal, o.cutover_step, o.finished_at IS NOT NULL)) w (count, splits, rest)
+     WHERE p.id = $1 AND shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
        AND w.count >= s.most + (p.goal = 'rolled_back' OR p.goal = 'finished' AND p.phase = 'completed')::int
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'which splits have the workers that a split waits for; NULL: it waits for none';

@@ -69,7 +69,8 @@ mod tests {
                     'phase', v.phase, 'goal', v.goal, 'cutover_step', v.step, 'activity', v.activity,
                     'finished_at', CASE WHEN v.finished THEN now() END, 'watched_at', clock_timestamp(),
                     'id', CASE WHEN v.verified THEN o.id ELSE 0 END)) p
-              WHERE o.id = {id} AND ({} AND NOT {}) <> shardmaster.split_takes_worker(p)",
+              WHERE o.id = {id} AND ({} AND NOT {}) <> shardmaster.split_takes_worker(
+                    p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)",
             work::has_work(),
             work::is_housekeeping()
         ));
