@@ -158,6 +158,35 @@ fn a_decision_that_the_master_lost_is_adopted() {
     assert_eq!(rows(&cluster, 1).len(), 300);
 }
 
+/// A rollback that meets it leaves it alone: nobody would be served if it only failed.
+#[test]
+fn a_lost_decision_that_a_rollback_meets_is_adopted() {
+    let cluster = cluster(&["shardmaster.watch_interval = 0"]);
+    let split = pending(&cluster);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
+    master
+        .batch_execute(&format!(
+            "BEGIN;
+             DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
+             UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
+             DELETE FROM shardmaster.routing_version WHERE version = {version};
+             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = 'backfill', cutover_step = 'none',
+                    routing_version_cutover = NULL, cutover_at = NULL, activity = 'failed';
+             COMMIT"
+        ))
+        .unwrap();
+    split.call("rollback").unwrap();
+    split.wait_for_event("the rollback came too late", LIMIT).unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
+    assert_eq!(shard, "shard_b");
+    assert_eq!(rows(&cluster, 1).len(), 300);
+    split.finish(LIMIT).unwrap();
+}
+
 fn rows_of(server: &Server) -> BTreeMap<i32, String> {
     let mut client = server.superuser(DATABASE).unwrap();
     let rows = client.query("SELECT id, val FROM items WHERE tenant = 'moves'", &[]).unwrap();

@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
-use crate::catalog::split_state::{CutoverStep, Phase};
+use crate::catalog::split_state::{CutoverStep, Goal, Phase};
 use crate::catalog::{cutover_request, event, split};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
@@ -422,6 +422,20 @@ pub fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
         from = *to;
     }
     Ok(())
+}
+
+/// The shards know a decision, which stands and is adopted.
+pub fn rollback_came_too_late(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET goal = $2, updated_at = clock_timestamp() WHERE id = $1 AND goal = $3",
+        &[id.into(), Goal::Backfill.as_str().into(), Goal::RolledBack.as_str().into()],
+    );
+    split::event(
+        id,
+        None,
+        None,
+        "the rollback came too late: the shards know of a decided cutover that this master has lost",
+    );
 }
 
 /// Nothing of it is left on its shards.

@@ -149,11 +149,14 @@ fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// What was asked for cannot be, and is not asked for any more: the next turn attaches to both
+/// sides, finds the decision, and adopts it.
 fn decided(id: i64) -> SplitError {
+    transaction(|| record::rollback_came_too_late(id));
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("the shards of split {id} know of a decided cutover that this master has lost"),
-        format!("SELECT shard_split_resume({id}) adopts the decision."),
+        format!("It is adopted: SELECT shard_split_wait({id}, 'completed') waits for that."),
     )
 }
 
