@@ -384,9 +384,13 @@ fn a_restored_master_goes_on_behind_the_workers_that_shards_know() {
 }
 
 /// The master is set back to a time before the cutover of a split that is finished by now:
-/// it takes decision and finish from the source.
+/// it takes decision and finish from the source, also where a rollback was asked for.
 #[test]
 fn a_finish_that_the_master_lost_is_adopted() {
+    ["backfill", "rolled_back"].into_iter().for_each(a_lost_finish_is_adopted);
+}
+
+fn a_lost_finish_is_adopted(goal: &str) {
     let cluster = cluster(&[]);
     let split = plan(&cluster);
     to_pending(&split);
@@ -400,7 +404,7 @@ fn a_finish_that_the_master_lost_is_adopted() {
              DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
              UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
              DELETE FROM shardmaster.routing_version WHERE version = {version};
-             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = 'backfill', cutover_step = 'none',
+             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = '{goal}', cutover_step = 'none',
                     routing_version_cutover = NULL, cutover_at = NULL, finished_at = NULL, purged_at = NULL;
              UPDATE shardmaster.split_key SET active = true;
              UPDATE shardmaster.split_ledger SET removed_at = NULL;

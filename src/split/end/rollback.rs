@@ -25,8 +25,8 @@ pub fn run(tenure: &Tenure) -> Result<()> {
     let target_lost = transaction(|| target_is_lost(plan.id));
     // What was never begun needs no server to be undone.
     let was_begun = transaction(|| ledger_is_open(plan.id));
-    if was_begun {
-        remove(tenure, target_lost)?;
+    if was_begun && !remove(tenure, target_lost)? {
+        return Ok(());
     }
     reach(injection_points::ROLLBACK_OBJECTS)?;
     if was_begun {
@@ -35,10 +35,14 @@ pub fn run(tenure: &Tenure) -> Result<()> {
     try_transaction(|| record::rolled_back(plan.id, target_lost))
 }
 
-fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
+/// False: the split has ended otherwise, which this master had lost.
+fn remove(tenure: &Tenure, target_lost: bool) -> Result<bool> {
     let plan = &tenure.plan;
     let mut source = tenure.open(Side::Source, "rollback")?;
     let installed = side::installed(&mut source, plan, Side::Source)?;
+    if installed == Installed::No && recovery::adopt_finished(tenure)? {
+        return Ok(false);
+    }
     let target = if target_lost { None } else { Some(take_target(tenure)?) };
     if installed == Installed::Ours {
         tenure.take_over(&mut source, Side::Source)?;
@@ -49,7 +53,10 @@ fn remove(tenure: &Tenure, target_lost: bool) -> Result<()> {
         install::drop_side(&mut source, plan.id, Side::Source)?;
     }
     reach(injection_points::ROLLBACK_CAPTURE)?;
-    target.map_or(Ok(()), |target| remove_from_target(target, tenure))
+    if let Some(target) = target {
+        remove_from_target(target, tenure)?;
+    }
+    Ok(true)
 }
 
 /// Nothing of the split is on a shard before the master forgets that there was. One that has
