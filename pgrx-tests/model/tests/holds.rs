@@ -80,11 +80,6 @@ fn somebody_takes_writes_after_a_server_is_set_back() {
 }
 
 #[test]
-fn somebody_takes_writes_on_the_way_back() {
-    serves(WAY_BACK_SET_BACK);
-}
-
-#[test]
 fn somebody_takes_writes_after_both() {
     serves(BOTH);
 }
