@@ -31,9 +31,16 @@ pub struct Throttle {
     written: VecDeque<(Instant, u64)>,
     why: Option<String>,
     has_told: bool,
+    /// Clients wait for what is copied.
+    is_off: bool,
 }
 
 impl Throttle {
+    /// Behind the decision nobody is served before the last row has come: standbys count no more.
+    pub fn switch_off(&mut self) {
+        *self = Throttle { is_off: true, ..Throttle::default() };
+    }
+
     /// What the copy has to wait for.
     pub fn reason(&self) -> Option<&str> {
         self.why.as_deref()
@@ -41,6 +48,9 @@ impl Throttle {
 
     /// Looks at the standbys, once a second at most.
     pub fn look(&mut self, target: &mut Connection, split: i64) -> Result<()> {
+        if self.is_off {
+            return Ok(());
+        }
         let Some(most) = guc::max_standby_lag() else {
             *self = Throttle::default();
             return Ok(());

@@ -236,6 +236,7 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
 fn catch_up(engine: &mut Engine) -> Result<bool> {
     let _said = wait::said();
     let mut was_set_back = false;
+    engine.throttle.switch_off();
     loop {
         let outcome = step::run(engine).map_err(|error| after_decision(error, engine.plan.id))?;
         if let Some(why) = &outcome.restarted {
