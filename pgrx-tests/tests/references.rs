@@ -309,6 +309,33 @@ fn a_row_that_comes_to_reference_one_that_goes_keeps_it() {
     assert!(ids(&cluster).is_empty());
 }
 
+/// The copies of a split that is given up go, and none of them while a row of a table that came
+/// to reference it meanwhile would be left without it.
+#[test]
+fn a_rollback_leaves_no_row_dangling() {
+    let cluster = cluster_of(&[], "CREATE TABLE items (tenant text, id int PRIMARY KEY, val text, code int)");
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("pause").unwrap();
+    run(
+        &cluster,
+        1,
+        "CREATE TABLE marks (item int REFERENCES items (id)); INSERT INTO marks SELECT min(id) FROM items",
+    );
+    split.call("rollback").unwrap();
+    let text = split.failure(LIMIT).unwrap();
+    assert!(text.contains("a row on shard \"shard_b\" references a copied one"), "{text}");
+    // Whoever goes back is served at once.
+    run(&cluster, 0, "UPDATE items SET val = 'served' WHERE tenant = 'moves'");
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    let dangling = "SELECT count(*) FROM marks WHERE NOT EXISTS (SELECT 1 FROM items WHERE id = item)";
+    assert_eq!(target.query_one(dangling, &[]).unwrap().get::<_, i64>(0), 0);
+    target.batch_execute("DELETE FROM marks").unwrap();
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(target.query("SELECT 1 FROM items WHERE tenant = 'moves'", &[]).unwrap().is_empty());
+}
+
 /// That a foreign key holds on the source says nothing of columns that are computed on the way,
 /// though both rows move.
 #[test]

@@ -196,42 +196,53 @@ pub fn staying_rows(source: &mut Connection, plan: &Plan) -> Result<Option<Bond>
 }
 
 /// Deleted in replica role, a row leaves those that reference it dangling.
-pub fn stays_bound(plan: &Plan, bond: &Bond) -> SplitError {
-    SplitError::failed(
-        SqlState::parse("23503"),
-        format!(
-            "a row that stays on shard \"{}\" references one that has moved: {}",
-            plan.source.shard_key,
-            bond.text()
+pub fn stays_bound(plan: &Plan, side: Side, bond: &Bond) -> SplitError {
+    let bound = bond.text();
+    let (text, hint) = match side {
+        Side::Source => (
+            format!(
+                "a row that stays on shard \"{}\" references one that has moved: {bound}",
+                plan.source.shard_key
+            ),
+            "End the reference, then call shard_split_finish again: the moved row is to be deleted here."
+                .to_owned(),
         ),
-        "End the reference, then call shard_split_finish again: the moved row is to be deleted here.",
-    )
+        Side::Target => (
+            format!("a row on shard \"{}\" references a copied one: {bound}", plan.target.shard_key),
+            format!(
+                "Writers of the source are served. End the reference, then SELECT shard_split_rollback({}): the copy is to be deleted here.",
+                plan.id
+            ),
+        ),
+    };
+    SplitError::failed(SqlState::parse("23503"), text, hint)
 }
 
-/// The foreign keys of the source by which rows that stay may reference rows that finish
-/// deletes, looked at batch by batch: a client may add such a row while finish is under way,
-/// and whoever owns a table may give it another name.
+/// The foreign keys of a side by which rows that stay may reference rows that finish or a
+/// rollback deletes, looked at batch by batch: a client may add such a row meanwhile, and
+/// whoever owns a table may give it another name.
 #[derive(Clone)]
 pub struct Bonds {
+    side: Side,
     by: Vec<Option<Column>>,
     /// The plan's tables by name and number, as finish has found them.
     tables: (Vec<String>, Vec<String>),
 }
 
 impl Bonds {
-    pub fn load(source: &mut Connection, plan: &Plan) -> Result<Bonds> {
-        let now = observe::observe(source, plan, Side::Source)?;
+    pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Bonds> {
+        let now = observe::observe(connection, plan, side)?;
         let by = plan.tables.iter().zip(&now.tables);
         let by = by.map(|(policy, shape)| shape.column(&policy.shard_by).cloned()).collect();
         let known = now.tables.iter().filter_map(|shape| Some((shape.name.clone(), shape.oid.clone()?)));
-        Ok(Bonds { by, tables: known.unzip() })
+        Ok(Bonds { side, by, tables: known.unzip() })
     }
 
     /// Whether the names of all tables still mean the same: which of them reference which, names
     /// say as well.
-    pub fn are_the_same(&self, source: &mut Connection) -> Result<bool> {
+    pub fn are_the_same(&self, connection: &mut Connection) -> Result<bool> {
         let (names, oids) = &self.tables;
-        let same = source.query(
+        let same = connection.query(
             "SELECT coalesce(bool_and(coalesce(to_regclass(u.name)::oid = u.oid, false)), true)
                FROM unnest($1::text[], $2::oid[]) u (name, oid)",
             &[Some(&text_array(names)), Some(&text_array(oids))],
@@ -240,8 +251,8 @@ impl Bonds {
     }
 
     /// The plan's tables that are asked for rows which reference those of one.
-    pub fn beside(&self, source: &mut Connection, plan: &Plan, position: usize) -> Result<Vec<usize>> {
-        let references = load(source, plan, Side::Source)?;
+    pub fn beside(&self, connection: &mut Connection, plan: &Plan, position: usize) -> Result<Vec<usize>> {
+        let references = load(connection, plan, self.side)?;
         let to_it = references.into_iter().filter(|reference| reference.to_position == Some(position));
         Ok(to_it.filter_map(|reference| reference.from_position).collect())
     }
@@ -250,25 +261,25 @@ impl Bonds {
     /// that nobody references them any more, and then nobody must have.
     pub fn find(
         &self,
-        source: &mut Connection,
+        connection: &mut Connection,
         plan: &Plan,
         (position, beside): (usize, &[usize]),
         (leaf, condition): (&str, &str),
     ) -> Result<Option<Bond>> {
-        let mut references = load(source, plan, Side::Source)?;
+        let mut references = load(connection, plan, self.side)?;
         references.retain(|reference| !reference.is_period && reference.to_position == Some(position));
         // Code of a table that has not been looked at is not run.
         let is_new =
             |reference: &&Reference| reference.from_position.is_some_and(|from| !beside.contains(&from));
         if let Some(new) = references.iter().find(is_new) {
             let text = format!("a foreign key of {} that has just come", new.from);
-            source.run("ROLLBACK")?;
+            connection.run("ROLLBACK")?;
             return Err(SplitError::Retry(text));
         }
         if references.is_empty() {
             return Ok(None);
         }
-        source.run(&format!(
+        connection.run(&format!(
             "SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked"
         ))?;
         for reference in &references {
@@ -279,7 +290,7 @@ impl Bonds {
                 reference.join("t", "r"),
                 moves(plan, &self.by, reference.from_position, "r")
             );
-            if let Some(bond) = found(source, reference, &query)? {
+            if let Some(bond) = found(connection, reference, &query)? {
                 return Ok(Some(bond));
             }
         }

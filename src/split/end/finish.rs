@@ -211,12 +211,11 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let mut deleted = 0;
-    let bonds = references::Bonds::load(&mut source, &engine.plan)?;
+    let bonds = references::Bonds::load(&mut source, &engine.plan, Side::Source)?;
     for position in 0..engine.tables.len() {
         let source_table = engine.tables[position].source.clone();
-        let walk =
-            purge::Walk::new(&engine.plan, Side::Source, engine.generation, injection_points::FINISH_BATCH)
-                .unbound(bonds.clone());
+        let side = (Side::Source, bonds.clone());
+        let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
         let mut prover = Prover::new(&mut engine, &progress, position, request.accepts)?;
         let gone = walk.table(&mut source, position, &source_table, Some(&mut prover))?;
         deleted = gone.saturating_add(deleted);
@@ -275,7 +274,7 @@ fn refuse(engine: &Engine, message: String) -> SplitError {
 /// Deleted in replica role, a row leaves those that reference it dangling.
 fn require_no_bond(engine: &mut Engine) -> Result<()> {
     let Some(bond) = references::staying_rows(&mut engine.control, &engine.plan)? else { return Ok(()) };
-    Err(references::stays_bound(&engine.plan, &bond))
+    Err(references::stays_bound(&engine.plan, Side::Source, &bond))
 }
 
 /// What finish deletes on the source would be deleted on the target, too.

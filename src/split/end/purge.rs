@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 /// Deletes every row of the scope on a side that holds nothing but copies, or those in some
-/// leaves; returns how many there were. `after_batch` is the point behind each commit.
+/// leaves, as long as no row that stays references one; returns how many there were. `after_batch` is the point behind each commit.
 pub fn scope_rows(
     connection: &mut Connection,
     plan: &Plan,
@@ -32,7 +32,8 @@ pub fn scope_rows(
 ) -> Result<u64> {
     connection.run("SET session_replication_role = replica")?;
     let observed = observe::observe(connection, plan, side)?;
-    let walk = Walk::new(plan, side, generation, after_batch);
+    let bonds = Bonds::load(connection, plan, side)?;
+    let walk = Walk::new(plan, (side, bonds), generation, after_batch);
     walk.look_through(connection, observed.code())?;
     let mut deleted = 0;
     for (position, shape) in observed.tables.iter().enumerate() {
@@ -56,26 +57,20 @@ pub struct Walk {
     side: Side,
     generation: i64,
     after_batch: &'static Point,
-    /// What must not reference a row that goes; None: nobody is asked.
-    bonds: Option<Bonds>,
+    /// What must not reference a row that goes.
+    bonds: Bonds,
     looked_through: RefCell<LookedThrough>,
 }
 
 impl Walk {
-    pub fn new(plan: &Plan, side: Side, generation: i64, after_batch: &'static Point) -> Walk {
-        Walk {
-            plan: plan.clone(),
-            side,
-            generation,
-            after_batch,
-            bonds: None,
-            looked_through: RefCell::default(),
-        }
-    }
-
-    /// The same where rows that stay may reference those that go.
-    pub fn unbound(self, bonds: Bonds) -> Walk {
-        Walk { bonds: Some(bonds), ..self }
+    pub fn new(
+        plan: &Plan,
+        (side, bonds): (Side, Bonds),
+        generation: i64,
+        after_batch: &'static Point,
+    ) -> Walk {
+        let looked_through = RefCell::default();
+        Walk { plan: plan.clone(), side, generation, after_batch, bonds, looked_through }
     }
 
     /// Refuses to delete where that would run code of somebody who is not trusted.
@@ -100,9 +95,7 @@ impl Walk {
                 leaf.name
             )));
         }
-        if let Some(bonds) = &self.bonds
-            && !bonds.are_the_same(connection)?
-        {
+        if !self.bonds.are_the_same(connection)? {
             let code = owners::code_now(connection, &self.plan, self.side)?;
             self.look_through(connection, &code)?;
             connection.run("ROLLBACK")?;
@@ -129,10 +122,7 @@ impl Walk {
             return Ok(0);
         };
         let scope = self.plan.scope.predicate(column, "t");
-        let mut beside = match &self.bonds {
-            Some(bonds) => bonds.beside(connection, &self.plan, position)?,
-            None => Vec::new(),
-        };
+        let mut beside = self.bonds.beside(connection, &self.plan, position)?;
         beside.retain(|other| *other != position);
         beside.push(position);
         let alone = self.plan.of_tables(&beside);
@@ -213,15 +203,10 @@ impl Batches<'_> {
             connection.run("ROLLBACK")?;
             return Ok(Passed::Rewritten(now));
         }
-        let bond = bonds
-            .as_ref()
-            .map(|bonds| {
-                bonds.find(connection, plan, (self.position, self.asked.1), (&self.leaf.name, condition))
-            })
-            .transpose()?;
-        if let Some(bond) = bond.flatten() {
+        let (asked, rows) = ((self.position, self.asked.1), (self.leaf.name.as_str(), condition));
+        if let Some(bond) = bonds.find(connection, plan, asked, rows)? {
             connection.run("ROLLBACK")?;
-            return Err(references::stays_bound(plan, &bond));
+            return Err(references::stays_bound(plan, *side, &bond));
         }
         let shown = prover.map(|prover| prover.prove(connection, &self.leaf.name, condition)).transpose()?;
         let deleted =
