@@ -194,3 +194,22 @@ pub fn outcome(client: &mut Client, statement: &str) -> String {
 pub fn insert(tenant: &str, id: i32) -> String {
     format!("INSERT INTO items VALUES ('{tenant}', {id}, 'x', {id})")
 }
+
+/// The master as it was before the cutover of its only split, and all that came of it: with
+/// more of the plan set as a restored catalog would have it.
+pub fn forget_decision(master: &mut Client, plan: &str) {
+    let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
+    master
+        .batch_execute(&format!(
+            "BEGIN;
+             DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
+             UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
+             DELETE FROM shardmaster.routing_version WHERE version = {version};
+             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', cutover_step = 'none',
+                    routing_version_cutover = NULL, cutover_at = NULL, finished_at = NULL, purged_at = NULL, {plan};
+             UPDATE shardmaster.split_key SET active = true;
+             UPDATE shardmaster.split_ledger SET removed_at = NULL;
+             COMMIT"
+        ))
+        .unwrap();
+}

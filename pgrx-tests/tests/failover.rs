@@ -2,6 +2,7 @@
 //! is promoted, a master that is restored from a dump.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture;
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, standby, wait};
@@ -166,18 +167,7 @@ fn a_lost_decision_that_a_rollback_meets_is_adopted() {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
     let mut master = cluster.superuser().unwrap();
-    let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
-    master
-        .batch_execute(&format!(
-            "BEGIN;
-             DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
-             UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
-             DELETE FROM shardmaster.routing_version WHERE version = {version};
-             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = 'backfill', cutover_step = 'none',
-                    routing_version_cutover = NULL, cutover_at = NULL, activity = 'failed';
-             COMMIT"
-        ))
-        .unwrap();
+    fixture::forget_decision(&mut master, "goal = 'backfill', activity = 'failed'");
     split.call("rollback").unwrap();
     split.wait_for_event("the rollback came too late", LIMIT).unwrap();
     split.wait("completed", LIMIT).unwrap();

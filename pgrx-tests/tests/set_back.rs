@@ -397,20 +397,7 @@ fn a_lost_finish_is_adopted(goal: &str) {
     completed(&split);
     split.finish(LIMIT).unwrap();
     let mut master = cluster.superuser().unwrap();
-    let version: i64 = master.query_one("SELECT shard_routing_version()", &[]).unwrap().get(0);
-    master
-        .batch_execute(&format!(
-            "BEGIN;
-             DELETE FROM shardmaster.routing_entry WHERE valid_from = {version};
-             UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
-             DELETE FROM shardmaster.routing_version WHERE version = {version};
-             UPDATE shardmaster.split_plan SET phase = 'cutover_pending', goal = '{goal}', cutover_step = 'none',
-                    routing_version_cutover = NULL, cutover_at = NULL, finished_at = NULL, purged_at = NULL;
-             UPDATE shardmaster.split_key SET active = true;
-             UPDATE shardmaster.split_ledger SET removed_at = NULL;
-             COMMIT"
-        ))
-        .unwrap();
+    fixture::forget_decision(&mut master, &format!("goal = '{goal}'"));
     split.wait_for_event("a cutover and a finish that this master had lost", LIMIT).unwrap();
     split.wait("finished", LIMIT).unwrap();
     let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
