@@ -208,8 +208,14 @@ CREATE TABLE shardmaster.split_plan (
     finished_at              timestamptz,
     redirect_since           timestamptz,
     redirect_ending          boolean NOT NULL DEFAULT false,
-    guard_dropped_at         timestamptz
+    guard_dropped_at         timestamptz,
+    reverse_of               bigint REFERENCES shardmaster.split_plan (id),
+    baseline                 jsonb,
+    CHECK ((baseline IS NULL) OR (reverse_of IS NOT NULL))
 );
+CREATE INDEX split_plan_reverse ON shardmaster.split_plan (reverse_of) WHERE reverse_of IS NOT NULL;
+COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split whose way back this is: from its target to its source, at rest until shard_split_reverse()';
+COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a way back: what the tables of its source looked like when nobody could write to the moving keys there yet';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';

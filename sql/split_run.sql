@@ -49,6 +49,8 @@ COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint, interval, timestampt
     'asks for the cutover (phase cutover_pending only): one that keeps writers waiting for at most max_fence (NULL: shardmaster.cutover_timeout), that begins not before one time and not after another, and is tried so many times, a second to a minute apart; given up, the split goes on following its source; returns at once. 22023: a window that is over; 55000: not in this phase';
 COMMENT ON FUNCTION @extschema@.shard_split_rehearse(bigint, interval) IS
     'does all of a cutover up to its decision, and sets it back: writers wait as they would, at most max_fence (NULL: shardmaster.cutover_timeout), and nothing changes; shard_split_events() says how long they waited and for whom, and shard_split_metrics() shows it as rehearsed_ms; returns at once. 55000: not in this phase';
+COMMENT ON FUNCTION @extschema@.shard_split_reverse(bigint) IS
+    'takes a split back after its cutover: what clients have changed on the target goes to the source, then one commit sends them there again; returns the split that does it. Needs shardmaster.reverse at the start of the split. 55000: it has no way back, or is not completed';
 COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint, boolean) IS
     'undoes a split whose cutover has not decided: both sides are cleaned; with target_lost nothing is asked of a target that is gone for good, and what it holds is left to shard_cleanup; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean, boolean) IS

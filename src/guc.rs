@@ -10,6 +10,7 @@ type Int = GucSetting<i32>;
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 static LOCAL_USER: Text = GucSetting::<Option<CString>>::new(None);
 static FAULT: Text = GucSetting::<Option<CString>>::new(None);
+static REVERSE: GucSetting<bool> = GucSetting::<bool>::new(false);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static MAX_SPLIT_WORKERS: Int = Int::new(4);
 static MAX_COPY_RATE: Int = Int::new(0);
@@ -109,6 +110,11 @@ pub fn route_wait_timeout() -> Duration {
 pub fn remote_timeout() -> Duration {
     millis(&REMOTE_TIMEOUT)
 }
+/// Whether a split that is begun gets a way back.
+pub fn reverse() -> bool {
+    REVERSE.get()
+}
+
 /// Seconds that capture goes on without a sign of life of the worker.
 pub fn capture_lease_seconds() -> i32 {
     CAPTURE_LEASE.get()
@@ -168,6 +174,14 @@ pub fn register() {
         c"Off makes a split lose the writes that happen while it copies; tests use it to see that losses are found.",
         &CAPTURE,
         GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"shardmaster.reverse",
+        c"Lets a split be taken back after its cutover, by shard_split_reverse().",
+        c"Read when a split is started: its target then queues, from the cutover on, the keys of changed rows.",
+        &REVERSE,
+        GucContext::Sighup,
         GucFlags::default(),
     );
     // SAFETY: called in _PG_init, and every setting is defined above.

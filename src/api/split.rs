@@ -167,6 +167,13 @@ pub fn shard_split_rollback(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_reverse(split_id: Option<i64>) -> Result<i64, ErrorReport> {
+    on_primary("shard_split_reverse")?;
+    Ok(lifecycle::reverse(required(split_id, "split_id")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_finish(
     split_id: Option<i64>,
     accept_missing: default!(Option<bool>, "false"),
@@ -301,6 +308,7 @@ extension_sql_file!(
         shard_split_cutover,
         shard_split_rehearse,
         shard_split_rollback,
+        shard_split_reverse,
         shard_split_finish,
         shard_split_pause,
         shard_split_resume,

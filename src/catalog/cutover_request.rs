@@ -19,6 +19,13 @@ pub struct Wishes {
     pub attempts: i32,
 }
 
+impl Wishes {
+    /// At once, and once.
+    pub fn none() -> Wishes {
+        Wishes { max_fence: None, not_before: None, until: None, attempts: 1 }
+    }
+}
+
 /// The next attempt is not made yet, as SQL over a row `p` of `split_plan`.
 pub const IS_LATER: &str = "EXISTS (SELECT 1 FROM shardmaster.split_cutover c
                                      WHERE c.split_id = p.id AND greatest(c.not_before, c.next_at) > clock_timestamp()

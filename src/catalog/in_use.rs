@@ -3,7 +3,7 @@
 
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
-use super::split_state::IS_ACTIVE;
+use super::split_state::{IS_ACTIVE, RESTS};
 use crate::server::sql;
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ pub fn split_of_table(keyspace: &str, table: &str, at: &Shard, other_than: i64) 
     let splits: Vec<(i64, String, String)> = sql::read(
         &format!(
             "SELECT id, source_shard, target_shard FROM shardmaster.split_plan
-              WHERE keyspace = $1 AND id <> $3 AND {IS_ACTIVE}
+              WHERE keyspace = $1 AND id <> $3 AND {IS_ACTIVE} AND NOT {RESTS}
                 AND EXISTS (SELECT 1 FROM shardmaster.split_table t WHERE t.split_id = split_plan.id AND t.table_name = $2)
               ORDER BY id"
         ),

@@ -20,3 +20,4 @@ pub mod split_state;
 pub mod table_policy;
 pub mod trusted_owner;
 pub mod verification;
+pub mod way_back;

@@ -4,7 +4,7 @@
 use super::keyspace::{self, Keyspace};
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
-use super::split_state::IS_ACTIVE;
+use super::split_state::{IS_ACTIVE, RESTS};
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -356,7 +356,7 @@ pub fn known_at(token: &str) -> Option<String> {
     sql::read_one(
         &format!(
             "SELECT source_shard FROM shardmaster.split_plan
-              WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE})"
+              WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE}) AND NOT {RESTS}"
         ),
         &[token.into()],
         |row| row.value(1),

@@ -43,6 +43,8 @@ pub struct Plan {
     /// What of the source and of the target was said by roles that may not say it of this very
     /// database.
     pub unsaid: [Option<Unsaid>; 2],
+    /// The split whose way back it is.
+    pub reverse_of: Option<i64>,
 }
 
 impl Plan {
@@ -97,6 +99,8 @@ pub struct State {
     /// Tables of it are to be compared, or rows of it to come over again.
     pub verifies: bool,
     pub repairs: bool,
+    /// It is the way back of another split.
+    pub goes_back: bool,
     pub error: Option<Failure>,
 }
 
@@ -114,7 +118,8 @@ fn state_query(lock: &str) -> String {
                 (extract(epoch FROM clock_timestamp()) - extract(epoch FROM greatest(cutover_asked_at, c.not_before, c.next_at)))::float8,
                 {},
                 EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
-                extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {}
+                extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {},
+                reverse_of IS NOT NULL
            FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
           WHERE id = $1 {lock}",
         redirect::is_due(),
@@ -162,6 +167,7 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         },
         verifies: row.value(18),
         repairs: row.value(19),
+        goes_back: row.value(23),
         error,
     })
 }
@@ -194,7 +200,7 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 /// The plan with its shards and tables.
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
-        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret
+        "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret, reverse_of
            FROM shardmaster.split_plan WHERE id = $1",
         &[id.into()],
         |row| {
@@ -206,10 +212,12 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
                 row.value::<String>(5),
                 row.value::<bool>(6),
                 row.get::<String>(7).unwrap_or_default(),
+                row.get::<i64>(8),
             )
         },
     );
-    let (keyspace, source, target, entries, token, moves_all, secret) = head.ok_or_else(|| unknown(id))?;
+    let (keyspace, source, target, entries, token, moves_all, secret, reverse_of) =
+        head.ok_or_else(|| unknown(id))?;
     let of = keyspace::find(&keyspace)?;
     let (source_key, target_key) = (source, target);
     let (source, target) = (shard::by_key(&source_key)?, shard::by_key(&target_key)?);
@@ -229,6 +237,7 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
         source,
         target,
         keyspace,
+        reverse_of,
     })
 }
 

@@ -95,8 +95,12 @@ pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 /// A plan that has ended, as SQL over a row of `split_plan`.
 pub const IS_OVER: &str = "(phase = 'rolled_back' AND goal = 'rolled_back' OR finished_at IS NOT NULL)";
 
+/// A way back that nobody has asked for, as SQL over a row of `split_plan`.
+pub const RESTS: &str = "(reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
+
 /// A plan whose keys may still come to its target, as SQL over a row of `split_plan`.
-pub const IS_UNDECIDED: &str = "phase NOT IN ('completed', 'rolled_back')";
+pub const IS_UNDECIDED: &str = "phase NOT IN ('completed', 'rolled_back')
+   AND NOT (reverse_of IS NOT NULL AND phase = 'planning' AND goal = 'planning')";
 
 /// A plan of which objects may be left on a shard, beyond the redirect that stays on purpose;
 /// as SQL over a row of `split_plan`.

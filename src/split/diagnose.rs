@@ -277,6 +277,8 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
     let call = match &state {
         state if state.finished || state.phase == Phase::RolledBack && !state.failed => return Ok(None),
         state if state.failed || state.paused => Some(requests::Call::Resume),
+        // A way back rests.
+        state if state.goes_back && (state.phase, state.goal) == (Phase::Planning, Goal::Planning) => None,
         state if !phases::is_decided(state.phase) && verification::differing(id).is_some() => {
             Some(requests::Call::Repair)
         }

@@ -17,6 +17,7 @@ mod owners;
 pub mod plan;
 pub mod record;
 pub mod references;
+pub mod reverse;
 mod run;
 pub mod table;
 pub mod verify;

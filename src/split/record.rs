@@ -8,7 +8,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{cutover_request, event, split};
+use crate::catalog::{cutover_request, event, split, way_back};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
@@ -224,10 +224,21 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
         Phase::Tailing | Phase::Planning | Phase::DualWrite | Phase::Completed | Phase::RolledBack => {}
     }
     split_progress::entered(id, to);
+    if to == Phase::CutoverPending && way_back::there(id).is_some() {
+        // Whoever has asked for it has asked for all of it.
+        ask_for_cutover(id);
+    }
     if to == Phase::CutoverPending {
         event::notify(&serde_json::json!({"event": "caught_up", "split_id": id}));
     }
     Ok(())
+}
+
+fn ask_for_cutover(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET goal = $2, cutover_asked_at = clock_timestamp() WHERE id = $1 AND goal = $3",
+        &[id.into(), Goal::Completed.as_str().into(), Goal::Backfill.as_str().into()],
+    );
 }
 
 /// What went wrong and what helps, in one line for `waiting_for`.
@@ -451,7 +462,13 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
     );
     split_progress::clear(id);
     cutover_request::forget(id);
-    sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+    match way_back::there(id) {
+        // One that was asked for had its split's keys.
+        Some(there) => way_back::pass_keys(id, there),
+        None => {
+            sql::write("UPDATE shardmaster.split_key SET active = false WHERE split_id = $1", &[id.into()]);
+        }
+    }
     tenants::cancel_for_split(id);
     // What a lost target holds, should it come back, is shard_cleanup's.
     sql::write(

@@ -14,6 +14,12 @@ pub fn renew(split: i64) -> String {
     )
 }
 
+/// The same for as long as nobody renews it: the size alone bounds the queue of a way back that
+/// nobody has asked for.
+pub fn hold(split: i64) -> String {
+    format!("UPDATE shardmaster_agent.lease SET open_until = 'infinity' WHERE split_id = {split}")
+}
+
 pub fn delete(split: i64) -> String {
     format!("DELETE FROM shardmaster_agent.lease WHERE split_id = {split}")
 }

@@ -3,6 +3,7 @@
 
 use super::has;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Leaf;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
@@ -90,6 +91,19 @@ pub enum Cursor {
     End,
 }
 
+impl LeafProgress {
+    /// All of it is copied.
+    pub fn copied(leaf: &Leaf) -> LeafProgress {
+        LeafProgress {
+            oid: leaf.oid.clone(),
+            filenode: leaf.filenode.clone().unwrap_or_default(),
+            triggers: leaf.triggers.clone().unwrap_or_default(),
+            cursor: Cursor::End,
+            blocks: leaf.blocks,
+        }
+    }
+}
+
 impl TableProgress {
     pub fn is_copied(&self) -> bool {
         self.leaves.iter().all(|leaf| leaf.cursor == Cursor::End)
@@ -172,7 +186,7 @@ impl Progress {
 }
 
 /// The stored form.
-fn to_json(progress: &Progress) -> String {
+pub fn to_json(progress: &Progress) -> String {
     // Serialising plain data to a String has no way to fail.
     serde_json::to_string(progress).unwrap_or_default()
 }

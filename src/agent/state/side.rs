@@ -189,7 +189,7 @@ pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &st
 pub fn moved_away(connection: &mut Connection, plan: &Plan, entries: &str) -> Result<Vec<i64>> {
     let splits = connection.query(
         "SELECT split_id FROM shardmaster_agent.side
-          WHERE side = 'source' AND state = $5 AND token <> $1
+          WHERE side = 'source' AND state = $5 AND (split_id <> $6 OR token <> $1)
             AND namespace = $2 AND keyspace = $3 AND entries = $4 ORDER BY split_id",
         &[
             Some(&plan.token),
@@ -197,6 +197,7 @@ pub fn moved_away(connection: &mut Connection, plan: &Plan, entries: &str) -> Re
             Some(&plan.keyspace),
             Some(entries),
             Some(State::Moved.as_str()),
+            Some(&plan.id.to_string()),
         ],
     )?;
     Ok(splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect())

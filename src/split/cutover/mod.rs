@@ -29,8 +29,8 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
+use crate::catalog::{split_progress, way_back};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::{Connection, number};
@@ -388,6 +388,9 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         );
     split_progress::decided(plan.id, last_event_id);
     record::decided(plan.id, version)?;
+    if let Some(there) = plan.reverse_of {
+        way_back::decided(there, plan.id);
+    }
     Ok(version)
 }
 

@@ -196,10 +196,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
     require_no_subscription(&mut engine)?;
     if !request.accepts {
-        require_nothing_stray(&mut engine)?;
-        require_same_tables(&mut engine)?;
-        let Engine { plan, control, target, .. } = &mut engine;
-        leaves::check_source_before_finish(control, target, plan)?;
+        require_frozen(&mut engine)?;
     }
     require_no_bond(&mut engine)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
@@ -222,6 +219,14 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     }
     require_all_passed(&mut engine, request.accepts)?;
     Ok((engine, deleted))
+}
+
+/// What the source has of the scope is what it had at the cutover: no client has written there.
+pub fn require_frozen(engine: &mut Engine) -> Result<()> {
+    require_nothing_stray(engine)?;
+    require_same_tables(engine)?;
+    let Engine { plan, control, target, .. } = engine;
+    leaves::check_source_before_finish(control, target, plan)
 }
 
 /// A table or partition that came while rows went was in no batch, and triggers that were
@@ -358,6 +363,8 @@ pub enum Ending {
     Redirected,
     /// The operator has said that it is gone for good.
     SourceLost,
+    /// It has its keys again.
+    Reversed,
 }
 
 /// The split is finished.
@@ -376,9 +383,9 @@ pub fn record_end(id: i64, ending: Ending) {
           WHERE split_id = $1 AND NOT ($2 AND side = 'source')",
         &[id.into(), is_lost.into()],
     );
-    if !is_lost {
+    if ending == Ending::Redirected {
         stored::record(id);
     }
-    split::event(id, None, None, "finished");
+    split::event(id, None, None, if ending == Ending::Reversed { "reversed" } else { "finished" });
     split::notify(id, "completed", "finished");
 }

@@ -15,7 +15,7 @@ use crate::server::txn::{transaction, try_transaction};
 use crate::split::copy::leaves;
 use crate::split::cutover::{self, recovery};
 use crate::split::injection_points::{self, reach};
-use crate::split::{install, record};
+use crate::split::{install, record, reverse};
 
 /// Undoes a split that nothing interrupted in its cutover any more (recovery has
 /// settled that).
@@ -29,6 +29,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
         return Ok(());
     }
     reach(injection_points::ROLLBACK_OBJECTS)?;
+    reverse::remove(tenure, target_lost)?;
     if was_begun {
         require_gone(tenure, target_lost)?;
     }
@@ -98,7 +99,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
     let installed = side::installed(&mut target, plan, Side::Target)?;
     if installed != Installed::Ours {
         tell_unknown(plan);
-    } else {
+    } else if plan.reverse_of.is_none() {
         // Without a committed step no row of the scope there is ours.
         if let Some(found) = leaves::found(&mut target, plan)? {
             let only = Some(found.own.as_slice());

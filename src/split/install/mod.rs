@@ -53,8 +53,37 @@ pub fn install(tenure: &Tenure) -> Result<()> {
             reach(injection_points::INSTALL_TRIGGER)?;
         }
     }
-    reach(injection_points::INSTALL_DONE)?;
     Ok(())
+}
+
+/// Installs capture alone, on a source that no client of the moving keys writes to yet.
+pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[Table]) -> Result<()> {
+    create_side(source, tenure, tables, Side::Source)?;
+    // Nobody renews it before the split is begun.
+    source.run(&lease::hold(tenure.plan.id))?;
+    reach(injection_points::INSTALL_SOURCE)?;
+    if guc::capture() {
+        for table in tables {
+            triggers::install(source, &tenure.plan, table, Side::Source)?;
+            reach(injection_points::INSTALL_TRIGGER)?;
+        }
+    }
+    Ok(())
+}
+
+/// Installs the guard alone, where the source has captured for long.
+pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[Table]) -> Result<()> {
+    let plan = &tenure.plan;
+    transaction(|| write_ledger(plan));
+    reach(injection_points::INSTALL_LEDGER)?;
+    create_side(target, tenure, tables, Side::Target)?;
+    reach(injection_points::INSTALL_TARGET)?;
+    for table in tables {
+        triggers::install(target, plan, table, Side::Target)?;
+    }
+    reach(injection_points::INSTALL_GUARDED)?;
+    // Its triggers may have waited long for writers.
+    owners::require_none(target, plan, Side::Target)
 }
 
 /// Rows of the scope that were written to the target before its guard was there: CREATE

@@ -8,11 +8,11 @@ mod wait;
 pub mod work;
 
 use super::end::ending;
-use super::plan;
+use super::{plan, reverse};
 use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::{split_progress, verification};
+use crate::catalog::{split_progress, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
 use phases::TRANSITIONS;
@@ -159,8 +159,41 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Asks for the way back of a split whose cutover has decided; which split that is. It goes
+/// all of its way, as soon as it can. Asked for again, it is cut over again.
+pub fn reverse(id: i64) -> Result<i64, Failure> {
+    // In the order in which a decision takes their locks.
+    let known = way_back::of(id)?;
+    let back = known.map(|back| split::lock(back.id).map(|state| (back.id, state))).transpose()?;
+    ask(id, Call::Reverse)?;
+    let Some((back, state)) = back else {
+        return Err(Failure::new(SqlState::NOT_IN_STATE, format!("split {id} has no way back"))
+            .hint("shardmaster.reverse was off when it was started, or the way back was given up: finish it, then plan a split in the other direction."));
+    };
+    match (state.phase, state.goal) {
+        (Phase::Planning, Goal::Planning) => {
+            plan::turn_back(id, back)?;
+            set_goal(back, Goal::Backfill);
+        }
+        (Phase::CutoverPending, Goal::Backfill) => {
+            require_alike(back)?;
+            cutover_request::ask(back, &Wishes::none(), false);
+            set_goal(back, Goal::Completed);
+        }
+        (_, Goal::RolledBack) => return Err(rolling_back(back)),
+        // What has failed goes on with what it was asked for.
+        (_, goal) if state.failed => set_goal(back, goal),
+        _ => {}
+    }
+    split::event(id, None, None, &format!("asked to be taken back, by split {back}"));
+    Ok(back)
+}
+
 pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Finish)?;
+    if let Some(back) = way_back::of(id)?.filter(|back| !back.rests() && !back.is_decided()) {
+        return Err(reverse::under_way(id, &back));
+    }
     if answer != Answer::Nothing {
         sql::write(
             "UPDATE shardmaster.split_plan SET accept_missing = $2, source_lost = $3 WHERE id = $1",

@@ -21,6 +21,7 @@ pub enum Call {
     Resume,
     Verify,
     Repair,
+    Reverse,
 }
 
 impl Call {
@@ -39,6 +40,7 @@ impl Call {
             Call::Resume => "shard_split_resume",
             Call::Verify => "shard_split_verify",
             Call::Repair => "shard_split_repair",
+            Call::Reverse => "shard_split_reverse",
         }
     }
 }
@@ -54,6 +56,10 @@ pub enum When {
     CuttingOver,
     Failed,
     Finished,
+    /// Its rows are being deleted from the source, or it was taken back.
+    Finishing,
+    /// It is the way back of another split.
+    GoesBack,
 }
 
 impl When {
@@ -65,6 +71,8 @@ impl When {
             When::CuttingOver => phases::asks_for_cutover(state.goal),
             When::Failed => state.failed,
             When::Finished => state.finished,
+            When::Finishing => state.goal == Goal::Finished,
+            When::GoesBack => state.goes_back,
         }
     }
 
@@ -76,6 +84,8 @@ impl When {
             When::CuttingOver => "a cutover is asked for",
             When::Failed => "it has failed",
             When::Finished => "it is finished",
+            When::Finishing => "its end is asked for",
+            When::GoesBack => "it is a way back",
         }
     }
 }
@@ -118,21 +128,24 @@ const INSTALLED: &[Phase] =
 const FOLLOWS: &[Phase] = &[Phase::Tailing, Phase::CutoverPending];
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
-use When::{Always, AtRest, CuttingOver, Failed, Finished, RollingBack};
+use When::{Always, AtRest, CuttingOver, Failed, Finished, Finishing, GoesBack, RollingBack};
 
 #[rustfmt::skip]
 pub const REQUESTS: &[Request] = &[
+    row(Call::Map, BEFORE, GoesBack, Refuse("A way back takes no maps.")),
     row(Call::Map, BEFORE, AtRest, Accept),
     // The start has failed, by what was said here perhaps: the next one looks again.
     row(Call::Map, &[Phase::Planning], Failed, Accept),
     row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
 
+    row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("SELECT shard_split_reverse() of the split that it takes back begins it.")),
     row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, &[Phase::DualWrite], Failed, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, INSTALLED, Always, Refuse("Capture is installed; go on with shard_split_run_backfill({id}).")),
 
+    row(Call::RunBackfill, &[Phase::RolledBack], GoesBack, Refuse("Plan a split in the other direction.")),
     row(Call::RunBackfill, BEFORE, AtRest, Refuse("Call shard_split_start_dual_write({id}) first.")),
     row(Call::RunBackfill, ANY, RollingBack, RollsBack),
     row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
@@ -159,12 +172,17 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Rehearse, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
-    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided; plan a split in the other direction.")),
+    row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided: SELECT shard_split_reverse({id}) takes it back, or plan a split in the other direction.")),
     row(Call::Rollback, ANY, Always, Answer::Goal(Goal::RolledBack)),
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
     row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
     row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished.")),
+
+    row(Call::Reverse, &[Phase::Completed], Finished, Refuse("It is over: plan a split in the other direction.")),
+    row(Call::Reverse, &[Phase::Completed], Finishing, Refuse("It is ending: wait with shard_split_wait({id}, 'finished'), then plan a split in the other direction.")),
+    row(Call::Reverse, &[Phase::Completed], Always, Accept),
+    row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
 
     row(Call::GuardDrop, &[Phase::Completed], Finished, Accept),
     row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
@@ -246,7 +264,7 @@ mod tests {
     use super::*;
     use crate::catalog::split_state::{CutoverRequest, CutoverStep, End};
 
-    const CALLS: [Call; 13] = [
+    const CALLS: [Call; 14] = [
         Call::Map,
         Call::StartDualWrite,
         Call::RunBackfill,
@@ -260,6 +278,7 @@ mod tests {
         Call::Resume,
         Call::Verify,
         Call::Repair,
+        Call::Reverse,
     ];
 
     fn state(phase: Phase, goal: Goal, failed: bool, finished: bool) -> State {
@@ -280,17 +299,19 @@ mod tests {
             request: CutoverRequest::Now,
             verifies: false,
             repairs: false,
+            goes_back: false,
             error: None,
         }
     }
 
     fn states() -> impl Iterator<Item = State> {
         let flags = [(false, false), (true, false), (false, true), (true, true)];
-        Phase::ALL.iter().flat_map(move |phase| {
+        let plain = Phase::ALL.iter().flat_map(move |phase| {
             Goal::ALL
                 .iter()
                 .flat_map(move |goal| flags.map(|(failed, finished)| state(*phase, *goal, failed, finished)))
-        })
+        });
+        plain.flat_map(|state| [true, false].map(|goes_back| State { goes_back, ..state.clone() }))
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::phases::{WAY, position};
 use super::requests::{self, Call};
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
+use crate::catalog::way_back;
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch};
 use crate::split::record;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Behind the last phase: nothing of the split is left to do.
 const FINISHED: &str = "finished";
+const REVERSED: &str = "reversed";
 
 /// The stored error, as the calls that wait raise it.
 fn stored_error(id: i64, state: &State) -> Failure {
@@ -39,12 +41,24 @@ fn position_of(target: &str) -> Option<usize> {
 fn has_reached(state: &State, wanted: &str) -> bool {
     match (wanted, state.phase) {
         (FINISHED, _) => state.finished,
+        (REVERSED, _) => false,
         ("rolled_back", Phase::RolledBack) => state.goal == Goal::RolledBack,
         ("rolled_back", _) | (_, Phase::RolledBack) => false,
         // The last steps of a cutover belong to it: clients may write by then.
         ("completed", Phase::Completed) => state.cutover_step == CutoverStep::Moved,
         _ => position_of(wanted).is_some_and(|wanted| position(state.phase) >= Some(wanted)),
     }
+}
+
+/// Whether a split was taken back and has left both shards. The way back says what keeps it.
+fn has_gone_back(id: i64, state: &State) -> Result<bool, Failure> {
+    let Some(back) = way_back::of(id)? else { return Ok(false) };
+    let on_its_way = split::state(back.id)?;
+    raise_failure(back.id, &on_its_way)?;
+    if gave_up(&on_its_way) {
+        return Err(stored_error(back.id, &on_its_way));
+    }
+    Ok(state.finished && back.is_decided())
 }
 
 /// A cutover that was asked for and given up.
@@ -79,7 +93,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
 
 /// Waits until a split has reached a phase.
 pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
-    let known: Vec<&str> = ways().into_iter().chain(["rolled_back", "reversed"]).collect();
+    let known: Vec<&str> = ways().into_iter().chain(["rolled_back", REVERSED]).collect();
     if !known.contains(&wanted) {
         return Err(Failure::new(SqlState::INVALID_VALUE, format!("\"{wanted}\" is not a phase of a split"))
             .hint(format!("One of: {}.", known.join(", "))));
@@ -92,6 +106,9 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
             return Ok(if state.finished { "finished".into() } else { state.phase.as_str().into() });
         }
         raise_failure(id, &state)?;
+        if wanted == REVERSED && has_gone_back(id, &state)? {
+            return Ok(REVERSED.into());
+        }
         if matches!(wanted, "completed" | FINISHED) && gave_up(&state) {
             return Err(stored_error(id, &state));
         }

@@ -7,7 +7,7 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
-use crate::catalog::{in_use, naming, routing, split};
+use crate::catalog::{in_use, naming, routing, split, way_back};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
@@ -249,6 +249,14 @@ fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::res
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, tenants) {
         return Err(PlanError::Overlap { key, split });
     }
+    require_routed(keyspace, source, tenants)
+}
+
+fn require_routed(
+    keyspace: &Locked,
+    source: &Shard,
+    tenants: &[String],
+) -> std::result::Result<(), PlanError> {
     let current = routing::current(&keyspace.name, tenants);
     let mut elsewhere: Vec<&str> = tenants
         .iter()
@@ -260,6 +268,25 @@ fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::res
         return Ok(());
     }
     Err(PlanError::NotOnSource { shard: source.shard_key.clone(), keys: name_list(elsewhere) })
+}
+
+/// The way back of a split is asked for: what is checked of a new plan, and what it takes, is
+/// checked and taken now.
+pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
+    let plan = split::load(back)?;
+    let keyspace = keyspace::lock(&plan.keyspace)?;
+    way_back::pass_keys(there, back);
+    check_shards(&keyspace, &plan.source, &plan.target)?;
+    check_named(&keyspace, [&plan.source, &plan.target])?;
+    require_routed(&keyspace, &plan.source, &plan.entries)?;
+    if keyspace.strategy.is_directory() {
+        tenants::reserve_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;
+    }
+    sql::write(
+        "UPDATE shardmaster.split_plan SET routing_version_at_start = $2 WHERE id = $1",
+        &[back.into(), keyspace::version(&keyspace.name).into()],
+    );
+    Ok(())
 }
 
 /// A plan that was rolled back is validated again before it runs again.

@@ -71,7 +71,7 @@ impl Worker {
             return Ok(read_again());
         }
         // Nothing is copied yet.
-        if phases::is_only_installed(state.phase) {
+        if phases::is_only_installed(state.phase) && !state.goes_back {
             check::require(&tenure.plan, &tenure.identity)?;
             install::install(tenure)?;
             let text = format!("installed again: {}", why.message);

@@ -11,6 +11,7 @@ use crate::agent::state::lease;
 use crate::catalog::cutover_request;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::CutoverRequest;
+use crate::catalog::way_back::{self, WayBack};
 use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
@@ -26,7 +27,7 @@ use crate::split::lifecycle::work::{self, Work};
 use crate::split::plan::check;
 use crate::split::verify::walk::{self, Ended};
 use crate::split::verify::{after, repair};
-use crate::split::{install, record};
+use crate::split::{install, record, reverse};
 use pgrx::pg_sys;
 use std::time::{Duration, Instant};
 
@@ -217,6 +218,12 @@ impl Worker {
     fn finish(&mut self) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
+        let back = try_transaction(|| way_back::of(self.id))?;
+        if let Some(back) = back.filter(WayBack::is_decided) {
+            reverse::leave(&tenure, &back)?;
+            return Ok(Duration::ZERO);
+        }
+        reverse::remove(&tenure, false)?;
         let request = transaction(|| record::finish_request(self.id));
         finish::run(&tenure, &request)?;
         Ok(Duration::ZERO)
@@ -233,6 +240,9 @@ impl Worker {
         let (plan, identity) = self.read_plan()?;
         let version = state.version_cutover.unwrap_or_default();
         let attempts = transaction(|| split::attempts(self.id));
+        if session::hastily(attempts, || reverse::look(self.id, &identity)).unwrap_or(false) {
+            return Ok(Duration::ZERO);
+        }
         session::hastily(attempts, || watch::run(&plan, version, &identity))?;
         Ok(Duration::ZERO)
     }
@@ -246,6 +256,7 @@ impl Worker {
     fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
+        reverse::remove(&tenure, false)?;
         lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
@@ -254,8 +265,15 @@ impl Worker {
         self.engine = None;
         let tenure = self.take_plan()?;
         self.write(|| record::activity(self.id, "working", None));
-        check::require(&tenure.plan, &tenure.identity)?;
-        install::install(&tenure)?;
+        match tenure.plan.reverse_of {
+            Some(there) => reverse::begin(&tenure, there)?,
+            None => {
+                check::require(&tenure.plan, &tenure.identity)?;
+                install::install(&tenure)?;
+            }
+        }
+        reverse::install(&tenure)?;
+        reach(injection_points::INSTALL_DONE)?;
         self.patiently(|| record::installed(self.id))?;
         Ok(Duration::ZERO)
     }

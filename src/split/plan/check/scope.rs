@@ -63,7 +63,9 @@ pub fn check(
                 "",
             ),
         });
-        if side == Side::Target && installed == Installed::No && findings.last().is_some_and(|f| f.ok) {
+        // A split that goes back finds its rows where they have been.
+        let is_empty_before = installed == Installed::No && plan.reverse_of.is_none();
+        if side == Side::Target && is_empty_before && findings.last().is_some_and(|f| f.ok) {
             findings.push(rows_on_target(plan, connection, shape, column)?);
         }
         if side == Side::Source && plan.moves_all && findings.last().is_some_and(|f| f.ok) {

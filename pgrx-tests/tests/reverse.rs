@@ -1,0 +1,336 @@
+//! The way back of a split: after its cutover what clients have changed on the target goes to the
+//! source, and one commit sends them there again.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::fixture::{self, LIMIT, insert, load, outcome, plan, rows, to_pending};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::workload::{Sharding, Workload};
+use shardmaster_tests::{env, standby, wait};
+use std::process::Command;
+use std::time::Duration;
+
+const ON: &str = "shardmaster.reverse = on";
+
+fn client(cluster: &Cluster, server: usize) -> postgres::Client {
+    cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
+}
+
+/// A split whose cutover has decided.
+fn completed(cluster: &Cluster) -> Split<'_> {
+    let split = plan(cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split
+}
+
+/// Asks for the way back of a split.
+fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
+    let query = "SELECT shard_split_reverse($1)";
+    Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
+}
+
+fn reversed(split: &Split<'_>) {
+    split.wait("reversed", LIMIT).unwrap();
+}
+
+/// Changes of every kind on a server.
+fn change(cluster: &Cluster, server: usize) {
+    client(cluster, server)
+        .batch_execute(
+            "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
+             DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 500 AND 520;
+             UPDATE items SET id = id + 10000, code = code + 10000 WHERE tenant = 'moves' AND id = 400;
+             INSERT INTO items SELECT 'moves', (SELECT max(id) FROM items) + i, 'new', -(SELECT max(id) FROM items) - i
+               FROM generate_series(1, 50) i",
+        )
+        .unwrap();
+}
+
+/// Which shard the moving key is routed to.
+fn route(cluster: &Cluster) -> String {
+    cluster.superuser().unwrap().query_one("SELECT shard_of('moves')", &[]).unwrap().get(0)
+}
+
+/// Objects of splits on all servers.
+fn objects(cluster: &Cluster) -> Vec<String> {
+    let query = "SELECT format('%s %s', c.relname, c.relkind) FROM pg_class c
+                  WHERE c.relnamespace = to_regnamespace('shardmaster_agent')
+                 UNION ALL SELECT tgname FROM pg_trigger WHERE tgname LIKE '%shardmaster%'";
+    let of = |server: &shardmaster_tests::server::Server| {
+        let rows = server.superuser(DATABASE).unwrap().query(query, &[]).unwrap();
+        rows.iter().map(|row| row.get(0)).collect::<Vec<String>>()
+    };
+    cluster.servers.iter().flat_map(of).collect()
+}
+
+#[test]
+fn what_clients_have_changed_comes_back() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = completed(&cluster);
+    change(&cluster, 1);
+    let expected = rows(&cluster, 1);
+    let frozen = rows(&cluster, 0);
+    assert_ne!(expected, frozen);
+    let back = reverse(&cluster, &split);
+    reversed(&split);
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), expected);
+    assert_eq!(route(&cluster), "shard_a");
+    // Nothing was copied.
+    assert_eq!(back.metric::<i64>("total_rows_copied").unwrap(), 0);
+    assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 70_000)), "ok");
+    assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 70_001)), "SM001");
+    assert_eq!(outcome(&mut client(&cluster, 0), &insert("stays", 70_002)), "ok");
+    // It ends as every split does.
+    let expected = rows(&cluster, 0);
+    back.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    assert_eq!(rows(&cluster, 0), expected);
+    assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 70_003)), "SM001");
+    fixture::finished(&plan(&cluster));
+    assert_eq!(rows(&cluster, 1), expected);
+}
+
+/// There, back, there and back again: each way back has one of its own.
+#[test]
+fn as_often_as_one_likes() {
+    let cluster = fixture::cluster(&[ON]);
+    let mut split = completed(&cluster);
+    for round in 0..4 {
+        let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
+        change(&cluster, from);
+        let expected = rows(&cluster, from);
+        let back = reverse(&cluster, &split);
+        reversed(&split);
+        assert_eq!(rows(&cluster, to), expected, "round {round}");
+        assert_eq!(outcome(&mut client(&cluster, from), &insert("moves", 80_000)), "SM001");
+        split = back;
+        split.wait("completed", LIMIT).unwrap();
+    }
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+}
+
+#[test]
+fn writers_lose_nothing_there_and_back() {
+    let some = |keyspace: &str, name: &str| {
+        format!(
+            "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY(SELECT {name}::text FROM shard_entries('{keyspace}')
+                                      WHERE write_shard = 'shard_a' ORDER BY 1 LIMIT 3), keyspace => '{keyspace}')"
+        )
+    };
+    let forms = [
+        (Sharding::Directory(vec![0; 8]), some("default", "key")),
+        (Sharding::Hash { buckets: 16, shards: 2 }, some("tenants", "bucket")),
+        (
+            Sharding::Range(vec!["t3", "t6"]),
+            "SELECT shard_split_plan_all('shard_a', 'shard_b', keyspace => 'tenants')".to_owned(),
+        ),
+    ];
+    for (sharding, plan) in forms {
+        let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20", ON]).unwrap();
+        let text = format!("{sharding:?}");
+        let mut workload = Workload::prepare(&cluster, load(sharding)).unwrap();
+        workload.start();
+        workload.wait_for(300, LIMIT).unwrap();
+        let mut split = Split::plan_by(&cluster, &plan).unwrap();
+        split.run(|_| ()).unwrap();
+        for _ in 0..2 {
+            workload.wait_for(300, LIMIT).unwrap();
+            let back = reverse(&cluster, &split);
+            reversed(&split);
+            split = back;
+        }
+        workload.wait_for(300, LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+        workload.wait_for(100, LIMIT).unwrap();
+        workload.stop().unwrap();
+        let report = workload.report(&cluster).unwrap();
+        assert!(report.is_clean(), "{text}: {report}");
+    }
+}
+
+/// The worker ends at each step of it; writers are served by one of the sides.
+#[test]
+fn whatever_becomes_of_its_worker() {
+    let points = [
+        "install_begin",
+        "install_ledger",
+        "install_target",
+        "install_guarded",
+        "install_done",
+        "backfill_begin",
+        "step_window",
+        "step_durable",
+        "step_committed",
+        "step_consumed",
+        "cutover_disabled",
+        "cutover_locked",
+        "cutover_fenced",
+        "cutover_applied",
+        "cutover_decided",
+        "cutover_opened",
+        "cutover_moved",
+    ];
+    for kind in ["kill", "error"] {
+        let cluster = fixture::cluster(&[ON]);
+        let mut split = completed(&cluster);
+        let mut from = 1;
+        for point in points {
+            change(&cluster, from);
+            let expected = rows(&cluster, from);
+            cluster.fault(&format!("{point}={kind}")).unwrap();
+            let back = reverse(&cluster, &split);
+            // A cutover that was given up is asked for once more.
+            wait::until(&format!("{point}: the split to be taken back"), LIMIT, || {
+                if split.wait("reversed", Duration::from_secs(1)).is_ok() {
+                    return Ok(Some(()));
+                }
+                // A killed worker takes the master down for a moment.
+                let again = |mut client: postgres::Client| {
+                    client.execute("SELECT shard_split_reverse($1)", &[&split.id]).is_ok()
+                };
+                let _ = cluster.superuser().is_ok_and(again);
+                Ok(None)
+            })
+            .map_err(|e| format!("{kind} {e}; {}; {}", back.describe(), back.events().unwrap_or_default()))
+            .unwrap();
+            cluster.fault("").unwrap();
+            assert_eq!(rows(&cluster, 1 - from), expected, "{kind} at {point}");
+            (split, from) = (back, 1 - from);
+        }
+        split.finish(LIMIT).unwrap();
+    }
+}
+
+/// A way back that nobody has asked for goes with its split, however that ends.
+#[test]
+fn it_goes_with_its_split() {
+    let cluster = fixture::cluster(&[ON]);
+    // Rolled back.
+    let split = plan(&cluster);
+    to_pending(&split);
+    assert!(!objects(&cluster).is_empty());
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert_eq!(objects(&cluster), Vec::<String>::new());
+    // Started anew, and finished.
+    fixture::finished(&split);
+    assert!(rows(&cluster, 0).is_empty());
+    let resting =
+        "SELECT count(*) FROM shardmaster.split_plan WHERE reverse_of IS NOT NULL AND phase <> 'rolled_back'";
+    let mut master = cluster.superuser().unwrap();
+    assert_eq!(master.query_one(resting, &[]).unwrap().get::<_, i64>(0), 0);
+    let queues = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('shardmaster_agent') AND relname LIKE 'queue%'";
+    for server in &cluster.servers {
+        let count: i64 = server.superuser(DATABASE).unwrap().query_one(queues, &[]).unwrap().get(0);
+        assert_eq!(count, 0);
+    }
+    let error = master.execute("SELECT shard_split_reverse($1)", &[&split.id]).unwrap_err();
+    assert_eq!(fixture::state_of(&error), "55000");
+}
+
+/// Given up before it decides, it leaves the split as it was, and no row of the source goes.
+#[test]
+fn given_up_it_leaves_the_split_to_be_finished() {
+    for point in ["install_guarded", "step_committed", "cutover_fenced"] {
+        let cluster = fixture::cluster(&[ON]);
+        let split = completed(&cluster);
+        change(&cluster, 1);
+        cluster.hold(point).unwrap();
+        let back = reverse(&cluster, &split);
+        back.wait_held(point, LIMIT).unwrap();
+        let error = split.call("finish").unwrap_err();
+        assert!(error.to_string().contains("is being taken back by split"), "{error}");
+        back.call("rollback").unwrap();
+        cluster.fault("").unwrap();
+        back.wait("rolled_back", LIMIT).unwrap();
+        assert!(!rows(&cluster, 0).is_empty());
+        assert_eq!(route(&cluster), "shard_b");
+        let update = "UPDATE items SET val = 'again' WHERE tenant = 'moves' AND id = 2";
+        assert_eq!(outcome(&mut client(&cluster, 1), update), "ok", "{point}");
+        assert_eq!(outcome(&mut client(&cluster, 0), update), "SM001", "{point}");
+        let expected = rows(&cluster, 1);
+        split.finish(LIMIT).unwrap();
+        assert!(rows(&cluster, 0).is_empty());
+        assert_eq!(rows(&cluster, 1), expected);
+    }
+}
+
+/// The source has failed over to a standby that was behind since: what it has is not what the
+/// target has begun with, and all of it is copied.
+#[test]
+fn a_source_that_was_set_back_is_copied_again() {
+    let mut cluster = fixture::cluster(&[ON, "fsync = on", "shardmaster.watch_interval = 100"]);
+    let replica = standby::add(&cluster, 0).unwrap();
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.id
+    };
+    standby::cut_off(&cluster, 0, &replica).unwrap();
+    client(&cluster, 0)
+        .batch_execute("UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id < 300")
+        .unwrap();
+    let split = Split::of(&cluster, id);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    standby::fail_over(&mut cluster, 0, replica).unwrap();
+    let split = Split::of(&cluster, id);
+    split.wait_for_event("told again", LIMIT).unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    change(&cluster, 1);
+    let expected = rows(&cluster, 1);
+    assert_ne!(rows(&cluster, 0), expected);
+    let back = reverse(&cluster, &split);
+    reversed(&split);
+    assert_eq!(rows(&cluster, 0), expected);
+    assert!(back.events().unwrap().contains("was set back since the cutover"), "{}", back.events().unwrap());
+}
+
+/// A stale client has written to the source while it had lost its fence: that is nowhere else.
+#[test]
+fn what_the_source_took_meanwhile_stops_it() {
+    let cluster = fixture::cluster(&[ON, "shardmaster.watch_interval = 3600000"]);
+    let split = completed(&cluster);
+    let forget = "UPDATE shardmaster_agent.side SET state = 'capture', version = NULL WHERE side = 'source' AND split_id = $1";
+    cluster.servers[0].superuser(DATABASE).unwrap().execute(forget, &[&split.id]).unwrap();
+    assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 90_000)), "ok");
+    let back = reverse(&cluster, &split);
+    let text = back.failure(LIMIT).unwrap();
+    assert!(text.contains("took 1 changes after the cutover"), "{text}");
+    let found = "SELECT 1 FROM items WHERE id = 90000";
+    assert_eq!(cluster.servers[0].superuser(DATABASE).unwrap().query(found, &[]).unwrap().len(), 1);
+    back.call("rollback").unwrap();
+    back.wait("rolled_back", LIMIT).unwrap();
+    assert_eq!(cluster.servers[0].superuser(DATABASE).unwrap().query(found, &[]).unwrap().len(), 1);
+    assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 90_001)), "ok");
+}
+
+/// A master that was restored to a time before the way back decided takes it from the shards.
+#[test]
+fn a_decision_that_the_master_has_lost_is_adopted() {
+    let mut cluster = fixture::cluster(&[ON, "fsync = on", "shardmaster.watch_interval = 100"]);
+    let split = completed(&cluster);
+    let id = split.id;
+    change(&cluster, 1);
+    let expected = rows(&cluster, 1);
+    let data = cluster.master.data();
+    let snapshot = data.with_file_name("snapshot");
+    cluster.master.stop(Stop::Fast).unwrap();
+    env::run(Command::new("cp").arg("-a").arg(&data).arg(&snapshot)).unwrap();
+    cluster.master.run().unwrap();
+    let back = reverse(&cluster, &Split::of(&cluster, id)).id;
+    reversed(&Split::of(&cluster, id));
+    cluster.master.stop(Stop::Fast).unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&snapshot, &data).unwrap();
+    cluster.master.run().unwrap();
+    let split = Split::of(&cluster, id);
+    wait::until("the way back to be adopted", LIMIT, || Ok(split.wait("reversed", LIMIT).ok())).unwrap();
+    Split::of(&cluster, back).wait("completed", LIMIT).unwrap();
+    assert_eq!(route(&cluster), "shard_a");
+    assert_eq!(rows(&cluster, 0), expected);
+}

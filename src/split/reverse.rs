@@ -1,0 +1,276 @@
+//! The way back: a split in the other direction that needs no copy. Capture for it is installed
+//! on the target while the guard still keeps every client out, so its queue has the key of each
+//! row that differs from what the source had at the cutover. Until it is asked for it rests:
+//! the source stays frozen, and proof and finish know nothing of it. Once it is asked for it is a
+//! split like any other, which finds all of its rows copied.
+//!
+//! Invariants: its capture is there before the split may be cut over. It begins only where the
+//! source is `moved` and has taken nothing since. It deletes no row of the source when it is
+//! given up. Of the split and its way back one has the keys on the master. Its decision is the
+//! end of the split in the same commit.
+
+use super::cutover::told;
+use super::end::finish;
+use super::engine::Engine;
+use super::injection_points::{self, reach};
+use super::plan::{check, turn_back};
+use super::table::{self, Table};
+use super::{install, owners, record};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::agent::shape::{Leaf, Observation, TableShape};
+use crate::agent::state::consumed;
+use crate::agent::state::progress::{self, LeafProgress, Progress, TableProgress};
+use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::tenure::{self, Tenure};
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::CutoverStep;
+use crate::catalog::way_back::{self, WayBack};
+use crate::error::{Failure, SqlState};
+use crate::guc;
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::wake;
+use crate::split::copy::leaves;
+
+/// Plans the way back of a split that is being installed, and captures on its target. Repeated
+/// it finds what it has made.
+pub fn install(tenure: &Tenure) -> Result<()> {
+    let there = &tenure.plan;
+    let known = try_transaction(|| way_back::of(there.id))?;
+    if known.is_none() && !guc::reverse() {
+        return Ok(());
+    }
+    if let Some(table) = there.tables.iter().find(|table| !table.maps.is_empty()) {
+        no_way_back(there.id, &format!("columns of table {} are mapped", table.table_name));
+        return Ok(());
+    }
+    let id = known.map_or_else(|| transaction(|| way_back::create(there)), |known| known.id);
+    let back = take(id, &tenure.identity)?;
+    let mut source = back.open(Side::Source, "way back")?;
+    let mut target = back.open(Side::Target, "way back")?;
+    let tables = table::load(&back.plan, &mut source, &mut target)?;
+    drop(target);
+    if let Some(table) = tables.iter().find(|table| !table.differences.is_empty()) {
+        no_way_back(there.id, &format!("{}: {}", table.policy.table_name, table.differences.join("; ")));
+        return try_transaction(|| {
+            way_back::give_up(id);
+            record::rolled_back(id, false)
+        });
+    }
+    install::capture_alone(&mut source, &back, &tables)?;
+    let now = observe::observe(&mut source, &back.plan, Side::Source)?;
+    let baseline = baseline(&now, &tables)?;
+    transaction(|| way_back::set_baseline(id, &progress::to_json(&baseline)));
+    Ok(())
+}
+
+fn no_way_back(id: i64, why: &str) {
+    transaction(|| split::event(id, None, None, &format!("it cannot be taken back: {why}")));
+}
+
+/// The worker's right to act for another plan than its own.
+fn take(id: i64, identity: &str) -> Result<Tenure> {
+    try_transaction(|| {
+        let generation = record::take(id)?;
+        Ok(Tenure { plan: split::load(id)?, generation, identity: identity.to_owned() })
+    })
+}
+
+/// The progress of a split whose rows are all where they are to come to.
+fn baseline(now: &Observation, tables: &[Table]) -> Result<Progress> {
+    let mut all = Vec::new();
+    for (shape, table) in now.tables.iter().zip(tables) {
+        if shape.leaves().iter().any(|leaf| !leaf.captured) && guc::capture() {
+            return Err(SplitError::Retry(format!("the new partitions of {} to be captured", shape.name)));
+        }
+        all.push(TableProgress {
+            structure: shape.structure(),
+            target_structure: table.target.structure(),
+            leaves: shape.leaves().iter().map(LeafProgress::copied).collect(),
+            ..TableProgress::default()
+        });
+    }
+    Ok(Progress { tables: all, ..Progress::default() })
+}
+
+/// Begins a way back that was asked for: what `install` is to other splits.
+pub fn begin(tenure: &Tenure, there: i64) -> Result<()> {
+    let plan = &tenure.plan;
+    reach(injection_points::INSTALL_BEGIN)?;
+    let mut source = tenure.open(Side::Source, "install")?;
+    let mut target = tenure.open(Side::Target, "install")?;
+    if side::installed(&mut source, plan, Side::Source)? != Installed::Ours {
+        return Err(lost(plan, there, "it was set back to a time before its start"));
+    }
+    let installed = side::installed(&mut target, plan, Side::Target)?;
+    if installed == Installed::Ours
+        && progress::stored(&mut target, plan)?.is_some_and(|p| p.snapshot.is_some())
+    {
+        // It has begun, and this master has forgotten it.
+        return Ok(());
+    }
+    // What stops it is told before anything is installed.
+    require_frozen(tenure, there)?;
+    check::require(plan, &tenure.identity)?;
+    owners::require_none(&mut source, plan, Side::Source)?;
+    owners::require_none(&mut target, plan, Side::Target)?;
+    let tables = table::load(plan, &mut source, &mut target)?;
+    tenure.take_over(&mut source, Side::Source)?;
+    install::guard_alone(&mut target, tenure, &tables)?;
+    let baseline = transaction(|| way_back::baseline(plan.id))
+        .and_then(|json| Progress::read(&json, plan.tables.len()).ok())
+        .ok_or_else(|| lost(plan, there, "this master does not know any more what its tables were like"))?;
+    let on_source = observe::observe(&mut source, plan, Side::Source)?;
+    let on_target = observe::observe(&mut target, plan, Side::Target)?;
+    // Asked once its side is there: one that is set back from now on loses that, too.
+    let again = require_frozen(tenure, there)?;
+    let progress = Progress { again, ..arrived(baseline, (&on_source, &on_target), &tables) };
+    progress::store_first(&mut target, plan.id, &progress)
+}
+
+/// All is copied, as far as the queue does not say otherwise.
+fn arrived(
+    baseline: Progress,
+    (on_source, on_target): (&Observation, &Observation),
+    tables: &[Table],
+) -> Progress {
+    let shapes = on_source.tables.iter().zip(&on_target.tables);
+    let known = baseline.tables.into_iter().zip(shapes.zip(tables));
+    let arrived = known.map(|(known, ((from, to), table))| TableProgress {
+        target_structure: table.target.structure(),
+        target_leaves: Some(leaves::of(to)),
+        leaves: with_others(known.leaves, from),
+        ..known
+    });
+    let target_system = Some(on_target.system().to_owned());
+    Progress { target_system, tables: arrived.collect(), ..Progress::default() }
+}
+
+/// Rows of a partition that came since may be on the other side, too: their table is copied anew.
+fn with_others(mut known: Vec<LeafProgress>, now: &TableShape) -> Vec<LeafProgress> {
+    let is_new = |leaf: &&Leaf| known.iter().all(|known| known.oid != leaf.oid);
+    if now.leaves().iter().any(|leaf| is_new(&leaf)) {
+        known.iter_mut().for_each(|leaf| leaf.filenode.clear());
+    }
+    known
+}
+
+/// The split's own shards bear out that its source has taken nothing since the cutover. Why its
+/// rows are not those of the cutover all the same: then all of them are copied.
+fn require_frozen(tenure: &Tenure, there: i64) -> Result<Option<String>> {
+    let version = transaction(|| split::state(there))?.version_cutover.unwrap_or_default();
+    let mut engine = Engine::attach(&take(there, &tenure.identity)?)?;
+    for (side, wanted) in [(Side::Source, State::Moved), (Side::Target, State::Open)] {
+        let Engine { control, target, plan, .. } = &mut engine;
+        let session = if side == Side::Source { control } else { target };
+        if let Some(text) = told::difference(session, plan, side, (wanted, version))? {
+            // Its own worker sees to that.
+            transaction(|| record::cutover_step(there, CutoverStep::Decided));
+            return Err(SplitError::Retry(text));
+        }
+    }
+    finish::require_frozen(&mut engine).map_err(|error| not_frozen(error, &tenure.plan, there))?;
+    let stored = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let counters = consumed::counters(&mut engine.control, there)?;
+    let is_whole = counters.disagreement(stored.steps).is_none() && counters.announced == stored.steps;
+    let shard = &engine.plan.source.shard_key;
+    Ok((!is_whole).then(|| format!("shard \"{shard}\" was set back since the cutover of split {there}")))
+}
+
+fn not_frozen(error: SplitError, plan: &Plan, there: i64) -> SplitError {
+    match error {
+        SplitError::Failed(failure) => SplitError::Failed(failure.hint(format!(
+            "Nothing was changed: what shard \"{}\" has taken exists nowhere else. SELECT shard_split_rollback({}) leaves split {there} as it is, to be finished.",
+            plan.target.shard_key, plan.id
+        ))),
+        other => other,
+    }
+}
+
+fn lost(plan: &Plan, there: i64, why: &str) -> SplitError {
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "split {there} cannot be taken back without a copy: shard \"{}\": {why}",
+            plan.source.shard_key
+        ),
+        format!(
+            "SELECT shard_split_rollback({}), finish split {there}, and plan a split in the other direction.",
+            plan.id
+        ),
+    )
+}
+
+/// A master that was restored may have forgotten that the split was being taken back, which its
+/// target knows: the way back is taken up again. Whether it is so.
+pub fn look(there: i64, identity: &str) -> Result<bool> {
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
+        return Ok(false);
+    };
+    let plan = try_transaction(|| split::load(back.id))?;
+    let mut source = tenure::open(&plan, identity, Side::Source, "way back")?;
+    if side::installed(&mut source, &plan, Side::Source)? != Installed::Ours
+        || side::state(&mut source, plan.id, Side::Source)? == Some(State::Capture)
+    {
+        return Ok(false);
+    }
+    try_transaction(|| {
+        turn_back(there, plan.id)?;
+        way_back::begin(plan.id);
+        split::event(plan.id, None, None, "the shards know of this way back, which this master had lost");
+        wake::split_on_commit(plan.id);
+        Ok(true)
+    })
+}
+
+/// A split ends in another way: the way back that it has goes first.
+pub fn remove(tenure: &Tenure, is_lost: bool) -> Result<()> {
+    let there = tenure.plan.id;
+    let Some(back) = try_transaction(|| way_back::of(there))? else { return Ok(()) };
+    if !back.rests() {
+        return Err(under_way(there, &back).into());
+    }
+    if !is_lost && look(there, &tenure.identity)? {
+        return Err(SplitError::Retry(format!("split {}, which takes this one back", back.id)));
+    }
+    if !is_lost {
+        drop_capture(&take(back.id, &tenure.identity)?)?;
+    }
+    try_transaction(|| {
+        way_back::give_up(back.id);
+        record::rolled_back(back.id, false)?;
+        if is_lost {
+            way_back::reopen_ledger(back.id);
+        }
+        Ok(())
+    })
+}
+
+/// One that was set back may not have it any more.
+fn drop_capture(back: &Tenure) -> Result<()> {
+    match back.take_if_there(Side::Source, "way back")? {
+        Some(mut session) => install::drop_side(&mut session, back.plan.id, Side::Source),
+        None => Ok(()),
+    }
+}
+
+/// The error of a call that has to wait for the end of a way back.
+pub fn under_way(there: i64, back: &WayBack) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} is being taken back by split {}", back.id))
+        .hint(format!("SELECT shard_split_rollback({}) gives that up.", back.id))
+}
+
+/// The way back has decided: nothing of the split is needed on its shards any more.
+pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
+    if back.cutover_step != CutoverStep::Moved {
+        return Err(SplitError::Retry(format!("split {} to complete its cutover", back.id)));
+    }
+    for side in [Side::Source, Side::Target] {
+        if let Some(mut session) = tenure.take_if_there(side, "reversed")? {
+            install::drop_side(&mut session, tenure.plan.id, side)?;
+        }
+    }
+    transaction(|| finish::record_end(tenure.plan.id, finish::Ending::Reversed));
+    Ok(())
+}
