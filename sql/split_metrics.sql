@@ -82,7 +82,7 @@ RETURNS TABLE (
     backfill_completed_at timestamptz, cutover_at timestamptz, finished_at timestamptz, activity text,
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
-    error_detail text, rehearsed_ms numeric, next_call text)
+    error_detail text, rehearsed_ms numeric, next_call text, reverse_of bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
@@ -110,16 +110,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN n.followed AND f.lag_rows IS NULL
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail, g.rehearsed_ms,
-           CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END
+           CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END,
+           p.reverse_of
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
-     CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')) n (followed)
+     CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
+                            OR p.reverse_of IS NOT NULL AND p.phase = 'planning') n (followed)
       LEFT JOIN @extschema@.shard_split_figures($1) f ON f.split_id = p.id
      WHERE $1 IS NULL OR p.id = $1
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 

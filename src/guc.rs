@@ -10,6 +10,7 @@ type Int = GucSetting<i32>;
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 static LOCAL_USER: Text = GucSetting::<Option<CString>>::new(None);
 static FAULT: Text = GucSetting::<Option<CString>>::new(None);
+static THROTTLE_QUERY: Text = GucSetting::<Option<CString>>::new(None);
 static REVERSE: GucSetting<bool> = GucSetting::<bool>::new(false);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static MAX_SPLIT_WORKERS: Int = Int::new(4);
@@ -110,6 +111,11 @@ pub fn route_wait_timeout() -> Duration {
 pub fn remote_timeout() -> Duration {
     millis(&REMOTE_TIMEOUT)
 }
+/// What the operator has a copy ask its target.
+pub fn throttle_query() -> Option<String> {
+    text(&THROTTLE_QUERY)
+}
+
 /// Whether a split that is begun gets a way back.
 pub fn reverse() -> bool {
     REVERSE.get()
@@ -229,6 +235,13 @@ fn register_texts() {
         c"Role of the mover on shards that are the master's own database.",
         c"Empty: the owner of the extension.",
         &LOCAL_USER,
+        GucContext::Sighup,
+    );
+    define(
+        c"shardmaster.throttle_query",
+        c"Query by which a copy waits, run on the split's target once a second.",
+        c"Its first value: why the copy is to wait, as a text, or true; NULL, false or no row: it goes on. Empty: nothing is asked.",
+        &THROTTLE_QUERY,
         GucContext::Sighup,
     );
     define(

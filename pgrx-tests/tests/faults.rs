@@ -42,17 +42,17 @@ fn points_of(what: What, fault: Fault, (remainder, of): (usize, usize)) {
 
 #[test]
 fn the_worker_fails() {
-    some_points(What::Tenant, Fault::Fault("error"), (1, 2));
+    some_points(What::Tenant, Fault::Fault("error"), (1, 3));
 }
 
 #[test]
 fn the_worker_ends() {
-    some_points(What::Tenant, Fault::Fault("exit"), (0, 2));
+    some_points(What::Tenant, Fault::Fault("exit"), (0, 3));
 }
 
 #[test]
 fn the_worker_is_terminated() {
-    some_points(What::Tenant, Fault::Terminate, (1, 2));
+    some_points(What::Tenant, Fault::Terminate, (2, 3));
 }
 
 #[test]
@@ -87,5 +87,5 @@ fn the_worker_is_killed_that_moves_a_range() {
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    points_of(What::ReturningRange, Fault::Fault("kill"), (0, 1));
+    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 2));
 }

@@ -68,3 +68,32 @@ fn a_mover_that_may_not_look_says_so() {
     split.wait_for_event("GRANT pg_monitor lets it", LIMIT).unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
 }
+
+/// A query of the operator's own says when the copy is to rest, and why. One that fails holds
+/// nobody up.
+#[test]
+fn a_copy_waits_for_what_the_operator_asks() {
+    let cluster = cluster(&["shardmaster.max_copy_rate = '4MB'"]);
+    by_superusers(&cluster, &format!("CREATE TABLE busy (why text); GRANT SELECT ON busy TO {MOVER}"));
+    by_superuser(&cluster, 1, "INSERT INTO busy VALUES ('the nightly job')");
+    cluster.set("shardmaster.throttle_query", "SELECT why FROM public.busy;").unwrap();
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 1000), i FROM generate_series(1001, 21000) i; ANALYZE items";
+    by_superuser(&cluster, 0, more);
+    let split = plan(&cluster);
+    split.call("start_dual_write").unwrap();
+    split.call("run_backfill").unwrap();
+    let waits = || {
+        let reason: Option<String> = split.metric("waiting_for")?;
+        let wanted = "shardmaster.throttle_query on shard \"shard_b\": the nightly job";
+        Ok(reason.is_some_and(|reason| reason.contains(wanted)).then_some(()))
+    };
+    wait::until("the copy to wait", LIMIT, waits).unwrap();
+    let copied: i64 = split.metric("total_rows_copied").unwrap();
+    assert!(copied < 20_000, "{copied}");
+    cluster.set("shardmaster.throttle_query", "SELECT pg_sleep(10)").unwrap();
+    split
+        .wait_for_event("shardmaster.throttle_query counts for nothing on shard \"shard_b\"", LIMIT)
+        .unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}

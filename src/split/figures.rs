@@ -5,6 +5,7 @@
 use crate::agent::session;
 use crate::agent::state::queue;
 use crate::catalog::shard;
+use crate::catalog::split_state::RESTS;
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::ask::{self, Answer, Ask};
@@ -54,7 +55,7 @@ struct Followed {
     ordinals: Vec<i32>,
 }
 
-/// Of one split, or of all that follow their source.
+/// Of one split, or of all that follow their source, and of ways back, whose queue grows meanwhile.
 pub fn now(split: Option<i64>) -> Result<Vec<(i64, Known)>, Failure> {
     let splits = followed(split);
     let mut asks: Vec<Ask> = Vec::new();
@@ -77,7 +78,7 @@ fn followed(split: Option<i64>) -> Vec<Followed> {
         &format!(
             "SELECT p.id, p.source_shard, array_agg(t.ordinal)
                FROM shardmaster.split_plan p JOIN shardmaster.split_table t ON t.split_id = p.id
-              WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back' AND p.phase IN ({})
+              WHERE ($1 IS NULL OR p.id = $1) AND p.goal <> 'rolled_back' AND (p.phase IN ({}) OR {RESTS})
               GROUP BY p.id ORDER BY p.source_shard, p.id",
             phases::capturing()
         ),

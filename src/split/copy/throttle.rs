@@ -1,11 +1,13 @@
-//! A copy that waits for the target's standbys: what it writes they have to replay, and who reads
-//! from them would see older and older rows. Changes go on coming over meanwhile.
+//! A copy that waits: for the target's standbys, which have to replay what it writes while those
+//! who read from them see older and older rows; and for whatever a query of the operator's own
+//! says. Changes go on coming over meanwhile.
 //!
 //! How far a standby is behind is measured by what the target had written at the last looks: what
 //! pg_stat_replication says of time stands still with a replay that does.
 
 use crate::agent::error::Result;
 use crate::catalog::split;
+use crate::clean;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::transaction;
@@ -46,42 +48,92 @@ impl Throttle {
         self.why.as_deref()
     }
 
-    /// Looks at the standbys, once a second at most.
+    /// Looks at the standbys and asks the operator's query, once a second at most, in the target's
+    /// open transaction.
     pub fn look(&mut self, target: &mut Connection, split: i64) -> Result<()> {
         if self.is_off {
             return Ok(());
         }
-        let Some(most) = guc::max_standby_lag() else {
+        let (most, query) = (guc::max_standby_lag(), guc::throttle_query());
+        if most.is_none() && query.is_none() {
             *self = Throttle::default();
             return Ok(());
-        };
-        if self.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS.min(most)) {
+        }
+        let between = most.map_or(BETWEEN_LOOKS, |most| BETWEEN_LOOKS.min(most));
+        if self.looked.is_some_and(|looked| looked.elapsed() < between) {
             return Ok(());
         }
+        self.looked = Some(Instant::now());
+        let standby = most.map(|most| self.ask_standbys(target, split, most)).transpose()?.flatten();
+        let said = query.map(|query| self.ask_operator(target, split, &query)).transpose()?.flatten();
+        self.why = standby.or(said);
+        Ok(())
+    }
+
+    fn ask_standbys(
+        &mut self,
+        target: &mut Connection,
+        split: i64,
+        most: Duration,
+    ) -> Result<Option<String>> {
         let rows = target.run(STANDBYS)?;
         let cells = rows.rows.into_iter().next().unwrap_or_default();
         let cell = |n: usize| cells.get(n).and_then(Option::as_deref);
         let position = |n: usize| cell(n).and_then(|text| text.parse::<u64>().ok());
-        if cell(3) == Some("t") && !self.has_told {
-            self.has_told = true;
-            let text = format!(
-                "shardmaster.max_standby_lag counts for nothing: the mover may not see how far the standbys of shard \"{}\" are; GRANT pg_monitor lets it",
-                target.shard()
+        if cell(3) == Some("t") {
+            self.tell(
+                split,
+                &format!(
+                    "shardmaster.max_standby_lag counts for nothing: the mover may not see how far the standbys of shard \"{}\" are; GRANT pg_monitor lets it",
+                    target.shard()
+                ),
             );
-            transaction(|| split::event(split, None, None, &text));
         }
-        let now = Instant::now();
-        self.looked = Some(now);
-        let lag = self.note(now, position(0), position(1));
-        self.why = (lag > most).then(|| {
+        let lag = self.note(Instant::now(), position(0), position(1));
+        Ok((lag > most).then(|| {
             format!(
                 "standby \"{}\" of shard \"{}\", {} s behind (shardmaster.max_standby_lag)",
                 cell(2).unwrap_or_default(),
                 target.shard(),
                 lag.as_secs()
             )
-        });
-        Ok(())
+        }))
+    }
+
+    /// What it does is undone: the transaction is the step's. One that fails, or takes longer than a
+    /// second, holds nobody up, and the split's history says so.
+    fn ask_operator(&mut self, target: &mut Connection, split: i64, query: &str) -> Result<Option<String>> {
+        let query = query.trim().trim_end_matches(';');
+        target.run("SAVEPOINT throttle; SET LOCAL statement_timeout = '1s'")?;
+        // As one statement, whatever is in it.
+        let answer = target
+            .query(&format!("SELECT said::text FROM (\n{query}\n) AS operator (said) LIMIT 1"), &[])
+            .map(|rows| rows.scalar().map(clean::said));
+        let shard = target.shard().to_owned();
+        let said = match answer {
+            Ok(said) => said,
+            Err(error) if error.sqlstate.is_some() => {
+                self.tell(
+                    split,
+                    &format!("shardmaster.throttle_query counts for nothing on shard \"{shard}\": {error}"),
+                );
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        target.run("ROLLBACK TO SAVEPOINT throttle; RELEASE SAVEPOINT throttle")?;
+        Ok(match said.as_deref() {
+            None | Some("" | "f" | "false") => None,
+            Some("t" | "true") => Some(format!("shardmaster.throttle_query on shard \"{shard}\"")),
+            Some(text) => Some(format!("shardmaster.throttle_query on shard \"{shard}\": {text}")),
+        })
+    }
+
+    /// Once: a copy looks again and again.
+    fn tell(&mut self, split: i64, text: &str) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            transaction(|| split::event(split, None, None, text));
+        }
     }
 
     /// Takes down what is written, and how far the slowest has come: how old the oldest is that it
