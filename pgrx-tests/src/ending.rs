@@ -4,10 +4,12 @@
 use crate::Result;
 use crate::cluster::{Cluster, DATABASE};
 use crate::split::Split;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An operator's patience with one call.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at what it waits for.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// The moving tenant's rows: id and what else they hold, in order, doubled ones twice.
 pub type Rows = Vec<(i32, String)>;
@@ -61,15 +63,28 @@ pub fn ends_well(cluster: &Cluster, split: &Split<'_>, expected: &Rows) -> Endin
     Ending::Refused(text)
 }
 
+/// Until it is there, or waits for tables that nobody makes alike.
+fn run(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
+    let mut master = cluster.superuser()?;
+    master.batch_execute(&format!("SET statement_timeout = '{}s'", LOOK.as_secs()))?;
+    let began = Instant::now();
+    loop {
+        let outcome = master.batch_execute(&format!("CALL shard_split_run({})", split.id));
+        let Err(error) = outcome else { return Ok(()) };
+        let waits_for = split.metric::<Option<String>>("waiting_for")?.unwrap_or_default();
+        let is_busy = error.code().is_some_and(|code| code.code() == "57014") && began.elapsed() < PATIENCE;
+        if !is_busy || waits_for.contains("Make both sides alike") {
+            return Err(error.into());
+        }
+    }
+}
+
 /// The calls by which a split goes from where it is to its end.
 fn carry_on(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
     if split.phase()? != "completed" {
         // Refused where the split has not stopped; then it goes on anyway.
         let _ = split.call("resume");
-        let mut master = cluster.superuser()?;
-        master.batch_execute(&format!("SET statement_timeout = '{}s'", PATIENCE.as_secs()))?;
-        let run = format!("CALL shard_split_run({})", split.id);
-        master.batch_execute(&run).map_err(|e| crate::Error::from(e).context(&split.describe()))?;
+        run(cluster, split).map_err(|e| e.context(&split.describe()))?;
     }
     split.finish(PATIENCE)
 }

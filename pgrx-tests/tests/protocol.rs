@@ -147,30 +147,18 @@ fn truncate_and_rewrites_start_the_copy_again() {
 }
 
 #[test]
-fn a_changed_table_or_trigger_stops_the_split() {
-    let undo = [
-        ("ALTER TABLE items ADD COLUMN more int", "ALTER TABLE items DROP COLUMN more", true),
-        ("ALTER TABLE items DISABLE TRIGGER \"00_shardmaster_1_s_u\"", "", false),
-    ];
-    for (change, undone, resumes) in undo {
-        let cluster = cluster(&[]);
-        let split = plan(&cluster);
-        to_pending(&split);
-        source(&cluster).batch_execute(change).unwrap();
-        let error = split.wait("completed", LIMIT).unwrap_err();
-        assert_eq!(error.sqlstate(), Some("55000"), "{error}");
-        assert!(error.to_string().contains("changed on the source"), "{error}");
-        source(&cluster).batch_execute(undone).unwrap();
-        if resumes {
-            split.call("replay_tail").unwrap();
-            split.wait("cutover_pending", LIMIT).unwrap();
-            cut_over_and_compare(&cluster, &split);
-        } else {
-            split.call("rollback").unwrap();
-            split.wait("rolled_back", LIMIT).unwrap();
-            assert!(rows(&cluster, 1).is_empty());
-        }
-    }
+fn a_changed_trigger_stops_the_split() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let change = "ALTER TABLE items DISABLE TRIGGER \"00_shardmaster_1_s_u\"";
+    source(&cluster).batch_execute(change).unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("55000"), "{error}");
+    assert!(error.to_string().contains("changed on the source"), "{error}");
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub enum SplitError {
     /// What an operator must look at.
     #[error("{0}")]
     Failed(Failure),
+    /// Tables are not what they were. Once both sides are alike again the split goes on.
+    #[error("{0}")]
+    Reshaped(Failure),
     /// The same: a shard that does not know the split.
     #[error("{0}")]
     NotInstalled(Failure),
@@ -48,7 +51,7 @@ impl SplitError {
     pub fn is_transient(&self) -> bool {
         match self {
             SplitError::Remote(error) => error.is_transient(),
-            SplitError::Injected(_) | SplitError::Retry(_) => true,
+            SplitError::Injected(_) | SplitError::Retry(_) | SplitError::Reshaped(_) => true,
             SplitError::Failed(_)
             | SplitError::NotInstalled(_)
             | SplitError::Aborted(_)
@@ -62,6 +65,7 @@ impl SplitError {
         match self {
             SplitError::Remote(error) => error.into(),
             SplitError::Failed(failure)
+            | SplitError::Reshaped(failure)
             | SplitError::NotInstalled(failure)
             | SplitError::Aborted(failure) => failure,
             SplitError::Injected(fault) => Failure::new(SqlState::INTERNAL, fault.to_string()),

@@ -208,6 +208,19 @@ impl TableShape {
         format!("oid {oid}, kind {kind}, columns ({}), key ({})", columns.join(", "), key.join(", "))
     }
 
+    /// Whether it is the table that such words are of, with the same key, and with these columns and
+    /// one more as they were: by which its rows are told apart and found.
+    pub fn keeps_key(&self, before: &str, other: &str) -> bool {
+        fn ends(structure: &str) -> Option<(&str, &str)> {
+            Some((structure.split(", columns (").next()?, structure.rsplit(", key (").next()?))
+        }
+        let now = self.structure();
+        let names = self.key().iter().map(String::as_str).chain([other]);
+        let mut columns = names.map(|name| self.column(name));
+        ends(&now) == ends(before)
+            && columns.all(|column| column.is_some_and(|column| before.contains(&column.structure())))
+    }
+
     /// The equality of each column of the key, in the schema where it is.
     pub fn key_equality(&self) -> Vec<Equality<'_>> {
         fn at(list: &Option<Vec<Option<String>>>, n: usize) -> Option<&str> {

@@ -64,14 +64,21 @@ pub fn compare(engine: &Engine, progress: &Progress, now: &Observation) -> Resul
 
 fn check_structure(table: &Table, now: &TableShape, known: &TableProgress) -> Result<()> {
     if !table.differences.is_empty() {
-        return Err(schema_changed(table, &table.differences.join("; ")));
+        return Err(reshaped(table, &table.differences.join("; ")));
     }
     let structure = now.structure();
     let before = if known.structure.is_empty() { table.source.structure() } else { known.structure.clone() };
     if structure == before && structure == table.source.structure() {
         return Ok(());
     }
-    Err(schema_changed(table, &format!("before: {before}; now: {structure}")))
+    Err(reshaped(table, &format!("before: {before}; now: {structure}")))
+}
+
+fn reshaped(table: &Table, detail: &str) -> SplitError {
+    match schema_changed(table, detail) {
+        SplitError::Failed(failure) => SplitError::Reshaped(failure),
+        other => other,
+    }
 }
 
 fn schema_changed(table: &Table, detail: &str) -> SplitError {

@@ -8,6 +8,7 @@ pub mod computed;
 pub mod foreign_keys;
 pub mod leaves;
 pub mod outcome;
+pub mod reshape;
 pub mod scope_size;
 pub mod sieve;
 pub mod step;

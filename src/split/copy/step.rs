@@ -147,14 +147,14 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
             }
             (None, None, None) => continue,
         };
-        return Err(SplitError::Failed(
-            Failure::new(
-                SqlState::NOT_IN_STATE,
-                format!("table {} changed on the target while rows move into it{what}", table.target.name),
-            )
-            .detail(detail)
-            .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again."),
-        ));
+        let is_harmless = shape.hazards.is_none() && changed.is_some();
+        let failure = Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("table {} changed on the target while rows move into it{what}", table.target.name),
+        )
+        .detail(detail)
+        .hint("Undo the change and resume the split with the call that it stopped in, or roll the split back and start it again.");
+        return Err(if is_harmless { SplitError::Reshaped(failure) } else { SplitError::Failed(failure) });
     }
     Ok(())
 }
@@ -253,7 +253,7 @@ fn reset(
             window::delete_scope(engine, *position)?;
             restarted.get_or_insert_with(|| {
                 let name = &engine.tables[*position].source.name;
-                format!("table {name} was truncated or rewritten, or has lost a partition")
+                format!("table {name} was truncated, rewritten or changed, or has lost a partition")
             });
         }
         if let Some(shape) = now.tables.get(*position) {

@@ -40,9 +40,10 @@ pub fn window_over() -> Failure {
 /// is overdue. Whoever asked for it does not expect it hours later, when a link is back.
 pub fn abandoned(error: &SplitError, is_overdue: bool) -> Option<Failure> {
     match error {
-        SplitError::Aborted(failure) | SplitError::Failed(failure) | SplitError::NotInstalled(failure) => {
-            Some(failure.clone())
-        }
+        SplitError::Aborted(failure)
+        | SplitError::Failed(failure)
+        | SplitError::Reshaped(failure)
+        | SplitError::NotInstalled(failure) => Some(failure.clone()),
         SplitError::Remote(error) if error.is_transient() => Some(because(&error.to_string())),
         SplitError::Remote(error) => Some(error.clone().into()),
         SplitError::Retry(_) | SplitError::Injected(_) if is_overdue => Some(because(&error.to_string())),

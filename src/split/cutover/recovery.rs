@@ -280,7 +280,7 @@ pub fn tell_of_sequences(id: i64, reason: &str) {
 /// What a step finds to be wrong cannot be rolled back any more.
 fn after_decision(error: SplitError, id: i64) -> SplitError {
     match error {
-        SplitError::Failed(failure) => SplitError::Failed(failure.hint(format!(
+        SplitError::Failed(failure) | SplitError::Reshaped(failure) => SplitError::Failed(failure.hint(format!(
             "The cutover of split {id} has decided, and nothing is deleted. Undo the change, or restore the shard to a time after the cutover: its worker looks again every few seconds, and opens the target then."
         ))),
         other => other,

@@ -1,13 +1,14 @@
 //! What a worker does when its work did not end well.
 
 use super::{Worker, asked_for_else};
-use crate::agent::error::SplitError;
+use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
 use crate::error::Failure;
 use crate::guc;
 use crate::server::txn::transaction;
 use crate::server::wait;
+use crate::split::copy::reshape;
 use crate::split::cutover::aborted;
 use crate::split::lifecycle::phases;
 use crate::split::lifecycle::work::Work;
@@ -39,6 +40,14 @@ impl Worker {
                 return;
             }
         }
+        let error = match error {
+            SplitError::Reshaped(why) if matches!(work, Work::Copy | Work::Tail) => match self.adopt(why) {
+                // Whoever has taken over, the next turn finds out.
+                Ok(()) | Err(SplitError::Superseded | SplitError::Behind { .. }) => return,
+                Err(other) => other,
+            },
+            other => other,
+        };
         // What failed is not what the operator wants by now.
         let ends = !error.is_transient() && !asked_for_else(self.id, work);
         let failure = error.into_failure();
@@ -52,6 +61,17 @@ impl Worker {
             transaction(|| split::event(self.id, None, None, &text));
         }
         self.retry(&failure);
+    }
+
+    /// Tables have changed: they are taken as they are, once both sides are alike. What the split
+    /// waits for until then is told once.
+    fn adopt(&mut self, why: Failure) -> Result<()> {
+        let adopted = self.take_plan().and_then(|tenure| reshape::adopt(&tenure, why));
+        if let (Err(SplitError::Reshaped(failure)), 0) = (&adopted, self.attempts) {
+            let text = record::reason(failure);
+            transaction(|| split::event(self.id, None, None, &text));
+        }
+        adopted
     }
 
     /// Within a cutover, decided or not, its keys are refused until a worker has brought it to an
