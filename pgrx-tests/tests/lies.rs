@@ -301,7 +301,7 @@ fn no_text_of_a_shard_is_stored_as_it_came() {
     );
     split.wait_for_event("Make both sides alike", LIMIT).unwrap();
     let told = split.events().unwrap();
-    assert!(told.contains("changed on the source") && told.contains("[cut, "), "{told}");
+    assert!(told.contains("changed on the source") && told.contains("\"more\" is missing"), "{told}");
     assert_eq!(uncleaned(&cluster), Vec::<String>::new());
 }
 

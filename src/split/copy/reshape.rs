@@ -81,7 +81,8 @@ fn waits(why: Failure, found: Option<String>) -> Failure {
 
 /// Its queue and its triggers are made for the key that it had.
 fn other_key(name: &str, why: Failure) -> SplitError {
-    let text = format!("{}: {name} is another table, or has another primary key or sharding column", why.message);
+    let text =
+        format!("{}: {name} is another table, or has another primary key or sharding column", why.message);
     SplitError::Failed(
         Failure { message: text, sqlstate: SqlState::NOT_IN_STATE, ..why }
             .hint("Undo the change and resume the split, or roll it back and start it again."),
