@@ -113,6 +113,27 @@ fn what_is_wrong_behind_the_decision_ends_no_worker() {
     split.wait("completed", LIMIT).unwrap();
 }
 
+/// A copy that begins again while clients wait for it waits for nothing that an ordinary one does.
+#[test]
+fn nothing_slows_a_copy_that_clients_wait_for() {
+    let stage = Stage::new(&[]);
+    let before = rows(&stage.cluster, 0);
+    let split = decided(&stage);
+    stage.cluster.set("shardmaster.throttle_query", "SELECT 'busy'").unwrap();
+    source(&stage.cluster)
+        .batch_execute(
+            "UPDATE shardmaster_agent.consumed SET steps = announced + 1, announced = announced + 1",
+        )
+        .unwrap();
+    terminate(&stage.cluster);
+    stage.cluster.fault("").unwrap();
+    writes_within(&mut client_there(&stage), LIMIT);
+    split.wait("completed", LIMIT).unwrap();
+    let told = split.events().unwrap();
+    assert!(told.contains("the copy starts again before the target opens"), "{told}");
+    assert_eq!(rows(&stage.cluster, 1).len(), before.len());
+}
+
 /// A source that took writes without its fence is asked, by steps.
 #[test]
 fn a_source_that_was_opened_behind_the_decision_is_looked_at_again() {

@@ -261,3 +261,37 @@ fn a_promoted_standby_that_lost_the_fence_is_fenced_again() {
     split.finish_accepting(LIMIT).unwrap();
     assert!(rows_of(&standby).is_empty());
 }
+
+/// The master was restored to a time before the split began, and its operator gives up what looks
+/// as if it had never begun: what is on the shards is undone, or adopted where it is decided.
+#[test]
+fn a_rollback_of_a_split_whose_start_is_forgotten_undoes_it() {
+    for is_decided in [false, true] {
+        let cluster = cluster(&["shardmaster.watch_interval = 0"]);
+        let split = pending(&cluster);
+        if is_decided {
+            split.call("cutover").unwrap();
+            split.wait("completed", LIMIT).unwrap();
+        } else {
+            split.call("pause").unwrap();
+        }
+        let mut master = cluster.superuser().unwrap();
+        let terminate = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'";
+        let forget = "paused = false, phase = 'planning', goal = 'planning'";
+        if is_decided {
+            fixture::forget_decision(&mut master, "goal = 'planning'");
+        }
+        master
+            .batch_execute(&format!(
+                "BEGIN; UPDATE shardmaster.split_plan SET {forget}; DELETE FROM shardmaster.split_ledger; {terminate}; COMMIT"
+            ))
+            .unwrap();
+        split.call("rollback").unwrap();
+        split.wait_for_event("whose start this master had lost", LIMIT).unwrap();
+        let expected = if is_decided { "shard_b" } else { "shard_a" };
+        split.wait(if is_decided { "completed" } else { "rolled_back" }, LIMIT).unwrap();
+        let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
+        assert_eq!(shard, expected);
+        assert_eq!(rows(&cluster, 1).len(), if is_decided { 300 } else { 0 });
+    }
+}

@@ -82,7 +82,7 @@ const WRONG: &[Wrong] = &[
     Wrong { name: "the last bit of a float", server: 1, done: "UPDATE items SET f = 1.0000000000000002 WHERE id = 106", key: "(moves,106)", what: "differs in \"f\"", differing: 1 },
     Wrong { name: "the sign of zero", server: 1, done: "UPDATE items SET f = '-0' WHERE id = 108", key: "(moves,108)", what: "differs in \"f\"", differing: 1 },
     Wrong { name: "another scale", server: 1, done: "UPDATE items SET amount = 1.50 WHERE id = 110", key: "(moves,110)", what: "differs in \"amount\"", differing: 1 },
-    Wrong { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (222 - id)::text WHERE id IN (110, 112)", key: "(moves,110)", what: "differs in \"val\"", differing: 2 },
+    Wrong { name: "values of two rows exchanged", server: 1, done: "UPDATE items SET val = (242 - id)::text WHERE id IN (120, 122)", key: "(moves,120)", what: "differs in \"val\"", differing: 2 },
     Wrong { name: "a change that capture has not seen", server: 0, done: "UPDATE items SET val = 'unseen', code = -114 WHERE tenant = 'moves' AND id = 114", key: "(moves,114)", what: "differs in \"val\", \"code\"", differing: 1 },
     Wrong { name: "a delete that capture has not seen", server: 0, done: "DELETE FROM items WHERE tenant = 'moves' AND id = 116", key: "(moves,116)", what: "missing on the source", differing: 1 },
 ];

@@ -436,7 +436,7 @@ pub fn catch_up_phases(id: i64, phase: Phase) -> Result<()> {
 }
 
 /// The shards know a decision, which stands and is adopted.
-pub fn rollback_came_too_late(id: i64) {
+pub fn rollback_came_too_late(id: i64) -> Result<()> {
     sql::write(
         "UPDATE shardmaster.split_plan SET goal = $2, updated_at = clock_timestamp() WHERE id = $1 AND goal = $3",
         &[id.into(), Goal::Backfill.as_str().into(), Goal::RolledBack.as_str().into()],
@@ -447,6 +447,17 @@ pub fn rollback_came_too_late(id: i64) {
         None,
         "the rollback came too late: the shards know of a decided cutover that this master has lost",
     );
+    if split::lock(id).is_ok_and(|state| state.phase == Phase::Planning) {
+        // Nothing is installed anew where all of it is.
+        split_progress::begin(id);
+        return change_phase(
+            id,
+            Phase::Planning,
+            Phase::DualWrite,
+            "the shards were further than this master",
+        );
+    }
+    Ok(())
 }
 
 /// Nothing of it is left on its shards.

@@ -3,7 +3,7 @@
 
 use super::purge;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::Side;
+use crate::agent::session::{self, Side};
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
@@ -23,8 +23,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
-    // What was never begun needs no server to be undone.
-    let was_begun = transaction(|| ledger_is_open(plan.id));
+    let was_begun = transaction(|| ledger_is_open(plan.id)) || was_forgotten(tenure)?;
     if was_begun && !remove(tenure, target_lost)? {
         return Ok(());
     }
@@ -160,7 +159,9 @@ fn require_not_open(target: &mut Connection, plan: &Plan) -> Result<()> {
 /// What was asked for cannot be, and is not asked for any more: the next turn attaches to both
 /// sides, finds the decision, and adopts it.
 fn decided(id: i64) -> SplitError {
-    transaction(|| record::rollback_came_too_late(id));
+    if let Err(error) = try_transaction(|| record::rollback_came_too_late(id)) {
+        return error;
+    }
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("the shards of split {id} know of a decided cutover that this master has lost"),
@@ -182,6 +183,25 @@ fn target_is_lost(id: i64) -> bool {
         row.value(1)
     })
     .unwrap_or(false)
+}
+
+/// A master that was restored to a time before the split began takes it for one that never has. What
+/// was never begun needs no server to be undone: one that does not answer soon is not waited for.
+fn was_forgotten(tenure: &Tenure) -> Result<bool> {
+    let plan = &tenure.plan;
+    let knows = |side: Side| -> Result<bool> {
+        let mut session = session::hastily(0, || tenure.open(side, "rollback"))?;
+        Ok(side::installed(&mut session, plan, side)? == Installed::Ours)
+    };
+    let found = [Side::Source, Side::Target].map(|side| knows(side).unwrap_or(false));
+    if !found.contains(&true) {
+        return Ok(false);
+    }
+    transaction(|| {
+        install::write_ledger(plan);
+        split::event(plan.id, None, None, "the shards know this split, whose start this master had lost");
+    });
+    Ok(true)
 }
 
 fn ledger_is_open(id: i64) -> bool {

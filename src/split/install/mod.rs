@@ -130,7 +130,7 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
     progress::store_first(target, plan.id, &empty)
 }
 
-fn write_ledger(plan: &Plan) {
+pub fn write_ledger(plan: &Plan) {
     sql::write(
         "INSERT INTO shardmaster.split_ledger (split_id, side, shard_key)
          VALUES ($1, 'source', $2), ($1, 'target', $3)

@@ -52,7 +52,12 @@ impl Worker {
         let ends = !error.is_transient() && !asked_for_else(self.id, work);
         let failure = error.into_failure();
         if ends && !self.keeps_clients_out() {
-            self.write(|| record::failed(self.id, state.phase, &failure));
+            self.write(|| {
+                // Whoever has asked for something else since that look is not told of this.
+                if split::lock(self.id).is_ok_and(|now| now.goal == state.goal) {
+                    record::failed(self.id, state.phase, &failure);
+                }
+            });
             return;
         }
         if ends && self.attempts == 0 {
