@@ -377,6 +377,8 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         // The operator's word counts up to this transaction.
         return Err(SplitError::Retry("the cutover to be asked for again".into()));
     }
+    // Its row before the keyspace, as whoever asks for it takes them.
+    reverse::end_there(plan, is_known)?;
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
@@ -389,7 +391,6 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         );
     split_progress::decided(plan.id, last_event_id);
     record::decided(plan.id, version)?;
-    reverse::end_there(plan, is_known)?;
     Ok(version)
 }
 
