@@ -465,3 +465,19 @@ fn a_truncate_is_captured_where_a_key_is_of_a_not_null_domain() {
         assert_eq!(rows(&cluster, 1).len(), 1);
     }
 }
+
+/// Copies that were deleted while their partition was detached from the target come once more.
+#[test]
+fn a_partition_of_the_target_that_comes_back_empty_is_copied_again() {
+    let cluster = cluster_of(&[], TREE);
+    let split = plan(&cluster);
+    to_pending(&split);
+    run(
+        &cluster,
+        1,
+        "ALTER TABLE items DETACH PARTITION items_1; DELETE FROM items_1;
+         ALTER TABLE items ATTACH PARTITION items_1 FOR VALUES FROM (0) TO (200)",
+    );
+    wait_equal(&cluster, &split, "its rows");
+    cut_over_and_compare(&cluster, &split);
+}

@@ -356,7 +356,8 @@ pub fn known_at(token: &str) -> Option<String> {
     sql::read_one(
         &format!(
             "SELECT source_shard FROM shardmaster.split_plan
-              WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE}) AND NOT {RESTS}"
+              WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE}) AND NOT {RESTS}
+              ORDER BY id DESC LIMIT 1"
         ),
         &[token.into()],
         |row| row.value(1),

@@ -177,11 +177,13 @@ pub fn state(id: i64) -> Result<State, Failure> {
     sql::read_one(&state_query(""), &[id.into()], |row| state_of(&row)).unwrap_or_else(|| Err(unknown(id)))
 }
 
-/// The shards of a split of which its operator has said that they are gone for good.
+/// The shards of a split of which its operator has said that they are gone for good. What its way
+/// back has left is its target.
 pub fn lost_shards(id: i64) -> Vec<String> {
     sql::read(
         "SELECT s.shard FROM shardmaster.split_plan p,
-                LATERAL (VALUES (p.source_shard, p.source_lost), (p.target_shard, p.target_lost)) s (shard, is_lost)
+                LATERAL (VALUES (p.source_shard, p.source_lost), (p.target_shard, p.target_lost OR EXISTS (
+                    SELECT FROM shardmaster.split_plan b WHERE b.reverse_of = p.id AND b.source_lost))) s (shard, is_lost)
           WHERE p.id = $1 AND s.is_lost",
         &[id.into()],
         |row| row.value(1),

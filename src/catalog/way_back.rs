@@ -3,6 +3,7 @@
 
 use super::split::{self, Plan};
 use super::split_state::{CutoverStep, Goal, Phase};
+use crate::agent::session::Side;
 use crate::error::Failure;
 use crate::server::sql;
 
@@ -123,11 +124,11 @@ pub fn give_up(id: i64) {
 }
 
 /// In the commit that decides the way back: of the split nothing is left to do but to leave
-/// both shards.
+/// both shards. A master that was restored may have forgotten that it was decided: it is undone.
 pub fn decided(there: i64, back: i64) {
     sql::write(
         "UPDATE shardmaster.split_plan
-            SET goal = 'finished', activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL,
+            SET goal = CASE phase WHEN 'completed' THEN 'finished' ELSE 'rolled_back' END, activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL,
                 error_detail = NULL, error_hint = NULL, updated_at = clock_timestamp()
           WHERE id = $1 AND finished_at IS NULL",
         &[there.into()],
@@ -135,10 +136,10 @@ pub fn decided(there: i64, back: i64) {
     split::event(there, None, None, &format!("taken back by split {back}"));
 }
 
-/// Objects of a way back stay on a shard that is gone for good: shard_cleanup removes them.
-pub fn reopen_ledger(id: i64) {
+/// Objects stay on a shard that is gone for good: shard_cleanup removes them.
+pub fn reopen_ledger(id: i64, side: Side) {
     sql::write(
-        "UPDATE shardmaster.split_ledger SET removed_at = NULL WHERE split_id = $1 AND side = 'source'",
-        &[id.into()],
+        "UPDATE shardmaster.split_ledger SET removed_at = NULL WHERE split_id = $1 AND side = $2",
+        &[id.into(), side.as_str().into()],
     );
 }

@@ -153,6 +153,20 @@ pub fn reserve_for_split(
     take(target, keyspace, keys, &Holder::Split(split_id), false)
 }
 
+/// The same for a split that had them once, also beyond what is free.
+pub fn reserve_beyond_for_split(
+    split_id: i64,
+    target: &Shard,
+    keyspace: &str,
+    keys: &[String],
+) -> Result<(), PlacementError> {
+    if target.capacity.is_none() {
+        return Ok(());
+    }
+    locks::shard(target.id, Mode::Exclusive);
+    take(target, keyspace, keys, &Holder::Split(split_id), true)
+}
+
 /// With its rollback: the target's slots are free again.
 pub fn cancel_for_split(split_id: i64) {
     settle::cancel_of_split(split_id);

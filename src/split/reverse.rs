@@ -9,11 +9,11 @@
 //! given up. Of the split and its way back one has the keys on the master. Its decision is the
 //! end of the split in the same commit.
 
-use super::cutover::told;
-use super::end::finish;
+use super::cutover::{recovery, told};
+use super::end::{finish, redirect};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
-use super::plan::{check, turn_back};
+use super::plan::{check, take_up_way_back};
 use super::table::{self, Table};
 use super::{install, owners, record};
 use crate::agent::error::{Result, SplitError};
@@ -29,6 +29,7 @@ use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState};
 use crate::guc;
+use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wake;
 use crate::split::copy::leaves;
@@ -94,13 +95,17 @@ fn baseline(now: &Observation, tables: &[Table]) -> Result<Progress> {
     Ok(Progress { tables: all, ..Progress::default() })
 }
 
-/// Begins a way back that was asked for: what `install` is to other splits.
-pub fn begin(tenure: &Tenure, there: i64) -> Result<()> {
+/// Begins a way back that was asked for: what `install` is to other splits. False: it has ended,
+/// which this master had lost.
+pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let plan = &tenure.plan;
     reach(injection_points::INSTALL_BEGIN)?;
     let mut source = tenure.open(Side::Source, "install")?;
     let mut target = tenure.open(Side::Target, "install")?;
     if side::installed(&mut source, plan, Side::Source)? != Installed::Ours {
+        if recovery::adopt_finished(tenure)? {
+            return Ok(false);
+        }
         return Err(lost(plan, there, "it was set back to a time before its start"));
     }
     let installed = side::installed(&mut target, plan, Side::Target)?;
@@ -108,7 +113,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<()> {
         && progress::stored(&mut target, plan)?.is_some_and(|p| p.snapshot.is_some())
     {
         // It has begun, and this master has forgotten it.
-        return Ok(());
+        return Ok(true);
     }
     // What stops it is told before anything is installed.
     require_frozen(tenure, there)?;
@@ -116,17 +121,57 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<()> {
     owners::require_none(&mut source, plan, Side::Source)?;
     owners::require_none(&mut target, plan, Side::Target)?;
     let tables = table::load(plan, &mut source, &mut target)?;
-    tenure.take_over(&mut source, Side::Source)?;
-    install::guard_alone(&mut target, tenure, &tables)?;
     let baseline = transaction(|| way_back::baseline(plan.id))
         .and_then(|json| Progress::read(&json, plan.tables.len()).ok())
         .ok_or_else(|| lost(plan, there, "this master does not know any more what its tables were like"))?;
+    require_same_structure(plan, there, &baseline, &tables)?;
+    tenure.take_over(&mut source, Side::Source)?;
+    install::guard_alone(&mut target, tenure, &tables)?;
     let on_source = observe::observe(&mut source, plan, Side::Source)?;
     let on_target = observe::observe(&mut target, plan, Side::Target)?;
     // Asked once its side is there: one that is set back from now on loses that, too.
-    let again = require_frozen(tenure, there)?;
-    let progress = Progress { again, ..arrived(baseline, (&on_source, &on_target), &tables) };
-    progress::store_first(&mut target, plan.id, &progress)
+    let frozen = require_frozen(tenure, there)?;
+    let mut progress = arrived(baseline, (&on_source, &on_target), &tables);
+    progress.again = frozen.again;
+    let shapes = on_target.tables.iter().zip(&frozen.tables);
+    for (table, (shape, known)) in progress.tables.iter_mut().zip(shapes) {
+        if !has_all_files(shape, known) {
+            copy_anew(table);
+        }
+    }
+    progress::store_first(&mut target, plan.id, &progress)?;
+    Ok(true)
+}
+
+/// Its partitions and their files are those of the cutover. A table that was truncated since, or
+/// has lost a partition, has not all of its rows, and no client was refused for it.
+fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
+    let is_there = |known: &LeafProgress| {
+        let leaf = now.leaves().iter().find(|leaf| leaf.oid == known.oid);
+        leaf.is_some_and(|leaf| leaf.filenode.as_deref() == Some(&known.filenode))
+    };
+    known.leaves.iter().all(is_there)
+}
+
+/// What is there does not count: no file is where it was.
+fn copy_anew(table: &mut TableProgress) {
+    table.leaves.iter_mut().for_each(|leaf| leaf.filenode.clear());
+}
+
+/// Its queue has keys, and knows the columns by their numbers, as they were at the cutover.
+fn require_same_structure(plan: &Plan, there: i64, baseline: &Progress, tables: &[Table]) -> Result<()> {
+    for (known, table) in baseline.tables.iter().zip(tables) {
+        let now = table.source.structure();
+        if known.structure != now {
+            let why = format!("table {} has changed since the cutover", table.source.name);
+            let detail = format!("before: {}; now: {now}", known.structure);
+            return Err(match lost(plan, there, &why) {
+                SplitError::Failed(failure) => SplitError::Failed(failure.detail(detail)),
+                other => other,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// All is copied, as far as the queue does not say otherwise.
@@ -140,25 +185,31 @@ fn arrived(
     let arrived = known.map(|(known, ((from, to), table))| TableProgress {
         target_structure: table.target.structure(),
         target_leaves: Some(leaves::of(to)),
-        leaves: with_others(known.leaves, from),
-        ..known
+        ..with_others(known, from)
     });
     let target_system = Some(on_target.system().to_owned());
     Progress { target_system, tables: arrived.collect(), ..Progress::default() }
 }
 
 /// Rows of a partition that came since may be on the other side, too: their table is copied anew.
-fn with_others(mut known: Vec<LeafProgress>, now: &TableShape) -> Vec<LeafProgress> {
-    let is_new = |leaf: &&Leaf| known.iter().all(|known| known.oid != leaf.oid);
+fn with_others(mut known: TableProgress, now: &TableShape) -> TableProgress {
+    let is_new = |leaf: &&Leaf| known.leaves.iter().all(|known| known.oid != leaf.oid);
     if now.leaves().iter().any(|leaf| is_new(&leaf)) {
-        known.iter_mut().for_each(|leaf| leaf.filenode.clear());
+        copy_anew(&mut known);
     }
     known
 }
 
-/// The split's own shards bear out that its source has taken nothing since the cutover. Why its
-/// rows are not those of the cutover all the same: then all of them are copied.
-fn require_frozen(tenure: &Tenure, there: i64) -> Result<Option<String>> {
+/// What a split has left on its source, which has taken nothing since.
+struct Frozen {
+    /// Why its rows are not those of the cutover all the same: then all of them are copied.
+    again: Option<String>,
+    /// Its tables as they were at the cutover.
+    tables: Vec<TableProgress>,
+}
+
+/// The split's own shards bear out that its source has taken nothing since the cutover.
+fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let version = transaction(|| split::state(there))?.version_cutover.unwrap_or_default();
     let mut engine = Engine::attach(&take(there, &tenure.identity)?)?;
     for (side, wanted) in [(Side::Source, State::Moved), (Side::Target, State::Open)] {
@@ -175,7 +226,9 @@ fn require_frozen(tenure: &Tenure, there: i64) -> Result<Option<String>> {
     let counters = consumed::counters(&mut engine.control, there)?;
     let is_whole = counters.disagreement(stored.steps).is_none() && counters.announced == stored.steps;
     let shard = &engine.plan.source.shard_key;
-    Ok((!is_whole).then(|| format!("shard \"{shard}\" was set back since the cutover of split {there}")))
+    let again =
+        (!is_whole).then(|| format!("shard \"{shard}\" was set back since the cutover of split {there}"));
+    Ok(Frozen { again, tables: stored.tables })
 }
 
 fn not_frozen(error: SplitError, plan: &Plan, there: i64) -> SplitError {
@@ -202,21 +255,48 @@ fn lost(plan: &Plan, there: i64, why: &str) -> SplitError {
     )
 }
 
+/// A source of the way back that was set back to a time before the cutover of the split has not all
+/// of its rows: it gets them from the target first. Where the split has left it there is nothing
+/// to be looked at.
+pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
+    match side::state(source, there, Side::Target)? {
+        None | Some(State::Open | State::Left) => Ok(()),
+        Some(_) => Err(SplitError::Retry(format!(
+            "shard \"{}\", which was set back to a time before the cutover of split {there}",
+            source.shard()
+        ))),
+    }
+}
+
+/// In the commit that decides the way back, which is the end of the split.
+pub fn end_there(plan: &Plan, is_known: bool) -> Result<()> {
+    let Some(there) = plan.reverse_of else { return Ok(()) };
+    if !is_known && split::lock(there)?.cutover_step != CutoverStep::Moved {
+        return Err(SplitError::Retry(format!("split {there} to complete its cutover")));
+    }
+    way_back::decided(there, plan.id);
+    Ok(())
+}
+
 /// A master that was restored may have forgotten that the split was being taken back, which its
-/// target knows: the way back is taken up again. Whether it is so.
+/// target knows, by what it says of it or by its redirect once that has ended: the way back is
+/// taken up again. Whether it is so.
 pub fn look(there: i64, identity: &str) -> Result<bool> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
         return Ok(false);
     };
     let plan = try_transaction(|| split::load(back.id))?;
     let mut source = tenure::open(&plan, identity, Side::Source, "way back")?;
-    if side::installed(&mut source, &plan, Side::Source)? != Installed::Ours
-        || side::state(&mut source, plan.id, Side::Source)? == Some(State::Capture)
-    {
+    let is_under_way = match side::installed(&mut source, &plan, Side::Source)? {
+        Installed::Ours => side::state(&mut source, plan.id, Side::Source)? != Some(State::Capture),
+        Installed::No => redirect::known_version(&mut source, &plan)?.is_some(),
+        Installed::Foreign => false,
+    };
+    if !is_under_way {
         return Ok(false);
     }
     try_transaction(|| {
-        turn_back(there, plan.id)?;
+        take_up_way_back(there, plan.id)?;
         way_back::begin(plan.id);
         split::event(plan.id, None, None, "the shards know of this way back, which this master had lost");
         wake::split_on_commit(plan.id);
@@ -224,35 +304,51 @@ pub fn look(there: i64, identity: &str) -> Result<bool> {
     })
 }
 
-/// A split ends in another way: the way back that it has goes first.
-pub fn remove(tenure: &Tenure, is_lost: bool) -> Result<()> {
+/// A split ends in another way: the way back that it has goes first. `lost`: the side of the
+/// split that will not come back.
+pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
     let there = tenure.plan.id;
     let Some(back) = try_transaction(|| way_back::of(there))? else { return Ok(()) };
+    if back.is_decided() {
+        // This master had forgotten that the split was, too: nothing of either is to be undone.
+        return Ok(());
+    }
     if !back.rests() {
-        return Err(under_way(there, &back).into());
+        return Err(SplitError::Retry(taken_back_by(&back)));
     }
+    // Its source is the split's target.
+    let is_lost = lost == Some(Side::Target);
     if !is_lost && look(there, &tenure.identity)? {
-        return Err(SplitError::Retry(format!("split {}, which takes this one back", back.id)));
+        return Err(SplitError::Retry(taken_back_by(&back)));
     }
+    let taken = take(back.id, &tenure.identity)?;
     if !is_lost {
-        drop_capture(&take(back.id, &tenure.identity)?)?;
+        drop_side(&taken, Side::Source)?;
+    }
+    // A master that was restored may have forgotten that it had begun.
+    if lost != Some(Side::Source) {
+        drop_side(&taken, Side::Target)?;
     }
     try_transaction(|| {
         way_back::give_up(back.id);
         record::rolled_back(back.id, false)?;
         if is_lost {
-            way_back::reopen_ledger(back.id);
+            way_back::reopen_ledger(back.id, Side::Source);
         }
         Ok(())
     })
 }
 
-/// One that was set back may not have it any more.
-fn drop_capture(back: &Tenure) -> Result<()> {
-    match back.take_if_there(Side::Source, "way back")? {
-        Some(mut session) => install::drop_side(&mut session, back.plan.id, Side::Source),
+/// One that was set back may not have it any more, and a target has it only once it has begun.
+fn drop_side(back: &Tenure, side: Side) -> Result<()> {
+    match back.take_if_there(side, "way back")? {
+        Some(mut session) => install::drop_side(&mut session, back.plan.id, side),
         None => Ok(()),
     }
+}
+
+fn taken_back_by(back: &WayBack) -> String {
+    format!("split {}, which takes this one back", back.id)
 }
 
 /// The error of a call that has to wait for the end of a way back.
@@ -261,16 +357,27 @@ pub fn under_way(there: i64, back: &WayBack) -> Failure {
         .hint(format!("SELECT shard_split_rollback({}) gives that up.", back.id))
 }
 
-/// The way back has decided: nothing of the split is needed on its shards any more.
+/// The way back has decided: nothing of the split is needed on its shards any more. One that is
+/// lost for the way back is lost for the split, too: `shard_cleanup` removes what it holds.
 pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
     if back.cutover_step != CutoverStep::Moved {
         return Err(SplitError::Retry(format!("split {} to complete its cutover", back.id)));
     }
-    for side in [Side::Source, Side::Target] {
+    let plan = &tenure.plan;
+    let lost = transaction(|| split::lost_shards(plan.id));
+    for (side, shard) in [(Side::Source, &plan.source), (Side::Target, &plan.target)] {
+        if lost.contains(&shard.shard_key) {
+            continue;
+        }
         if let Some(mut session) = tenure.take_if_there(side, "reversed")? {
-            install::drop_side(&mut session, tenure.plan.id, side)?;
+            install::drop_side(&mut session, plan.id, side)?;
         }
     }
-    transaction(|| finish::record_end(tenure.plan.id, finish::Ending::Reversed));
+    transaction(|| {
+        finish::record_end(plan.id, finish::Ending::Reversed);
+        if lost.contains(&plan.target.shard_key) {
+            way_back::reopen_ledger(plan.id, Side::Target);
+        }
+    });
     Ok(())
 }

@@ -111,7 +111,11 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
             }
             look_through(engine, position, shape, leaf)?;
             if let Some(index) = stored {
+                // Detached and attached again: what it had of ours is gone.
                 leaves.remove(index);
+                if !lost.contains(&position) {
+                    lost.push(position);
+                }
             }
             leaves.push(TargetLeaf {
                 oid: leaf.oid.clone(),

@@ -27,6 +27,7 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
+use crate::split::reverse;
 use crate::split::verify::walk::{self, When};
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,9 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     }
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::counters(&mut engine.reader, engine.plan.id)?;
+    if let Some(there) = engine.plan.reverse_of {
+        reverse::require_open(&mut engine.reader, there)?;
+    }
     Ok(now)
 }
 

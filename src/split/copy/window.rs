@@ -152,8 +152,12 @@ fn copy_scope_into(scope: &Scope, table: &Table) -> String {
     )
 }
 
-/// Deletes the scope's rows of one table on the target, in the step's transaction.
+/// Deletes the scope's rows of one table on the target, in the step's transaction. From then on
+/// the split that it takes back cannot bring them over once more.
 pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
+    if let Some(there) = engine.plan.reverse_of {
+        engine.target.run(&consumed::purge(there))?;
+    }
     let table = &engine.tables[position];
     engine.target.run(&format!(
         "DELETE FROM {} t WHERE {}",

@@ -23,14 +23,14 @@ use super::end::old_guards;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
-use super::record;
+use super::{record, reverse};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
+use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
-use crate::catalog::{split_progress, way_back};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::{Connection, number};
@@ -368,7 +368,8 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     if state.generation != generation {
         return Err(SplitError::Superseded);
     }
-    if version.is_some() {
+    let is_known = version.is_some();
+    if is_known {
         record::catch_up_phases(plan.id, state.phase)?;
     } else if !phases::is_before_decision(state.phase) {
         return Err(SplitError::Superseded);
@@ -376,6 +377,8 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         // The operator's word counts up to this transaction.
         return Err(SplitError::Retry("the cutover to be asked for again".into()));
     }
+    // Its row before the keyspace, as whoever asks for it takes them.
+    reverse::end_there(plan, is_known)?;
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
@@ -388,9 +391,6 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         );
     split_progress::decided(plan.id, last_event_id);
     record::decided(plan.id, version)?;
-    if let Some(there) = plan.reverse_of {
-        way_back::decided(there, plan.id);
-    }
     Ok(version)
 }
 

@@ -212,7 +212,7 @@ fn take_up_finish(engine: &mut Engine, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// Once finish has begun to delete, the source is no copy of what the target has lost.
+/// Once finish or a way back has begun to delete, the source is no copy of what the target has lost.
 fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     if !consumed::is_purging(&mut engine.control, id)? {
@@ -222,7 +222,7 @@ fn require_frozen_rows(engine: &mut Engine) -> Result<()> {
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "shard \"{target}\" was set back to a time before the cutover of split {id}, whose rows finish has begun to delete on shard \"{source}\""
+            "shard \"{target}\" was set back to a time before the cutover of split {id}, whose rows have begun to be deleted on shard \"{source}\""
         ),
         format!(
             "Nothing more is deleted. Restore shard \"{target}\" to a time after the cutover, then resume the split."

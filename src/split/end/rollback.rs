@@ -28,7 +28,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
         return Ok(());
     }
     reach(injection_points::ROLLBACK_OBJECTS)?;
-    reverse::remove(tenure, target_lost)?;
+    reverse::remove(tenure, target_lost.then_some(Side::Target))?;
     if was_begun {
         require_gone(tenure, target_lost)?;
     }

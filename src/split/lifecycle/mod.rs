@@ -191,10 +191,12 @@ pub fn reverse(id: i64) -> Result<i64, Failure> {
 
 pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Finish)?;
-    if let Some(back) = way_back::of(id)?.filter(|back| !back.rests() && !back.is_decided()) {
+    let back = way_back::of(id)?.filter(|back| !back.rests());
+    if let Some(back) = back.filter(|back| !back.is_decided()) {
         return Err(reverse::under_way(id, &back));
     }
-    if answer != Answer::Nothing {
+    // Of one that was taken back no row is deleted, and its source is where its rows are.
+    if answer != Answer::Nothing && back.is_none() {
         sql::write(
             "UPDATE shardmaster.split_plan SET accept_missing = $2, source_lost = $3 WHERE id = $1",
             &[id.into(), accept_missing.into(), source_lost.into()],

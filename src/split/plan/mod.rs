@@ -289,6 +289,19 @@ pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
+/// The same for one that has begun, which this master had lost: what has happened is not judged,
+/// and where its keys are back already nothing is taken.
+pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
+    let plan = split::load(back)?;
+    let keyspace = keyspace::lock(&plan.keyspace)?;
+    way_back::pass_keys(there, back);
+    let is_back = require_routed(&keyspace, &plan.source, &plan.entries).is_err();
+    if keyspace.strategy.is_directory() && !is_back {
+        tenants::reserve_beyond_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;
+    }
+    Ok(())
+}
+
 /// A plan that was rolled back is validated again before it runs again.
 pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(id)?;

@@ -6,8 +6,9 @@ mod patience;
 mod trouble;
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session;
+use crate::agent::session::{self, Side};
 use crate::agent::state::lease;
+use crate::agent::state::tenure::Tenure;
 use crate::catalog::cutover_request;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::CutoverRequest;
@@ -196,6 +197,9 @@ impl Worker {
     }
 
     fn complete_cutover(&mut self, state: &State) -> Result<Duration> {
+        if try_transaction(|| way_back::of(self.id))?.is_some_and(|back| back.is_decided()) {
+            return self.finish();
+        }
         let version = state.version_cutover.unwrap_or_default();
         if self.engine.is_none() {
             let (plan, identity) = self.read_plan()?;
@@ -218,15 +222,21 @@ impl Worker {
     fn finish(&mut self) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
-        let back = try_transaction(|| way_back::of(self.id))?;
-        if let Some(back) = back.filter(WayBack::is_decided) {
-            reverse::leave(&tenure, &back)?;
+        if self.leave(&tenure)? {
             return Ok(Duration::ZERO);
         }
-        reverse::remove(&tenure, false)?;
+        reverse::remove(&tenure, None)?;
         let request = transaction(|| record::finish_request(self.id));
         finish::run(&tenure, &request)?;
         Ok(Duration::ZERO)
+    }
+
+    /// Whether the split was taken back: then it ends so.
+    fn leave(&self, tenure: &Tenure) -> Result<bool> {
+        let back = try_transaction(|| way_back::of(self.id))?;
+        let Some(back) = back.filter(WayBack::is_decided) else { return Ok(false) };
+        reverse::leave(tenure, &back)?;
+        Ok(true)
     }
 
     fn end_redirect(&mut self) -> Result<Duration> {
@@ -240,8 +250,12 @@ impl Worker {
         let (plan, identity) = self.read_plan()?;
         let version = state.version_cutover.unwrap_or_default();
         let attempts = transaction(|| split::attempts(self.id));
-        if session::hastily(attempts, || reverse::look(self.id, &identity)).unwrap_or(false) {
-            return Ok(Duration::ZERO);
+        match session::hastily(attempts, || reverse::look(self.id, &identity)) {
+            Ok(true) => return Ok(Duration::ZERO),
+            Ok(false) => {}
+            // The look at both shards says which of them is silent.
+            Err(error) if error.is_transient() => {}
+            Err(error) => return Err(error),
         }
         session::hastily(attempts, || watch::run(&plan, version, &identity))?;
         Ok(Duration::ZERO)
@@ -256,7 +270,10 @@ impl Worker {
     fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
-        reverse::remove(&tenure, false)?;
+        if self.leave(&tenure)? {
+            return Ok(Duration::ZERO);
+        }
+        reverse::remove(&tenure, Some(Side::Source))?;
         lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
@@ -266,7 +283,8 @@ impl Worker {
         let tenure = self.take_plan()?;
         self.write(|| record::activity(self.id, "working", None));
         match tenure.plan.reverse_of {
-            Some(there) => reverse::begin(&tenure, there)?,
+            Some(there) if !reverse::begin(&tenure, there)? => return Ok(Duration::ZERO),
+            Some(_) => {}
             None => {
                 check::require(&tenure.plan, &tenure.identity)?;
                 install::install(&tenure)?;

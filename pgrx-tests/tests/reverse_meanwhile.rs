@@ -1,0 +1,292 @@
+//! The way back of a split, and what becomes of its tables, its servers and its master between the
+//! cutover and its end.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::fixture::{
+    self, LIMIT, by_owner, by_superuser, by_superusers, cluster_of, insert, outcome, plan, rows, to_pending,
+};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::{env, standby, wait};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const ON: &str = "shardmaster.reverse = on";
+/// A server that is set back is soon found out.
+const WATCHED: &[&str] = &[ON, "fsync = on", "shardmaster.watch_interval = 100"];
+
+const PARTITIONS: &str = "
+    CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+    CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (200);
+    CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (200) TO (100000)";
+
+fn client(cluster: &Cluster, server: usize) -> postgres::Client {
+    cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
+}
+
+/// A split whose cutover has decided, and whose target has changed since.
+fn changed(cluster: &Cluster) -> Split<'_> {
+    let split = plan(cluster);
+    to_pending(&split);
+    cut_over(cluster, &split);
+    split
+}
+
+fn cut_over(cluster: &Cluster, split: &Split<'_>) {
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    client(cluster, 1)
+        .batch_execute(
+            "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
+             DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 500 AND 520;
+             INSERT INTO items SELECT 'moves', 600 + i, 'new', -600 - i FROM generate_series(1, 50) i",
+        )
+        .unwrap();
+}
+
+fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
+    let query = "SELECT shard_split_reverse($1)";
+    Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
+}
+
+fn route(cluster: &Cluster) -> String {
+    cluster.superuser().unwrap().query_one("SELECT shard_of('moves')", &[]).unwrap().get(0)
+}
+
+/// All that is on the target is on the source, and clients are served there.
+fn goes_back(cluster: &Cluster, split: &Split<'_>, what: &str) {
+    let expected = rows(cluster, 1);
+    let back = reverse(cluster, split);
+    split.wait("reversed", LIMIT).unwrap();
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(cluster, 0), expected, "{what}: {}", back.events().unwrap());
+    assert_eq!(outcome(&mut client(cluster, 0), &insert("moves", 70_000)), "ok", "{what}");
+    back.finish(LIMIT).unwrap();
+    assert_eq!(rows(cluster, 0).len(), expected.len() + 1, "{what}");
+    assert!(rows(cluster, 1).is_empty(), "{what}");
+}
+
+/// A TRUNCATE on the source passes, and its owner does with its partitions what he likes: the
+/// rows of the cutover are not there any more.
+#[test]
+fn rows_that_have_gone_from_the_source_come_from_the_target() {
+    let anew = "CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (200) TO (100000);
+                GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON items_3 TO PUBLIC";
+    let changes = [
+        (None, "TRUNCATE items".to_owned()),
+        (Some(PARTITIONS), "TRUNCATE items_2".to_owned()),
+        (Some(PARTITIONS), format!("DROP TABLE items_2; {anew}")),
+        (Some(PARTITIONS), format!("ALTER TABLE items DETACH PARTITION items_2; {anew}")),
+    ];
+    for (definition, change) in changes {
+        let cluster = match definition {
+            Some(definition) => cluster_of(&[ON], definition),
+            None => fixture::cluster(&[ON]),
+        };
+        let split = changed(&cluster);
+        by_owner(&cluster, 0, &change);
+        goes_back(&cluster, &split, &change);
+    }
+}
+
+/// What has changed in the tables is said before a client is kept out anywhere.
+#[test]
+fn a_table_that_has_changed_is_named() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = changed(&cluster);
+    by_superusers(&cluster, "ALTER TABLE items ADD COLUMN extra int");
+    let back = reverse(&cluster, &split);
+    let text = back.failure(LIMIT).unwrap();
+    assert!(text.contains("table public.items has changed since the cutover"), "{text}");
+    assert_eq!(back.phase().unwrap(), "planning");
+    back.call("rollback").unwrap();
+    back.wait("rolled_back", LIMIT).unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+/// The target fails over to a standby from before the cutover while the way back is under way:
+/// it gets its rows again first, and none goes that is not on the other side.
+#[test]
+fn a_target_that_was_set_back_gets_its_rows_first() {
+    let mut cluster = fixture::cluster(WATCHED);
+    let replica = standby::add(&cluster, 1).unwrap();
+    let id = {
+        let split = plan(&cluster);
+        split.call("start_dual_write").unwrap();
+        split.wait("dual_write", LIMIT).unwrap();
+        let now = "SELECT pg_current_wal_lsn()::text";
+        let at: String = cluster.servers[1].superuser(DATABASE).unwrap().query_one(now, &[]).unwrap().get(0);
+        let query = format!("SELECT pg_last_wal_replay_lsn() >= '{at}'");
+        let mut session = replica.superuser(DATABASE).unwrap();
+        wait::until_true(&mut session, "the standby", LIMIT, &query).unwrap();
+        standby::cut_off(&cluster, 1, &replica).unwrap();
+        split.call("run_backfill").unwrap();
+        split.wait("cutover_pending", LIMIT).unwrap();
+        cut_over(&cluster, &split);
+        split.id
+    };
+    let expected = rows(&cluster, 1);
+    cluster.hold("cutover_begin").unwrap();
+    let back = reverse(&cluster, &Split::of(&cluster, id));
+    back.wait_held("cutover_begin", LIMIT).unwrap();
+    let back = back.id;
+    standby::fail_over(&mut cluster, 1, replica).unwrap();
+    cluster.fault("").unwrap();
+    let split = Split::of(&cluster, id);
+    wait::until("the split to be taken back", LIMIT, || {
+        if split.wait("reversed", Duration::from_secs(1)).is_ok() {
+            return Ok(Some(()));
+        }
+        // Its cutover was given up with the server.
+        let _ = cluster.superuser()?.execute("SELECT shard_split_reverse($1)", &[&id]);
+        Ok(None)
+    })
+    .map_err(|e| format!("{e}; {}; {}", split.describe(), Split::of(&cluster, back).describe()))
+    .unwrap();
+    assert_eq!(rows(&cluster, 0), expected);
+    assert_eq!(route(&cluster), "shard_a");
+}
+
+/// The old target is lost for good right after the way back has decided: both splits end.
+#[test]
+fn a_target_that_is_lost_keeps_no_split_open() {
+    let mut cluster = fixture::cluster(&[ON]);
+    let (id, back) = {
+        let split = changed(&cluster);
+        cluster.hold("cutover_moved").unwrap();
+        let back = reverse(&cluster, &split);
+        back.wait_held("cutover_moved", LIMIT).unwrap();
+        (split.id, back.id)
+    };
+    cluster.servers[1].stop(Stop::Immediate).unwrap();
+    cluster.fault("").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.execute("SELECT shard_split_finish($1, source_lost => true)", &[&back]).unwrap();
+    Split::of(&cluster, back).wait("finished", LIMIT).unwrap();
+    Split::of(&cluster, id).wait("reversed", LIMIT).unwrap();
+    let kept =
+        "SELECT count(*) FROM shardmaster.split_ledger WHERE shard_key = 'shard_b' AND removed_at IS NULL";
+    assert!(master.query_one(kept, &[]).unwrap().get::<_, i64>(0) > 0);
+}
+
+/// A copy of the master's disk, and the way back to it.
+fn snapshot(cluster: &mut Cluster) -> PathBuf {
+    let data = cluster.master.data();
+    let copy = data.with_file_name("snapshot");
+    cluster.master.stop(Stop::Fast).unwrap();
+    env::run(Command::new("cp").arg("-a").arg(&data).arg(&copy)).unwrap();
+    cluster.master.run().unwrap();
+    copy
+}
+
+fn restore(cluster: &mut Cluster, copy: &Path) {
+    let data = cluster.master.data();
+    cluster.master.stop(Stop::Fast).unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(copy, &data).unwrap();
+    cluster.master.run().unwrap();
+}
+
+/// The way back is over on the shards, and the master has lost all of it.
+#[test]
+fn a_way_back_that_has_ended_is_adopted() {
+    let mut cluster = fixture::cluster(WATCHED);
+    let id = changed(&cluster).id;
+    let copy = snapshot(&mut cluster);
+    let back = {
+        let split = Split::of(&cluster, id);
+        let back = reverse(&cluster, &split);
+        split.wait("reversed", LIMIT).unwrap();
+        back.finish(LIMIT).unwrap();
+        back.id
+    };
+    let expected = rows(&cluster, 0);
+    restore(&mut cluster, &copy);
+    Split::of(&cluster, back).wait("finished", LIMIT).unwrap();
+    Split::of(&cluster, id).wait("reversed", LIMIT).unwrap();
+    assert_eq!(route(&cluster), "shard_a");
+    assert_eq!(rows(&cluster, 0), expected);
+    fixture::finished(&plan(&cluster));
+}
+
+/// The master has lost the cutover of the split, too: it is rolled back, as its error says.
+#[test]
+fn a_master_from_before_both_cutovers_gets_over_it() {
+    let mut cluster = fixture::cluster(WATCHED);
+    let id = {
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.id
+    };
+    let copy = snapshot(&mut cluster);
+    let back = {
+        let split = Split::of(&cluster, id);
+        cut_over(&cluster, &split);
+        let back = reverse(&cluster, &split);
+        split.wait("reversed", LIMIT).unwrap();
+        back.id
+    };
+    let expected = rows(&cluster, 0);
+    restore(&mut cluster, &copy);
+    let split = Split::of(&cluster, id);
+    assert!(split.failure(LIMIT).unwrap().contains("does not know split"));
+    assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 70_001)), "SM001");
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    let back = Split::of(&cluster, back);
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!((route(&cluster).as_str(), rows(&cluster, 0)), ("shard_a", expected));
+    back.finish(LIMIT).unwrap();
+    fixture::finished(&plan(&cluster));
+}
+
+/// A master has lost a way back that has begun, and the split is finished: no guard of it stays,
+/// and the keys can come back.
+#[test]
+fn one_that_had_begun_goes_with_its_split() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = changed(&cluster);
+    cluster.hold("cutover_begin").unwrap();
+    let back = reverse(&cluster, &split);
+    back.wait_held("cutover_begin", LIMIT).unwrap();
+    let forget = format!(
+        "BEGIN;
+         DELETE FROM shardmaster.split_event WHERE split_id > {back};
+         DELETE FROM shardmaster.split_ledger WHERE split_id > {back};
+         DELETE FROM shardmaster.split_table WHERE split_id > {back};
+         DELETE FROM shardmaster.split_key WHERE split_id > {back};
+         DELETE FROM shardmaster.split_progress WHERE split_id > {back};
+         DELETE FROM shardmaster.split_plan WHERE id > {back};
+         UPDATE shardmaster.split_key SET active = false;
+         UPDATE shardmaster.split_key SET active = true WHERE split_id < {back};
+         UPDATE shardmaster.split_ledger SET removed_at = now() WHERE split_id = {back} AND side = 'target';
+         UPDATE shardmaster.split_plan SET phase = 'planning', goal = 'planning', activity = 'idle',
+                cutover_step = 'none', generation = 1 WHERE id = {back};
+         COMMIT",
+        back = back.id
+    );
+    cluster.superuser().unwrap().batch_execute(&forget).unwrap();
+    cluster.fault("").unwrap();
+    split.finish(LIMIT).unwrap();
+    let again = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    fixture::finished(&again);
+    assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 70_000)), "ok");
+}
+
+/// Given up in the middle of a copy, it leaves a split that can be finished.
+#[test]
+fn one_that_was_copying_is_given_up() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = changed(&cluster);
+    by_superuser(&cluster, 0, "VACUUM FULL items");
+    cluster.hold("step_committed").unwrap();
+    let back = reverse(&cluster, &split);
+    back.wait_held("step_committed", LIMIT).unwrap();
+    back.call("rollback").unwrap();
+    cluster.fault("").unwrap();
+    back.wait("rolled_back", LIMIT).unwrap();
+    let expected = rows(&cluster, 1);
+    split.finish(LIMIT).unwrap();
+    assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1)), (0, expected));
+}
