@@ -266,7 +266,13 @@ fn one_that_had_begun_goes_with_its_split() {
          COMMIT",
         back = back.id
     );
-    cluster.superuser().unwrap().batch_execute(&forget).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute(&forget).unwrap();
+    // A master that was restored has none of its workers.
+    let worker = format!("FROM pg_stat_activity WHERE backend_type = 'shardmaster split {}'", back.id);
+    master.batch_execute(&format!("SELECT pg_terminate_backend(pid) {worker}")).unwrap();
+    wait::until_true(&mut master, "the end of its worker", LIMIT, &format!("SELECT count(*) = 0 {worker}"))
+        .unwrap();
     cluster.fault("").unwrap();
     split.finish(LIMIT).unwrap();
     let again = Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap();

@@ -3,7 +3,6 @@
 
 use super::split::{self, Plan};
 use super::split_state::{CutoverStep, Goal, Phase};
-use crate::agent::session::Side;
 use crate::error::Failure;
 use crate::server::sql;
 
@@ -137,9 +136,9 @@ pub fn decided(there: i64, back: i64) {
 }
 
 /// Objects stay on a shard that is gone for good: shard_cleanup removes them.
-pub fn reopen_ledger(id: i64, side: Side) {
+pub fn reopen_ledger(id: i64, side: &str) {
     sql::write(
         "UPDATE shardmaster.split_ledger SET removed_at = NULL WHERE split_id = $1 AND side = $2",
-        &[id.into(), side.as_str().into()],
+        &[id.into(), side.into()],
     );
 }

@@ -20,6 +20,7 @@ pub mod references;
 pub mod reverse;
 mod run;
 pub mod table;
+pub mod there;
 pub mod verify;
 
 pub use run::run;

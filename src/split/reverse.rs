@@ -29,7 +29,6 @@ use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState};
 use crate::guc;
-use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wake;
 use crate::split::copy::leaves;
@@ -255,29 +254,6 @@ fn lost(plan: &Plan, there: i64, why: &str) -> SplitError {
     )
 }
 
-/// A source of the way back that was set back to a time before the cutover of the split has not all
-/// of its rows: it gets them from the target first. Where the split has left it there is nothing
-/// to be looked at.
-pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
-    match side::state(source, there, Side::Target)? {
-        None | Some(State::Open | State::Left) => Ok(()),
-        Some(_) => Err(SplitError::Retry(format!(
-            "shard \"{}\", which was set back to a time before the cutover of split {there}",
-            source.shard()
-        ))),
-    }
-}
-
-/// In the commit that decides the way back, which is the end of the split.
-pub fn end_there(plan: &Plan, is_known: bool) -> Result<()> {
-    let Some(there) = plan.reverse_of else { return Ok(()) };
-    if !is_known && split::lock(there)?.cutover_step != CutoverStep::Moved {
-        return Err(SplitError::Retry(format!("split {there} to complete its cutover")));
-    }
-    way_back::decided(there, plan.id);
-    Ok(())
-}
-
 /// A master that was restored may have forgotten that the split was being taken back, which its
 /// target knows, by what it says of it or by its redirect once that has ended: the way back is
 /// taken up again. Whether it is so.
@@ -333,7 +309,7 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
         way_back::give_up(back.id);
         record::rolled_back(back.id, false)?;
         if is_lost {
-            way_back::reopen_ledger(back.id, Side::Source);
+            way_back::reopen_ledger(back.id, Side::Source.as_str());
         }
         Ok(())
     })
@@ -376,7 +352,7 @@ pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
     transaction(|| {
         finish::record_end(plan.id, finish::Ending::Reversed);
         if lost.contains(&plan.target.shard_key) {
-            way_back::reopen_ledger(plan.id, Side::Target);
+            way_back::reopen_ledger(plan.id, Side::Target.as_str());
         }
     });
     Ok(())

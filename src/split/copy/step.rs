@@ -27,7 +27,7 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::reverse;
+use crate::split::there;
 use crate::split::verify::walk::{self, When};
 use std::time::{Duration, Instant};
 
@@ -108,8 +108,8 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     }
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::counters(&mut engine.reader, engine.plan.id)?;
-    if let Some(there) = engine.plan.reverse_of {
-        reverse::require_open(&mut engine.reader, there)?;
+    if let Some(split) = engine.plan.reverse_of {
+        there::require_open(&mut engine.reader, split)?;
     }
     Ok(now)
 }

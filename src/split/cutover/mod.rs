@@ -23,7 +23,7 @@ use super::end::old_guards;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
-use super::{record, reverse};
+use super::{record, there};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
@@ -378,7 +378,7 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
         return Err(SplitError::Retry("the cutover to be asked for again".into()));
     }
     // Its row before the keyspace, as whoever asks for it takes them.
-    reverse::end_there(plan, is_known)?;
+    there::end(plan, is_known)?;
     let reason = format!("split {}", plan.id);
     let target = &plan.target.shard_key;
     let version = change::move_keys(&plan.keyspace, &plan.entries, target, plan.id, &reason, version)?;
