@@ -9,7 +9,7 @@ use crate::agent::state::side::{self, Installed};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan, State};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{routing, verification};
+use crate::catalog::{routing, verification, way_back};
 use crate::clean;
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -277,6 +277,10 @@ pub fn next_words(id: i64) -> std::result::Result<Option<String>, Failure> {
     let call = match &state {
         state if state.finished || state.phase == Phase::RolledBack && !state.failed => return Ok(None),
         state if state.failed || state.paused => Some(requests::Call::Resume),
+        // It is being taken back.
+        state if phases::is_decided(state.phase) && way_back::of(id)?.is_some_and(|back| !back.rests()) => {
+            None
+        }
         // A way back rests.
         state if state.goes_back && (state.phase, state.goal) == (Phase::Planning, Goal::Planning) => None,
         state if !phases::is_decided(state.phase) && verification::differing(id).is_some() => {
