@@ -73,7 +73,7 @@ fn run(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
         let Err(error) = outcome else { return Ok(()) };
         let waits_for = split.metric::<Option<String>>("waiting_for")?.unwrap_or_default();
         let is_busy = error.code().is_some_and(|code| code.code() == "57014") && began.elapsed() < PATIENCE;
-        if !is_busy || waits_for.contains("Make both sides alike") {
+        if !is_busy || waits_for.contains("both sides") {
             return Err(error.into());
         }
     }

@@ -20,11 +20,15 @@ use crate::split::table::Table;
 pub fn adopt(tenure: &Tenure, why: Failure) -> Result<()> {
     // Whatever is waited for, changes go on being queued.
     install::keep_lease(&tenure.plan)?;
+    let mut engine = Engine::attach(tenure)?;
+    // Before the check, which looks through whole tables.
+    if let Some(table) = engine.tables.iter().find(|table| !table.differences.is_empty()) {
+        return Err(SplitError::Reshaped(waits(why, Some(table.differences.join("; ")))));
+    }
     check::require(&tenure.plan, &tenure.identity).map_err(|error| match error {
         SplitError::Failed(found) => SplitError::Reshaped(waits(why.clone(), found.detail)),
         other => other,
     })?;
-    let mut engine = Engine::attach(tenure)?;
     let (id, generation) = (engine.plan.id, engine.generation);
     tenure::begin_as(&mut engine.target, id, Side::Target, generation)?;
     let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
@@ -45,9 +49,6 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<()> {
 
 /// Whether the table is another one than its rows were copied from, or into.
 fn take_in(table: &Table, known: &mut TableProgress, why: &Failure) -> Result<bool> {
-    if !table.differences.is_empty() {
-        return Err(SplitError::Reshaped(waits(why.clone(), Some(table.differences.join("; ")))));
-    }
     let by = &table.policy.shard_by;
     let sides = [(&table.source, &mut known.structure), (&table.target, &mut known.target_structure)];
     let mut is_another = false;
@@ -79,12 +80,9 @@ fn waits(why: Failure, found: Option<String>) -> Failure {
     )
 }
 
-/// Its queue and its triggers are made for the key that it had.
+/// Its queue and its triggers are made for the key that it had: what helps is what helped before.
 fn other_key(name: &str, why: Failure) -> SplitError {
     let text =
         format!("{}: {name} is another table, or has another primary key or sharding column", why.message);
-    SplitError::Failed(
-        Failure { message: text, sqlstate: SqlState::NOT_IN_STATE, ..why }
-            .hint("Undo the change and resume the split, or roll it back and start it again."),
-    )
+    SplitError::Failed(Failure { message: text, sqlstate: SqlState::NOT_IN_STATE, ..why })
 }

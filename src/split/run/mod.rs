@@ -189,6 +189,7 @@ impl Worker {
                 self.stop_before_cutover(state.phase, &failure);
                 return Ok(None);
             }
+            Err(SplitError::Reshaped(why)) => return self.reshaped_before_cutover(state, why),
             ready => ready?,
         }
         let done = cutover::run(engine, aim, limit);

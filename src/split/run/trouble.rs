@@ -71,6 +71,9 @@ impl Worker {
     /// Tables have changed: they are taken as they are, once both sides are alike. What the split
     /// waits for until then is told once.
     fn adopt(&mut self, why: Failure) -> Result<()> {
+        // A look at both sides may take long.
+        let _said = wait::said();
+        wait::report(&format!("both sides to be alike: {}", why.message));
         let adopted = self.take_plan().and_then(|tenure| reshape::adopt(&tenure, why));
         if let (Err(SplitError::Reshaped(failure)), 0) = (&adopted, self.attempts) {
             let text = record::reason(failure);
@@ -127,6 +130,20 @@ impl Worker {
             record::cutover_aborted(id, failure);
             record::failed(id, phase, failure);
         });
+    }
+
+    /// The same where tables have changed: the cutover is given up, while they are copied again or
+    /// one waits for the other side.
+    pub(super) fn reshaped_before_cutover<R>(&mut self, state: &State, why: Failure) -> Result<Option<R>> {
+        self.engine = None;
+        match self.adopt(why) {
+            Ok(()) => Err(SplitError::Aborted(aborted::because(aborted::COPIES_AGAIN))),
+            Err(SplitError::Failed(failure)) => {
+                self.stop_before_cutover(state.phase, &failure);
+                Ok(None)
+            }
+            Err(other) => Err(other),
+        }
     }
 
     fn retry(&mut self, failure: &Failure) {
