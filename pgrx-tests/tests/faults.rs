@@ -77,15 +77,15 @@ fn the_master_stops() {
 
 #[test]
 fn the_worker_is_killed_that_moves_a_bucket() {
-    some_points(What::Bucket, Fault::Fault("kill"), (0, 3));
+    some_points(What::Bucket, Fault::Fault("kill"), (0, 6));
 }
 
 #[test]
 fn the_worker_is_killed_that_moves_a_range() {
-    some_points(What::Range, Fault::Fault("kill"), (1, 3));
+    some_points(What::Range, Fault::Fault("kill"), (3, 6));
 }
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 2));
+    some_points(What::ReturningRange, Fault::Fault("kill"), (1, 4));
 }

@@ -54,7 +54,9 @@ pub const WAY_BACK_SET_BACK: Bounds =
     Bounds { writers: 1, old_snapshots: false, faults: 0, setbacks: 1, ..WAY_BACK };
 
 /// Long runs.
-pub const SOAK: [Bounds; 6] = [
+pub const SOAK: [Bounds; 8] = [
+    SET_BACK,
+    WAY_BACK,
     Bounds { faults: 2, ..CRASHES },
     Bounds { writers: 3, ..SET_BACK_ENDED },
     Bounds { finishes: true, rolls_back: true, ..BOTH },

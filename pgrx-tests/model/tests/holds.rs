@@ -41,7 +41,7 @@ fn a_crash_and_a_second_attempt() {
 
 #[test]
 fn a_server_is_set_back() {
-    holds(SET_BACK);
+    holds(Bounds { writers: 2, ..SET_BACK });
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_server_is_set_back_and_something_crashes() {
 
 #[test]
 fn a_crash_on_the_way_back() {
-    holds(WAY_BACK);
+    holds(Bounds { writers: 2, ..WAY_BACK });
 }
 
 #[test]
