@@ -146,11 +146,7 @@ pub fn reserve_for_split(
     keyspace: &str,
     keys: &[String],
 ) -> Result<(), PlacementError> {
-    if target.capacity.is_none() {
-        return Ok(());
-    }
-    locks::shard(target.id, Mode::Exclusive);
-    take(target, keyspace, keys, &Holder::Split(split_id), false)
+    reserve(split_id, target, (keyspace, keys), false)
 }
 
 /// The same for a split that had them once, also beyond what is free.
@@ -160,11 +156,20 @@ pub fn reserve_beyond_for_split(
     keyspace: &str,
     keys: &[String],
 ) -> Result<(), PlacementError> {
+    reserve(split_id, target, (keyspace, keys), true)
+}
+
+fn reserve(
+    split_id: i64,
+    target: &Shard,
+    (keyspace, keys): (&str, &[String]),
+    beyond: bool,
+) -> Result<(), PlacementError> {
     if target.capacity.is_none() {
         return Ok(());
     }
     locks::shard(target.id, Mode::Exclusive);
-    take(target, keyspace, keys, &Holder::Split(split_id), true)
+    take(target, keyspace, keys, &Holder::Split(split_id), beyond)
 }
 
 /// With its rollback: the target's slots are free again.
