@@ -71,7 +71,8 @@ WITH RECURSIVE wanted AS (
       LEFT JOIN (pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e')
              ON d.classid = 'pg_type'::regclass
             AND d.objid = CASE WHEN t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
-), type AS (
+), type AS MATERIALIZED (
+    -- Once for all tables, not once for each.
     SELECT f.root,
            string_agg(concat_ws(' ', nullif(array_to_string(f.path, '/'), ''), f.text), '; ' ORDER BY f.path)
                FILTER (WHERE f.root >= 16384) AS signature,

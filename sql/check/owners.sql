@@ -138,19 +138,24 @@ WITH RECURSIVE trusted AS (
      WHERE r.classid IN ('pg_type'::regclass, 'pg_constraint'::regclass)
 ), lent (author, proc, what) AS (
     -- What a role has made of functions that it does not own, and the planner may call in the
-    -- place of what an expression says.
+    -- place of what an expression says. Few are left before all that leads to them is looked for.
     SELECT o.oprowner, o.oprcode::oid, d.what
-      FROM reached r JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
+      FROM reached r
       JOIN pg_operator o ON r.classid = 'pg_operator'::regclass AND o.oid = r.objid
+                            AND o.oprowner NOT IN (SELECT oid FROM trusted)
+      JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
     UNION
     SELECT t.typowner, x.proc, d.what
-      FROM reached r JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
+      FROM reached r
       JOIN pg_type t ON r.classid = 'pg_type'::regclass AND t.oid = r.objid
+                        AND t.typowner NOT IN (SELECT oid FROM trusted)
      CROSS JOIN LATERAL (
         SELECT c.castfunc::oid FROM pg_cast c WHERE t.oid IN (c.castsource, c.casttarget) AND c.oid >= 16384
         UNION ALL SELECT g.rngsubdiff::oid FROM pg_range g WHERE g.rngtypid = t.oid) AS x (proc)
+      JOIN direct d ON d.classid = r.start_class AND d.objid = r.start_id
     UNION
     SELECT t.relowner, w.castfunc, format('%s: a cast of its rows', t.name) FROM whole w JOIN tree t ON t.oid = w.relid
+     WHERE t.relowner NOT IN (SELECT oid FROM trusted)
 ), run (owner, code, what) AS (
     SELECT p.proowner, format('function %s, which belongs to role %%s', replace(p.oid::regprocedure::text, '%', '%%')), d.what
       FROM reached r JOIN pg_proc p ON p.oid = r.objid
@@ -160,7 +165,7 @@ WITH RECURSIVE trusted AS (
     SELECT e.author, format('function %s, with arguments that role %%s has written', replace(p.oid::regprocedure::text, '%', '%%')), e.what
       FROM (SELECT x.what, x.author, x.tree, found[1]::oid
               FROM expression x CROSS JOIN regexp_matches(x.tree, ':(?:op)?funcid (\d+)', 'g') found
-            UNION ALL SELECT l.what, l.author, '', l.proc FROM lent l WHERE l.author NOT IN (SELECT oid FROM trusted)
+            UNION ALL SELECT l.what, l.author, '', l.proc FROM lent l
            ) AS e (what, author, tree, proc)
       JOIN pg_proc p ON p.oid = e.proc AND p.proowner IN (SELECT oid FROM trusted)
      WHERE NOT has_function_privilege(e.author, p.oid, 'EXECUTE')
