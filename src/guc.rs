@@ -57,7 +57,7 @@ pub fn database() -> String {
 pub fn local_user() -> Option<String> {
     text(&LOCAL_USER)
 }
-/// The developer's fault point, `point=hold|error|exit|kill`.
+/// The developer's fault points, `point=hold|error|exit|kill`, separated by commas.
 pub fn fault() -> Option<String> {
     text(&FAULT)
 }
@@ -246,8 +246,8 @@ fn register_texts() {
     );
     define(
         c"shardmaster.fault",
-        c"Developer's setting: what happens at a named point of a split.",
-        c"'point=hold', 'point=error', 'point=exit' or 'point=kill'; see shard_split_points().",
+        c"Developer's setting: what happens at named points of a split.",
+        c"'point=hold', 'point=error', 'point=exit' or 'point=kill', separated by commas; see shard_split_points().",
         &FAULT,
         GucContext::Suset,
     );

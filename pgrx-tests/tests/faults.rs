@@ -1,30 +1,31 @@
 //! At every named point: the worker fails, ends, is ended or killed, and each of the
 //! servers stops. The list of points is the server's own.
 
-use shardmaster_tests::matrix::{Fault, Matrix, Place, What};
+use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, What};
 use std::io::Write;
 use std::time::Instant;
 
+/// Points at which one split meets faults. By itself each of them has a split of its own with
+/// SHARDMASTER_SOAK, where every point is met with every kind of fault.
+const POINTS_OF_A_SPLIT: usize = 8;
+
 /// Every point with one kind of fault; all that fail are reported together.
 fn every_point(fault: Fault) {
-    points_of(What::Tenant, fault, (0, 1));
+    some_points(What::Tenant, fault, (0, 1));
 }
 
 /// Some of the points, and the others by another kind of fault that leaves the same behind, or by
-/// one of a tenant, of which the others differ in few places. All of them with SHARDMASTER_SOAK.
+/// one of a tenant, of which the others differ in few places.
 fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
-    let all = std::env::var_os("SHARDMASTER_SOAK").is_some();
-    points_of(what, fault, if all { (0, 1) } else { (remainder, of) });
-}
-
-fn points_of(what: What, fault: Fault, (remainder, of): (usize, usize)) {
+    let soak = std::env::var_os("SHARDMASTER_SOAK").is_some();
     let began = Instant::now();
     let mut matrix = Matrix::new(what).unwrap();
     let mut failures = Vec::new();
     let all = matrix.injections().unwrap().into_iter().enumerate();
-    let injections: Vec<_> = all.filter(|(n, _)| n % of == remainder).map(|(_, one)| one).collect();
-    for injection in &injections {
-        if let Err(error) = matrix.cell(injection, fault) {
+    let injections: Vec<_> = all.filter(|(n, _)| soak || n % of == remainder).map(|(_, one)| one).collect();
+    let cells = shared_out(&injections, if soak { 1 } else { POINTS_OF_A_SPLIT });
+    for cell in &cells {
+        if let Err(error) = matrix.cell(cell, fault) {
             failures.push(error.to_string());
             // What is left of a failed split would spoil the cells after it.
             matrix = Matrix::new(what).unwrap();
@@ -33,11 +34,26 @@ fn points_of(what: What, fault: Fault, (remainder, of): (usize, usize)) {
     // Not println!, which only tests that fail are heard with.
     let _ = writeln!(
         std::io::stderr(),
-        "{what:?}, {fault:?} at {} points: {:.0} s",
+        "{what:?}, {fault:?} at {} points of {} splits: {:.0} s",
         injections.len(),
+        cells.len(),
         began.elapsed().as_secs_f64()
     );
-    assert!(failures.is_empty(), "{} points failed:\n{}", failures.len(), failures.join("\n\n"));
+    assert!(failures.is_empty(), "{} splits failed:\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// Splits that meet about so many faults each: neighbours in different ones, and none that meets
+/// a point twice, during the copy and behind it.
+fn shared_out(injections: &[Injection], points: usize) -> Vec<Vec<Injection>> {
+    let mut splits = vec![Vec::new(); injections.len().div_ceil(points)];
+    for (n, one) in injections.iter().enumerate() {
+        let has = |split: &Vec<Injection>| split.iter().any(|other| other.point == one.point);
+        let first = n % splits.len();
+        let next = (first + 1) % splits.len();
+        let free = if has(&splits[first]) { next } else { first };
+        splits[free].push(one.clone());
+    }
+    splits
 }
 
 #[test]
@@ -87,5 +103,5 @@ fn the_worker_is_killed_that_moves_a_range() {
 
 #[test]
 fn the_worker_is_killed_that_brings_a_range_back() {
-    some_points(What::ReturningRange, Fault::Fault("kill"), (1, 4));
+    some_points(What::ReturningRange, Fault::Fault("kill"), (0, 1));
 }

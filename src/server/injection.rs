@@ -1,5 +1,5 @@
 //! Injection points, for tests: `shardmaster.fault` holds, breaks, ends or kills a worker
-//! there.
+//! there, `point=action` for each of them, separated by commas.
 
 use super::txn::transaction;
 use super::{sql, wait};
@@ -20,16 +20,14 @@ pub struct InjectedFault(pub &'static str);
 
 /// Free when the setting is empty. Never called inside a transaction of the master.
 pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
-    let Some(fault) = guc::fault() else { return Ok(()) };
-    let Some(("", action)) = fault.strip_prefix(point.name).and_then(|rest| rest.split_once('=')) else {
-        return Ok(());
-    };
-    match action {
-        "hold" => hold(point, &fault),
-        "error" if fires(&fault) => return Err(InjectedFault(point.name)),
-        "exit" if fires(&fault) => std::process::exit(1),
+    let Some(faults) = guc::fault() else { return Ok(()) };
+    let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
+    match &fault[point.name.len() + 1..] {
+        "hold" => hold(point, fault),
+        "error" if fires(fault) => return Err(InjectedFault(point.name)),
+        "exit" if fires(fault) => std::process::exit(1),
         // SAFETY: kill of our own process.
-        "kill" if fires(&fault) => unsafe {
+        "kill" if fires(fault) => unsafe {
             kill(std::process::id() as i32, 9);
         },
         _ => {}
@@ -37,20 +35,26 @@ pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
+/// What the setting says of a point, as `point=action`.
+fn of_point<'a>(faults: &'a str, point: &str) -> Option<&'a str> {
+    let mut each = faults.split(',').map(str::trim);
+    each.find(|fault| fault.strip_prefix(point).is_some_and(|rest| rest.starts_with('=')))
+}
+
 unsafe extern "C" {
     fn kill(pid: i32, signal: i32) -> i32;
 }
 
-/// Waits here until the setting changes.
+/// Waits here for as long as the setting says so.
 fn hold(point: &Point, fault: &str) {
     let _said = wait::said();
     wait::report(&format!("held at point \"{}\"", point.name));
-    while guc::fault().as_deref() == Some(fault) {
+    while guc::fault().is_some_and(|faults| of_point(&faults, point.name) == Some(fault)) {
         wait::sleep(Duration::from_secs(1));
     }
 }
 
-/// True once for each value of the setting, across restarts of the server.
+/// True once for each `point=action`, across restarts of the server.
 fn fires(fault: &str) -> bool {
     transaction(|| {
         sql::write(

@@ -79,8 +79,9 @@ impl Matrix {
         Ok(points.into_iter().map(injection(false)).chain(again).collect())
     }
 
-    /// One cell: a split of a tenant of its own, with a fault at one point.
-    pub fn cell(&mut self, at: &Injection, fault: Fault) -> Result<()> {
+    /// One cell: a split of a tenant of its own, with a fault at each of some points, none of
+    /// which may be there twice.
+    pub fn cell(&mut self, at: &[Injection], fault: Fault) -> Result<()> {
         let mut cell = Cell::prepare(self, at, fault)?;
         let outcome = cell.run();
         outcome.map_err(|e| format!("{at:?}, {fault:?}: {e}\n{}", cell.history()).into())
@@ -91,8 +92,7 @@ struct Cell<'a> {
     cluster: &'a mut Cluster,
     sessions: &'a mut Sessions,
     what: What,
-    point: &'a str,
-    tailing: bool,
+    at: &'a [Injection],
     fault: Fault,
     tenant: String,
     /// What this cell has written itself; a client writes beside it.
@@ -104,18 +104,20 @@ struct Cell<'a> {
     version: i64,
     /// Rows of both tables when the copy begins.
     to_copy: i64,
-    injected: bool,
+    /// The copy is behind the split.
+    tailing: bool,
+    /// Points at which the worker was held and struck.
+    struck: Vec<&'a str>,
 }
 
 impl<'a> Cell<'a> {
-    fn prepare(matrix: &'a mut Matrix, at: &'a Injection, fault: Fault) -> Result<Cell<'a>> {
+    fn prepare(matrix: &'a mut Matrix, at: &'a [Injection], fault: Fault) -> Result<Cell<'a>> {
         matrix.tenants += 1;
         let mut cell = Cell {
             cluster: &mut matrix.cluster,
             sessions: &mut matrix.sessions,
             what: matrix.what,
-            point: &at.point,
-            tailing: at.tailing,
+            at,
             fault,
             tenant: format!("tenant {}", matrix.tenants),
             rows: Rows::new(),
@@ -124,7 +126,8 @@ impl<'a> Cell<'a> {
             earlier: Vec::new(),
             version: 0,
             to_copy: 0,
-            injected: false,
+            tailing: false,
+            struck: Vec::new(),
         };
         cell.write(0, 0, 200)?;
         let client = cell.sessions.master(cell.cluster)?;
@@ -165,17 +168,15 @@ impl<'a> Cell<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        if !self.tailing {
-            self.set_fault()?;
-        }
+        self.set_faults(false)?;
         self.copy(150, 250)?;
-        if self.tailing {
-            self.set_fault()?;
+        if self.at.iter().any(|one| one.tailing) {
+            self.set_faults(true)?;
             self.write(0, 200, 260)?;
-            self.reach_fault()?;
+            self.reach_faults()?;
         }
         self.write(0, 240, 300)?;
-        if self.point.starts_with("rollback_") {
+        if self.at.iter().any(|one| one.point.starts_with("rollback_")) {
             self.call("shard_split_rollback")?;
             self.reach("rolled_back")?;
             self.check_rolled_back()?;
@@ -187,8 +188,9 @@ impl<'a> Cell<'a> {
         self.client_goes_on()?;
         self.call("shard_split_finish")?;
         self.reach("finished")?;
-        if !self.injected && !self.fired()? {
-            return Err("the point was never reached".into());
+        let unreached = self.unreached(|_| true)?;
+        if !unreached.is_empty() {
+            return Err(format!("never reached: {}", unreached.join(", ")).into());
         }
         self.set("")?;
         self.client_goes_on()?;
@@ -209,20 +211,25 @@ impl<'a> Cell<'a> {
         Cluster::set_by(self.sessions.master(self.cluster)?, "shardmaster.fault", fault)
     }
 
-    fn set_fault(&mut self) -> Result<()> {
+    /// Sets what is yet to come: before the copy, or behind it.
+    fn set_faults(&mut self, tailing: bool) -> Result<()> {
+        self.tailing = tailing;
         let action = match self.fault {
             Fault::Fault(action) => action,
             Fault::Terminate | Fault::Restart(_) => "hold",
         };
-        self.set(&format!("{}={action}", self.point))
+        let now = self.at.iter().filter(|one| tailing || !one.tailing).map(|one| one.point.as_str());
+        let left = now.filter(|point| !self.struck.contains(point));
+        let faults: Vec<String> = left.map(|point| format!("{point}={action}")).collect();
+        self.set(&faults.join(","))
     }
 
-    /// Waits for a fault that no change of phase follows.
-    fn reach_fault(&mut self) -> Result<()> {
+    /// Waits for faults that no change of phase follows.
+    fn reach_faults(&mut self) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
-        while !self.injected && !self.fired().unwrap_or(false) {
+        while self.unreached(|one| one.tailing).map_or(true, |left| !left.is_empty()) {
             if Instant::now() > deadline {
-                return Err("the point was not reached while changes were applied".into());
+                return Err("the points were not reached while changes were applied".into());
             }
             self.reach("cutover_pending")?;
             std::thread::sleep(LOOK);
@@ -270,9 +277,7 @@ impl<'a> Cell<'a> {
             };
             let (now, activity, waiting, error): (String, String, String, String) =
                 (row.get(0), row.get(1), row.get(2), row.get(3));
-            if !self.injected && waiting == format!("held at point \"{}\"", self.point) {
-                self.inject()?;
-            }
+            self.strike(&waiting)?;
             // The master may be struck between two looks: then the next one tells.
             if now == phase && self.is_settled(phase).unwrap_or(false) {
                 return Ok(());
@@ -305,8 +310,14 @@ impl<'a> Cell<'a> {
         Ok(self.look(query)?.get(0))
     }
 
-    fn inject(&mut self) -> Result<()> {
-        self.injected = true;
+    /// What is to happen where the worker is held, and lets it go on to the next point.
+    fn strike(&mut self, waiting: &str) -> Result<()> {
+        let held = |one: &&Injection| waiting == format!("held at point \"{}\"", one.point);
+        let Some(held) = self.at.iter().find(held) else { return Ok(()) };
+        if self.struck.contains(&held.point.as_str()) {
+            return Ok(());
+        }
+        self.struck.push(&held.point);
         match self.fault {
             Fault::Fault(_) => {}
             Fault::Terminate => self.terminate()?,
@@ -314,7 +325,7 @@ impl<'a> Cell<'a> {
             Fault::Restart(Place::Target) => self.cluster.servers[1].restart(Stop::Immediate)?,
             Fault::Restart(Place::Master) => self.cluster.master.restart(Stop::Immediate)?,
         }
-        self.set("")
+        self.set_faults(self.tailing)
     }
 
     /// Ends the worker while it is held; the next one may be held as well.
@@ -332,9 +343,14 @@ impl<'a> Cell<'a> {
         })
     }
 
-    fn fired(&mut self) -> Result<bool> {
-        let query = "SELECT EXISTS (SELECT 1 FROM shardmaster.fault_fired)";
-        Ok(self.sessions.master(self.cluster)?.query_one(query, &[])?.get(0))
+    /// Points of a kind at which nothing has happened yet.
+    fn unreached(&mut self, kind: impl Fn(&Injection) -> bool) -> Result<Vec<&'a str>> {
+        let query = "SELECT split_part(fault, '=', 1) FROM shardmaster.fault_fired";
+        let rows = self.sessions.master(self.cluster)?.query(query, &[])?;
+        let fired: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let happened = |point: &str| self.struck.contains(&point) || fired.iter().any(|name| name == point);
+        let points = self.at.iter().filter(|one| kind(one)).map(|one| one.point.as_str());
+        Ok(points.filter(|point| !happened(point)).collect())
     }
 
     /// Inserts, updates and deletes of the tenant's rows with ids in a range.
