@@ -15,8 +15,8 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 /// split some time of the machine: a test is not the better for a split that takes longer.
 pub fn load(sharding: Sharding) -> Options {
     Options {
-        rows: 40_000,
-        pause: Duration::from_millis(2),
+        rows: 16_000,
+        pause: Duration::from_millis(6),
         mix: Mix { special: 25, retenant: true },
         sharding,
         ..Options::tenants(8)

@@ -70,7 +70,7 @@ pub fn cluster() -> Result<Cluster> {
         2,
         &[
             "fsync = off",
-            "shardmaster.tail_interval = 20",
+            "shardmaster.tail_interval = 100",
             "shardmaster.cutover_timeout = '120s'",
             "max_locks_per_transaction = 1000",
         ],
