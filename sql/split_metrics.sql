@@ -18,7 +18,7 @@ RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT $2 <> 'failed' AND CASE $3
                WHEN 'planning' THEN $4 <> 'planning'
-               WHEN 'rolled_back' THEN $4 NOT IN ('planning', 'rolled_back')
+               WHEN 'rolled_back' THEN false
                WHEN 'completed' THEN
                     NOT $6 AND ($5 <> 'moved' OR $4 = 'finished'
                                 OR EXISTS (SELECT 1 FROM shardmaster.split_verification v

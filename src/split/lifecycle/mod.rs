@@ -8,7 +8,8 @@ mod wait;
 pub mod work;
 
 use super::end::ending;
-use super::{plan, reverse};
+use super::{plan, record, reverse};
+use crate::agent::error::SplitError;
 use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
@@ -76,9 +77,16 @@ pub fn start_dual_write(id: i64) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::StartDualWrite)?;
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
         plan::revive(id)?;
+        begins_again(id, state.phase)?;
     }
     record(id, &state, answer);
     Ok(())
+}
+
+/// While it is installed anew it is no plan that was rolled back: it holds its shards, and a
+/// rollback has to undo what it has installed.
+fn begins_again(id: i64, from: Phase) -> Result<(), Failure> {
+    record::change_phase(id, from, Phase::Planning, "").map_err(SplitError::into_failure)
 }
 
 /// How a column comes over; before the split has begun.
