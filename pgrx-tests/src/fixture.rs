@@ -123,6 +123,15 @@ pub fn to_pending(split: &Split<'_>) {
     split.wait("cutover_pending", LIMIT).unwrap();
 }
 
+/// A split whose cutover has decided.
+pub fn completed(cluster: &Cluster) -> Split<'_> {
+    let split = plan(cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split
+}
+
 /// The moving tenant's rows on a server.
 pub fn rows(cluster: &Cluster, server: usize) -> BTreeMap<i32, String> {
     let mut client = cluster.servers[server].superuser(DATABASE).unwrap();

@@ -241,6 +241,24 @@ impl Server {
         })
     }
 
+    /// A copy of its disk, which it is stopped for. One at a time.
+    pub fn copy_disk(&mut self) -> Result<()> {
+        self.stop(Stop::Fast)?;
+        env::run(Command::new("cp").arg("-a").arg(self.data()).arg(self.disk_copy()))?;
+        self.run()
+    }
+
+    /// Stops it and puts the copy of its disk in the place of what is there.
+    pub fn set_disk_back(&mut self, how: Stop) -> Result<()> {
+        self.stop(how)?;
+        fs::remove_dir_all(self.data())?;
+        Ok(fs::rename(self.disk_copy(), self.data())?)
+    }
+
+    fn disk_copy(&self) -> PathBuf {
+        self.data().with_file_name("copy of the disk")
+    }
+
     pub fn restart(&mut self, how: Stop) -> Result<()> {
         self.stop(how)?;
         self.run()

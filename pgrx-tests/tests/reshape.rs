@@ -169,3 +169,35 @@ fn another_key_is_none_to_go_on_with() {
         assert!(left.is_empty());
     }
 }
+
+/// What is to be copied again is the target's word: a worker that ends right behind it says no
+/// more, and the next one goes on.
+#[test]
+fn whatever_becomes_of_its_worker() {
+    let cluster = cluster_of(&[], TABLE);
+    let split = plan(&cluster);
+    to_pending(&split);
+    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
+        cluster.fault(&format!("reshape_adopted={kind}")).unwrap();
+        let column = format!("ALTER TABLE items ADD COLUMN more_{n} int DEFAULT {n}");
+        by_owner(&cluster, 0, &column);
+        by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
+        by_owner(&cluster, 1, &column);
+        let fired = "SELECT count(*) FROM shardmaster.fault_fired";
+        wait::until("the point", LIMIT, || {
+            // A killed worker takes the master down for a moment.
+            let Ok(mut master) = cluster.superuser() else { return Ok(None) };
+            let count: i64 = master.query_one(fired, &[])?.get(0);
+            Ok((count == n as i64 + 1).then_some(()))
+        })
+        .map_err(|e| format!("{kind}: {e}; {}; {}", split.describe(), split.events().unwrap_or_default()))
+        .unwrap();
+        cluster.fault("").unwrap();
+        wait::until("the rows to be alike", LIMIT, || {
+            Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(()))
+        })
+        .map_err(|e| format!("{kind}: {e}; {}; {}", split.describe(), split.events().unwrap_or_default()))
+        .unwrap();
+    }
+    ends(&cluster, &split);
+}

@@ -2,27 +2,17 @@
 //! source, and one commit sends them there again.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::{self, LIMIT, insert, load, outcome, plan, rows, to_pending};
+use shardmaster_tests::fixture::{self, LIMIT, completed, insert, load, outcome, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::workload::{Sharding, Workload};
-use shardmaster_tests::{env, standby, wait};
-use std::process::Command;
+use shardmaster_tests::{standby, wait};
 use std::time::Duration;
 
 const ON: &str = "shardmaster.reverse = on";
 
 fn client(cluster: &Cluster, server: usize) -> postgres::Client {
     cluster.servers[server].connect(DATABASE, CLIENT).unwrap()
-}
-
-/// A split whose cutover has decided.
-fn completed(cluster: &Cluster) -> Split<'_> {
-    let split = plan(cluster);
-    to_pending(&split);
-    split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
-    split
 }
 
 /// Asks for the way back of a split.
@@ -156,6 +146,10 @@ fn whatever_becomes_of_its_worker() {
         "install_target",
         "install_guarded",
         "install_done",
+        "reverse_guarded",
+        "reverse_planned",
+        "reverse_captured",
+        "reverse_left",
         "backfill_begin",
         "step_window",
         "step_durable",
@@ -169,38 +163,50 @@ fn whatever_becomes_of_its_worker() {
         "cutover_opened",
         "cutover_moved",
     ];
-    // One after the other by turns, and once more the other way round where there is time.
+    // Some of them each time; each by itself, and once more the other way round, where there is time.
     let all = std::env::var_os("SHARDMASTER_SOAK").is_some();
-    for turn in 0..if all { 2 } else { 1 } {
+    let (turns, rounds) = if all { (2, points.len()) } else { (1, 5) };
+    for turn in 0..turns {
         let cluster = fixture::cluster(&[ON]);
         let mut split = completed(&cluster);
         let mut from = 1;
-        for (n, point) in points.into_iter().enumerate() {
-            let kind = ["kill", "error"][(n + turn) % 2];
+        for round in 0..rounds {
+            let fault = |(n, point): (usize, &str)| format!("{point}={}", ["kill", "error"][(n + turn) % 2]);
+            let each = points.into_iter().enumerate().skip(round).step_by(rounds);
+            let faults: Vec<String> = each.map(fault).collect();
             change(&cluster, from);
             let expected = rows(&cluster, from);
-            cluster.fault(&format!("{point}={kind}")).unwrap();
+            cluster.fault(&faults.join(",")).unwrap();
             let back = reverse(&cluster, &split);
-            // A cutover that was given up is asked for once more.
-            wait::until(&format!("{point}: the split to be taken back"), LIMIT, || {
-                if split.wait("reversed", Duration::from_secs(1)).is_ok() {
-                    return Ok(Some(()));
-                }
-                // A killed worker takes the master down for a moment.
-                let again = |mut client: postgres::Client| {
-                    client.execute("SELECT shard_split_reverse($1)", &[&split.id]).is_ok()
-                };
-                let _ = cluster.superuser().is_ok_and(again);
-                Ok(None)
-            })
-            .map_err(|e| format!("{kind} {e}; {}; {}", back.describe(), back.events().unwrap_or_default()))
-            .unwrap();
+            back_whatever_happens(&cluster, &split)
+                .map_err(|e| {
+                    format!("{faults:?} {e}; {}; {}", back.describe(), back.events().unwrap_or_default())
+                })
+                .unwrap();
             cluster.fault("").unwrap();
-            assert_eq!(rows(&cluster, 1 - from), expected, "{kind} at {point}");
+            assert_eq!(rows(&cluster, 1 - from), expected, "{faults:?}");
+            let met = "SELECT count(*) FROM shardmaster.fault_fired WHERE fault = ANY ($1)";
+            let met: i64 = cluster.superuser().unwrap().query_one(met, &[&faults]).unwrap().get(0);
+            assert_eq!(met as usize, faults.len(), "{faults:?}");
             (split, from) = (back, 1 - from);
         }
         split.finish(LIMIT).unwrap();
     }
+}
+
+/// A cutover that was given up is asked for once more.
+fn back_whatever_happens(cluster: &Cluster, split: &Split<'_>) -> shardmaster_tests::Result<()> {
+    wait::until("the split to be taken back", LIMIT, || {
+        if split.wait("reversed", Duration::from_secs(1)).is_ok() {
+            return Ok(Some(()));
+        }
+        // A killed worker takes the master down for a moment.
+        let again = |mut client: postgres::Client| {
+            client.execute("SELECT shard_split_reverse($1)", &[&split.id]).is_ok()
+        };
+        let _ = cluster.superuser().is_ok_and(again);
+        Ok(None)
+    })
 }
 
 /// A way back that nobody has asked for goes with its split, however that ends.
@@ -315,16 +321,10 @@ fn a_decision_that_the_master_has_lost_is_adopted() {
     let id = split.id;
     change(&cluster, 1);
     let expected = rows(&cluster, 1);
-    let data = cluster.master.data();
-    let snapshot = data.with_file_name("snapshot");
-    cluster.master.stop(Stop::Fast).unwrap();
-    env::run(Command::new("cp").arg("-a").arg(&data).arg(&snapshot)).unwrap();
-    cluster.master.run().unwrap();
+    cluster.master.copy_disk().unwrap();
     let back = reverse(&cluster, &Split::of(&cluster, id)).id;
     reversed(&Split::of(&cluster, id));
-    cluster.master.stop(Stop::Fast).unwrap();
-    std::fs::remove_dir_all(&data).unwrap();
-    std::fs::rename(&snapshot, &data).unwrap();
+    cluster.master.set_disk_back(Stop::Fast).unwrap();
     cluster.master.run().unwrap();
     let split = Split::of(&cluster, id);
     wait::until("the way back to be adopted", LIMIT, || Ok(split.wait("reversed", LIMIT).ok())).unwrap();

@@ -7,9 +7,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::{env, standby, wait};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use shardmaster_tests::{standby, wait};
 use std::time::Duration;
 
 const ON: &str = "shardmaster.reverse = on";
@@ -170,30 +168,12 @@ fn a_target_that_is_lost_keeps_no_split_open() {
     assert!(master.query_one(kept, &[]).unwrap().get::<_, i64>(0) > 0);
 }
 
-/// A copy of the master's disk, and the way back to it.
-fn snapshot(cluster: &mut Cluster) -> PathBuf {
-    let data = cluster.master.data();
-    let copy = data.with_file_name("snapshot");
-    cluster.master.stop(Stop::Fast).unwrap();
-    env::run(Command::new("cp").arg("-a").arg(&data).arg(&copy)).unwrap();
-    cluster.master.run().unwrap();
-    copy
-}
-
-fn restore(cluster: &mut Cluster, copy: &Path) {
-    let data = cluster.master.data();
-    cluster.master.stop(Stop::Fast).unwrap();
-    std::fs::remove_dir_all(&data).unwrap();
-    std::fs::rename(copy, &data).unwrap();
-    cluster.master.run().unwrap();
-}
-
 /// The way back is over on the shards, and the master has lost all of it.
 #[test]
 fn a_way_back_that_has_ended_is_adopted() {
     let mut cluster = fixture::cluster(WATCHED);
     let id = changed(&cluster).id;
-    let copy = snapshot(&mut cluster);
+    cluster.master.copy_disk().unwrap();
     let back = {
         let split = Split::of(&cluster, id);
         let back = reverse(&cluster, &split);
@@ -202,7 +182,8 @@ fn a_way_back_that_has_ended_is_adopted() {
         back.id
     };
     let expected = rows(&cluster, 0);
-    restore(&mut cluster, &copy);
+    cluster.master.set_disk_back(Stop::Fast).unwrap();
+    cluster.master.run().unwrap();
     Split::of(&cluster, back).wait("finished", LIMIT).unwrap();
     Split::of(&cluster, id).wait("reversed", LIMIT).unwrap();
     assert_eq!(route(&cluster), "shard_a");
@@ -219,7 +200,7 @@ fn a_master_from_before_both_cutovers_gets_over_it() {
         to_pending(&split);
         split.id
     };
-    let copy = snapshot(&mut cluster);
+    cluster.master.copy_disk().unwrap();
     let back = {
         let split = Split::of(&cluster, id);
         cut_over(&cluster, &split);
@@ -228,7 +209,8 @@ fn a_master_from_before_both_cutovers_gets_over_it() {
         back.id
     };
     let expected = rows(&cluster, 0);
-    restore(&mut cluster, &copy);
+    cluster.master.set_disk_back(Stop::Fast).unwrap();
+    cluster.master.run().unwrap();
     let split = Split::of(&cluster, id);
     assert!(split.failure(LIMIT).unwrap().contains("does not know split"));
     assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 70_001)), "SM001");

@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, by_owner, by_superuser, cluster, cluster_of, plan, rows, source, to_pending,
+    LIMIT, by_owner, by_superuser, cluster, cluster_of, completed, plan, rows, source, to_pending,
 };
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -25,14 +25,6 @@ fn fill(cluster: &Cluster, last: i32) {
          ANALYZE items"
     );
     by_superuser(cluster, 0, &more);
-}
-
-fn completed(cluster: &Cluster) -> Split<'_> {
-    let split = plan(cluster);
-    to_pending(&split);
-    split.call("cutover").unwrap();
-    split.wait("completed", LIMIT).unwrap();
-    split
 }
 
 /// Does something between two batches of an end.

@@ -8,7 +8,6 @@ use shardmaster_tests::fixture::{self, LIMIT, forget_splits, plan, rows, source,
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, standby, wait};
-use std::process::Command;
 use std::time::Duration;
 
 /// Servers whose commits survive, with shards that are asked all the time.
@@ -187,11 +186,7 @@ fn set_back_the_disk(worker_ends: bool) {
         to_pending(&split);
         split.id
     };
-    let data = cluster.servers[0].data();
-    let snapshot = data.with_file_name("snapshot");
-    cluster.servers[0].stop(Stop::Fast).unwrap();
-    env::run(Command::new("cp").arg("-a").arg(&data).arg(&snapshot)).unwrap();
-    cluster.servers[0].run().unwrap();
+    cluster.servers[0].copy_disk().unwrap();
     let mut client = client_of(&cluster, 0);
     for id in 1..=51 {
         let forgotten = "UPDATE items SET val = 'forgotten' WHERE tenant = 'moves' AND id = 2 * $1";
@@ -199,9 +194,7 @@ fn set_back_the_disk(worker_ends: bool) {
     }
     let arrived = || Ok((rows(&cluster, 1)[&102] == "forgotten 102").then_some(()));
     wait::until("the changes before the disk was set back", LIMIT, arrived).unwrap();
-    cluster.servers[0].stop(Stop::Immediate).unwrap();
-    std::fs::remove_dir_all(&data).unwrap();
-    std::fs::rename(&snapshot, &data).unwrap();
+    cluster.servers[0].set_disk_back(Stop::Immediate).unwrap();
     if worker_ends {
         cluster.fault("step_durable=exit").unwrap();
     }

@@ -46,6 +46,7 @@ pub fn install(tenure: &Tenure) -> Result<()> {
         return Ok(());
     }
     let id = known.map_or_else(|| transaction(|| way_back::create(there)), |known| known.id);
+    reach(injection_points::REVERSE_PLANNED)?;
     let back = take(id, &tenure.identity)?;
     let mut source = back.open(Side::Source, "way back")?;
     let mut target = back.open(Side::Target, "way back")?;
@@ -59,6 +60,7 @@ pub fn install(tenure: &Tenure) -> Result<()> {
         });
     }
     install::capture_alone(&mut source, &back, &tables)?;
+    reach(injection_points::REVERSE_CAPTURED)?;
     let now = observe::observe(&mut source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, &tables)?;
     transaction(|| way_back::set_baseline(id, &progress::to_json(&baseline)));
@@ -126,6 +128,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     require_same_structure(plan, there, &baseline, &tables)?;
     tenure.take_over(&mut source, Side::Source)?;
     install::guard_alone(&mut target, tenure, &tables)?;
+    reach(injection_points::REVERSE_GUARDED)?;
     let on_source = observe::observe(&mut source, plan, Side::Source)?;
     let on_target = observe::observe(&mut target, plan, Side::Target)?;
     // Asked once its side is there: one that is set back from now on loses that, too.
@@ -348,6 +351,7 @@ pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
         if let Some(mut session) = tenure.take_if_there(side, "reversed")? {
             install::drop_side(&mut session, plan.id, side)?;
         }
+        reach(injection_points::REVERSE_LEFT)?;
     }
     transaction(|| {
         finish::record_end(plan.id, finish::Ending::Reversed);

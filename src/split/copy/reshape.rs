@@ -11,6 +11,7 @@ use crate::catalog::split;
 use crate::error::{Failure, SqlState};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
 use crate::split::install;
 use crate::split::plan::check;
 use crate::split::table::Table;
@@ -40,6 +41,7 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<()> {
     }
     progress::store(&mut engine.target, id, &progress)?;
     engine.target.run("COMMIT")?;
+    reach(injection_points::RESHAPE_ADOPTED)?;
     if !changed.is_empty() {
         let text = format!("tables changed, and both sides are alike: copied again: {}", changed.join(", "));
         transaction(|| split::event(id, None, None, &text));
