@@ -14,6 +14,7 @@ pub mod ending;
 pub mod env;
 pub mod error;
 pub mod fixture;
+pub mod histories;
 pub mod hostile;
 pub mod mallory;
 pub mod matrix;

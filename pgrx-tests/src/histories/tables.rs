@@ -1,0 +1,71 @@
+//! The tables of a history, and what they hold in the end.
+
+use super::{Element, Key, Kind, SUM, Tenant};
+use crate::Result;
+use crate::cluster::{CLIENT, Cluster, OWNER};
+use std::collections::BTreeMap;
+
+pub const LISTS: i32 = 3;
+pub const REGISTERS: i32 = 2;
+pub const ACCOUNTS: i32 = 5;
+
+/// What was there when all clients had ended.
+#[derive(Debug, Default)]
+pub struct Last {
+    pub lists: BTreeMap<Key, Vec<Element>>,
+    pub registers: BTreeMap<Key, Element>,
+    pub sums: BTreeMap<Tenant, i64>,
+}
+
+pub fn name(tenant: Tenant) -> String {
+    format!("tenant {tenant}")
+}
+
+/// On both shards, known to the master; the tenants' rows are on the first one.
+pub fn create(cluster: &Cluster, tenants: usize) -> Result<()> {
+    for shard in &cluster.shards {
+        cluster.owner_of(shard)?.batch_execute(&format!(
+            "SET ROLE {OWNER};
+             CREATE TABLE lists (tenant text, id int, elements bigint[] NOT NULL, PRIMARY KEY (tenant, id));
+             CREATE TABLE registers (tenant text, id int, value bigint NOT NULL, before bigint, PRIMARY KEY (tenant, id));
+             CREATE TABLE accounts (tenant text, id int, balance bigint NOT NULL, PRIMARY KEY (tenant, id));
+             GRANT SELECT, INSERT, UPDATE, DELETE ON lists, registers, accounts TO {CLIENT}"
+        ))?;
+    }
+    let mut master = cluster.superuser()?;
+    for table in ["lists", "registers", "accounts"] {
+        master.execute("SELECT shard_table_add($1, 'tenant', key_type => 'text')", &[&table])?;
+    }
+    let mut source = cluster.owner_of(&cluster.shards[0])?;
+    for tenant in (0..tenants).map(name) {
+        master.execute("SELECT shard_assign($1, 'shard_a')", &[&tenant])?;
+        let balance = SUM / i64::from(ACCOUNTS);
+        source.batch_execute(&format!(
+            "INSERT INTO lists SELECT '{tenant}', i, '{{}}' FROM generate_series(0, {LISTS} - 1) i;
+             INSERT INTO registers SELECT '{tenant}', i, 0 FROM generate_series(0, {REGISTERS} - 1) i;
+             INSERT INTO accounts SELECT '{tenant}', i, {balance} FROM generate_series(0, {ACCOUNTS} - 1) i"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Each tenant's rows where its route is.
+pub fn last(cluster: &Cluster, tenants: usize) -> Result<Last> {
+    let mut last = Last::default();
+    let mut master = cluster.superuser()?;
+    for tenant in 0..tenants {
+        let key: String = master.query_one("SELECT shard_of($1)", &[&name(tenant)])?.get(0);
+        let shard = cluster.shards.iter().find(|shard| shard.key == key).ok_or("a route to no shard")?;
+        let mut client = cluster.owner_of(shard)?;
+        let mut rows = |query: &str| client.query(query, &[&name(tenant)]);
+        for row in rows("SELECT id, elements FROM lists WHERE tenant = $1")? {
+            last.lists.insert(Key { tenant, kind: Kind::List, id: row.get(0) }, row.get(1));
+        }
+        for row in rows("SELECT id, value FROM registers WHERE tenant = $1")? {
+            last.registers.insert(Key { tenant, kind: Kind::Register, id: row.get(0) }, row.get(1));
+        }
+        let sum = rows("SELECT coalesce(sum(balance), 0)::bigint FROM accounts WHERE tenant = $1")?;
+        last.sums.insert(tenant, sum.first().map_or(0, |row| row.get(0)));
+    }
+    Ok(last)
+}
