@@ -3,7 +3,7 @@
 # for x86_64 Linux; elsewhere these suites fail.
 
 built_majors=(16 18)
-# Programs of pgrx-tests that run there, too.
+# Programs of pgrx-tests that run there, too: on the newest, and on all of them in long runs.
 programs_on_majors=(zoo)
 
 # wheel MAJOR: prints the package, and where in it the installation is.
@@ -76,6 +76,7 @@ on_majors() {
     harness_programs
     for major in "$@"; do
         [ -e "$RUN/built/$major" ] || continue
+        [ "$major" = "${!#}" ] || [ -n "${SHARDMASTER_SOAK:-}" ] || continue
         for program in "${programs_on_majors[@]}"; do start_harness_test_on "$major" "$program"; done
     done
 }
