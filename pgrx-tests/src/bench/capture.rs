@@ -30,9 +30,14 @@ impl Script {
         Ok(Script { path })
     }
 
-    /// Transactions a second.
+    /// Transactions a second on the source.
     pub fn run(&self, rig: &Rig, seconds: u64) -> Result<f64> {
-        let server = &rig.cluster.servers[0];
+        self.run_on(rig, 0, seconds)
+    }
+
+    /// Transactions a second on one of the servers.
+    pub fn run_on(&self, rig: &Rig, server: usize, seconds: u64) -> Result<f64> {
+        let server = &rig.cluster.servers[server];
         let mut pgbench = Command::new(env::bindir()?.join("pgbench"));
         pgbench.args(["-n", "-M", "prepared", "-c", "4", "-j", "2", "-p", "5432", "-U", CLIENT]);
         pgbench.arg("-h").arg(server.socket_dir()).arg("-T").arg(seconds.to_string());
