@@ -124,6 +124,8 @@ fn partitions() -> Vec<Case> {
 pub fn refused() -> Vec<Case> {
     let table = |rest: &str| format!("CREATE TABLE {{t}} (tenant text, id int, v text, {rest})");
     let nullable = table("PRIMARY KEY (tenant, id)");
+    let temporal = "d daterange, r int, PRIMARY KEY (tenant, id), UNIQUE (tenant, id, d WITHOUT OVERLAPS),
+                    FOREIGN KEY (tenant, r, PERIOD d) REFERENCES {t} (tenant, id, PERIOD d)";
     let later = format!("{nullable}; ALTER TABLE {{t}} ADD CONSTRAINT later NOT NULL v NOT VALID");
     let case =
         |name: &str, source: &str, check: &'static str| Case::table(name, source).since(18).refused(check);
@@ -139,6 +141,13 @@ pub fn refused() -> Vec<Case> {
                                FOREIGN KEY (r, PERIOD d) REFERENCES {t} (id, PERIOD d))",
             "foreign keys across keys",
         ),
+        // What nothing looks at has to be the source's own.
+        case("temporal_mapped", &table(temporal), "foreign keys with PERIOD").map("r", "r + 0"),
+        case("temporal_alone", &table("d daterange, r int, PRIMARY KEY (tenant, id)"), "foreign keys with PERIOD")
+            .on_target(&table(
+                "d daterange, r int, PRIMARY KEY (tenant, id), UNIQUE (id, d WITHOUT OVERLAPS),
+                 FOREIGN KEY (r, PERIOD d) REFERENCES {t} (id, PERIOD d)",
+            )),
         case("not_null_not_yet", &later, "same columns")
             .on_target(&table("NOT NULL v, PRIMARY KEY (tenant, id)")),
         case("not_null_never", &later, "same columns"),

@@ -58,6 +58,7 @@ fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &P
     let bad = theirs
         .iter()
         .filter(|r| r.carries_key && r.is_validated && r.from_position.is_some() && !r.is_promised_by(&ours));
+    let unwatched = theirs.iter().filter(|r| is_unwatched_period(r)).map(period_of_its_own);
     Ok(bad
         .map(|r| {
             Finding::new(
@@ -70,7 +71,23 @@ fn promised_by_target(source: &mut Connection, target: &mut Connection, plan: &P
                 "Add the foreign key to the source's table and validate it, or drop it on the target: rows are copied without looking at it.",
             )
         })
+        .chain(unwatched)
         .collect())
+}
+
+/// Ranges that others contain: nothing here looks at them, so the source's have to be the same.
+fn is_unwatched_period(reference: &Reference) -> bool {
+    let is_checked = reference.is_validated && reference.from_position.is_some();
+    reference.is_period && is_checked && (reference.is_own || !reference.carries_key)
+}
+
+fn period_of_its_own(reference: &Reference) -> Finding {
+    Finding::new(
+        "target: foreign keys with PERIOD",
+        false,
+        format!("{} references {} by foreign key \"{}\"", reference.from, reference.to, reference.name),
+        "It can move only with the shard-by column in it, and with no column that shard_split_map() computes or leaves out: drop it on the target until the split is finished, or do without the map.",
+    )
 }
 
 /// Rows that have moved and not been deleted yet are on the source, and a common table's
