@@ -33,7 +33,7 @@ test: setup
 # (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
-	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input
+	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories on:16:zoo
 
 # The psql suites alone; results stay in target/regress.
 regress: setup
