@@ -295,3 +295,48 @@ fn a_rollback_of_a_split_whose_start_is_forgotten_undoes_it() {
         assert_eq!(rows(&cluster, 1).len(), if is_decided { 300 } else { 0 });
     }
 }
+
+/// A master that was restored to a time after a rollback has forgotten that the plan runs again:
+/// started once more it stops at the rows on the target, and the rollback that its error names
+/// finds what they are, copies or a decision.
+#[test]
+fn a_second_start_that_is_forgotten_is_found() {
+    for is_decided in [false, true] {
+        let cluster = cluster(&["shardmaster.watch_interval = 0"]);
+        let split = pending(&cluster);
+        split.call("rollback").unwrap();
+        split.wait("rolled_back", LIMIT).unwrap();
+        fixture::to_pending(&split);
+        let mut master = cluster.superuser().unwrap();
+        if is_decided {
+            split.call("cutover").unwrap();
+            split.wait("completed", LIMIT).unwrap();
+            fixture::forget_decision(&mut master, "goal = 'rolled_back'");
+        } else {
+            split.call("pause").unwrap();
+        }
+        master
+            .batch_execute(
+                "BEGIN;
+                 UPDATE shardmaster.split_plan SET paused = false, phase = 'rolled_back', goal = 'rolled_back';
+                 UPDATE shardmaster.split_ledger SET removed_at = now(); UPDATE shardmaster.split_key SET active = false;
+                 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%';
+                 COMMIT",
+            )
+            .unwrap();
+        split.call("start_dual_write").unwrap();
+        let text = split.failure(LIMIT).unwrap();
+        assert!(text.contains("written while the split was installed"), "{text}");
+        split.call("rollback").unwrap();
+        if is_decided {
+            split.wait("completed", LIMIT).unwrap();
+        } else {
+            split.wait("rolled_back", LIMIT).unwrap();
+            assert!(rows(&cluster, 1).is_empty());
+            fixture::finished(&split);
+        }
+        assert_eq!(rows(&cluster, 1).len(), 300);
+        let shard: String = master.query_one("SELECT shard_of('moves')", &[]).unwrap().get(0);
+        assert_eq!(shard, "shard_b");
+    }
+}
