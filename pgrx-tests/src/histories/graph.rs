@@ -32,7 +32,10 @@ impl Graph {
 
     /// A shortest cycle of edges of some kinds, if there is any: its transactions.
     pub fn cycle(&self, kinds: &[Edge]) -> Option<Vec<usize>> {
-        (0..self.edges.len()).find_map(|start| self.way(start, start, kinds))
+        let mut cycle = (0..self.edges.len()).find_map(|start| self.way(start, start, kinds))?;
+        // Where it ends is where it began.
+        cycle.pop();
+        Some(cycle)
     }
 
     /// A cycle with exactly one anti-dependency, if there is any.
@@ -96,6 +99,6 @@ mod tests {
         graph.add(3, 2, Edge::Anti);
         assert!(graph.cycle(&[Edge::Anti]).is_some());
         graph.add(2, 0, Edge::Write);
-        assert!(graph.cycle(&[Edge::Write, Edge::Read]).is_some());
+        assert_eq!(graph.cycle(&[Edge::Write, Edge::Read]), Some(vec![0, 1, 2]));
     }
 }
