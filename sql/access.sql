@@ -19,7 +19,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         -- Splits and assignments.
         ('operator', '{shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check, shard_split_diagnose,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
-                       shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_pause,
+                       shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_guard_drop, shard_assign, shard_assign_many, shard_assign_bucket, shard_assign_range,

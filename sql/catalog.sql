@@ -117,6 +117,7 @@ CREATE TABLE shardmaster.routing_entry (
     span        shardmaster.key_span CHECK (NOT isempty(span)),
     read_shard  text NOT NULL,
     write_shard text NOT NULL,
+    reads_from  text,
     status      text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'disabled')),
     valid_from  bigint NOT NULL,
     valid_to    bigint CHECK (valid_to > valid_from),
@@ -137,6 +138,9 @@ COMMENT ON TABLE shardmaster.routing_entry IS 'which shards (by shard_key) hold 
 COMMENT ON COLUMN shardmaster.routing_entry.key IS 'what the entry is called: the key itself, the number of the bucket, or the range as [lower,upper)';
 COMMENT ON COLUMN shardmaster.routing_entry.lower IS 'lowest key of a range; NULL: there is none';
 COMMENT ON COLUMN shardmaster.routing_entry.upper IS 'first key behind a range; NULL: there is none';
+COMMENT ON COLUMN shardmaster.routing_entry.read_shard IS 'which shard holds the rows';
+COMMENT ON COLUMN shardmaster.routing_entry.write_shard IS 'where writes go: the target of a split from its cutover on';
+COMMENT ON COLUMN shardmaster.routing_entry.reads_from IS 'where reads go instead of read_shard: the target of a split that follows its source';
 COMMENT ON COLUMN shardmaster.routing_entry.unassigned IS 'the entry ended because it was taken out of routing, not because others took its place';
 
 -- What was assigned stays assigned: ranges that take the place of one cover all of it.
@@ -209,11 +213,13 @@ CREATE TABLE shardmaster.split_plan (
     redirect_since           timestamptz,
     redirect_ending          boolean NOT NULL DEFAULT false,
     guard_dropped_at         timestamptz,
+    reads_on_target          boolean NOT NULL DEFAULT false,
     reverse_of               bigint REFERENCES shardmaster.split_plan (id),
     baseline                 jsonb,
     CHECK ((baseline IS NULL) OR (reverse_of IS NOT NULL))
 );
 CREATE INDEX split_plan_reverse ON shardmaster.split_plan (reverse_of) WHERE reverse_of IS NOT NULL;
+COMMENT ON COLUMN shardmaster.split_plan.reads_on_target IS 'reads of its keys go to the target before its cutover';
 COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split whose way back this is: from its target to its source, at rest until shard_split_reverse()';
 COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a way back: what the tables of its source looked like when nobody could write to the moving keys there yet';
 COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the source of a finished split redirects what has moved; NULL: nothing of it any more';
@@ -246,6 +252,19 @@ COMMENT ON TABLE shardmaster.split_cutover IS 'cutovers and rehearsals that are 
 COMMENT ON COLUMN shardmaster.split_cutover.max_fence IS 'how long writers may be kept waiting; NULL: shardmaster.cutover_timeout';
 COMMENT ON COLUMN shardmaster.split_cutover.attempt IS 'attempts that were given up';
 COMMENT ON COLUMN shardmaster.split_cutover.next_at IS 'when the next attempt is made';
+
+-- When a split is to end by itself, once clients are on its target.
+CREATE TABLE shardmaster.split_settle (
+    split_id    bigint PRIMARY KEY REFERENCES shardmaster.split_plan (id),
+    age         interval CHECK (age >= interval '0'),
+    queue_bytes bigint CHECK (queue_bytes >= 0),
+    is_full     boolean NOT NULL DEFAULT false,
+    CHECK (num_nonnulls(age, queue_bytes) > 0)
+);
+COMMENT ON TABLE shardmaster.split_settle IS 'splits that are to be finished by themselves; a row goes when that is asked for, or the split is taken or rolled back';
+COMMENT ON COLUMN shardmaster.split_settle.age IS 'how long after the cutover; NULL: whatever its age';
+COMMENT ON COLUMN shardmaster.split_settle.queue_bytes IS 'the size of the way back''s queue; NULL: whatever its size';
+COMMENT ON COLUMN shardmaster.split_settle.is_full IS 'the queue was seen to have that size';
 
 -- An active split's keys. The database itself keeps two active splits from
 -- moving the same key.
@@ -439,6 +458,7 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.table_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_plan_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_cutover', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_settle', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_key', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.redirect', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table', '');

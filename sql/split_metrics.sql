@@ -47,11 +47,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for_worker(bigint) IS 'which splits have the workers that a split waits for; NULL: it waits for none';
 
+-- When a split is to end by itself.
+CREATE FUNCTION shardmaster.split_settles(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'settles ' || concat_ws(', or ', s.age || ' after the cutover',
+                                   'when the queue of its way back has ' || s.queue_bytes || ' bytes')
+      FROM shardmaster.split_settle s WHERE s.split_id = $1
+$$;
+COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split is to be finished by itself; NULL: not before somebody asks for it';
+
 -- What the worker says now; without one, what was last written down. A worker that only
 -- says what it does waits for nothing, but while it tries again the reason stays.
 CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for)
+    SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for, CASE WHEN p.goal <> 'finished' AND p.phase = 'completed' THEN shardmaster.split_settles(p.id) END)
                 WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
                 -- It follows its source meanwhile.
                 WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
@@ -82,7 +91,7 @@ RETURNS TABLE (
     backfill_completed_at timestamptz, cutover_at timestamptz, finished_at timestamptz, activity text,
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
-    error_detail text, rehearsed_ms numeric, next_call text, reverse_of bigint)
+    error_detail text, rehearsed_ms numeric, next_call text, reverse_of bigint, reads_on text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
@@ -111,7 +120,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail, g.rehearsed_ms,
            CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END,
-           p.reverse_of
+           p.reverse_of,
+           CASE WHEN p.finished_at IS NOT NULL THEN NULL
+                WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
@@ -121,7 +132,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 

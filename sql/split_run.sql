@@ -50,11 +50,15 @@ COMMENT ON FUNCTION @extschema@.shard_split_cutover(bigint, interval, timestampt
 COMMENT ON FUNCTION @extschema@.shard_split_rehearse(bigint, interval) IS
     'does all of a cutover up to its decision, and sets it back: writers wait as they would, at most max_fence (NULL: shardmaster.cutover_timeout), and nothing changes; shard_split_events() says how long they waited and for whom, and shard_split_metrics() shows it as rehearsed_ms; returns at once. 55000: not in this phase';
 COMMENT ON FUNCTION @extschema@.shard_split_reverse(bigint) IS
-    'takes a split back after its cutover: what clients have changed on the target goes to the source, then one commit sends them there again; returns the split that does it. Needs shardmaster.reverse at the start of the split. 55000: it has no way back, or is not completed';
+    'takes a split back after its cutover: what clients have changed on the target goes to the source, then one commit sends them there again; returns the split that does it. Not for a split that was started with shardmaster.reverse off. 55000: it has no way back, or is not completed';
 COMMENT ON FUNCTION @extschema@.shard_split_rollback(bigint, boolean) IS
     'undoes a split whose cutover has not decided: both sides are cleaned; with target_lost nothing is asked of a target that is gone for good, and what it holds is left to shard_cleanup; returns at once';
 COMMENT ON FUNCTION @extschema@.shard_split_finish(bigint, boolean, boolean) IS
     'deletes the moved rows from the source once the split is completed, each after the target has shown that it has it or that a client has deleted it there; what it has not fails the split and stays, unless accept_missing says that it may go; with source_lost nothing is asked of a source that is gone for good: the target opens, and the split ends; returns at once';
+COMMENT ON FUNCTION @extschema@.shard_split_switch_reads(bigint, boolean) IS
+    'sends reads of a split''s keys to its target before the cutover (phases tailing and cutover_pending), or back: shard_route and its like with the intent read. There they see what the source had as long ago as lag in shard_split_metrics() says. They go back by themselves before rows are copied again, and with a rollback. 55000: not in this phase';
+COMMENT ON FUNCTION @extschema@.shard_split_settle_for(bigint, interval, bigint) IS
+    'lets a split be finished by itself, so much time after its cutover or as soon as the queue of its way back has so many bytes, whichever comes first; with neither: not any more. shard_split_reverse() takes that back. 22023: a negative one; 55000: it is being taken or rolled back';
 COMMENT ON FUNCTION @extschema@.shard_split_pause(bigint) IS
     'the worker rests after its current step; changes go on being queued';
 COMMENT ON FUNCTION @extschema@.shard_split_resume(bigint) IS

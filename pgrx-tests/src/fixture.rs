@@ -171,7 +171,7 @@ pub fn forget_splits(master: &mut Client) {
     master
         .batch_execute(
             "BEGIN;
-             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_cutover; DELETE FROM shardmaster.split_key; DELETE FROM shardmaster.redirect;
+             DELETE FROM shardmaster.split_event; DELETE FROM shardmaster.split_cutover; DELETE FROM shardmaster.split_settle; DELETE FROM shardmaster.split_key; DELETE FROM shardmaster.redirect;
              DELETE FROM shardmaster.split_table; DELETE FROM shardmaster.split_progress;
              DELETE FROM shardmaster.split_ledger;
              DELETE FROM shardmaster.split_plan;
@@ -215,8 +215,10 @@ pub fn forget_decision(master: &mut Client, plan: &str) {
              UPDATE shardmaster.routing_entry SET valid_to = NULL WHERE valid_to = {version};
              DELETE FROM shardmaster.routing_version WHERE version = {version};
              UPDATE shardmaster.split_plan SET phase = 'cutover_pending', cutover_step = 'none',
-                    routing_version_cutover = NULL, cutover_at = NULL, finished_at = NULL, purged_at = NULL, {plan};
-             UPDATE shardmaster.split_key SET active = true;
+                    routing_version_cutover = NULL, cutover_at = NULL, finished_at = NULL, purged_at = NULL, {plan}
+              WHERE reverse_of IS NULL;
+             UPDATE shardmaster.split_plan SET phase = 'planning', goal = 'planning' WHERE reverse_of IS NOT NULL;
+             UPDATE shardmaster.split_key k SET active = reverse_of IS NULL FROM shardmaster.split_plan p WHERE p.id = k.split_id;
              UPDATE shardmaster.split_ledger SET removed_at = NULL;
              COMMIT"
         ))

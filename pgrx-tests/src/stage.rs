@@ -67,7 +67,7 @@ pub fn given_up(split: &Split<'_>) {
     let error = split.wait("completed", TIMEOUT + GRACE * 2).unwrap_err();
     assert!(error.to_string().contains("cutover aborted"), "{error}");
     wait::until("the cutover to be reverted", GRACE, || {
-        let step = "SELECT cutover_step FROM shardmaster.split_plan";
+        let step = "SELECT cutover_step FROM shardmaster.split_plan WHERE reverse_of IS NULL";
         let step: String = split.superuser()?.query_one(step, &[])?.get(0);
         Ok((step == "none").then_some(()))
     })

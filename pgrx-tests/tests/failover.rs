@@ -101,7 +101,7 @@ fn a_restored_copy_of_the_master_keeps_the_catalog_and_is_refused() {
         "SELECT string_agg(format('%s %s %s', shard_key, shard_index, database), ',' ORDER BY 1) FROM shard_topology()",
         "SELECT string_agg(format('%s %s %s %s', key, read_shard, status, version), ',') FROM shard_entries()",
         "SELECT string_agg(format('%s %s', version, to_shard), ',') FROM shard_routing_history()",
-        "SELECT string_agg(format('%s %s %s', split_id, phase, total_rows_copied), ',') FROM shard_split_metrics()",
+        "SELECT string_agg(format('%s %s %s', split_id, phase, total_rows_copied), ',') FROM shard_split_metrics() WHERE reverse_of IS NULL",
         "SELECT shard_of('moves')",
     ] {
         let of =
@@ -143,7 +143,8 @@ fn a_decision_that_the_master_lost_is_adopted() {
              DELETE FROM shardmaster.routing_version WHERE version = {version};
              UPDATE shardmaster.split_plan SET phase = 'cutover_pending', cutover_step = 'disabled',
                     routing_version_cutover = NULL, cutover_at = NULL,
-                    cutover_asked_at = cutover_asked_at - interval '1 hour';
+                    cutover_asked_at = cutover_asked_at - interval '1 hour'
+              WHERE reverse_of IS NULL;
              COMMIT;
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split%'"
         ))

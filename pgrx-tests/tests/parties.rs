@@ -114,7 +114,9 @@ fn what_a_shard_logs_and_stores_makes_nobody_the_mover() {
     let split = plan(&cluster);
     to_pending(&split);
     let mut master = cluster.superuser().unwrap();
-    let row = master.query_one("SELECT secret, token FROM shardmaster.split_plan", &[]).unwrap();
+    let row = master
+        .query_one("SELECT secret, token FROM shardmaster.split_plan WHERE reverse_of IS NULL", &[])
+        .unwrap();
     let (secret, token): (String, String) = (row.get(0), row.get(1));
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
@@ -179,7 +181,9 @@ fn no_level_is_shown_a_secret() {
         )
         .unwrap();
     let secrets: Vec<String> = {
-        let row = master.query_one("SELECT secret, token FROM shardmaster.split_plan", &[]).unwrap();
+        let row = master
+            .query_one("SELECT secret, token FROM shardmaster.split_plan WHERE reverse_of IS NULL", &[])
+            .unwrap();
         vec![row.get(0), row.get(1), "user=mover".into(), "/secret/passfile".into()]
     };
     let mut highest = cluster.master.connect(DATABASE, "highest").unwrap();

@@ -368,7 +368,7 @@ fn a_late_commit_of_a_dead_worker_is_refused() {
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     let generation = "SELECT generation FROM shardmaster_agent.generation";
     let generation: i64 = target.query_one(generation, &[]).unwrap().get(0);
-    let secret = "SELECT secret FROM shardmaster.split_plan";
+    let secret = "SELECT secret FROM shardmaster.split_plan WHERE reverse_of IS NULL";
     let secret: String = cluster.superuser().unwrap().query_one(secret, &[]).unwrap().get(0);
     let mut zombie = cluster.servers[1].connect(DATABASE, "mover").unwrap();
     let pid: i32 = zombie.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);

@@ -2,6 +2,7 @@
 
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::cutover_request::Wishes;
+use crate::catalog::settlement::Terms;
 use crate::catalog::split::Map;
 use crate::error::{Failure, SqlState, required};
 use crate::split::figures::{self, Known};
@@ -187,6 +188,35 @@ pub fn shard_split_finish(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_switch_reads(
+    split_id: Option<i64>,
+    to_target: default!(Option<bool>, "true"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_split_switch_reads")?;
+    let to_target = required(to_target, "to_target")?;
+    Ok(lifecycle::switch_reads(required(split_id, "split_id")?, to_target)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_split_settle_for(
+    split_id: Option<i64>,
+    age: default!(Option<Interval>, "NULL"),
+    queue_bytes: default!(Option<i64>, "NULL"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_split_settle_for")?;
+    if age.is_some_and(|age| age.as_micros() < 0) {
+        return Err(invalid("age", "it is negative").into());
+    }
+    if queue_bytes.is_some_and(|bytes| bytes < 0) {
+        return Err(invalid("queue_bytes", "it is negative").into());
+    }
+    let terms = (age.is_some() || queue_bytes.is_some()).then_some(Terms { age, queue_bytes });
+    Ok(lifecycle::settle_for(required(split_id, "split_id")?, terms.as_ref())?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
 pub fn shard_split_pause(split_id: Option<i64>) -> Result<(), ErrorReport> {
     on_primary("shard_split_pause")?;
     Ok(lifecycle::pause(required(split_id, "split_id")?)?)
@@ -310,6 +340,8 @@ extension_sql_file!(
         shard_split_rollback,
         shard_split_reverse,
         shard_split_finish,
+        shard_split_settle_for,
+        shard_split_switch_reads,
         shard_split_pause,
         shard_split_resume,
         shard_split_wait,

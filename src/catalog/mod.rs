@@ -13,6 +13,7 @@ pub mod place;
 pub mod redirect;
 pub mod routing;
 pub mod routing_history;
+pub mod settlement;
 pub mod shard;
 pub mod split;
 pub mod split_progress;

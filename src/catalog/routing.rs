@@ -88,7 +88,7 @@ pub fn insert_version(
     // A closed entry says where its rows were: what a cutover had set in place is undone.
     sql::write(
         "UPDATE shardmaster.routing_entry
-            SET valid_to = $3, write_shard = read_shard, status = 'active', unassigned = NOT key = ANY ($4) AND $5
+            SET valid_to = $3, write_shard = read_shard, reads_from = NULL, status = 'active', unassigned = NOT key = ANY ($4) AND $5
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL",
         &[
             keyspace.name.as_str().into(),
@@ -200,12 +200,23 @@ pub fn set_back(keyspace: &Locked, keys: &[String], source: &str) {
     );
 }
 
+/// Reads of the keys go to a shard that follows the one that has their rows; None: to that one
+/// again. In place, no version.
+pub fn set_reads(keyspace: &Locked, keys: &[String], shard: Option<&str>) {
+    sql::write(
+        "UPDATE shardmaster.routing_entry SET reads_from = $3
+          WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL AND reads_from IS DISTINCT FROM $3",
+        &[keyspace.name.as_str().into(), keys.to_vec().into(), shard.into()],
+    );
+}
+
 /// A current entry.
 pub struct Entry {
     pub key: Option<String>,
     pub bucket: Option<i32>,
     pub lower: Option<String>,
     pub upper: Option<String>,
+    /// Where reads go.
     pub read_shard: String,
     pub write_shard: String,
     pub status: String,
@@ -215,7 +226,7 @@ pub struct Entry {
 pub fn entries(keyspace: &str) -> Vec<Entry> {
     sql::read(
         "SELECT CASE WHEN bucket IS NULL AND span IS NULL THEN key END, bucket, lower, upper,
-                read_shard, write_shard, status, valid_from
+                coalesce(reads_from, read_shard), write_shard, status, valid_from
            FROM shardmaster.routing_entry WHERE keyspace = $1 AND valid_to IS NULL
           ORDER BY bucket, lower(span), key COLLATE \"C\"",
         &[keyspace.into()],

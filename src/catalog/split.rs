@@ -4,7 +4,7 @@ use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
-use super::{cutover_request, keyspace, redirect, trusted_owner, verification};
+use super::{cutover_request, keyspace, redirect, settlement, trusted_owner, verification};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
@@ -119,13 +119,14 @@ fn state_query(lock: &str) -> String {
                 {},
                 EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
                 extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {},
-                reverse_of IS NOT NULL
+                reverse_of IS NOT NULL, {}
            FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
           WHERE id = $1 {lock}",
         redirect::is_due(),
         verification::IS_WANTED,
         cutover_request::IS_REHEARSAL,
         cutover_request::IS_LATER,
+        settlement::IS_DUE,
     )
 }
 
@@ -151,6 +152,7 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         end: match (finished, row.value::<bool>(14), is_due, row.value::<bool>(18)) {
             (true, true, ..) => End::RedirectDue,
             (true, false, ..) => End::Finished,
+            _ if row.value::<bool>(24) => End::Settles,
             (false, _, true, _) => End::Due,
             (false, _, false, true) => End::Verifies,
             (false, _, false, false) => End::Open,

@@ -69,6 +69,8 @@ stored_enum!(
 pub enum End {
     /// Not finished; its shards were asked lately.
     Open,
+    /// Not finished, and its time has come.
+    Settles,
     /// Not finished, and its shards are to be asked again.
     Due,
     /// Not finished, and its sides are to be compared.

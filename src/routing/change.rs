@@ -47,6 +47,14 @@ pub fn revert(keyspace: &str, keys: &[String], source: &str) -> Result<(), Routi
     Ok(())
 }
 
+/// Reads of the keys go to a split's target, which follows the shard that has their rows; None: to
+/// that one again. In place, no version.
+pub fn send_reads(keyspace: &str, keys: &[String], target: Option<&str>) -> Result<(), RoutingError> {
+    let keyspace = keyspace::lock(keyspace)?;
+    routing::set_reads(&keyspace, keys, target);
+    Ok(())
+}
+
 /// The cutover's decision: the keys are read from and written to the target. Returns the
 /// new version, at least the given one.
 pub fn move_keys(
@@ -135,6 +143,21 @@ mod tests {
         }
         assert_eq!(keyspace::version(keyspace::DEFAULT), version);
         assert!(set_moving(keyspace::DEFAULT, &keys(&["x", "unknown"]), "b").is_err());
+    }
+
+    #[pg_test]
+    fn reads_go_elsewhere_in_place() {
+        let version = cluster();
+        assert!(send_reads(keyspace::DEFAULT, &keys(&["x"]), Some("b")).is_ok());
+        expect("x", "b", "a", "active", version);
+        expect("y", "a", "a", "active", version);
+        assert_eq!(at("x", version).as_deref(), Some("a"));
+        assert_eq!(routing::entries_on(keyspace::DEFAULT, "a"), keys(&["x", "y"]));
+        assert!(send_reads(keyspace::DEFAULT, &keys(&["x"]), None).is_ok());
+        expect("x", "a", "a", "active", version);
+        assert!(send_reads(keyspace::DEFAULT, &keys(&["x"]), Some("b")).is_ok());
+        let moved = move_keys(keyspace::DEFAULT, &keys(&["x"]), "b", 7, "split 7", None).unwrap_or(-1);
+        expect("x", "b", "b", "active", moved);
     }
 
     #[pg_test]

@@ -53,7 +53,7 @@ macro_rules! lookup {
                         e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo,
                         lower(e.span), upper(e.span)
                    FROM shardmaster.keyspace k
-                   LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = e.",
+                   LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = ",
                 $shard_column,
                 ") ON e.keyspace = k.name AND e.valid_to IS NULL AND ",
                 $entry,
@@ -79,10 +79,10 @@ macro_rules! by_position {
 }
 
 thread_local! {
-    static READ: Prepared = const { lookup!("read_shard", "e.key = $2", pg_sys::TEXTOID) };
-    static WRITE: Prepared = const { lookup!("write_shard", "e.key = $2", pg_sys::TEXTOID) };
-    static READ_RANGE: Prepared = const { by_position!("read_shard") };
-    static WRITE_RANGE: Prepared = const { by_position!("write_shard") };
+    static READ: Prepared = const { lookup!("coalesce(e.reads_from, e.read_shard)", "e.key = $2", pg_sys::TEXTOID) };
+    static WRITE: Prepared = const { lookup!("e.write_shard", "e.key = $2", pg_sys::TEXTOID) };
+    static READ_RANGE: Prepared = const { by_position!("coalesce(e.reads_from, e.read_shard)") };
+    static WRITE_RANGE: Prepared = const { by_position!("e.write_shard") };
 }
 
 /// The entry of this name.

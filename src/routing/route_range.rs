@@ -58,12 +58,12 @@ pub fn route(
 
 fn look(span: &Span, intent: Intent, version: i64) -> Vec<Look> {
     let shard = match intent {
-        Intent::Read => "read_shard",
-        Intent::Write => "write_shard",
+        Intent::Read => "coalesce(e.reads_from, e.read_shard)",
+        Intent::Write => "e.write_shard",
     };
     let query = format!(
         "SELECT e.lower, e.upper, e.status = 'disabled', s.status, s.shard_key, s.namespace, s.conninfo, s.client_conninfo
-           FROM shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = e.{shard}
+           FROM shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = {shard}
           WHERE {TOUCHED} ORDER BY lower(e.span)"
     );
     let args = [span.lower.clone().into(), span.upper.clone().into()];

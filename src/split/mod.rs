@@ -15,6 +15,7 @@ pub mod install;
 pub mod lifecycle;
 mod owners;
 pub mod plan;
+pub mod reads;
 pub mod record;
 pub mod references;
 pub mod reverse;

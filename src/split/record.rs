@@ -3,12 +3,13 @@
 use super::copy::outcome::Outcome;
 use super::cutover::aborted;
 use super::lifecycle::phases::{self, transition};
+use super::reads;
 use super::table::Table;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{cutover_request, event, split, way_back};
+use crate::catalog::{cutover_request, event, settlement, split, way_back};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
@@ -216,6 +217,7 @@ fn enter(id: i64, from: Phase, to: Phase) -> Result<()> {
         }
         Phase::Backfill => {
             cutover_request::forget(id);
+            reads::send_back(id, ": rows are copied again")?;
             sql::write(
                 "UPDATE shardmaster.split_plan SET goal = 'backfill' WHERE id = $1 AND goal <> 'rolled_back'",
                 &[id.into()],
@@ -407,7 +409,9 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
         .into());
     };
     sql::write(
-        "UPDATE shardmaster.split_plan SET phase = $2, updated_at = clock_timestamp() WHERE id = $1",
+        "UPDATE shardmaster.split_plan
+            SET phase = $2, reads_on_target = reads_on_target AND $2 IN ('tailing', 'cutover_pending'), updated_at = clock_timestamp()
+          WHERE id = $1",
         &[id.into(), to.as_str().into()],
     );
     let detail = if detail.is_empty() { rule.when } else { detail };
@@ -473,6 +477,7 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
     );
     split_progress::clear(id);
     cutover_request::forget(id);
+    settlement::forget(id);
     match way_back::there(id) {
         // One that was asked for had its split's keys.
         Some(there) => way_back::pass_keys(id, there),

@@ -22,8 +22,10 @@ use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::consumed;
 use crate::agent::state::progress::{self, LeafProgress, Progress, TableProgress};
+use crate::agent::state::queue;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
+use crate::catalog::settlement;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
@@ -281,6 +283,28 @@ pub fn look(there: i64, identity: &str) -> Result<bool> {
         wake::split_on_commit(plan.id);
         Ok(true)
     })
+}
+
+/// How large the queue of a way back is that rests, for an operator who has said when it is large
+/// enough. A shard that is out of reach is asked next time.
+pub fn measure(there: i64, identity: &str) -> Result<()> {
+    if transaction(|| settlement::queue_bytes(there)).is_none() {
+        return Ok(());
+    }
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
+        return Ok(());
+    };
+    let plan = try_transaction(|| split::load(back.id))?;
+    let bytes = match tenure::open(&plan, identity, Side::Source, "way back") {
+        Ok(mut source) => queue::bytes(&mut source, &plan),
+        Err(error) => Err(error),
+    };
+    match bytes {
+        Ok(bytes) => transaction(|| settlement::measured(there, bytes)),
+        Err(error) if error.is_transient() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// A split ends in another way: the way back that it has goes first. `lost`: the side of the

@@ -6,8 +6,8 @@ use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::agent::template::fill;
 use crate::catalog::split::Plan;
-use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::{Connection, number};
 use std::time::Duration;
 
 const QUEUE: &str = include_str!("../../../sql/agent/queue.sql");
@@ -81,6 +81,20 @@ pub fn sizes(plan: &Plan) -> String {
         })
         .collect();
     sizes.join(" OPERATOR(pg_catalog.+) ")
+}
+
+/// The bytes of all queues of a split; None: they take no more entries, and lack some.
+pub fn bytes(connection: &mut Connection, plan: &Plan) -> Result<Option<i64>> {
+    let is_full = format!(
+        "coalesce(pg_catalog.pg_sequence_last_value('shardmaster_agent.{}'::pg_catalog.regclass), 1) > 1",
+        sequence(plan.id)
+    );
+    let query = format!("SELECT {is_full}, {}", sizes(plan));
+    let answer = connection.query(&query, &[])?;
+    let cells: Vec<Option<&str>> = answer.rows.iter().flatten().map(Option::as_deref).collect();
+    let size = cells.get(1).copied().flatten();
+    let bytes = number::count(connection.shard(), "the size of a queue", size)?;
+    Ok((cells.first() != Some(&Some("t"))).then_some(bytes))
 }
 
 /// What every writer of a split looks at: the barrier, and whether the queues are open.

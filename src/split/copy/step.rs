@@ -21,14 +21,14 @@ use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::quote::ident;
-use crate::server::txn::transaction;
+use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::there;
 use crate::split::verify::walk::{self, When};
+use crate::split::{reads, there};
 use std::time::{Duration, Instant};
 
 /// Applies the window since the last step and, while there are any, the next chunks.
@@ -171,6 +171,20 @@ fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Resul
     Ok(())
 }
 
+/// Rows of the target are about to go, or to be missing: whoever reads there goes to the source
+/// first. The step is done again afterwards.
+fn require_no_reads(id: i64) -> Result<()> {
+    try_transaction(|| match reads::are_on_target(id) {
+        true => reads::send_back(id, ": rows are copied again").map(|()| true),
+        false => Ok(false),
+    })
+    .map_err(SplitError::from)
+    .and_then(|were| match were {
+        true => Err(SplitError::Retry("reads to go back to the source".into())),
+        false => Ok(()),
+    })
+}
+
 /// A partition that is new on the source gets its triggers; the step is done again
 /// afterwards, and copies it from its beginning.
 fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<Outcome> {
@@ -208,6 +222,9 @@ pub fn apply(
         ));
     }
     let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
+    if !resets.is_empty() || !differences.grown.is_empty() {
+        require_no_reads(engine.plan.id)?;
+    }
     reset(engine, &mut progress, &resets, now, &mut restarted)?;
     progress.again = None;
     for position in differences.grown.iter().filter(|position| !resets.contains(position)) {

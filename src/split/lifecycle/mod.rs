@@ -8,9 +8,10 @@ mod wait;
 pub mod work;
 
 use super::end::ending;
-use super::{plan, record, reverse};
+use super::{plan, reads, record, reverse};
 use crate::agent::error::SplitError;
 use crate::catalog::cutover_request::{self, Wishes};
+use crate::catalog::settlement::{self, Terms};
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
 use crate::catalog::{split_progress, verification, way_back};
@@ -159,6 +160,7 @@ fn require_alike(id: i64) -> Result<(), Failure> {
 
 pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::Rollback)?;
+    reads::send_back(id, ": it is rolled back")?;
     sql::write(
         "UPDATE shardmaster.split_plan SET target_lost = $2 WHERE id = $1",
         &[id.into(), target_lost.into()],
@@ -212,6 +214,50 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
     }
     record(id, &state, answer);
     Ok(())
+}
+
+/// Where reads of the split's keys go before its cutover. Back they go in whatever phase.
+pub fn switch_reads(id: i64, to_target: bool) -> Result<(), Failure> {
+    if !to_target {
+        split::lock(id)?;
+        return reads::send_back(id, "");
+    }
+    ask(id, Call::SwitchReads)?;
+    require_alike(id)?;
+    match reads::are_on_target(id) {
+        true => Ok(()),
+        false => reads::send_to_target(&split::load(id)?),
+    }
+}
+
+/// When the split is to be finished by itself; None: not before somebody asks for it.
+pub fn settle_for(id: i64, terms: Option<&Terms>) -> Result<(), Failure> {
+    let (_, answer) = ask(id, Call::SettleFor)?;
+    if answer == Answer::Nothing {
+        return Ok(());
+    }
+    if let Some(back) = way_back::of(id)?.filter(|back| !back.rests()) {
+        return Err(reverse::under_way(id, &back));
+    }
+    match terms {
+        Some(terms) => settlement::set(id, terms),
+        None if settlement::forget(id) => {}
+        None => return Ok(()),
+    }
+    let text = settlement::text(id);
+    split::event(id, None, None, text.as_deref().unwrap_or("does not settle by itself any more"));
+    wake::split_on_commit(id);
+    Ok(())
+}
+
+/// For the worker: its operator has said when, and that is now.
+pub fn settle(id: i64) -> Result<(), Failure> {
+    let state = split::lock(id)?;
+    if work::next(&state) != work::Work::Settle {
+        return Ok(());
+    }
+    settlement::forget(id);
+    finish(id, false, false)
 }
 
 /// Every row of both sides is compared, by the worker.

@@ -22,6 +22,8 @@ pub enum Call {
     Verify,
     Repair,
     Reverse,
+    SettleFor,
+    SwitchReads,
 }
 
 impl Call {
@@ -41,6 +43,8 @@ impl Call {
             Call::Verify => "shard_split_verify",
             Call::Repair => "shard_split_repair",
             Call::Reverse => "shard_split_reverse",
+            Call::SettleFor => "shard_split_settle_for",
+            Call::SwitchReads => "shard_split_switch_reads",
         }
     }
 }
@@ -184,6 +188,17 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
     row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
 
+    row(Call::SettleFor, &[Phase::RolledBack], AtRest, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::SettleFor, ANY, RollingBack, RollsBack),
+    row(Call::SettleFor, &[Phase::Completed], Finishing, Nothing),
+    row(Call::SettleFor, ANY, Always, Accept),
+
+    row(Call::SwitchReads, ANY, RollingBack, RollsBack),
+    row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
+    row(Call::SwitchReads, FOLLOWS, Always, Accept),
+    row(Call::SwitchReads, &[Phase::Completed], Always, Refuse("Reads go where writes go.")),
+    row(Call::SwitchReads, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'tailing') waits until the target has all rows.")),
+
     row(Call::GuardDrop, &[Phase::Completed], Finished, Accept),
     row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
 
@@ -264,7 +279,7 @@ mod tests {
     use super::*;
     use crate::catalog::split_state::{CutoverRequest, CutoverStep, End};
 
-    const CALLS: [Call; 14] = [
+    const CALLS: [Call; 16] = [
         Call::Map,
         Call::StartDualWrite,
         Call::RunBackfill,
@@ -279,6 +294,8 @@ mod tests {
         Call::Verify,
         Call::Repair,
         Call::Reverse,
+        Call::SettleFor,
+        Call::SwitchReads,
     ];
 
     fn state(phase: Phase, goal: Goal, failed: bool, finished: bool) -> State {

@@ -3,7 +3,7 @@
 
 use crate::catalog::split::State;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
-use crate::catalog::{cutover_request, redirect, verification};
+use crate::catalog::{cutover_request, redirect, settlement, verification};
 use crate::guc;
 
 /// What a worker does next for a plan.
@@ -27,6 +27,8 @@ pub enum Work {
     Rehearse,
     /// The cutover has decided: finish its last steps.
     CompleteCutover,
+    /// Ask for the end of a completed split, as its operator has said.
+    Settle,
     /// Ask both shards of a completed split whether they still know it.
     Watch,
     /// Compare both sides of a completed split.
@@ -43,7 +45,7 @@ impl Work {
     /// It waits until those who move rows have their workers.
     fn is_housekeeping(self) -> bool {
         // Not a comparison, which may take hours and would keep the others from being watched.
-        matches!(self, Work::Watch | Work::EndRedirect)
+        matches!(self, Work::Settle | Work::Watch | Work::EndRedirect)
     }
 }
 
@@ -56,6 +58,8 @@ enum If {
     Finished,
     /// Something of a finished split's redirect is to end.
     RedirectDue,
+    /// It is to end by itself, and its time has come.
+    SettleDue,
     /// The shards of a completed split are to be asked again.
     WatchDue,
     /// Its sides are to be compared.
@@ -72,6 +76,7 @@ impl If {
             If::NotMoved => step != CutoverStep::Moved,
             If::Finished => end == End::Finished,
             If::RedirectDue => end == End::RedirectDue,
+            If::SettleDue => end == End::Settles,
             If::WatchDue => end == End::Due,
             If::Verifies => end == End::Verifies,
             If::Later => request == CutoverRequest::Later,
@@ -85,6 +90,7 @@ impl If {
             If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
             If::Finished => "p.finished_at IS NOT NULL".into(),
             If::RedirectDue => redirect::is_due(),
+            If::SettleDue => settlement::IS_DUE.into(),
             If::Later => cutover_request::IS_LATER.into(),
             If::Rehearses => cutover_request::IS_REHEARSAL.into(),
             If::Verifies => format!("p.finished_at IS NULL AND {}", verification::IS_WANTED),
@@ -119,6 +125,7 @@ const ROWS: &[Row] = &[
     row(&[Phase::Completed], ANY, If::Finished, Work::Nothing),
     row(&[Phase::Completed], ANY, If::NotMoved, Work::CompleteCutover),
     row(&[Phase::Completed], &[Goal::Finished], If::Always, Work::Finish),
+    row(&[Phase::Completed], ANY, If::SettleDue, Work::Settle),
     row(&[Phase::Completed], ANY, If::WatchDue, Work::Watch),
     row(&[Phase::Completed], ANY, If::Verifies, Work::Verify),
     row(&[Phase::Completed], ANY, If::Always, Work::Nothing),
@@ -189,7 +196,8 @@ mod tests {
     use super::*;
 
     const STEPS: &[CutoverStep] = CutoverStep::ALL;
-    const ENDS: [End; 5] = [End::Open, End::Due, End::Verifies, End::Finished, End::RedirectDue];
+    const ENDS: [End; 6] =
+        [End::Open, End::Settles, End::Due, End::Verifies, End::Finished, End::RedirectDue];
     const REQUESTS: [CutoverRequest; 3] =
         [CutoverRequest::Now, CutoverRequest::Later, CutoverRequest::Rehearsal];
 
@@ -244,6 +252,7 @@ mod tests {
             Work::Cutover,
             Work::Rehearse,
             Work::CompleteCutover,
+            Work::Settle,
             Work::Watch,
             Work::Verify,
             Work::Finish,

@@ -7,7 +7,7 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
-use crate::catalog::{in_use, naming, routing, split, way_back};
+use crate::catalog::{in_use, naming, routing, settlement, split, way_back};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
@@ -276,6 +276,7 @@ pub fn turn_back(there: i64, back: i64) -> std::result::Result<(), Failure> {
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
     way_back::pass_keys(there, back);
+    settlement::forget(there);
     check_shards(&keyspace, &plan.source, &plan.target)?;
     check_named(&keyspace, [&plan.source, &plan.target])?;
     require_routed(&keyspace, &plan.source, &plan.entries)?;
@@ -295,6 +296,7 @@ pub fn take_up_way_back(there: i64, back: i64) -> std::result::Result<(), Failur
     let plan = split::load(back)?;
     let keyspace = keyspace::lock(&plan.keyspace)?;
     way_back::pass_keys(there, back);
+    settlement::forget(there);
     let is_back = require_routed(&keyspace, &plan.source, &plan.entries).is_err();
     if keyspace.strategy.is_directory() && !is_back {
         tenants::reserve_beyond_for_split(back, &plan.target, &keyspace.name, &plan.entries)?;

@@ -23,8 +23,8 @@ use crate::split::cutover::{self, Aim, Rehearsed, aborted, settled, watch};
 use crate::split::end::{ending, finish, lost, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
-use crate::split::lifecycle::phases;
 use crate::split::lifecycle::work::{self, Work};
+use crate::split::lifecycle::{self, phases};
 use crate::split::plan::check;
 use crate::split::verify::walk::{self, Ended};
 use crate::split::verify::{after, repair};
@@ -147,6 +147,7 @@ impl Worker {
             Work::CompleteCutover => self.complete_cutover(state),
             Work::Finish => self.finish(),
             Work::EndRedirect => self.end_redirect(),
+            Work::Settle => Ok(try_transaction(|| lifecycle::settle(self.id)).map(|()| Duration::ZERO)?),
             Work::Watch => self.watch(state),
             Work::Verify => self.verify(state),
             Work::RollBack => self.roll_back(),
@@ -259,6 +260,7 @@ impl Worker {
             Err(error) => return Err(error),
         }
         session::hastily(attempts, || watch::run(&plan, version, &identity))?;
+        session::hastily(attempts, || reverse::measure(self.id, &identity))?;
         Ok(Duration::ZERO)
     }
 
@@ -436,7 +438,7 @@ fn pause_of_copy(outcome: &outcome::Outcome, worked: Duration) -> Duration {
 /// what is waited for. None: what was said before still holds.
 fn doing(work: Work) -> Option<&'static str> {
     match work {
-        Work::Nothing | Work::Hold | Work::BeginBackfill => None,
+        Work::Nothing | Work::Hold | Work::BeginBackfill | Work::Settle => None,
         Work::Install => Some("installing"),
         Work::Copy => Some("copying"),
         Work::Tail => Some("applying changes"),

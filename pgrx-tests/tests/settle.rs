@@ -1,0 +1,119 @@
+//! Splits that are finished by themselves, once they are old or the queue of their way back is
+//! large enough.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::fixture::{self, LIMIT, completed, plan, rows, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+const SETTINGS: [&str; 2] = ["shardmaster.reverse = on", "shardmaster.watch_interval = 100"];
+
+fn settle_for(cluster: &Cluster, split: &Split<'_>, terms: &str) -> Result<(), postgres::Error> {
+    let call = format!("SELECT shard_split_settle_for({}, {terms})", split.id);
+    cluster.superuser().unwrap().batch_execute(&call)
+}
+
+fn waits_for(cluster: &Cluster, split: &Split<'_>) -> Option<String> {
+    let query = "SELECT waiting_for FROM shard_split_metrics($1)";
+    cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+}
+
+/// Until both shards were looked at twice: what was seen of them is the master's by then.
+fn watched_twice(cluster: &Cluster, split: &Split<'_>) {
+    let mut master = cluster.superuser().unwrap();
+    let query = "SELECT coalesce(watched_at, 'epoch')::text FROM shardmaster.split_plan WHERE id = $1";
+    let mut look = || -> String { master.query_one(query, &[&split.id]).unwrap().get(0) };
+    for _ in 0..2 {
+        let before = look();
+        wait::until("a look at both shards", LIMIT, || Ok((look() != before).then_some(()))).unwrap();
+    }
+}
+
+fn write(cluster: &Cluster, rows: &str) {
+    let update = format!("UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND {rows}");
+    cluster.servers[1].connect(DATABASE, CLIENT).unwrap().batch_execute(&update).unwrap();
+}
+
+#[test]
+fn a_split_settles_at_an_age() {
+    let cluster = fixture::cluster(&SETTINGS);
+    let split = plan(&cluster);
+    to_pending(&split);
+    settle_for(&cluster, &split, "age => '1 hour'").unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    write(&cluster, "id < 100");
+    watched_twice(&cluster, &split);
+    assert_eq!(waits_for(&cluster, &split).unwrap(), "settles 01:00:00 after the cutover");
+    assert!(!rows(&cluster, 0).is_empty());
+    let expected = rows(&cluster, 1);
+    settle_for(&cluster, &split, "age => '1 second', queue_bytes => 1000000000").unwrap();
+    split.wait("finished", LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+    assert_eq!(rows(&cluster, 1), expected);
+    let events = split.events().unwrap();
+    assert!(events.contains("settles 00:00:01 after the cutover, or when the queue"), "{events}");
+    settle_for(&cluster, &split, "age => '1 second'").unwrap();
+}
+
+#[test]
+fn a_split_settles_at_the_size_of_a_queue() {
+    let cluster = fixture::cluster(&SETTINGS);
+    let split = completed(&cluster);
+    settle_for(&cluster, &split, "queue_bytes => 40000").unwrap();
+    write(&cluster, "id < 10");
+    watched_twice(&cluster, &split);
+    assert!(!rows(&cluster, 0).is_empty());
+    write(&cluster, "true");
+    write(&cluster, "true");
+    let expected = rows(&cluster, 1);
+    split.wait("finished", LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+    assert_eq!(rows(&cluster, 1), expected);
+}
+
+/// What a queue lacks that is full its way back would have to copy.
+#[test]
+fn a_full_queue_is_large_enough() {
+    let cluster = fixture::cluster(&[SETTINGS[0], SETTINGS[1], "shardmaster.queue_max_size = 1"]);
+    let split = completed(&cluster);
+    settle_for(&cluster, &split, "queue_bytes => 1000000000").unwrap();
+    watched_twice(&cluster, &split);
+    assert!(!rows(&cluster, 0).is_empty());
+    for _ in 0..100 {
+        write(&cluster, "true");
+    }
+    let expected = rows(&cluster, 1);
+    split.wait("finished", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 1), expected);
+}
+
+#[test]
+fn whoever_goes_back_does_not_settle() {
+    let cluster = fixture::cluster(&SETTINGS);
+    let split = completed(&cluster);
+    for wrong in ["age => '-1 second'", "queue_bytes => -1"] {
+        let error = settle_for(&cluster, &split, wrong).unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "22023", "{error}");
+    }
+    // Nothing that can be written as an interval is a moment beyond all times.
+    settle_for(&cluster, &split, "age => '170000000 years'").unwrap();
+    watched_twice(&cluster, &split);
+    settle_for(&cluster, &split, "age => NULL").unwrap();
+    assert_eq!(waits_for(&cluster, &split), None);
+    settle_for(&cluster, &split, "age => '1 hour'").unwrap();
+    cluster.fault("install_begin=hold").unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let back: i64 = master.query_one("SELECT shard_split_reverse($1)", &[&split.id]).unwrap().get(0);
+    let error = settle_for(&cluster, &split, "age => '1 second'").unwrap_err();
+    let text = error.as_db_error().unwrap().message();
+    assert!(text.contains(&format!("is being taken back by split {back}")), "{text}");
+    cluster.fault("").unwrap();
+    split.wait("reversed", LIMIT).unwrap();
+    let back = Split::of(&cluster, back);
+    let expected = rows(&cluster, 0);
+    settle_for(&cluster, &back, "age => '0'").unwrap();
+    back.wait("finished", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    assert_eq!(rows(&cluster, 0), expected);
+}

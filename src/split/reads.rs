@@ -1,0 +1,38 @@
+//! Reads of a split's keys that go to its target before its cutover. Invariant: while they do, the
+//! target has all of the rows as the source had them, as late as the lag says. So before rows of
+//! it are deleted to be copied again, or the split is undone, they go back.
+
+use crate::catalog::split::{self, Plan};
+use crate::error::Failure;
+use crate::routing::change;
+use crate::server::sql;
+
+/// Whether reads go to the target.
+pub fn are_on_target(id: i64) -> bool {
+    let query = "SELECT reads_on_target FROM shardmaster.split_plan WHERE id = $1";
+    sql::read_one(query, &[id.into()], |row| row.value(1)).unwrap_or(false)
+}
+
+pub fn send_to_target(plan: &Plan) -> Result<(), Failure> {
+    send(plan, true, "")
+}
+
+/// Nothing, where they go to the source already.
+pub fn send_back(id: i64, why: &str) -> Result<(), Failure> {
+    if !are_on_target(id) {
+        return Ok(());
+    }
+    send(&split::load(id)?, false, why)
+}
+
+fn send(plan: &Plan, to_target: bool, why: &str) -> Result<(), Failure> {
+    let target = to_target.then_some(plan.target.shard_key.as_str());
+    change::send_reads(&plan.keyspace, &plan.entries, target)?;
+    sql::write(
+        "UPDATE shardmaster.split_plan SET reads_on_target = $2 WHERE id = $1",
+        &[plan.id.into(), to_target.into()],
+    );
+    let shard = if to_target { &plan.target } else { &plan.source };
+    split::event(plan.id, None, None, &format!("reads go to {}{why}", shard.shard_key));
+    Ok(())
+}
