@@ -52,7 +52,8 @@ impl Walk {
     /// are followed keep their workers, so nobody waits for one before all are asked.
     fn end_splits(&mut self) -> Result<()> {
         let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        open.sort_by_key(|split| std::cmp::Reverse(split.phase));
+        // A split that is being taken back ends with its way back.
+        open.sort_by_key(|split| (split.reverse_of.is_none(), std::cmp::Reverse(split.phase)));
         for split in &open {
             let id = split.id;
             self.operate(&format!("SELECT shard_split_resume({id})"))?;
@@ -61,9 +62,12 @@ impl Walk {
                 self.operate_unless(&format!("SELECT shard_split_rollback({id})"), "55000")?;
             }
         }
-        for Seen { id, .. } in &open {
+        for Seen { id, reverse_of, .. } in &open {
             let now = self.look()?.into_iter().find(|split| split.id == *id);
             if now.is_none_or(|split| split.is_rolling_back() || split.is_finished) {
+                if reverse_of.is_some() {
+                    self.wait_for_end(*id)?;
+                }
                 continue;
             }
             let run = format!("CALL shard_split_run({id})");
@@ -74,11 +78,14 @@ impl Walk {
             self.operate(&format!("SELECT shard_split_finish({id})"))?;
         }
         for Seen { id, .. } in &open {
-            let now = self.look()?.into_iter().find(|split| split.id == *id);
-            let end =
-                if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
-            self.operate(&format!("SELECT shard_split_wait({id}, '{end}', '25 s')"))?;
+            self.wait_for_end(*id)?;
         }
         self.look().map(drop)
+    }
+
+    fn wait_for_end(&mut self, id: i64) -> Result<()> {
+        let now = self.look()?.into_iter().find(|split| split.id == id);
+        let end = if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
+        self.operate(&format!("SELECT shard_split_wait({id}, '{end}', '25 s')"))
     }
 }

@@ -11,7 +11,11 @@ use std::time::Duration;
 impl Walk {
     pub(super) fn lose_target(&mut self) -> Result<String> {
         let moving = |split: &Seen| {
-            split.phase > Phase::Planning && split.phase < Phase::Completed && !split.is_rolling_back()
+            // What a way back has lost is its split's source.
+            split.reverse_of.is_none()
+                && split.phase > Phase::Planning
+                && split.phase < Phase::Completed
+                && !split.is_rolling_back()
         };
         let seen = self.look()?;
         // Both may be on one server: then the source would be gone, too.

@@ -2,6 +2,7 @@
 //! beside them, each step compared with a model of what must be true.
 
 pub mod acts;
+pub mod backwards;
 pub mod book;
 pub mod calls;
 pub mod compare;

@@ -42,6 +42,10 @@ pub struct Seen {
     pub is_failed: bool,
     pub is_finished: bool,
     pub error: Option<(String, String)>,
+    /// The split that it takes back.
+    pub reverse_of: Option<i64>,
+    /// Its way back is asked for, and neither decided nor given up.
+    pub is_taken_back: bool,
 }
 
 impl Seen {
@@ -118,12 +122,28 @@ impl Model {
     /// Takes what the master shows; a cutover that has decided since moves routes.
     pub fn observe(&mut self, all: &[Seen]) {
         for seen in all {
+            self.find_way_back(seen);
             let Some(at) = self.splits.iter().position(|split| split.seen.id == seen.id) else { continue };
             let before = std::mem::replace(&mut self.splits[at].seen, seen.clone());
             if seen.phase == Phase::Completed && before.phase != Phase::Completed {
                 self.decided(at);
             }
         }
+    }
+
+    /// A way back that is asked for: its split with the shards exchanged.
+    fn find_way_back(&mut self, seen: &Seen) {
+        if self.split(seen.id).is_some() {
+            return;
+        }
+        let Some(there) = seen.reverse_of.and_then(|id| self.split(id)).cloned() else { return };
+        let fresh = Seen { phase: Phase::Planning, ..seen.clone() };
+        self.planned(fresh, there.space, (there.target, there.source), there.keys);
+    }
+
+    /// It was taken back, or somebody has tried.
+    pub fn has_gone_back(&self, id: i64) -> bool {
+        self.splits.iter().any(|split| split.seen.reverse_of == Some(id))
     }
 
     fn decided(&mut self, at: usize) {
@@ -256,7 +276,18 @@ mod tests {
 
     fn seen(id: i64, phase: Phase, goal: &str) -> Seen {
         let (is_moved, is_failed, is_finished) = (false, false, goal == "finished");
-        Seen { id, phase, goal: goal.into(), is_moved, is_failed, is_finished, error: None }
+        let (error, reverse_of, is_taken_back) = (None, None, false);
+        Seen {
+            id,
+            phase,
+            goal: goal.into(),
+            is_moved,
+            is_failed,
+            is_finished,
+            error,
+            reverse_of,
+            is_taken_back,
+        }
     }
 
     /// One key, which a split moves from the first shard to the second.
@@ -304,6 +335,21 @@ mod tests {
         assert_eq!(expected(&model), [Expect::Refused, Expect::Served, Expect::Free]);
         model.observe(&[seen(2, Phase::Completed, "finished")]);
         assert_eq!(expected(&model), [Expect::Served, Expect::Refused, Expect::Free]);
+        assert_eq!(model.redirects(), BTreeSet::from([(2, 1)]));
+    }
+
+    #[test]
+    fn a_split_that_is_taken_back_brings_its_keys_home() {
+        use Expect::{Free, Refused, Served};
+        let mut model = model();
+        model.observe(&[seen(1, Phase::Completed, "completed")]);
+        let back = |phase, goal| Seen { reverse_of: Some(1), ..seen(2, phase, goal) };
+        model.observe(&[back(Phase::Tailing, "completed")]);
+        assert_eq!(expected(&model), [Refused, Served, Free]);
+        model.observe(&[seen(1, Phase::Completed, "finished"), back(Phase::Completed, "completed")]);
+        assert_eq!(expected(&model), [Served, Refused, Free]);
+        assert_eq!(model.redirects(), BTreeSet::new());
+        model.observe(&[back(Phase::Completed, "finished")]);
         assert_eq!(model.redirects(), BTreeSet::from([(2, 1)]));
     }
 }

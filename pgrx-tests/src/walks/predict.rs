@@ -62,12 +62,11 @@ fn answer(call: Call, seen: &Seen) -> Answer {
     let (phase, is_back) = (seen.phase, seen.is_rolling_back());
     let rests = phase == Phase::RolledBack && is_back;
     match call {
-        Call::StartDualWrite if rests => Answer::AsPlan,
-        Call::StartDualWrite => accepted(
-            !is_back
-                && (matches!(phase, Phase::Planning | Phase::RolledBack)
-                    || phase == Phase::DualWrite && seen.is_failed),
-        ),
+        Call::StartDualWrite if rests && seen.reverse_of.is_none() => Answer::AsPlan,
+        Call::StartDualWrite => {
+            let is_new = matches!(phase, Phase::Planning | Phase::RolledBack) && seen.reverse_of.is_none();
+            accepted(!is_back && (is_new || phase == Phase::DualWrite && seen.is_failed))
+        }
         Call::RunBackfill => {
             let was_started = !(phase == Phase::Planning && seen.goal == "planning");
             let is_copied = matches!(phase, Phase::Tailing | Phase::CutoverPending) && !seen.is_failed;
@@ -76,7 +75,7 @@ fn answer(call: Call, seen: &Seen) -> Answer {
         Call::ReplayTail => accepted(matches!(phase, Phase::Tailing | Phase::CutoverPending) && !is_back),
         Call::Cutover => accepted(phase == Phase::CutoverPending && !is_back),
         Call::Rollback => accepted(phase != Phase::Completed),
-        Call::Finish => accepted(phase == Phase::Completed),
+        Call::Finish => accepted(phase == Phase::Completed && !seen.is_taken_back),
         Call::Pause => accepted(!matches!(phase, Phase::Completed | Phase::RolledBack)),
         Call::Resume => Answer::Accepted,
         Call::GuardDrop => accepted(seen.is_finished),
@@ -106,7 +105,9 @@ mod tests {
 
     fn seen(phase: Phase, goal: &str) -> Seen {
         let (is_moved, is_failed, is_finished) = (false, false, false);
-        Seen { id: 1, phase, goal: goal.into(), is_moved, is_failed, is_finished, error: None }
+        let (error, reverse_of, is_taken_back) = (None, None, false);
+        let goal = goal.into();
+        Seen { id: 1, phase, goal, is_moved, is_failed, is_finished, error, reverse_of, is_taken_back }
     }
 
     #[test]
@@ -114,6 +115,9 @@ mod tests {
         let done = seen(Phase::Completed, "completed");
         assert_eq!(answers(Call::Rollback, &done, &done), [Answer::Refused]);
         assert_eq!(answers(Call::Finish, &done, &done), [Answer::Accepted]);
+        let taken_back = Seen { is_taken_back: true, ..done.clone() };
+        assert_eq!(answers(Call::Finish, &taken_back, &taken_back), [Answer::Refused]);
+        assert_eq!(answers(Call::Finish, &taken_back, &done), [Answer::Refused, Answer::Accepted]);
     }
 
     #[test]

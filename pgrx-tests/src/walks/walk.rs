@@ -68,7 +68,7 @@ impl Walk {
             began: Instant::now(),
         };
         walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
-        let points = "SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|reverse|reshape)_'";
+        let points = "SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|reshape)_'";
         walk.points = walk.master()?.query(points, &[])?.iter().map(|row| row.get(0)).collect();
         Ok(walk)
     }
@@ -463,8 +463,12 @@ impl Walk {
 /// Splits as the master shows them.
 pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgres::Error> {
     let query =
+        // A way back that nobody has asked for is part of its split.
         "SELECT id, phase, goal, cutover_step = 'moved', activity = 'failed', finished_at IS NOT NULL,
-                        error_code, error_message FROM shardmaster.split_plan ORDER BY id";
+                error_code, error_message, reverse_of,
+                EXISTS (SELECT 1 FROM shardmaster.split_plan b
+                         WHERE b.reverse_of = p.id AND b.started_at IS NOT NULL AND b.phase NOT IN ('completed', 'rolled_back'))
+           FROM shardmaster.split_plan p WHERE reverse_of IS NULL OR started_at IS NOT NULL ORDER BY id";
     let rows = master.query(query, &[])?;
     let split = |row: &postgres::Row| {
         let error = row.get::<_, Option<String>>(6).zip(row.get::<_, Option<String>>(7));
@@ -476,6 +480,8 @@ pub(super) fn seen(master: &mut Client) -> std::result::Result<Vec<Seen>, postgr
             is_failed: row.get(4),
             is_finished: row.get(5),
             error,
+            reverse_of: row.get(8),
+            is_taken_back: row.get(9),
         })
     };
     Ok(rows.iter().filter_map(split).collect())

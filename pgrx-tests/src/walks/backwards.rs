@@ -1,0 +1,47 @@
+//! Splits that their operator takes back after their cutover.
+
+use super::calls::{Refusal, Told, words};
+use super::model::{Phase, Seen, Status};
+use super::walk::Walk;
+use crate::Result;
+
+impl Walk {
+    pub(super) fn go_back(&mut self) -> Result<String> {
+        let all = self.look()?;
+        let completed: Vec<i64> = all.iter().filter(|split| is_open(split)).map(|split| split.id).collect();
+        let any: Vec<i64> = all.iter().map(|split| split.id).collect();
+        let from = if self.random.percent(10) { &any } else { &completed };
+        if from.is_empty() {
+            return self.run_to(&["completed"]);
+        }
+        let id = *self.random.one_of(from);
+        let may_be_refused = self.may_be_refused(id);
+        let query = format!("SELECT shard_split_reverse({id})");
+        let told: Told = self.master()?.query_one(&query, &[]).map(drop).map_err(Refusal::of);
+        self.judge(&query, &told)?;
+        self.look()?;
+        match &told {
+            Err(refusal) if refusal.is_lost() => {}
+            Err(refusal) if refusal.code == "55000" && (may_be_refused || self.may_be_refused(id)) => {}
+            Err(refusal) => return Err(format!("{query}: {}", refusal.text).into()),
+            Ok(()) => {}
+        }
+        Ok(format!("{query}: {}", words(&told)))
+    }
+
+    /// It is not completed, or is ending, its way back is none or was tried before, or a shard
+    /// takes nothing.
+    fn may_be_refused(&self, id: i64) -> bool {
+        let Some(split) = self.model.split(id) else { return true };
+        let statuses = [split.source, split.target].map(|shard| self.model.statuses[shard]);
+        !is_open(&split.seen)
+            || self.model.has_gone_back(id)
+            || statuses.iter().any(|status| *status != Status::Active)
+            // What a new master has may be from before the way back.
+            || self.is_restored
+    }
+}
+
+fn is_open(split: &Seen) -> bool {
+    split.phase == Phase::Completed && !split.is_finished && split.goal == "completed"
+}
