@@ -366,8 +366,8 @@ fn a_late_commit_of_a_dead_worker_is_refused() {
     let split = plan(&cluster);
     to_pending(&split);
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
-    let generation = "SELECT generation FROM shardmaster_agent.generation";
-    let generation: i64 = target.query_one(generation, &[]).unwrap().get(0);
+    let generation = "SELECT generation FROM shardmaster_agent.generation WHERE split_id = $1";
+    let generation: i64 = target.query_one(generation, &[&split.id]).unwrap().get(0);
     let secret = "SELECT secret FROM shardmaster.split_plan WHERE reverse_of IS NULL";
     let secret: String = cluster.superuser().unwrap().query_one(secret, &[]).unwrap().get(0);
     let mut zombie = cluster.servers[1].connect(DATABASE, "mover").unwrap();

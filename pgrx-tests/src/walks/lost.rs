@@ -62,8 +62,14 @@ impl Walk {
         let query = format!("SELECT object, action FROM shard_cleanup('{}')", self.stage.shard_name(target));
         let rows = self.ask_master(|master| master.query(&query, &[]))?;
         let removed: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let expected = format!("target side of split {id}");
-        let is_other = |(object, action): &(String, String)| *object != expected || action != "removed";
+        // What it captured there for its way back, too.
+        let backs =
+            "SELECT format('source side of split %s', id) FROM shardmaster.split_plan WHERE reverse_of = $1";
+        let rows = self.ask_master(|master| master.query(backs, &[&id]))?;
+        let mut expected: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        expected.push(format!("target side of split {id}"));
+        let is_other =
+            |(object, action): &(String, String)| !expected.contains(object) || action != "removed";
         if !self.is_restored && removed.iter().any(is_other) {
             return Err(format!("{query}: {removed:?}").into());
         }
