@@ -1,7 +1,7 @@
 # Everything works as root, who then starts servers and tests as the user
 # postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
 
-.PHONY: all setup build install lint check test soak regress accept demo bench clean
+.PHONY: all setup build install lint check test soak reliability regress accept demo bench clean
 
 all: build
 
@@ -34,6 +34,10 @@ test: setup
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
 	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories on:16:zoo
+
+# Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.
+reliability: setup
+	@scripts/reliability.sh
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

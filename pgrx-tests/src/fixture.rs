@@ -39,6 +39,7 @@ pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) 
     }
     workload.stop().unwrap();
     let report = workload.report(cluster).unwrap();
+    report.keep();
     assert!(report.is_clean(), "{report}");
 }
 

@@ -5,6 +5,7 @@ use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::disasters::{
     self, CHOSEN, DISASTERS, Disaster, FAMILIES, INJECTIONS, Injection, Link, Place, Stage,
 };
+use shardmaster_tests::records::{keep, milliseconds};
 use std::io::Write;
 use std::time::Instant;
 
@@ -28,7 +29,12 @@ fn cells(disaster: Disaster) {
     for injection in INJECTIONS.iter().filter(|injection| is_wanted(disaster, injection)) {
         let began = Instant::now();
         let text = match disasters::run(disaster, injection) {
-            Ok(shown) => format!("{shown}"),
+            Ok(shown) => {
+                let longest = milliseconds(shown.longest);
+                let what = format!("{disaster:?}");
+                keep("disaster", &[("what", &what), ("point", &injection.name), ("longest", &longest)]);
+                format!("{shown}")
+            }
             Err(error) => {
                 failures.push(format!("{disaster:?} at {}: {error}", injection.name));
                 format!("FAILED: {error}")

@@ -2,6 +2,7 @@
 //! servers stops. The list of points is the server's own.
 
 use shardmaster_tests::matrix::{Fault, Injection, Matrix, Place, What};
+use shardmaster_tests::records;
 use std::io::Write;
 use std::time::Instant;
 
@@ -25,10 +26,15 @@ fn some_points(what: What, fault: Fault, (remainder, of): (usize, usize)) {
     let injections: Vec<_> = all.filter(|(n, _)| soak || n % of == remainder).map(|(_, one)| one).collect();
     let cells = shared_out(&injections, if soak { 1 } else { POINTS_OF_A_SPLIT });
     for cell in &cells {
-        if let Err(error) = matrix.cell(cell, fault) {
-            failures.push(error.to_string());
-            // What is left of a failed split would spoil the cells after it.
-            matrix = Matrix::new(what).unwrap();
+        match matrix.cell(cell, fault) {
+            Ok(()) => {
+                cell.iter().for_each(|at| records::keep("fault", &[("point", &at.point), ("kind", &fault)]));
+            }
+            Err(error) => {
+                failures.push(error.to_string());
+                // What is left of a failed split would spoil the cells after it.
+                matrix = Matrix::new(what).unwrap();
+            }
         }
     }
     // Not println!, which only tests that fail are heard with.

@@ -4,6 +4,7 @@
 use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::histories::{Clients, Level, Outcome, anomalies};
 use shardmaster_tests::random::seed;
+use shardmaster_tests::records;
 use shardmaster_tests::split::Split;
 use std::time::Duration;
 
@@ -62,6 +63,11 @@ fn history_of(level: Level) {
     assert!(found.is_empty(), "SHARDMASTER_SEED={seed}: {} anomalies:\n{}", found.len(), found.join("\n"));
     let count = |outcome: Outcome| history.iter().filter(|one| one.outcome == outcome).count();
     println!("{level:?}: {} committed, {} aborted", count(Outcome::Committed), count(Outcome::Aborted));
+    let (committed, aborted) = (count(Outcome::Committed), count(Outcome::Aborted));
+    records::keep(
+        "history",
+        &[("level", &level.name()), ("committed", &committed), ("aborted", &aborted), ("anomalies", &0)],
+    );
     assert!(count(Outcome::Committed) > 400);
 }
 

@@ -24,6 +24,7 @@ fn walks(seed: u64, has_faults: bool) {
         if let Err(error) = outcome {
             panic!("SHARDMASTER_SEED={seed}: {error}\n{}", walk.describe());
         }
+        walk.keep();
         println!("walk {number}, seed {seed}: {}", walk.summary());
         number += 1;
     }

@@ -27,7 +27,7 @@ pub enum Level {
 }
 
 impl Level {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Level::ReadCommitted => "read committed",
             Level::RepeatableRead => "repeatable read",

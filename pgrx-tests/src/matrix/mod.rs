@@ -32,6 +32,18 @@ pub enum Fault {
     Restart(Place),
 }
 
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Fault("error") => f.write_str("the worker fails"),
+            Fault::Fault("exit") => f.write_str("it ends"),
+            Fault::Fault(_) => f.write_str("it is killed"),
+            Fault::Terminate => f.write_str("it is terminated"),
+            Fault::Restart(place) => write!(f, "the {} stops", format!("{place:?}").to_lowercase()),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Source,

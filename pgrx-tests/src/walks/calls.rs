@@ -43,8 +43,8 @@ impl Walk {
         let open = self.model.splits.iter().filter(|split| !split.seen.is_over()).count();
         match self.random.below(100) {
             0..25 if open < OPEN => self.plan(),
-            0..54 => self.drive(),
-            54..58 => self.go_back(),
+            0..49 => self.drive(),
+            49..58 => self.go_back(),
             58..76 => self.run(),
             76..84 => self.wait_for_phase(),
             84..86 => self.set_status(),

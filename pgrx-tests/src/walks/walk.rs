@@ -31,7 +31,7 @@ pub struct Walk {
     master: Option<Client>,
     pub(super) lasting: Vec<Lasting>,
     pub(super) points: Vec<String>,
-    has_faults: bool,
+    pub(super) has_faults: bool,
     /// Until when a split may fail because of what an owner has done to a table.
     excused: Instant,
     excused_all: Instant,
@@ -40,7 +40,7 @@ pub struct Walk {
     pub(super) names: usize,
     /// The master is another one than at first.
     pub(super) is_restored: bool,
-    began: Instant,
+    pub(super) began: Instant,
 }
 
 impl Walk {
@@ -428,19 +428,6 @@ impl Walk {
             Err(error) if error.sqlstate() == Some(code) => Ok(false),
             outcome => outcome.map(|()| true),
         }
-    }
-
-    /// What the walk has seen, in a line.
-    pub fn summary(&self) -> String {
-        let desk = &self.writers.desk;
-        let written = desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
-        let refusals = super::writers::lock(&desk.refusals).clone();
-        let splits = &self.model.splits;
-        let finished = splits.iter().filter(|split| split.seen.is_finished).count();
-        let (steps, planned, took) = (self.trail.len(), splits.len(), self.began.elapsed());
-        format!(
-            "{steps} steps in {took:.1?}, {planned} splits, {finished} finished, {written} writes, refused {refusals:?}"
-        )
     }
 
     /// Where everything is, for whoever reads of a failure.

@@ -3,6 +3,7 @@
 use super::compare::Comparison;
 use super::model::Ledger;
 use super::writer::{Ack, Record};
+use crate::records::{self, Fact, milliseconds};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -62,6 +63,21 @@ impl Report {
     /// Right, and no client saw what it should not see.
     pub fn is_clean(&self) -> bool {
         self.is_right() && self.unexpected.is_empty()
+    }
+}
+
+impl Report {
+    /// For docs/reliability.md.
+    pub fn keep(&self) {
+        let facts: [Fact<'_>; 6] = [
+            ("acknowledged", &self.acknowledged),
+            ("lost", &self.lost),
+            ("doubled", &self.doubled),
+            ("misplaced", &self.misplaced),
+            ("moving", &milliseconds(self.stall_moving)),
+            ("staying", &milliseconds(self.stall_staying)),
+        ];
+        records::keep("load", &facts);
     }
 }
 

@@ -1,0 +1,37 @@
+//! What a walk has seen.
+
+use super::walk::Walk;
+use crate::records::{self, Fact};
+
+impl Walk {
+    /// For docs/reliability.md.
+    pub fn keep(&self) {
+        let splits = &self.model.splits;
+        let back =
+            splits.iter().filter(|split| split.seen.reverse_of.is_some() && split.seen.is_finished).count();
+        let faults = if self.has_faults { "with" } else { "without" };
+        let written = self.writers.desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
+        let facts: [Fact<'_>; 6] = [
+            ("faults", &faults),
+            ("seconds", &self.began.elapsed().as_secs()),
+            ("steps", &self.trail.len()),
+            ("splits", &splits.len()),
+            ("back", &back),
+            ("acknowledged", &written),
+        ];
+        records::keep("walk", &facts);
+    }
+
+    /// What the walk has seen, in a line.
+    pub fn summary(&self) -> String {
+        let desk = &self.writers.desk;
+        let written = desk.acknowledged.load(std::sync::atomic::Ordering::Relaxed);
+        let refusals = super::writers::lock(&desk.refusals).clone();
+        let splits = &self.model.splits;
+        let finished = splits.iter().filter(|split| split.seen.is_finished).count();
+        let (steps, planned, took) = (self.trail.len(), splits.len(), self.began.elapsed());
+        format!(
+            "{steps} steps in {took:.1?}, {planned} splits, {finished} finished, {written} writes, refused {refusals:?}"
+        )
+    }
+}
