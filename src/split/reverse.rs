@@ -158,7 +158,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     progress.again = frozen.again;
     let shapes = on_target.tables.iter().zip(&frozen.tables);
     for (table, (shape, known)) in progress.tables.iter_mut().zip(shapes) {
-        if !has_all_files(shape, known) {
+        if !has_all_files(shape, known) || !has_its_columns(shape, known) {
             copy_anew(table);
         }
     }
@@ -174,6 +174,11 @@ fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
         leaf.is_some_and(|leaf| leaf.filenode.as_deref() == Some(&known.filenode))
     };
     known.leaves.iter().all(is_there)
+}
+
+/// Its columns are those of the cutover. One that was dropped and made again has none of its values.
+fn has_its_columns(now: &TableShape, known: &TableProgress) -> bool {
+    known.structure.is_empty() || known.structure == now.structure()
 }
 
 /// What is there does not count: no file is where it was.
