@@ -229,3 +229,143 @@ fn differences(known: &[KnownColumn], shape: &TableShape) -> Vec<String> {
     texts.extend(known.iter().filter(is_gone).map(|known| format!("column \"{}\" was dropped", known.name)));
     texts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::shape::Leaf;
+    use crate::agent::state::progress::{LeafProgress, TargetLeaf};
+
+    fn column(number: &str, name: &str, type_name: &str) -> Column {
+        let [number, name, type_name] = [number, name, type_name].map(str::to_owned);
+        Column { number, name, type_name, is_validated: true, ..Column::default() }
+    }
+
+    fn table(columns: &[Column]) -> TableShape {
+        let leaf = Leaf {
+            oid: "16384".into(),
+            name: "t".into(),
+            filenode: Some("16385".into()),
+            blocks: 7,
+            persistence: "p".into(),
+            kind: "r".into(),
+            triggers: None,
+            captured: true,
+        };
+        TableShape { columns: Some(columns.to_vec()), leaves: Some(vec![leaf]), ..TableShape::default() }
+    }
+
+    fn copied(source: &TableShape, target: &TableShape) -> TableProgress {
+        let leaf = |leaf: &Leaf| TargetLeaf {
+            oid: leaf.oid.clone(),
+            triggers: String::new(),
+            filenode: leaf.filenode.clone(),
+        };
+        TableProgress {
+            columns: Some(known_column::of(source)),
+            target_columns: Some(known_column::of(target)),
+            leaves: source.leaves().iter().map(LeafProgress::copied).collect(),
+            target_leaves: Some(target.leaves().iter().map(leaf).collect()),
+            ..TableProgress::default()
+        }
+    }
+
+    /// Of a table of these columns on both sides, which become others.
+    fn judged(
+        before: &[Column],
+        source: &[Column],
+        target: &[Column],
+        maps: &[Map],
+    ) -> Result<Looks, String> {
+        let known = copied(&table(before), &table(before));
+        Change { known: &known, source: &table(source), target: &table(target), maps }.judge()
+    }
+
+    #[test]
+    fn a_column_is_what_its_number_says() {
+        let before = [column("1", "a", "text"), column("2", "b", "text")];
+        let swapped = [column("1", "b", "text"), column("2", "a", "text")];
+        assert_eq!(judged(&before, &swapped, &swapped, &[]), Ok(Looks::default()));
+        assert!(judged(&before, &swapped, &before, &[]).is_err());
+        assert!(judged(&before, &before, &swapped, &[]).is_err());
+        let again = [column("1", "a", "text"), column("3", "b", "text")];
+        let looks = judged(&before, &again, &again, &[]).unwrap();
+        assert_eq!((looks.new_on_source, looks.new_on_target), (vec!["b".to_owned()], vec!["b".to_owned()]));
+        assert!(judged(&before, &again, &before, &[]).is_err());
+        assert!(judged(&before, &before, &again, &[]).is_err());
+        assert_eq!(judged(&before, &before[..1], &before[..1], &[]), Ok(Looks::default()));
+    }
+
+    #[test]
+    fn what_the_target_had_for_itself_is_looked_at() {
+        let before = [column("1", "a", "text")];
+        let more = [column("1", "a", "text"), column("2", "b", "text")];
+        assert_eq!(judged(&before, &before, &more, &[]), Ok(Looks::default()));
+        let known = copied(&table(&before), &table(&more));
+        let change = Change { known: &known, source: &table(&more), target: &table(&more), maps: &[] };
+        assert_eq!(change.judge().unwrap().empty, ["b"]);
+        // It has what the source's column of that name had.
+        let known = copied(&table(&more), &table(&more));
+        let again = [column("1", "a", "text"), column("3", "b", "text")];
+        assert!(Change { known: &known, source: &table(&again), ..change }.judge().is_err());
+    }
+
+    #[test]
+    fn a_type_is_the_same_where_its_bytes_are() {
+        let becomes = |from: &Column, to: &Column| {
+            let [from, to] = [from, to].map(std::slice::from_ref);
+            judged(from, to, to, &[]).is_ok()
+        };
+        for (from, to) in [
+            ("character varying(20)", "character varying(40)"),
+            ("character varying(20)", "text"),
+            ("numeric(8,2)", "numeric"),
+            ("timestamp(3) with time zone", "timestamp with time zone"),
+        ] {
+            assert!(becomes(&column("1", "a", from), &column("1", "a", to)), "{from} {to}");
+        }
+        for (from, to) in [
+            ("integer", "bigint"),
+            ("timestamp without time zone", "timestamp with time zone"),
+            ("character(3)", "text"),
+            ("character varying(20)[]", "text[]"),
+            ("public.text", "text"),
+        ] {
+            assert!(!becomes(&column("1", "a", from), &column("1", "a", to)), "{from} {to}");
+        }
+        let a = column("1", "a", "public.pair");
+        let others = [
+            Column { signature: Some("enum ('a', 'b')".into()), ..a.clone() },
+            Column { collation: Some("pg_catalog.\"C\"".into()), ..a.clone() },
+            Column { generated: Some("(b + 1)".into()), ..a.clone() },
+            // One more attribute of the type is none of the table.
+            column("1 of 1 2", "a", "public.pair"),
+        ];
+        for other in &others {
+            assert!(!becomes(&a, other) && !becomes(other, &a), "{other:?}");
+        }
+        assert!(becomes(&a, &Column { not_null: true, has_default: true, ..a.clone() }));
+    }
+
+    #[test]
+    fn rows_are_where_they_were() {
+        let columns = [column("1", "a", "text")];
+        let there = table(&columns);
+        let mut moved = there.clone();
+        moved.leaves.iter_mut().flatten().for_each(|leaf| leaf.filenode = Some("16390".into()));
+        let known = copied(&there, &there);
+        let judge = |known: &TableProgress, source: &TableShape, target: &TableShape| {
+            Change { known, source, target, maps: &[] }.judge().is_ok()
+        };
+        assert!(judge(&known, &there, &there));
+        assert!(!judge(&known, &moved, &there) && !judge(&known, &there, &moved));
+        let unseen = TableProgress { target_leaves: None, ..known.clone() };
+        let of_before = TableProgress { columns: None, ..known.clone() };
+        assert!(!judge(&unseen, &there, &there) && !judge(&of_before, &there, &there));
+        // Nothing is copied yet.
+        let begins = TableProgress { leaves: Vec::new(), ..known };
+        assert!(judge(&begins, &moved, &moved));
+        let map = Map { column: "c".into(), expression: Some("a || 'x'".into()) };
+        assert!(judged(&columns, &columns, &columns, &[map]).is_err());
+    }
+}
