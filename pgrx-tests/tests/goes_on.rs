@@ -21,8 +21,11 @@ fn rows(cluster: &Cluster, server: usize) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// The transactions on the target that have written rows which no client changes meanwhile.
-fn written_by(cluster: &Cluster) -> Vec<(i32, String)> {
+/// Rows, each with the transaction that has written it.
+type Writers = Vec<(i32, String)>;
+
+/// Of rows on the target that no client changes meanwhile.
+fn written_by(cluster: &Cluster) -> Writers {
     let query = "SELECT id, xmin::text FROM items WHERE tenant = 'moves' AND id % 7 = 0 ORDER BY id";
     let rows = cluster.servers[1].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
@@ -334,7 +337,7 @@ impl Clients {
 }
 
 /// Both sides get a column while the split is held at a point, and clients write to it.
-fn changed_at(point: &str, column: &str) -> (Vec<(i32, String)>, Vec<(i32, String)>, Vec<String>) {
+fn changed_at(point: &str, column: &str) -> (Writers, Writers, Vec<String>) {
     let cluster = cluster_of(&["shardmaster.step_time = 20", "shardmaster.cutover_timeout = '20s'"], WIDE);
     let more =
         "INSERT INTO items SELECT CASE i % 2 WHEN 0 THEN 'moves' ELSE 'stays' END, i, repeat('x', 1900), i
