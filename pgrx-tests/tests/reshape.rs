@@ -84,10 +84,7 @@ fn once_both_sides_are_alike_the_split_goes_on() {
         if first == 1 {
             by_owner(&cluster, 0, meanwhile);
         }
-        split
-            .wait_for_event("both sides are alike: copied again", LIMIT)
-            .map_err(|e| format!("{change}: {e}"))
-            .unwrap();
+        split.wait_for_event("both sides are alike", LIMIT).map_err(|e| format!("{change}: {e}")).unwrap();
         ends(&cluster, &split);
     }
 }
@@ -141,7 +138,7 @@ fn a_cutover_does_not_pass_a_difference() {
         waits(&split);
         by_owner(&cluster, 0, "UPDATE items SET val = 'served' WHERE tenant = 'moves' AND id = 2");
         by_owner(&cluster, 0, change);
-        split.wait_for_event("both sides are alike: copied again", LIMIT).unwrap();
+        split.wait_for_event("both sides are alike", LIMIT).unwrap();
         ends(&cluster, &split);
     }
 }

@@ -278,3 +278,42 @@ fn one_that_was_copying_is_given_up() {
     split.finish(LIMIT).unwrap();
     assert_eq!((rows(&cluster, 0).len(), rows(&cluster, 1)), (0, expected));
 }
+
+/// What the split has gone on with, its way back goes back with.
+#[test]
+fn a_change_before_the_cutover_is_taken_back_with_the_rows() {
+    let plain = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
+    let cluster = cluster_of(&[ON], plain);
+    let split = plan(&cluster);
+    to_pending(&split);
+    by_superusers(
+        &cluster,
+        "ALTER TABLE items ADD COLUMN extra int; ALTER TABLE items ALTER COLUMN code SET NOT NULL",
+    );
+    split.wait_for_event("they go on where they were", LIMIT).unwrap();
+    by_superuser(&cluster, 0, "UPDATE items SET extra = id WHERE id > 400");
+    cut_over(&cluster, &split);
+    by_superuser(&cluster, 1, "UPDATE items SET extra = -id WHERE tenant = 'moves' AND id < 50");
+    let extra = |server: usize| -> i64 {
+        let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+        let query = "SELECT sum(extra) FROM items WHERE tenant = 'moves'";
+        session.query_one(query, &[]).unwrap().get(0)
+    };
+    let expected = extra(1);
+    let rows = rows(&cluster, 1);
+    let back = reverse(&cluster, &split);
+    split.wait("reversed", LIMIT).unwrap();
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!((fixture::rows(&cluster, 0), extra(0)), (rows, expected), "{}", back.events().unwrap());
+    assert!(!back.events().unwrap().contains("again"), "{}", back.events().unwrap());
+}
+
+/// By its name it is the column of before, and has none of its values.
+#[test]
+fn a_column_made_again_on_the_source_has_its_values_from_the_target() {
+    let plain = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
+    let cluster = cluster_of(&[ON], plain);
+    let split = changed(&cluster);
+    by_owner(&cluster, 0, "ALTER TABLE items DROP COLUMN code; ALTER TABLE items ADD COLUMN code int");
+    goes_back(&cluster, &split, "a column that was made again");
+}

@@ -4,6 +4,7 @@
 pub mod catalogs;
 pub mod error;
 pub mod filter;
+pub mod known_column;
 pub mod look_up;
 pub mod named;
 pub mod observe;

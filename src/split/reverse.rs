@@ -17,6 +17,7 @@ use super::plan::{check, take_up_way_back};
 use super::table::{self, Table};
 use super::{install, owners, record};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
@@ -91,11 +92,32 @@ fn baseline(now: &Observation, tables: &[Table]) -> Result<Progress> {
         all.push(TableProgress {
             structure: shape.structure(),
             target_structure: table.target.structure(),
+            columns: Some(known_column::of(shape)),
+            target_columns: Some(known_column::of(&table.target)),
             leaves: shape.leaves().iter().map(LeafProgress::copied).collect(),
             ..TableProgress::default()
         });
     }
     Ok(Progress { tables: all, ..Progress::default() })
+}
+
+/// The split has taken its tables as they are now: at its cutover their rows are the same on both
+/// sides in these columns. Where they are, and what captures them, is what was noted before.
+pub fn renew(there: i64, tables: &[Table]) -> Result<()> {
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
+    let Some(mut known) = stored_baseline(back.id, tables.len()) else { return Ok(()) };
+    for (known, table) in known.tables.iter_mut().zip(tables) {
+        known.structure = table.target.structure();
+        known.target_structure = table.source.structure();
+        known.columns = Some(known_column::of(&table.target));
+        known.target_columns = Some(known_column::of(&table.source));
+    }
+    transaction(|| way_back::set_baseline(back.id, &progress::to_json(&known)));
+    Ok(())
+}
+
+fn stored_baseline(id: i64, tables: usize) -> Option<Progress> {
+    transaction(|| way_back::baseline(id)).and_then(|json| Progress::read(&json, tables).ok())
 }
 
 /// Begins a way back that was asked for: what `install` is to other splits. False: it has ended,
@@ -124,8 +146,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     owners::require_none(&mut source, plan, Side::Source)?;
     owners::require_none(&mut target, plan, Side::Target)?;
     let tables = table::load(plan, &mut source, &mut target)?;
-    let baseline = transaction(|| way_back::baseline(plan.id))
-        .and_then(|json| Progress::read(&json, plan.tables.len()).ok())
+    let baseline = stored_baseline(plan.id, plan.tables.len())
         .ok_or_else(|| lost(plan, there, "this master does not know any more what its tables were like"))?;
     require_same_structure(plan, there, &baseline, &tables)?;
     tenure.take_over(&mut source, Side::Source)?;
@@ -139,7 +160,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     progress.again = frozen.again;
     let shapes = on_target.tables.iter().zip(&frozen.tables);
     for (table, (shape, known)) in progress.tables.iter_mut().zip(shapes) {
-        if !has_all_files(shape, known) {
+        if !has_all_files(shape, known) || !has_its_columns(shape, known) {
             copy_anew(table);
         }
     }
@@ -155,6 +176,11 @@ fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
         leaf.is_some_and(|leaf| leaf.filenode.as_deref() == Some(&known.filenode))
     };
     known.leaves.iter().all(is_there)
+}
+
+/// Its columns are those of the cutover. One that was dropped and made again has none of its values.
+fn has_its_columns(now: &TableShape, known: &TableProgress) -> bool {
+    known.structure.is_empty() || known.structure == now.structure()
 }
 
 /// What is there does not count: no file is where it was.
@@ -188,6 +214,7 @@ fn arrived(
     let known = baseline.tables.into_iter().zip(shapes.zip(tables));
     let arrived = known.map(|(known, ((from, to), table))| TableProgress {
         target_structure: table.target.structure(),
+        target_columns: Some(known_column::of(&table.target)),
         target_leaves: Some(leaves::of(to)),
         ..with_others(known, from)
     });

@@ -3,6 +3,7 @@
 
 use super::has;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column::KnownColumn;
 use crate::agent::shape::Leaf;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
@@ -53,6 +54,12 @@ pub struct TableProgress {
     pub structure: String,
     #[serde(default)]
     pub target_structure: String,
+    /// The same, column by column: by which a change is told that leaves copied rows right. None:
+    /// stored by a version that did not.
+    #[serde(default)]
+    pub columns: Option<Vec<KnownColumn>>,
+    #[serde(default)]
+    pub target_columns: Option<Vec<KnownColumn>>,
     pub rows_copied: i64,
     pub changes_applied: i64,
     pub bytes: i64,
@@ -69,6 +76,9 @@ pub struct TargetLeaf {
     pub oid: String,
     /// Our triggers on it: name, oid, xmin and whether they are enabled.
     pub triggers: String,
+    /// Of the last step. None: nobody has looked.
+    #[serde(default)]
+    pub filenode: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use super::leaves::{self, Since};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::progress::{Cursor, LeafProgress, Progress, TableProgress};
 use crate::error::SqlState;
@@ -179,7 +180,9 @@ pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
         bytes: before.bytes,
         chunks: before.chunks,
         leaves: shape.leaves().iter().map(begin).collect(),
+        columns: Some(known_column::of(shape)),
         target_structure: before.target_structure.clone(),
+        target_columns: before.target_columns.clone(),
         target_leaves: before.target_leaves.clone(),
     }
 }

@@ -4,6 +4,7 @@
 //! that nothing was written to one that came meanwhile.
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
@@ -45,6 +46,7 @@ pub fn of(shape: &TableShape) -> Vec<TargetLeaf> {
     let leaf = |leaf: &Leaf| TargetLeaf {
         oid: leaf.oid.clone(),
         triggers: leaf.triggers.clone().unwrap_or_default(),
+        filenode: leaf.filenode.clone(),
     };
     shape.leaves().iter().map(leaf).collect()
 }
@@ -97,6 +99,9 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
         }
         for leaf in shape.leaves() {
             let stored = leaves.iter().position(|known| known.oid == leaf.oid);
+            if let Some(index) = stored {
+                leaves[index].filenode.clone_from(&leaf.filenode);
+            }
             if let (Some(index), true, true) = (stored, is_upgraded, leaf.captured) {
                 leaves[index].triggers = leaf.triggers.clone().unwrap_or_default();
                 continue;
@@ -120,10 +125,13 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
             leaves.push(TargetLeaf {
                 oid: leaf.oid.clone(),
                 triggers: leaf.triggers.clone().unwrap_or_default(),
+                filenode: leaf.filenode.clone(),
             });
             admitted = true;
         }
-        progress.tables[position].target_leaves = Some(leaves);
+        let table = &mut progress.tables[position];
+        table.target_leaves = Some(leaves);
+        table.target_columns.get_or_insert_with(|| known_column::of(shape));
     }
     if !admitted {
         return Ok(lost);
@@ -138,7 +146,7 @@ fn store(engine: &mut Engine, progress: &Progress, lost: &[usize], now: &Observa
     let mut stored = progress.clone();
     for position in lost {
         if let (Some(table), Some(_)) = (stored.tables.get_mut(*position), now.tables.get(*position)) {
-            let gone = TargetLeaf { oid: "0".into(), triggers: String::new() };
+            let gone = TargetLeaf { oid: "0".into(), triggers: String::new(), filenode: None };
             table.target_leaves.get_or_insert_with(Vec::new).push(gone);
         }
     }

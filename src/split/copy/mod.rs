@@ -6,6 +6,7 @@ pub mod collision;
 pub mod compare;
 pub mod computed;
 pub mod foreign_keys;
+mod harmless;
 pub mod leaves;
 pub mod outcome;
 pub mod reshape;

@@ -11,6 +11,7 @@ use super::foreign_keys::{self, Look};
 use super::window::{self, Entries};
 use super::{chunk, leaves};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Observation;
@@ -118,8 +119,7 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 ///    and only now the cursors are read. `source`: what this step has seen there.
 pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
-    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    lock_target(engine)?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
@@ -129,6 +129,13 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
+}
+
+/// No column and no file of the target's tables changes until its transaction ends.
+pub fn lock_target(engine: &mut Engine) -> Result<()> {
+    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
+    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    Ok(())
 }
 
 /// The target's tables are still the ones that the split was installed for, and nothing has
@@ -231,6 +238,9 @@ pub fn apply(
         if let Some(shape) = now.tables.get(*position) {
             compare::grow(shape, &mut progress.tables[*position]);
         }
+    }
+    for (known, shape) in progress.tables.iter_mut().zip(&now.tables) {
+        known.columns.get_or_insert_with(|| known_column::of(shape));
     }
     let mut changes: i64 = 0;
     let (began, mut round_trips) = (Instant::now(), 0);
@@ -388,6 +398,8 @@ fn drain_overflow(engine: &mut Engine, before: &Progress) -> Result<()> {
             .map(|table| TableProgress {
                 structure: table.structure.clone(),
                 target_structure: table.target_structure.clone(),
+                columns: table.columns.clone(),
+                target_columns: table.target_columns.clone(),
                 target_leaves: table.target_leaves.clone(),
                 ..TableProgress::default()
             })

@@ -16,7 +16,7 @@ use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, observe, schema};
+use crate::agent::{self, known_column, observe, schema};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -121,6 +121,8 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
             .map(|(shape, table)| TableProgress {
                 structure: table.source.structure(),
                 target_structure: table.target.structure(),
+                columns: Some(known_column::of(&table.source)),
+                target_columns: Some(known_column::of(&table.target)),
                 target_leaves: Some(leaves::of(shape)),
                 ..TableProgress::default()
             })

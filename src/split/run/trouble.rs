@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::guc;
 use crate::server::txn::transaction;
 use crate::server::wait;
-use crate::split::copy::reshape;
+use crate::split::copy::reshape::{self, Adopted};
 use crate::split::cutover::aborted;
 use crate::split::lifecycle::phases;
 use crate::split::lifecycle::work::Work;
@@ -43,7 +43,7 @@ impl Worker {
         let error = match error {
             SplitError::Reshaped(why) if matches!(work, Work::Copy | Work::Tail) => match self.adopt(why) {
                 // Whoever has taken over, the next turn finds out.
-                Ok(()) | Err(SplitError::Superseded | SplitError::Behind { .. }) => return,
+                Ok(_) | Err(SplitError::Superseded | SplitError::Behind { .. }) => return,
                 Err(other) => other,
             },
             other => other,
@@ -70,7 +70,7 @@ impl Worker {
 
     /// Tables have changed: they are taken as they are, once both sides are alike. What the split
     /// waits for until then is told once.
-    fn adopt(&mut self, why: Failure) -> Result<()> {
+    fn adopt(&mut self, why: Failure) -> Result<Adopted> {
         // A look at both sides may take long.
         let _said = wait::said();
         wait::report(&format!("both sides to be alike: {}", why.message));
@@ -133,11 +133,12 @@ impl Worker {
     }
 
     /// The same where tables have changed: the cutover is given up, while they are copied again or
-    /// one waits for the other side.
+    /// one waits for the other side. Where they go on as they are, so does it.
     pub(super) fn reshaped_before_cutover<R>(&mut self, state: &State, why: Failure) -> Result<Option<R>> {
         self.engine = None;
         match self.adopt(why) {
-            Ok(()) => Err(SplitError::Aborted(aborted::because(aborted::COPIES_AGAIN))),
+            Ok(Adopted::GoesOn) => Err(SplitError::Retry("the tables, which have changed".into())),
+            Ok(Adopted::CopiesAgain) => Err(SplitError::Aborted(aborted::because(aborted::COPIES_AGAIN))),
             Err(SplitError::Failed(failure)) => {
                 self.stop_before_cutover(state.phase, &failure);
                 Ok(None)
