@@ -35,10 +35,13 @@ make_run_dir() {
 }
 
 clean_run_dir() {
-    local file
+    local file pid
     if declare -F end_jobs >/dev/null; then end_jobs; fi
     end_keepers
     while read -r file; do
+        # One that a test has stopped hears nothing else.
+        pid=$(head -n 1 "$file")
+        if [ "$(readlink "/proc/$pid/cwd")" = "${file%/*}" ]; then kill -CONT "$pid" || true; fi
         as_user "$BINDIR/pg_ctl" stop -D "${file%/*}" -m immediate -t 30 >/dev/null 2>&1 || true
     done < <(find "$RUN" -maxdepth 4 -name postmaster.pid 2>/dev/null)
     for file in small-disk full-disk; do

@@ -62,7 +62,13 @@ fn run(protection: Protection, seed: u64, time: Duration, parameters: &[&str]) -
     workload.stop().unwrap();
     let beats = pulse.stop(&site).unwrap();
     let report = workload.report(&site.cluster).unwrap();
-    Summary { strikes, beats, done, report, gaps: workload.gaps().into_iter().map(|(from, to)| Span { from, to }).collect() }
+    Summary {
+        strikes,
+        beats,
+        done,
+        report,
+        gaps: workload.gaps().into_iter().map(|(from, to)| Span { from, to }).collect(),
+    }
 }
 
 #[test]

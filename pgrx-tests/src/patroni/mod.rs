@@ -15,8 +15,8 @@ mod summary;
 
 pub use operator::Operator;
 pub use pair::{Pair, Protection};
-pub use site::Site;
 pub use pulse::{Pulse, Span};
+pub use site::Site;
 pub use strikes::Strikes;
 pub use summary::Summary;
 

@@ -22,13 +22,21 @@ pub struct Node {
     pub port: u16,
     rest: u16,
     patroni: Option<Process>,
+    is_frozen: bool,
 }
 
 impl Node {
     /// Writes what Patroni reads; `parameters` are lines of YAML for the cluster's configuration.
     pub fn create(scope: &Scope<'_>, name: &str, dir: PathBuf) -> Result<Node> {
         fs::create_dir(&dir)?;
-        let node = Node { name: name.into(), dir, port: free_port()?, rest: free_port()?, patroni: None };
+        let node = Node {
+            name: name.into(),
+            dir,
+            port: free_port()?,
+            rest: free_port()?,
+            patroni: None,
+            is_frozen: false,
+        };
         fs::write(node.dir.join("patroni.yml"), node.yaml(scope)?)?;
         Ok(node)
     }
@@ -45,7 +53,7 @@ impl Node {
 
     /// The server dies, all of its processes at once; Patroni sees it.
     pub fn kill_postgres(&self) -> Result<()> {
-        kill_all_in(&self.data()).map(drop)
+        signal_all_in(&self.data(), libc::SIGKILL).map(drop)
     }
 
     /// Patroni and its server die. Kills do not reach the kernel: what was written to a file stays
@@ -56,13 +64,41 @@ impl Node {
         }
         // And what Patroni was just running: a rewind, a copy.
         wait::until("the processes of a node to be gone", GONE_LIMIT, || {
-            let found = kill_all_in(&self.dir)? + kill_all_in(&self.data())?;
-            Ok((found == 0).then_some(()))
+            Ok((self.signal_all(libc::SIGKILL)? == 0).then_some(()))
         })
     }
 
-    pub fn is_running(&self) -> bool {
-        self.patroni.is_some()
+    /// Its server goes on, and nobody looks after it.
+    pub fn kill_patroni(&mut self) -> Result<()> {
+        self.patroni.take().map(Process::kill);
+        Ok(())
+    }
+
+    /// All of it stands still, with its sockets open.
+    pub fn freeze(&mut self) -> Result<()> {
+        self.is_frozen = true;
+        self.signal_all(libc::SIGSTOP).map(drop)
+    }
+
+    /// Whatever was done to it.
+    pub fn bring_back(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_frozen) {
+            return self.signal_all(libc::SIGCONT).map(drop);
+        }
+        self.start()
+    }
+
+    /// How many processes there were.
+    fn signal_all(&self, number: i32) -> Result<usize> {
+        Ok(signal_all_in(&self.dir, number)? + signal_all_in(&self.data(), number)?)
+    }
+
+    pub fn is_frozen(&self) -> bool {
+        self.is_frozen
+    }
+
+    fn is_running(&self) -> bool {
+        self.patroni.is_some() && !self.is_frozen
     }
 
     /// It holds the leader's key, and its server takes writes.
@@ -85,9 +121,9 @@ impl Node {
             let mut stream = TcpStream::connect(("127.0.0.1", self.rest))?;
             stream.set_read_timeout(Some(REST_LIMIT))?;
             stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
-            let mut status = [0; 12];
-            stream.read_exact(&mut status)?;
-            Ok(status.ends_with(b"200"))
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer)?;
+            Ok(answer.get(..12).is_some_and(|status| status.ends_with(b"200")))
         };
         ask().unwrap_or(false)
     }
@@ -173,13 +209,13 @@ postgresql:
 }
 
 /// How many processes there were whose working directory it is.
-fn kill_all_in(dir: &Path) -> Result<usize> {
+fn signal_all_in(dir: &Path, number: i32) -> Result<usize> {
     if !dir.exists() {
         return Ok(0);
     }
     let found = server::processes_in(dir)?;
     for pid in &found {
-        let _ = server::signal(*pid, libc::SIGKILL);
+        let _ = server::signal(*pid, number);
     }
     Ok(found.len())
 }

@@ -248,7 +248,8 @@ impl<'a> Operator<'a> {
 
     /// What the master itself has refused.
     fn note(&mut self, what: &str, error: &Error) {
-        let is_refused = error.sqlstate().is_some_and(|s| !s.starts_with("57") && !s.starts_with("08") && s != "25006");
+        let is_refused =
+            error.sqlstate().is_some_and(|s| !s.starts_with("57") && !s.starts_with("08") && s != "25006");
         if is_refused {
             self.done.refused.push(format!("{what}: {error}"));
         }
@@ -266,7 +267,8 @@ impl<'a> Operator<'a> {
             }
         };
         let answer = question(&mut client);
-        let is_well = answer.as_ref().err().is_none_or(|e| e.sqlstate().is_some_and(|s| !s.starts_with("57")));
+        let is_well =
+            answer.as_ref().err().is_none_or(|e| e.sqlstate().is_some_and(|s| !s.starts_with("57")));
         self.master = (is_well && !client.is_closed()).then_some(client);
         answer
     }

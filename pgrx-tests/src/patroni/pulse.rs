@@ -73,7 +73,9 @@ impl Pulse {
         let mut threads = Vec::new();
         for pair in &site.pairs {
             let config = pair.server()?.config(DATABASE, "postgres");
-            config.connect(NoTls)?.batch_execute("CREATE TABLE IF NOT EXISTS pulse (n bigint PRIMARY KEY)")?;
+            config
+                .connect(NoTls)?
+                .batch_execute("CREATE TABLE IF NOT EXISTS pulse (n bigint PRIMARY KEY)")?;
             let stop = stop.clone();
             threads.push(std::thread::spawn(move || beat(&config, &stop)));
         }

@@ -16,6 +16,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The longest pause between two attempts of a worker.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
+/// A split that stood still for longer than this is worth a line.
+const NOTABLE: Duration = Duration::from_secs(4);
+
 pub struct Summary {
     pub strikes: Vec<Strike>,
     pub beats: Beats,
@@ -67,6 +70,14 @@ impl Summary {
         self.longest(self.done.stalls.iter().map(|(span, _)| span))
     }
 
+    /// Those splits that stood still for long after their servers were there again.
+    fn notable_stalls(&self) -> Vec<(Duration, &str)> {
+        let outages = self.outages();
+        let beyond = |span: &Span| span.length().saturating_sub(span.covered_by(&outages));
+        let all = self.done.stalls.iter().map(|(span, what)| (beyond(span), what.as_str()));
+        all.filter(|(beyond, _)| *beyond > NOTABLE).collect()
+    }
+
     fn longest<'a>(&self, spans: impl Iterator<Item = &'a Span> + Clone) -> Longest {
         let outages = self.outages();
         let beyond = |span: &Span| span.length().saturating_sub(span.covered_by(&outages));
@@ -101,7 +112,7 @@ impl fmt::Display for Summary {
             format!("{} {} ({at_points} at named points)", NAMES[pair], of.len())
         };
         line("kills of leaders", (0..NAMES.len()).map(kills).collect::<Vec<_>>().join(", "))?;
-        for how in [How::Postgres, How::Node, How::NodeShortly] {
+        for how in How::ALL {
             let mut times: Vec<Duration> =
                 self.failovers().into_iter().filter(|(of, _)| *of == how).map(|(_, time)| time).collect();
             times.sort_unstable();
@@ -112,19 +123,36 @@ impl fmt::Display for Summary {
             }
         }
         let done = &self.done;
-        line("splits forward, reversed, rolled back", format!("{}, {}, {}", done.forward, done.reversed, done.rolled_back))?;
+        line(
+            "splits forward, reversed, rolled back",
+            format!("{}, {}, {}", done.forward, done.reversed, done.rolled_back),
+        )?;
         line("cutovers given up and tried again", done.given_up.to_string())?;
-        line("acknowledged by pairs themselves, lost", format!("{}, {}", self.beats.acknowledged, self.beats.lost))?;
+        line(
+            "acknowledged by pairs themselves, lost",
+            format!("{}, {}", self.beats.acknowledged, self.beats.lost),
+        )?;
         for (what, longest) in [("client", self.clients()), ("split", self.splits())] {
             let value = format!("{}, beyond failovers {}", seconds(longest.whole), seconds(longest.beyond));
             line(&format!("longest stall of a {what}"), value)?;
+        }
+        for (beyond, what) in self.notable_stalls() {
+            line("  stood still beyond failovers", format!("{}: {what}", seconds(beyond)))?;
         }
         let r = &self.report;
         writeln!(
             f,
             "patroni: {} kills; splits {} forward, {} reversed, {} rolled back; {} acknowledged, {} lost, {} doubled, {} misplaced; longest stall of a client {}, of a split {}; failovers up to {}",
-            self.strikes.len(), done.forward, done.reversed, done.rolled_back, r.acknowledged, r.lost, r.doubled,
-            r.misplaced, seconds(self.clients().whole), seconds(self.splits().whole),
+            self.strikes.len(),
+            done.forward,
+            done.reversed,
+            done.rolled_back,
+            r.acknowledged,
+            r.lost,
+            r.doubled,
+            r.misplaced,
+            seconds(self.clients().whole),
+            seconds(self.splits().whole),
             seconds(self.failovers().into_iter().map(|(_, time)| time).max().unwrap_or_default())
         )
     }
