@@ -59,9 +59,7 @@ impl Node {
     /// Patroni and its server die. Kills do not reach the kernel: what was written to a file stays
     /// written, so `fsync = off` forgets nothing here.
     pub fn kill(&mut self) -> Result<()> {
-        if let Some(process) = self.patroni.take() {
-            process.kill();
-        }
+        self.kill_patroni();
         // And what Patroni was just running: a rewind, a copy.
         wait::until("the processes of a node to be gone", GONE_LIMIT, || {
             Ok((self.signal_all(libc::SIGKILL)? == 0).then_some(()))
@@ -69,9 +67,10 @@ impl Node {
     }
 
     /// Its server goes on, and nobody looks after it.
-    pub fn kill_patroni(&mut self) -> Result<()> {
-        self.patroni.take().map(Process::kill);
-        Ok(())
+    pub fn kill_patroni(&mut self) {
+        if let Some(process) = self.patroni.take() {
+            process.kill();
+        }
     }
 
     /// All of it stands still, with its sockets open.
@@ -228,6 +227,9 @@ impl Drop for Node {
             eprintln!("--- end of the log of node \"{}\"\n{}", self.name, &said[from..]);
         }
         let _ = self.kill();
+        if let Some(kept) = std::env::var_os("SHARDMASTER_HA_LOGS") {
+            let _ = fs::copy(self.dir.join("log"), Path::new(&kept).join(format!("{}.log", self.name)));
+        }
     }
 }
 

@@ -21,7 +21,7 @@ const STATE: &str = "
                      FROM shardmaster.split_progress g WHERE g.split_id = p.id),
                   (SELECT sum(t.changes_applied + t.chunks_ok) FROM shardmaster.split_table_progress t
                     WHERE t.split_id = p.id)),
-           cutover_step
+           cutover_step, coalesce(shardmaster.split_waits_for(id), '')
       FROM shardmaster.split_plan p WHERE id = $1";
 
 #[derive(Debug)]
@@ -34,6 +34,7 @@ struct State {
     /// Changes whenever the split gets on.
     mark: String,
     step: String,
+    waits_for: String,
 }
 
 /// What it has done, and what it has waited for.
@@ -182,14 +183,21 @@ impl<'a> Operator<'a> {
     /// Looks and asks until the split is there. Notes the times in which it does not get on.
     fn drive(&mut self, id: i64, next: impl Fn(&State) -> Next) -> Result<()> {
         let (mut mark, mut since, mut last) = (String::new(), Instant::now(), String::new());
-        let mut was_asked = false;
+        let (mut was_asked, mut waits) = (false, Vec::<String>::new());
         loop {
             if let Ok(state) = self.look(id) {
                 if state.mark != mark {
-                    self.note_stall(id, since, &last);
+                    self.note_stall(id, since, &format!("{last}, before {}", waits.join(" / ")));
                     (mark, since) = (state.mark.clone(), Instant::now());
+                    waits.clear();
                 }
-                last = format!("{} {} {} {}", state.phase, state.step, state.activity, state.error);
+                last = format!(
+                    "{} {} {}, waiting for {}, {}",
+                    state.phase, state.step, state.activity, state.waits_for, state.error
+                );
+                if waits.last() != Some(&state.waits_for) {
+                    waits.push(state.waits_for.clone());
+                }
                 if state.activity == "failed" {
                     self.done.failed.push(format!("split {id}: {}", state.error));
                     self.call(id, "resume");
@@ -235,6 +243,7 @@ impl<'a> Operator<'a> {
                 is_finished: row.get(4),
                 mark: row.get(5),
                 step: row.get(6),
+                waits_for: row.get(7),
             })
         })
     }

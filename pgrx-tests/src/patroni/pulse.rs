@@ -3,10 +3,11 @@
 //! split has to do with its rows.
 
 use super::site::{NAMES, Site};
+use super::strikes::clock;
 use crate::cluster::DATABASE;
 use crate::{Error, Result};
 use postgres::{Client, NoTls};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -49,7 +50,8 @@ impl Span {
 /// What the client of one pair has seen.
 #[derive(Default)]
 struct Seen {
-    acknowledged: BTreeSet<i64>,
+    /// When, by the time of day.
+    acknowledged: BTreeMap<i64, String>,
     outages: Vec<Span>,
 }
 
@@ -58,6 +60,8 @@ pub struct Beats {
     pub acknowledged: usize,
     /// Acknowledged rows that are not there.
     pub lost: usize,
+    /// In words, where.
+    pub losses: Vec<String>,
     /// For each pair the times in which nobody could write.
     pub outages: Vec<Vec<Span>>,
 }
@@ -85,13 +89,18 @@ impl Pulse {
     /// Ends them, and looks for what was acknowledged.
     pub fn stop(mut self, site: &Site) -> Result<Beats> {
         self.stop.store(true, Ordering::Relaxed);
-        let mut beats = Beats { acknowledged: 0, lost: 0, outages: Vec::new() };
+        let mut beats = Beats { acknowledged: 0, lost: 0, losses: Vec::new(), outages: Vec::new() };
         for (thread, pair) in self.threads.drain(..).zip(&site.pairs) {
             let seen = thread.join().map_err(|_| Error::from("a pulse panicked"))?;
             let rows = pair.server()?.superuser(DATABASE)?.query("SELECT n FROM pulse", &[])?;
             let found: BTreeSet<i64> = rows.iter().map(|row| row.get(0)).collect();
             beats.acknowledged += seen.acknowledged.len();
-            beats.lost += seen.acknowledged.difference(&found).count();
+            let lost: Vec<i64> = seen.acknowledged.keys().copied().filter(|n| !found.contains(n)).collect();
+            beats.lost += lost.len();
+            if let (Some(first), Some(last)) = (lost.first(), lost.last()) {
+                let (from, to) = (&seen.acknowledged[first], &seen.acknowledged[last]);
+                beats.losses.push(format!("{}: {} commits from {from} to {to}", pair.name, lost.len()));
+            }
             beats.outages.push(seen.outages);
         }
         debug_assert_eq!(beats.outages.len(), NAMES.len());
@@ -118,7 +127,7 @@ fn beat(config: &postgres::Config, stop: &AtomicBool) -> Seen {
             },
         };
         if written.is_ok() {
-            seen.acknowledged.insert(n);
+            seen.acknowledged.insert(n, clock());
             let now = Instant::now();
             if now - last > NOTABLE {
                 seen.outages.push(Span { from: last, to: now });

@@ -21,14 +21,14 @@ pub struct Site {
 impl Site {
     /// Starts everything; returns when each pair has a leader and a standby that may take over.
     /// `parameters` are more lines of YAML for the master.
-    pub fn start(protection: Protection, parameters: &[&str]) -> Result<Site> {
+    pub fn start(protection: Protection, parameters: &[String]) -> Result<Site> {
         let etcd = Etcd::start()?;
         let mut pairs = Vec::new();
         for (index, name) in NAMES.into_iter().enumerate() {
             let mut lines = common();
             if index == MASTER {
                 lines.extend(of_master());
-                lines.extend(parameters.iter().map(|line| (*line).to_owned()));
+                lines.extend(parameters.iter().cloned());
             }
             pairs.push(Pair::start(name, etcd.port, protection, &lines)?);
         }

@@ -6,7 +6,7 @@ use crate::cluster::DATABASE;
 use crate::random::Random;
 use crate::{Result, wait};
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A worker that does not come to a point by then is not waited for.
 const POINT_LIMIT: Duration = Duration::from_secs(12);
@@ -69,6 +69,15 @@ pub enum How {
 
 impl How {
     pub const ALL: [How; 5] = [How::Postgres, How::Node, How::NodeShortly, How::Patroni, How::Frozen];
+
+    /// When whoever looks after the node does something; None: Patroni does it.
+    pub fn back_after(self) -> Option<Duration> {
+        match self {
+            How::Postgres => None,
+            How::NodeShortly => Some(Duration::from_millis(500)),
+            How::Node | How::Patroni | How::Frozen => Some(Duration::from_secs(TTL + 2)),
+        }
+    }
 }
 
 impl fmt::Display for How {
@@ -91,6 +100,13 @@ pub struct Strike {
     pub how: How,
     /// Where the split's worker was held; None: wherever it was.
     pub point: Option<&'static str>,
+}
+
+/// The time of day, as logs tell it.
+pub fn clock() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, now.subsec_millis())
 }
 
 pub struct Strikes<'a> {
@@ -145,16 +161,16 @@ impl Strikes<'_> {
         for (pair, number) in leaders.iter().copied() {
             let at = Instant::now();
             let mut node = self.site.pairs[pair].node(number);
-            let back = match how {
-                How::Postgres => node.kill_postgres().map(|()| None)?,
-                How::Node => node.kill().map(|()| Some(Duration::from_secs(TTL + 1)))?,
-                How::NodeShortly => node.kill().map(|()| Some(Duration::from_millis(500)))?,
-                How::Patroni => node.kill_patroni().map(|()| Some(Duration::from_secs(TTL + 3)))?,
-                How::Frozen => node.freeze().map(|()| Some(Duration::from_secs(TTL + 3)))?,
-            };
+            match how {
+                How::Postgres => node.kill_postgres()?,
+                How::Node | How::NodeShortly => node.kill()?,
+                How::Patroni => node.kill_patroni(),
+                How::Frozen => node.freeze()?,
+            }
+            let back = how.back_after();
             self.down.extend(back.map(|after| (at + after, pair, number)));
             let place = point.map_or(String::new(), |point| format!(" at {point}"));
-            println!("kill {}{number}: {how}{place}", NAMES[pair]);
+            println!("{} kill {}{number}: {how}{place}", clock(), NAMES[pair]);
             self.done.push(Strike { at, pair, how, point });
         }
         if point.is_some() {
