@@ -70,7 +70,7 @@ impl<'a> Operator<'a> {
     pub fn run(mut self, goes_on: impl Fn() -> bool) -> Result<Done> {
         while goes_on() {
             let id = self.plan()?;
-            if self.random.percent(15) {
+            if self.random.percent(25) {
                 self.undo(id)?;
                 continue;
             }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A worker that does not come to a point by then is not waited for.
 const POINT_LIMIT: Duration = Duration::from_secs(12);
+/// Others are killed meanwhile, if these have not both servers by then.
+const SOON: Duration = Duration::from_secs(3);
 const PACE: Duration = Duration::from_millis(100);
 const FORGET: &str = "ALTER SYSTEM RESET shardmaster.fault";
 
@@ -131,7 +133,7 @@ impl Strikes<'_> {
             let at_point = self.random.percent(60);
             let point = *self.random.one_of(POINTS);
             let pause = Duration::from_millis(300 + self.random.below(3_000) as u64);
-            let Some(leaders) = self.await_leaders(victims, end)? else { break };
+            let Some(leaders) = self.await_leaders(victims)? else { continue };
             let point = if at_point && self.hold(point)? { Some(point) } else { None };
             self.strike(&leaders, how, point)?;
             self.rest(pause)?;
@@ -141,17 +143,16 @@ impl Strikes<'_> {
     }
 
     /// Leaders that die while nobody may take their place say nothing of failovers: each has its
-    /// standby. None: not in time.
-    fn await_leaders(&mut self, victims: &[usize], end: Instant) -> Result<Option<Vec<(usize, usize)>>> {
+    /// standby. None: not soon.
+    fn await_leaders(&mut self, victims: &[usize]) -> Result<Option<Vec<(usize, usize)>>> {
+        let until = Instant::now() + SOON;
         loop {
             self.bring_back(Some(Instant::now()))?;
             let leader =
                 |pair: &usize| Some((*pair, self.site.pairs[*pair].protected_leader(self.site.protection)?));
-            if let Some(leaders) = victims.iter().map(leader).collect() {
-                return Ok(Some(leaders));
-            }
-            if Instant::now() > end {
-                return Ok(None);
+            let leaders: Option<Vec<_>> = victims.iter().map(leader).collect();
+            if leaders.is_some() || Instant::now() > until {
+                return Ok(leaders);
             }
             std::thread::sleep(PACE);
         }
