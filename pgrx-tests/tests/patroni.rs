@@ -65,7 +65,7 @@ fn run(protection: Protection, seed: u64, time: Duration, parameters: &[String])
         goes_on.store(false, Ordering::Relaxed);
         (strikes, operator.join())
     });
-    let (strikes, done) = (strikes.unwrap(), done.unwrap().unwrap());
+    let (strikes, done) = (strikes.unwrap(), done.unwrap());
     site.wait_protected().unwrap();
     workload.wait_for(200, LIMIT).unwrap();
     workload.stop().unwrap();

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 const PACE: Duration = Duration::from_millis(100);
 /// A split that does not move for so long, while its operator wants it to, hangs.
 const HANGS: Duration = Duration::from_secs(150);
+/// Splits that stop so often do not only wait for a server.
+const MOST_FAILURES: usize = 10;
 /// A session that does not answer for so long is none.
 const ANSWERED: &str = "SET statement_timeout = '5s'";
 
@@ -47,6 +49,8 @@ pub struct Done {
     pub given_up: usize,
     /// Splits that stopped with an error and were resumed, and why.
     pub failed: Vec<String>,
+    /// The error that ended it.
+    pub stuck: Option<String>,
     /// Calls that were refused though the master was there.
     pub refused: Vec<String>,
     /// Times in which a split did not get on.
@@ -67,31 +71,33 @@ impl<'a> Operator<'a> {
     }
 
     /// Splits until the time is over, and the last one to its end.
-    pub fn run(mut self, goes_on: impl Fn() -> bool) -> Result<Done> {
+    pub fn run(mut self, goes_on: impl Fn() -> bool) -> Done {
         while goes_on() {
-            let id = self.plan()?;
-            if self.random.percent(25) {
-                self.undo(id)?;
-                continue;
-            }
-            self.cut_over(id)?;
-            self.done.forward += 1;
-            if self.random.percent(55) {
-                let mut there = id;
-                let back = self.take_back(there)?;
-                self.done.reversed += 1;
-                there = back;
-                // There once more, now and then.
-                if self.random.percent(30) {
-                    there = self.take_back(there)?;
-                    self.done.reversed += 1;
-                }
-                self.finish(there)?;
-            } else {
-                self.finish(id)?;
+            if let Err(error) = self.one_split() {
+                self.done.stuck = Some(error.to_string());
+                break;
             }
         }
-        Ok(self.done)
+        self.done
+    }
+
+    fn one_split(&mut self) -> Result<()> {
+        let id = self.plan()?;
+        if self.random.percent(25) {
+            return self.undo(id);
+        }
+        self.cut_over(id)?;
+        self.done.forward += 1;
+        let mut there = id;
+        // Back, and there once more, now and then.
+        for percent in [55, 30] {
+            if !self.random.percent(percent) {
+                break;
+            }
+            there = self.take_back(there)?;
+            self.done.reversed += 1;
+        }
+        self.finish(there)
     }
 
     /// A plan for all tenants, from where they are.
@@ -200,6 +206,9 @@ impl<'a> Operator<'a> {
                 }
                 if state.activity == "failed" {
                     self.done.failed.push(format!("split {id}: {}", state.error));
+                    if self.done.failed.len() > MOST_FAILURES {
+                        return Err(format!("split {id} stops again and again: {}", state.error).into());
+                    }
                     self.call(id, "resume");
                 }
                 match next(&state) {
@@ -219,7 +228,7 @@ impl<'a> Operator<'a> {
                 }
             }
             if since.elapsed() > HANGS {
-                return Err(format!("split {id} does not get on: {last}; {:?}", self.done).into());
+                return Err(format!("split {id} does not get on: {last}").into());
             }
             std::thread::sleep(PACE);
         }

@@ -56,6 +56,7 @@ impl Summary {
         must(client.beyond <= limit, format!("a client waited {:?} beyond failovers", client.beyond));
         let limit = limit + MAX_BACKOFF;
         must(split.beyond <= limit, format!("a split stood still {:?} beyond failovers", split.beyond));
+        must(self.done.stuck.is_none(), format!("the operator came to no end: {:?}", self.done.stuck));
         must(self.done.failed.is_empty(), format!("splits stopped: {:?}", self.done.failed));
         must(self.done.refused.is_empty(), format!("calls were refused: {:?}", self.done.refused));
         broken
