@@ -83,7 +83,9 @@ impl<'a> Operator<'a> {
 
     fn one_split(&mut self) -> Result<()> {
         let id = self.plan()?;
-        if self.random.percent(25) {
+        // Each run has one of these.
+        let is_due = self.done.forward > 0 && self.done.rolled_back == 0;
+        if self.random.percent(20) || is_due {
             return self.undo(id);
         }
         self.cut_over(id)?;
