@@ -1,7 +1,7 @@
 # Everything works as root, who then starts servers and tests as the user
 # postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
 
-.PHONY: all setup build install lint check test soak reliability regress accept demo bench clean
+.PHONY: all setup build install lint check test soak ha reliability regress accept demo bench clean
 
 all: build
 
@@ -31,6 +31,7 @@ test: setup
 
 # What takes hours: the large forms of the model, every point with every kind of fault, every cell of the disaster matrix
 # (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
+# Failovers are another matter: SHARDMASTER_HA_SECONDS=3600 make ha.
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
 	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories on:16:zoo
@@ -38,6 +39,11 @@ soak: setup
 # Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.
 reliability: setup
 	@scripts/reliability.sh
+
+# Failovers by Patroni of source, target and master while splits run, for 3 minutes or SHARDMASTER_HA_SECONDS.
+# Installs Debian's patroni and etcd-server where they are missing, without their services.
+ha: setup
+	@scripts/ha.sh
 
 # The psql suites alone; results stay in target/regress.
 regress: setup

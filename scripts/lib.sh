@@ -35,15 +35,31 @@ make_run_dir() {
 }
 
 clean_run_dir() {
-    local file
+    local file pid
     if declare -F end_jobs >/dev/null; then end_jobs; fi
+    end_keepers
     while read -r file; do
+        # One that a test has stopped hears nothing else.
+        pid=$(head -n 1 "$file")
+        if [ "$(readlink "/proc/$pid/cwd")" = "${file%/*}" ]; then kill -CONT "$pid" || true; fi
         as_user "$BINDIR/pg_ctl" stop -D "${file%/*}" -m immediate -t 30 >/dev/null 2>&1 || true
     done < <(find "$RUN" -maxdepth 4 -name postmaster.pid 2>/dev/null)
     for file in small-disk full-disk; do
         if [ -d "$RUN/$file" ]; then umount "$RUN/$file" 2>/dev/null || true; fi
     done
     rm -rf "$RUN"
+}
+
+# Programs that would start a server again, or keep others: those whose numbers are below the
+# directory, if they still run in it.
+end_keepers() {
+    local file pid
+    while read -r file; do
+        pid=$(cat "$file")
+        case "$(readlink "/proc/$pid/cwd" 2>/dev/null)" in
+            "$RUN"/*) kill -9 "$pid" 2>/dev/null || true ;;
+        esac
+    done < <(find "$RUN" -maxdepth 3 \( -name patroni.pid -o -name etcd.pid \) 2>/dev/null)
 }
 
 # Sets BINDIR: the programs of the private copy of PostgreSQL.

@@ -76,6 +76,15 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Of servers that run already and take care of themselves.
+    pub fn of_servers(master: Server, shards: Vec<Server>) -> Result<Cluster> {
+        let mut cluster = Cluster::master_only(start_master_by(|_| Ok(master), &[])?);
+        for server in shards {
+            cluster.add_server(server)?;
+        }
+        Ok(cluster)
+    }
+
     /// A master of another major version, without a shard.
     pub fn master_of_major(major: u32, config: &[&str]) -> Result<Cluster> {
         let start = |lines: &[&str]| Server::start_built(major, "master", lines);

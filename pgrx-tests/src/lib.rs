@@ -19,6 +19,7 @@ pub mod hostile;
 pub mod mallory;
 pub mod matrix;
 pub mod nginx;
+pub mod patroni;
 pub mod placement;
 pub mod process;
 pub mod promises;

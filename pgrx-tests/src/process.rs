@@ -43,6 +43,7 @@ impl Drop for Directory {
 pub struct Process {
     child: Child,
     log: PathBuf,
+    is_killed: bool,
 }
 
 impl Process {
@@ -55,7 +56,7 @@ impl Process {
             .stderr(file)
             .spawn()
             .map_err(|e| format!("cannot run {command:?}: {e}"))?;
-        Ok(Process { child, log })
+        Ok(Process { child, log, is_killed: false })
     }
 
     pub fn pid(&self) -> u32 {
@@ -72,6 +73,13 @@ impl Process {
         Ok(self.child.try_wait()?.is_none())
     }
 
+    /// Ends it at once, without a word.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.is_killed = true;
+    }
+
     /// What it has said.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
@@ -80,6 +88,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // Its number may be another's by now.
+        if self.is_killed {
+            return;
+        }
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.log.display(), self.said());
         }

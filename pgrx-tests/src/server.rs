@@ -1,6 +1,7 @@
 //! One throw-away PostgreSQL server.
 
 use crate::{Error, Result, env, wait};
+use postgres::config::TargetSessionAttrs;
 use postgres::{Client, Config, NoTls};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -12,6 +13,8 @@ use std::time::Duration;
 /// Recovery after a crash under load needs its time on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// To connect to one of several servers.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// How a server is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,9 @@ pub struct Server {
     /// Where its programs are.
     bindir: PathBuf,
     postmaster: Option<Child>,
+    /// Socket directories and ports of servers that somebody else runs, of which one takes writes;
+    /// none: it is one of our own.
+    others: Vec<(PathBuf, u16)>,
 }
 
 impl Server {
@@ -69,6 +75,12 @@ impl Server {
         Server::start_with(env::bindir_built(major)?, name, config)
     }
 
+    /// What clients take for one server: several of them, which somebody else starts and stops, and
+    /// whichever takes writes is meant.
+    pub fn managed(name: &str, dir: PathBuf, others: Vec<(PathBuf, u16)>) -> Result<Server> {
+        Ok(Server { name: name.into(), dir, bindir: env::bindir()?, postmaster: None, others })
+    }
+
     fn start_with(bindir: PathBuf, name: &str, config: &[&str]) -> Result<Server> {
         let (number, dir) = new_directory()?;
         env::copy_template(&bindir, &dir.join("data"), number)?;
@@ -78,7 +90,7 @@ impl Server {
     }
 
     fn created(name: &str, config: &[&str], dir: PathBuf, bindir: PathBuf) -> Result<Server> {
-        let server = Server { name: name.into(), dir, bindir, postmaster: None };
+        let server = Server { name: name.into(), dir, bindir, postmaster: None, others: Vec::new() };
         server.configure(&[
             "listen_addresses = ''",
             &format!("unix_socket_directories = '{}'", server.dir.display()),
@@ -318,12 +330,29 @@ impl Server {
 
     /// A connection string of libpq for this server.
     pub fn conninfo(&self, database: &str, user: &str) -> String {
-        format!("host={} port=5432 dbname={database} user={user}", self.dir.display())
+        if self.others.is_empty() {
+            return format!("host={} port=5432 dbname={database} user={user}", self.dir.display());
+        }
+        let hosts: Vec<String> = self.others.iter().map(|(dir, _)| dir.display().to_string()).collect();
+        let ports: Vec<String> = self.others.iter().map(|(_, port)| port.to_string()).collect();
+        format!(
+            "host={} port={} dbname={database} user={user} connect_timeout=3 target_session_attrs=read-write",
+            hosts.join(","),
+            ports.join(",")
+        )
     }
 
     pub fn config(&self, database: &str, user: &str) -> Config {
         let mut config = Config::new();
-        config.host_path(&self.dir).port(5432).dbname(database).user(user);
+        config.dbname(database).user(user);
+        if self.others.is_empty() {
+            config.host_path(&self.dir).port(5432);
+        } else {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite).connect_timeout(CONNECT_LIMIT);
+        }
+        for (dir, port) in &self.others {
+            config.host_path(dir).port(*port);
+        }
         config
     }
 
@@ -340,6 +369,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if !self.others.is_empty() {
+            return;
+        }
         if std::thread::panicking() {
             eprintln!("--- end of the log of server \"{}\"\n{}", self.name, self.log_tail(6000));
         }
@@ -372,7 +404,7 @@ pub fn signal(pid: u32, signal: i32) -> Result<()> {
 }
 
 /// Processes whose working directory is a data directory: a server's own.
-fn processes_in(data: &Path) -> Result<Vec<u32>> {
+pub fn processes_in(data: &Path) -> Result<Vec<u32>> {
     let data = fs::canonicalize(data)?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {

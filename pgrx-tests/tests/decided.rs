@@ -4,6 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, plan, rows, source, state_of, to_pending};
+use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::{GRACE, Stage, TIMEOUT, terminate, writes_within};
 use shardmaster_tests::wait;
@@ -111,6 +112,20 @@ fn what_is_wrong_behind_the_decision_ends_no_worker() {
     target.batch_execute("DROP TRIGGER stray ON items").unwrap();
     writes_within(&mut writer, LIMIT);
     split.wait("completed", LIMIT).unwrap();
+}
+
+/// A failover of the target takes a while: clients wait for no pause of the worker beyond it.
+#[test]
+fn a_target_that_comes_back_is_opened_at_once() {
+    let mut stage = Stage::new(&[]);
+    let id = decided(&stage).id;
+    stage.cluster.servers[1].stop(Stop::Kill).unwrap();
+    stage.cluster.fault("").unwrap();
+    let tried = format!("SELECT attempts >= 8 FROM shardmaster.split_plan WHERE id = {id}");
+    wait::until_true(&mut stage.cluster.superuser().unwrap(), "attempts in vain", LIMIT, &tried).unwrap();
+    stage.cluster.servers[1].run().unwrap();
+    writes_within(&mut client_there(&stage), GRACE);
+    Split::of(&stage.cluster, id).wait("completed", TIMEOUT).unwrap();
 }
 
 /// A copy that begins again while clients wait for it waits for nothing that an ordinary one does.

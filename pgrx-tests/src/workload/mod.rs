@@ -33,6 +33,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Shorter times without an acknowledgement are those of a busy machine.
+const NOTABLE_GAP: Duration = Duration::from_millis(500);
+
 /// What writers do besides the ordinary.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix {
@@ -262,6 +265,18 @@ impl Workload {
         let mut acks: Vec<Ack> = self.records.iter().flat_map(|record| record.acks.iter().copied()).collect();
         acks.sort_by_key(|ack| ack.at);
         acks
+    }
+
+    /// The times between two acknowledgements of one writer that are longer than half a second;
+    /// after `stop`.
+    pub fn gaps(&self) -> Vec<(Instant, Instant)> {
+        let Some(started) = self.started() else { return Vec::new() };
+        let of = |record: &writer::Record| -> Vec<(Instant, Instant)> {
+            let pairs = record.acks.windows(2).map(|two| (two[0].at, two[1].at));
+            let long = pairs.filter(|(from, to)| to.saturating_sub(*from) > NOTABLE_GAP);
+            long.map(|(from, to)| (started + from, started + to)).collect()
+        };
+        self.records.iter().flat_map(of).collect()
     }
 
     /// Compares the record with what the shards hold, row by row. The source must

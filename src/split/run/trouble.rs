@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// The longest pause between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
+/// The same while clients are kept out: a shard that has failed over is noticed at once.
+const MAX_BACKOFF_FENCED: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Sessions may be in the middle of something: the next turn opens new ones.
@@ -151,7 +153,8 @@ impl Worker {
         self.attempts += 1;
         let (id, attempts) = (self.id, self.attempts);
         self.write(|| record::retrying(id, attempts, failure));
-        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(MAX_BACKOFF);
+        let longest = if self.keeps_clients_out() { MAX_BACKOFF_FENCED } else { MAX_BACKOFF };
+        let pause = Duration::from_millis(50 << self.attempts.min(10)).min(longest);
         let _said = wait::said();
         wait::report(&format!("retrying after: {}", record::reason(failure)));
         wait::sleep(pause);

@@ -1,0 +1,243 @@
+//! Kills leaders: at random moments, and while a worker is held at the worst points of a split.
+
+use super::TTL;
+use super::site::{MASTER, NAMES, Site};
+use crate::cluster::DATABASE;
+use crate::random::Random;
+use crate::{Result, wait};
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A worker that does not come to a point by then is not waited for.
+const POINT_LIMIT: Duration = Duration::from_secs(12);
+/// Others are killed meanwhile, if these have not both servers by then.
+const SOON: Duration = Duration::from_secs(3);
+const PACE: Duration = Duration::from_millis(100);
+const FORGET: &str = "ALTER SYSTEM RESET shardmaster.fault";
+
+/// Where a worker is held while leaders are killed. What clients wait for comes more than once.
+const POINTS: &[&str] = &[
+    "install_guarded",
+    "reverse_captured",
+    "step_durable",
+    "step_committed",
+    "cutover_disabled",
+    "cutover_locked",
+    "cutover_fenced",
+    "cutover_fenced",
+    "cutover_applied",
+    "cutover_applied",
+    "cutover_decided",
+    "cutover_decided",
+    "cutover_opened",
+    "cutover_opened",
+    "cutover_moved",
+    "reverse_guarded",
+    "reverse_left",
+    "finish_begin",
+    "finish_batch",
+    "finish_rows",
+    "finish_entered",
+    "finish_left",
+    "rollback_rows",
+];
+
+/// A leader that stands still is only tried where it is asked for, by SHARDMASTER_HA_FREEZE. Patroni
+/// 3.0.2 with etcd 3 puts its name over that of the new leader, without a condition, when it goes on
+/// between its look at etcd and its update: what the new one has acknowledged alone is then lost,
+/// unless `synchronous_mode_strict` is on, and no standby is ever named again. A watchdog prevents it.
+fn hows() -> &'static [How] {
+    const KILLS: &[How] = &[How::Postgres, How::Postgres, How::Node, How::NodeShortly, How::Patroni];
+    const FREEZES: &[How] = &[How::Postgres, How::Node, How::Patroni, How::Frozen, How::Frozen];
+    if std::env::var_os("SHARDMASTER_HA_FREEZE").is_some() { FREEZES } else { KILLS }
+}
+
+/// Which leaders die together. A split has one source and one target, in turns.
+const VICTIMS: &[&[usize]] = &[&[MASTER], &[1], &[2], &[MASTER, 1], &[MASTER, 2], &[1, 2]];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// PostgreSQL alone: Patroni gives its leader's key away at once.
+    Postgres,
+    /// Patroni and PostgreSQL: the key runs out.
+    Node,
+    /// The same, and it is back before its key has run out: it leads again.
+    NodeShortly,
+    /// Patroni alone: its server goes on, and is another leader beside the new one.
+    Patroni,
+    /// All of it stands still, and goes on when the other one leads.
+    Frozen,
+}
+
+impl How {
+    pub const ALL: [How; 5] = [How::Postgres, How::Node, How::NodeShortly, How::Patroni, How::Frozen];
+
+    /// When whoever looks after the node does something; None: Patroni does it.
+    pub fn back_after(self) -> Option<Duration> {
+        match self {
+            How::Postgres => None,
+            How::NodeShortly => Some(Duration::from_millis(500)),
+            How::Node | How::Patroni | How::Frozen => Some(Duration::from_secs(TTL + 2)),
+        }
+    }
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            How::Postgres => "postgres",
+            How::Node => "node",
+            How::NodeShortly => "node, shortly",
+            How::Patroni => "patroni alone",
+            How::Frozen => "node, frozen",
+        })
+    }
+}
+
+/// A leader that was killed.
+#[derive(Clone, Debug)]
+pub struct Strike {
+    pub at: Instant,
+    pub pair: usize,
+    pub how: How,
+    /// Where the split's worker was held; None: wherever it was.
+    pub point: Option<&'static str>,
+}
+
+/// The time of day, as logs tell it.
+pub fn clock() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, now.subsec_millis())
+}
+
+pub struct Strikes<'a> {
+    site: &'a Site,
+    random: Random,
+    /// Nodes that are to come back.
+    down: Vec<(Instant, usize, usize)>,
+    done: Vec<Strike>,
+}
+
+impl Strikes<'_> {
+    pub fn new(site: &Site, seed: u64) -> Strikes<'_> {
+        Strikes { site, random: Random::new(seed), down: Vec::new(), done: Vec::new() }
+    }
+
+    /// Strikes every few seconds until the time is over; then everybody comes back.
+    pub fn run(mut self, time: Duration) -> Result<Vec<Strike>> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let victims = *self.random.one_of(VICTIMS);
+            let how = *self.random.one_of(hows());
+            let at_point = self.random.percent(60);
+            let point = *self.random.one_of(POINTS);
+            let pause = Duration::from_millis(300 + self.random.below(3_000) as u64);
+            let Some(leaders) = self.await_leaders(victims)? else { continue };
+            let point = if at_point && self.hold(point)? { Some(point) } else { None };
+            self.strike(&leaders, how, point)?;
+            self.rest(pause)?;
+        }
+        self.bring_back(None)?;
+        Ok(self.done)
+    }
+
+    /// Leaders that die while nobody may take their place say nothing of failovers: each has its
+    /// standby. None: not soon.
+    fn await_leaders(&mut self, victims: &[usize]) -> Result<Option<Vec<(usize, usize)>>> {
+        let until = Instant::now() + SOON;
+        loop {
+            self.bring_back(Some(Instant::now()))?;
+            let leader =
+                |pair: &usize| Some((*pair, self.site.pairs[*pair].protected_leader(self.site.protection)?));
+            let leaders: Option<Vec<_>> = victims.iter().map(leader).collect();
+            if leaders.is_some() || Instant::now() > until {
+                return Ok(leaders);
+            }
+            std::thread::sleep(PACE);
+        }
+    }
+
+    fn strike(&mut self, leaders: &[(usize, usize)], how: How, point: Option<&'static str>) -> Result<()> {
+        for (pair, number) in leaders.iter().copied() {
+            let at = Instant::now();
+            let mut node = self.site.pairs[pair].node(number);
+            match how {
+                How::Postgres => node.kill_postgres()?,
+                How::Node | How::NodeShortly => node.kill()?,
+                How::Patroni => node.kill_patroni(),
+                How::Frozen => node.freeze()?,
+            }
+            let back = how.back_after();
+            self.down.extend(back.map(|after| (at + after, pair, number)));
+            let place = point.map_or(String::new(), |point| format!(" at {point}"));
+            println!("{} kill {}{number}: {how}{place}", clock(), NAMES[pair]);
+            self.done.push(Strike { at, pair, how, point });
+        }
+        if point.is_some() {
+            self.release();
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, pause: Duration) -> Result<()> {
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            self.bring_back(Some(Instant::now()))?;
+            std::thread::sleep(PACE);
+        }
+        Ok(())
+    }
+
+    /// Starts those whose time has come; without one, all.
+    fn bring_back(&mut self, now: Option<Instant>) -> Result<()> {
+        let is_due = |at: &Instant| now.is_none_or(|now| *at <= now);
+        for (_, pair, node) in self.down.extract_if(.., |(at, ..)| is_due(at)) {
+            self.site.pairs[pair].node(node).bring_back()?;
+        }
+        Ok(())
+    }
+
+    /// Holds a split's worker at a point; what comes to it by then.
+    fn hold(&self, point: &str) -> Result<bool> {
+        // The master may be away just now, or stand still: nobody waits for that one here.
+        let pair = &self.site.pairs[MASTER];
+        let Some(Ok(mut master)) = pair.leader().map(|n| pair.node(n).superuser(DATABASE)) else {
+            return Ok(false);
+        };
+        let set = format!("ALTER SYSTEM SET shardmaster.fault = '{point}=hold'");
+        let held = "SELECT EXISTS (SELECT 1 FROM shardmaster.split_plan
+                     WHERE shardmaster.split_waits_for(id) LIKE '%' || $1 || '%')";
+        let mut hold = || -> Result<()> {
+            master.batch_execute(&set)?;
+            master.batch_execute("SELECT pg_reload_conf()")?;
+            wait::until("a worker to be held", POINT_LIMIT, || {
+                Ok(master.query_one(held, &[&point])?.get::<_, bool>(0).then_some(()))
+            })?;
+            // It waits until its server reads the file again; no other leader is to find this there.
+            Ok(master.batch_execute(FORGET)?)
+        };
+        let is_held = hold().is_ok();
+        if !is_held {
+            self.release();
+        }
+        Ok(is_held)
+    }
+
+    /// The worker goes on, if its server is still there.
+    fn release(&self) {
+        for n in 0..2 {
+            let node = self.site.pairs[MASTER].node(n);
+            if node.is_frozen() {
+                continue;
+            }
+            let release = |mut client: postgres::Client| {
+                client
+                    .batch_execute(FORGET)
+                    .and_then(|()| client.batch_execute("SELECT pg_reload_conf()"))
+                    .is_ok()
+            };
+            let _ = node.superuser(DATABASE).is_ok_and(release);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Leaders of source, target and master are killed every few seconds while splits run forward and
+//! back. Nothing that was acknowledged to a client is lost, doubled or misplaced, and nobody waits
+//! longer than a failover and the deadlines.
+//!
+//! `make ha` runs it: it needs Debian's packages `patroni` and `etcd-server`. SHARDMASTER_HA_SECONDS
+//! says for how long leaders are killed, SHARDMASTER_SEED by what numbers. To see that it notices:
+//! SHARDMASTER_HA_PARAMETERS="shardmaster.capture: 'off'", or SHARDMASTER_HA_PROTECTION=none, where a
+//! failover forgets commits; with `synchronous` a Patroni that is started again beside its running
+//! server forgets some, too (see `Protection`). SHARDMASTER_HA_LOGS names a directory that logs go to.
+
+use shardmaster_tests::patroni::{Operator, Protection, Pulse, Site, Span, Strikes, Summary};
+use shardmaster_tests::random;
+use shardmaster_tests::workload::{Mix, Options, Sharding, Workload};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const SECONDS: u64 = 180;
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn time() -> Duration {
+    let given = std::env::var("SHARDMASTER_HA_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(SECONDS))
+}
+
+fn protection() -> Protection {
+    match std::env::var("SHARDMASTER_HA_PROTECTION").as_deref() {
+        Ok("none") => Protection::None,
+        Ok("synchronous") => Protection::Synchronous,
+        _ => Protection::Strict,
+    }
+}
+
+/// More lines of YAML for the master's parameters, to see that what breaks a promise is found.
+fn parameters() -> Vec<String> {
+    let given = std::env::var("SHARDMASTER_HA_PARAMETERS").unwrap_or_default();
+    given.split(';').filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+fn load(seed: u64) -> Options {
+    Options {
+        rows: 8_000,
+        pause: Duration::from_millis(10),
+        mix: Mix { special: 20, retenant: true },
+        sharding: Sharding::Directory(vec![0, 0, 0, 1, 0, 0, 0, 1]),
+        seed,
+        ..Options::tenants(8)
+    }
+}
+
+fn run(protection: Protection, seed: u64, time: Duration, parameters: &[String]) -> Summary {
+    let site = Site::start(protection, parameters).unwrap();
+    let pulse = Pulse::start(&site).unwrap();
+    let options = load(seed);
+    let moving: Vec<String> = options.moving_names().into_iter().map(str::to_owned).collect();
+    let mut workload = Workload::prepare(&site.cluster, options).unwrap();
+    site.wait_protected().unwrap();
+    workload.start();
+    workload.wait_for(200, LIMIT).unwrap();
+    let goes_on = AtomicBool::new(true);
+    let (strikes, done) = std::thread::scope(|scope| {
+        let names = moving.iter().map(String::as_str).collect();
+        let operator = Operator::new(&site.cluster, names, seed);
+        let operator = scope.spawn(|| operator.run(|| goes_on.load(Ordering::Relaxed)));
+        let strikes = Strikes::new(&site, seed).run(time);
+        goes_on.store(false, Ordering::Relaxed);
+        (strikes, operator.join())
+    });
+    let (strikes, done) = (strikes.unwrap(), done.unwrap());
+    site.wait_protected().unwrap();
+    workload.wait_for(200, LIMIT).unwrap();
+    workload.stop().unwrap();
+    let beats = pulse.stop(&site).unwrap();
+    let report = workload.report(&site.cluster).unwrap();
+    Summary {
+        strikes,
+        beats,
+        done,
+        report,
+        gaps: workload.gaps().into_iter().map(|(from, to)| Span { from, to }).collect(),
+    }
+}
+
+#[test]
+fn leaders_are_killed() {
+    let seed = random::seed();
+    let summary = run(protection(), seed, time(), &parameters());
+    summary.keep();
+    println!("{summary}");
+    let broken = summary.broken();
+    assert!(broken.is_empty(), "seed {seed}: {}", broken.join("\n"));
+}
