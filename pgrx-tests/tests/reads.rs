@@ -154,6 +154,22 @@ fn a_rollback_brings_reads_back_before_rows_go() {
 }
 
 #[test]
+fn a_split_that_fails_sends_its_readers_home() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    switch(&split, true).unwrap();
+    by_superuser(&cluster, 0, "ALTER TABLE items DISABLE TRIGGER USER");
+    split.failure(LIMIT).unwrap();
+    assert_eq!(places(&cluster, &split), ["shard_a", "shard_a", "shard_a"]);
+    assert_eq!(state_of(&switch(&split, true).unwrap_err()), "55000");
+    by_superuser(&cluster, 0, "ALTER TABLE items ENABLE TRIGGER USER");
+    split.call("resume").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    assert_eq!(places(&cluster, &split), ["shard_a", "shard_a", "shard_a"]);
+}
+
+#[test]
 fn ranges_are_read_on_the_target() {
     let cluster = cluster(&[]);
     by_superusers(

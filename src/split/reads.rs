@@ -1,6 +1,6 @@
 //! Reads of a split's keys that go to its target before its cutover. Invariant: while they do, the
 //! target has all of the rows as the source had them, as late as the lag says. So before rows of
-//! it are deleted to be copied again, or the split is undone, they go back.
+//! it are deleted to be copied again, or the split is undone, they go back, and as soon as it fails.
 
 use crate::catalog::split::{self, Plan};
 use crate::error::Failure;

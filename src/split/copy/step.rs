@@ -22,7 +22,7 @@ use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::quote::ident;
-use crate::server::txn::{transaction, try_transaction};
+use crate::server::txn::{soon, transaction};
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
@@ -181,15 +181,14 @@ fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Resul
 /// Rows of the target are about to go, or to be missing: whoever reads there goes to the source
 /// first. The step is done again afterwards.
 fn require_no_reads(id: i64) -> Result<()> {
-    try_transaction(|| match reads::are_on_target(id) {
-        true => reads::send_back(id, ": rows are copied again").map(|()| true),
-        false => Ok(false),
-    })
-    .map_err(SplitError::from)
-    .and_then(|were| match were {
-        true => Err(SplitError::Retry("reads to go back to the source".into())),
-        false => Ok(()),
-    })
+    if !transaction(|| reads::are_on_target(id)) {
+        return Ok(());
+    }
+    // Somebody may hold the routes on the master for long; this step holds locks on the target.
+    if let Some(done) = soon(|| reads::send_back(id, ": rows are copied again")) {
+        done?;
+    }
+    Err(SplitError::Retry("reads to go back to the source".into()))
 }
 
 /// A partition that is new on the source gets its triggers; the step is done again

@@ -147,7 +147,7 @@ impl Worker {
             Work::CompleteCutover => self.complete_cutover(state),
             Work::Finish => self.finish(),
             Work::EndRedirect => self.end_redirect(),
-            Work::Settle => Ok(try_transaction(|| lifecycle::settle(self.id)).map(|()| Duration::ZERO)?),
+            Work::Settle => self.patiently(|| Ok(lifecycle::settle(self.id)?)).map(|()| Duration::ZERO),
             Work::Watch => self.watch(state),
             Work::Verify => self.verify(state),
             Work::RollBack => self.roll_back(),
