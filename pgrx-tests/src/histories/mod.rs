@@ -14,7 +14,7 @@ mod tables;
 
 pub use check::anomalies;
 pub use run::Clients;
-pub use tables::Last;
+pub use tables::{Last, Space};
 
 use std::time::Instant;
 

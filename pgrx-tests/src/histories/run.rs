@@ -1,7 +1,7 @@
 //! Clients beside each other, and what they have to tell when they are stopped.
 
 use super::client::Client;
-use super::tables::{self, Last};
+use super::tables::{self, Last, Space};
 use super::{Element, Level, Outcome, Transaction};
 use crate::cluster::Cluster;
 use crate::random::Random;
@@ -18,6 +18,7 @@ const PACE: Duration = Duration::from_millis(10);
 const ELEMENTS: Element = 1_000_000_000;
 
 pub struct Clients {
+    space: Space,
     tenants: usize,
     stop: Arc<AtomicBool>,
     committed: Arc<AtomicU64>,
@@ -28,19 +29,19 @@ impl Clients {
     /// Makes the tables and starts the clients.
     pub fn start(
         cluster: &Cluster,
-        level: Level,
+        (level, space): (Level, Space),
         count: usize,
         tenants: usize,
         seed: u64,
     ) -> Result<Clients> {
-        tables::create(cluster, tenants)?;
+        tables::create(cluster, space, tenants)?;
         let names = Arc::new((0..tenants).map(tables::name).collect::<Vec<_>>());
         let (stop, committed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut threads = Vec::new();
         for number in 0..count {
             let settings = vec![format!("SET default_transaction_isolation = '{}'", level.name())];
             let mut client = Client {
-                router: Router::new(cluster.client_config(), "default", names.clone(), settings),
+                router: Router::new(cluster.client_config(), space.keyspace(), names.clone(), settings),
                 random: Random::new(seed.wrapping_add(number as u64)),
                 tenants,
                 element: ELEMENTS * (number as Element + 1),
@@ -59,7 +60,7 @@ impl Clients {
                 Ok(history)
             }));
         }
-        Ok(Clients { tenants, stop, committed, threads })
+        Ok(Clients { space, tenants, stop, committed, threads })
     }
 
     /// Waits until so many more transactions have committed.
@@ -78,6 +79,6 @@ impl Clients {
         for thread in self.threads {
             history.extend(thread.join().map_err(|_| "a client has panicked")??);
         }
-        Ok((history, tables::last(cluster, self.tenants)?))
+        Ok((history, tables::last(cluster, self.space, self.tenants)?))
     }
 }

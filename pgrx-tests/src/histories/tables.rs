@@ -21,8 +21,40 @@ pub fn name(tenant: Tenant) -> String {
     format!("tenant {tenant}")
 }
 
+/// By what tenants are routed, and moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    Keys,
+    Buckets,
+}
+
+/// Few, so that more than what is to move may be in one.
+const BUCKETS: i32 = 6;
+
+impl Space {
+    pub fn keyspace(self) -> &'static str {
+        match self {
+            Space::Keys => "default",
+            Space::Buckets => "buckets",
+        }
+    }
+
+    /// The call that plans a split of tenants.
+    pub fn plan(self, source: &str, target: &str, tenants: &[Tenant]) -> String {
+        let names: Vec<String> = tenants.iter().map(|tenant| format!("'{}'", name(*tenant))).collect();
+        let names = names.join(", ");
+        match self {
+            Space::Keys => format!("SELECT shard_split_plan('{source}', '{target}', ARRAY[{names}])"),
+            Space::Buckets => format!(
+                "SELECT shard_split_plan('{source}', '{target}', array_agg(DISTINCT shard_for(n, {BUCKETS})::text), keyspace => 'buckets')
+                   FROM unnest(ARRAY[{names}]) n"
+            ),
+        }
+    }
+}
+
 /// On both shards, known to the master; the tenants' rows are on the first one.
-pub fn create(cluster: &Cluster, tenants: usize) -> Result<()> {
+pub fn create(cluster: &Cluster, space: Space, tenants: usize) -> Result<()> {
     for shard in &cluster.shards {
         cluster.owner_of(shard)?.batch_execute(&format!(
             "SET ROLE {OWNER};
@@ -33,12 +65,20 @@ pub fn create(cluster: &Cluster, tenants: usize) -> Result<()> {
         ))?;
     }
     let mut master = cluster.superuser()?;
+    if space == Space::Buckets {
+        let query =
+            format!("SELECT shard_keyspace_add('buckets', 'hash', {BUCKETS}, shards => '{{shard_a}}')");
+        master.batch_execute(&query)?;
+    }
     for table in ["lists", "registers", "accounts"] {
-        master.execute("SELECT shard_table_add($1, 'tenant', key_type => 'text')", &[&table])?;
+        let query = "SELECT shard_table_add($1, 'tenant', $2, key_type => 'text')";
+        master.execute(query, &[&table, &space.keyspace()])?;
     }
     let mut source = cluster.owner_of(&cluster.shards[0])?;
     for tenant in (0..tenants).map(name) {
-        master.execute("SELECT shard_assign($1, 'shard_a')", &[&tenant])?;
+        if space == Space::Keys {
+            master.execute("SELECT shard_assign($1, 'shard_a')", &[&tenant])?;
+        }
         let balance = SUM / i64::from(ACCOUNTS);
         source.batch_execute(&format!(
             "INSERT INTO lists SELECT '{tenant}', i, '{{}}' FROM generate_series(0, {LISTS} - 1) i;
@@ -50,11 +90,12 @@ pub fn create(cluster: &Cluster, tenants: usize) -> Result<()> {
 }
 
 /// Each tenant's rows where its route is.
-pub fn last(cluster: &Cluster, tenants: usize) -> Result<Last> {
+pub fn last(cluster: &Cluster, space: Space, tenants: usize) -> Result<Last> {
     let mut last = Last::default();
     let mut master = cluster.superuser()?;
     for tenant in 0..tenants {
-        let key: String = master.query_one("SELECT shard_of($1)", &[&name(tenant)])?.get(0);
+        let query = "SELECT shard_of($1, keyspace => $2)";
+        let key: String = master.query_one(query, &[&name(tenant), &space.keyspace()])?.get(0);
         let shard = cluster.shards.iter().find(|shard| shard.key == key).ok_or("a route to no shard")?;
         let mut client = cluster.owner_of(shard)?;
         let mut rows = |query: &str| client.query(query, &[&name(tenant)]);
