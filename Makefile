@@ -30,11 +30,17 @@ test: setup
 	@scripts/test.sh pure clients server model isolation docs regress majors harness
 
 # What takes hours: the large forms of the model, every point with every kind of fault, every cell of the disaster matrix
-# (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, and random walks for an hour, or SHARDMASTER_WALK_SECONDS.
+# (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, histories, and random walks for an hour. With
+# SECONDS=3600 nothing but random walks, for so long; SHARDMASTER_SEED walks the same way again, which each failure prints.
 # Failovers are another matter: SHARDMASTER_HA_SECONDS=3600 make ha.
+ifdef SECONDS
 soak: setup
-	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=$${SHARDMASTER_WALK_SECONDS:-3600} \
+	@SHARDMASTER_WALK_SECONDS=$(SECONDS) SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:walks
+else
+soak: setup
+	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=3600 \
 	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories on:16:zoo
+endif
 
 # Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.
 reliability: setup

@@ -214,11 +214,13 @@ CREATE TABLE shardmaster.split_plan (
     redirect_ending          boolean NOT NULL DEFAULT false,
     guard_dropped_at         timestamptz,
     reads_on_target          boolean NOT NULL DEFAULT false,
+    on_ddl                   text NOT NULL DEFAULT 'wait' CHECK (on_ddl IN ('wait', 'replay')),
     reverse_of               bigint REFERENCES shardmaster.split_plan (id),
     baseline                 jsonb,
     CHECK ((baseline IS NULL) OR (reverse_of IS NOT NULL))
 );
 CREATE INDEX split_plan_reverse ON shardmaster.split_plan (reverse_of) WHERE reverse_of IS NOT NULL;
+COMMENT ON COLUMN shardmaster.split_plan.on_ddl IS 'what a change of a moving table on the source is answered with: wait until somebody has made it on the target, too, or replay it there';
 COMMENT ON COLUMN shardmaster.split_plan.reads_on_target IS 'reads of its keys go to the target before its cutover';
 COMMENT ON COLUMN shardmaster.split_plan.reverse_of IS 'the split whose way back this is: from its target to its source, at rest until shard_split_reverse()';
 COMMENT ON COLUMN shardmaster.split_plan.baseline IS 'of a way back: what the tables of its source looked like when nobody could write to the moving keys there yet';

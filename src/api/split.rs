@@ -89,9 +89,15 @@ pub fn shard_split_map(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_split_start_dual_write(split_id: Option<i64>) -> Result<(), ErrorReport> {
+pub fn shard_split_start_dual_write(
+    split_id: Option<i64>,
+    on_ddl: default!(Option<String>, "NULL"),
+) -> Result<(), ErrorReport> {
     on_primary("shard_split_start_dual_write")?;
-    Ok(lifecycle::start_dual_write(required(split_id, "split_id")?)?)
+    if on_ddl.as_deref().is_some_and(|word| !["wait", "replay"].contains(&word)) {
+        return Err(invalid("on_ddl", "it is neither \"wait\" nor \"replay\"").into());
+    }
+    Ok(lifecycle::start_dual_write(required(split_id, "split_id")?, on_ddl.as_deref())?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

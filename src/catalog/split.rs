@@ -202,6 +202,16 @@ pub fn lock(id: i64) -> Result<State, Failure> {
 }
 
 /// The plan with its shards and tables.
+/// Whether changes of the source's tables are made on the target, too.
+pub fn replays_ddl(id: i64) -> bool {
+    let query = "SELECT on_ddl = 'replay' FROM shardmaster.split_plan WHERE id = $1";
+    sql::read_one(query, &[id.into()], |row| row.value(1)).unwrap_or(false)
+}
+
+pub fn set_on_ddl(id: i64, on_ddl: &str) {
+    sql::write("UPDATE shardmaster.split_plan SET on_ddl = $2 WHERE id = $1", &[id.into(), on_ddl.into()]);
+}
+
 pub fn load(id: i64) -> Result<Plan, Failure> {
     let head = sql::read_one(
         "SELECT keyspace, source_shard, target_shard, tenants, token, scope_kind = 'all', secret, reverse_of

@@ -65,5 +65,6 @@ points! {
     REVERSE_CAPTURED = "reverse_captured", "planning", "the target captures for the way back, the master does not know what its tables are like";
     REVERSE_GUARDED = "reverse_guarded", "planning", "the source is guarded for its way back, which has not begun";
     REVERSE_LEFT = "reverse_left", "completed", "the way back has decided, the split has left one of its shards";
+    RESHAPE_REPLAYED = "reshape_replayed", "backfill", "tables of the target have changed as those of the source, no event says so";
     RESHAPE_ADOPTED = "reshape_adopted", "backfill", "the target knows which changed tables are copied again and which go on, no event says so";
 }

@@ -79,7 +79,7 @@ impl Walk {
     }
 
     /// What must be done in the end, however long others hold its lock.
-    fn until_owned(&mut self, shard: usize, statements: &str) -> Result<()> {
+    pub(super) fn until_owned(&mut self, shard: usize, statements: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.own(shard, statements)? {
             if Instant::now() > deadline {

@@ -46,11 +46,13 @@ impl Walk {
             0..49 => self.drive(),
             49..58 => self.go_back(),
             58..76 => self.run(),
-            76..84 => self.wait_for_phase(),
+            76..81 => self.wait_for_phase(),
+            81..84 => self.strain(),
             84..86 => self.set_status(),
             86..89 => self.cleanup(),
             89..93 => self.assign(),
-            93..97 => self.act(),
+            93..95 => self.act(),
+            95..97 => self.strain(),
             97 => self.rename_shard(),
             98 => self.lose_target(),
             _ => self.join(),
@@ -221,7 +223,7 @@ impl Walk {
     }
 
     /// A call for one of the splits, mostly one that gets it further.
-    fn drive(&mut self) -> Result<String> {
+    pub(super) fn drive(&mut self) -> Result<String> {
         let all = self.look()?;
         let open: Vec<Seen> = all.iter().filter(|split| !split.is_over()).cloned().collect();
         let Some(before) = self.choose(&all, &open) else { return self.plan() };

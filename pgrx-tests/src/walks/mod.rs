@@ -17,6 +17,7 @@ pub mod predict;
 pub mod probe;
 pub mod restore;
 pub mod stage;
+pub mod strain;
 pub mod summary;
 pub mod topology;
 pub mod walk;

@@ -34,6 +34,7 @@ impl Stage {
                 "shardmaster.remote_timeout = 5000",
                 "shardmaster.watch_interval = 2000",
                 "shardmaster.route_wait_timeout = 1000",
+                "max_prepared_transactions = 4",
             ],
         )?;
         let key = "shard_d".to_owned();

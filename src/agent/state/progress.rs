@@ -60,6 +60,9 @@ pub struct TableProgress {
     pub columns: Option<Vec<KnownColumn>>,
     #[serde(default)]
     pub target_columns: Option<Vec<KnownColumn>>,
+    /// What the source's table had become when that was done on the target, too.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub replayed: String,
     pub rows_copied: i64,
     pub changes_applied: i64,
     pub bytes: i64,

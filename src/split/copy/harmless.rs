@@ -176,7 +176,7 @@ fn require_meaning(known: &[KnownColumn], shape: &TableShape) -> Result<(), Stri
     Ok(())
 }
 
-fn has_same_bytes(one: &str, other: &str) -> bool {
+pub fn has_same_bytes(one: &str, other: &str) -> bool {
     let (plain, others) = (without_modifier(one), without_modifier(other));
     one == other || SAME_BYTES.iter().any(|types| types.contains(&&*plain) && types.contains(&&*others))
 }

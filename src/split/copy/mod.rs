@@ -9,6 +9,7 @@ pub mod foreign_keys;
 mod harmless;
 pub mod leaves;
 pub mod outcome;
+mod replay;
 pub mod reshape;
 pub mod scope_size;
 pub mod sieve;

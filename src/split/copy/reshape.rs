@@ -5,6 +5,7 @@
 //! others stay as far as they are. Its key stays what capture and guard were installed for.
 
 use super::harmless::{Change, Looks};
+use super::replay;
 use super::step;
 use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
@@ -47,6 +48,10 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     // Whatever is waited for, changes go on being queued.
     install::keep_lease(&tenure.plan)?;
     let mut engine = Engine::attach(tenure)?;
+    let replays = transaction(|| split::replays_ddl(tenure.plan.id));
+    if replays && replay::bring_over(&mut engine, &why)? {
+        engine = Engine::attach(tenure)?;
+    }
     // Before the check, which looks through whole tables.
     if let Some(table) = engine.tables.iter().find(|table| !table.differences.is_empty()) {
         return Err(SplitError::Reshaped(waits(why, Some(table.differences.join("; ")))));

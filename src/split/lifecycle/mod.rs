@@ -74,8 +74,12 @@ fn record(id: i64, state: &State, answer: Answer) {
     }
 }
 
-pub fn start_dual_write(id: i64) -> Result<(), Failure> {
+/// `on_ddl`: what changes of its tables are answered with; None: what was said before.
+pub fn start_dual_write(id: i64, on_ddl: Option<&str>) -> Result<(), Failure> {
     let (state, answer) = ask(id, Call::StartDualWrite)?;
+    if let Some(on_ddl) = on_ddl {
+        split::set_on_ddl(id, on_ddl);
+    }
     if (state.phase, state.goal) == (Phase::RolledBack, Goal::RolledBack) {
         plan::revive(id)?;
         begins_again(id, state.phase)?;

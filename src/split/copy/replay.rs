@@ -1,0 +1,276 @@
+//! What the owner of a table has changed on the source is changed on the target as well, where the
+//! split's operator has asked for that. Not by his statement, whose text is not one that anybody
+//! else may run, but by what has come of it: the columns of before, as the target knows them, and
+//! those of now. Invariant: a change is made once. It is noted in the commit that makes it, by the
+//! columns that it has led to.
+//!
+//! Only what is certain to mean the same there, takes a moment and destroys nothing: columns that
+//! have other names, that are new and empty, types that are wider without a rewrite, NOT NULL that
+//! goes. A column that went stays on the target, where it is filled no more: the rows there are
+//! others' as well. What else has changed is waited for.
+
+use super::harmless::has_same_bytes;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column::KnownColumn;
+use crate::agent::session::Side;
+use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::progress;
+use crate::agent::state::tenure;
+use crate::catalog::split;
+use crate::error::{Failure, SqlState};
+use crate::remote::quote::ident;
+use crate::server::txn::transaction;
+use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
+
+/// As `format_type` writes them. What a source says of itself goes into no statement: one of
+/// these does.
+const TYPES: [&str; 24] = [
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "real",
+    "double precision",
+    "boolean",
+    "text",
+    "character varying",
+    "character",
+    "bytea",
+    "date",
+    "time without time zone",
+    "time with time zone",
+    "timestamp without time zone",
+    "timestamp with time zone",
+    "interval",
+    "uuid",
+    "json",
+    "jsonb",
+    "inet",
+    "cidr",
+    "bit",
+    "bit varying",
+];
+
+/// Whether anything was changed on the target.
+pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
+    let id = engine.plan.id;
+    tenure::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
+    let mut statements = Vec::new();
+    for (table, known) in engine.tables.iter().zip(&mut progress.tables) {
+        let (source, target) = (&table.source, &table.target);
+        let now = source.structure();
+        let is_known = known.structure.is_empty() || known.structure == now || known.replayed == now;
+        let is_own =
+            table.policy.maps.is_empty() && source.keeps_key(&known.structure, &table.policy.shard_by);
+        let Some(before) = known.columns.as_ref().filter(|_| !is_known && is_own) else { continue };
+        let clauses = clauses(before, source, target);
+        if !clauses.is_empty() {
+            known.replayed = now;
+        }
+        statements.extend(clauses.iter().map(|clause| format!("ALTER TABLE {} {clause}", target.name)));
+    }
+    if statements.is_empty() {
+        engine.target.run("ROLLBACK")?;
+        return Ok(false);
+    }
+    let done = engine
+        .target
+        .run(&format!("SET LOCAL lock_timeout = '2s'; {}", statements.join("; ")))
+        .map_err(SplitError::from)
+        .and_then(|_| progress::store(&mut engine.target, id, &progress));
+    if let Err(error) = done {
+        let _ = engine.target.run("ROLLBACK");
+        return Err(refused(error, &statements, why));
+    }
+    engine.target.run("COMMIT")?;
+    reach(injection_points::RESHAPE_REPLAYED)?;
+    let text = format!(
+        "done on shard \"{}\", as on shard \"{}\": {}",
+        engine.plan.target.shard_key,
+        engine.plan.source.shard_key,
+        statements.join("; ")
+    );
+    transaction(|| split::event(id, None, None, &text));
+    Ok(true)
+}
+
+/// The split goes on waiting for its operator.
+fn refused(error: SplitError, statements: &[String], why: &Failure) -> SplitError {
+    if error.is_transient() {
+        return error;
+    }
+    let found = error.into_failure();
+    SplitError::Reshaped(
+        Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("{}: what was done there was refused on the target: {}", why.message, found.message),
+        )
+        .detail(statements.join("; "))
+        .hint("Make both sides alike, or undo the change: the split goes on by itself."),
+    )
+}
+
+/// What makes the target's table of before what the source's has become, as far as it is one of
+/// these changes. A column is known by its number on the source.
+fn clauses(before: &[KnownColumn], source: &TableShape, target: &TableShape) -> Vec<String> {
+    let mut clauses = Vec::new();
+    for known in before {
+        let is_now = |column: &&Column| KnownColumn::from(*column).attribute() == known.attribute();
+        let now = source.columns().iter().find(is_now);
+        if let Some((column, there)) = now.zip(target.column(&known.name)) {
+            clauses.extend(changed(known, column, there, target));
+        }
+    }
+    for column in source.columns() {
+        let is_new = before.iter().all(|known| known.attribute() != KnownColumn::from(column).attribute());
+        let has_place = target.column(&column.name).is_none();
+        let is_plain = !column.has_default && column.generated.is_none() && column.collation.is_none();
+        if let Some(type_name) =
+            type_name(column).filter(|_| is_new && has_place && is_plain && !column.not_null)
+        {
+            clauses.push(format!("ADD COLUMN {} {type_name}", ident(&column.name)));
+        }
+    }
+    clauses
+}
+
+/// A column that both have, and what became of it on the source.
+fn changed(known: &KnownColumn, column: &Column, there: &Column, target: &TableShape) -> Vec<String> {
+    let mut clauses = Vec::new();
+    let (before, now) = (ident(&known.name), ident(&column.name));
+    let is_free = target.column(&column.name).is_none();
+    let name = if column.name != known.name && is_free {
+        clauses.push(format!("RENAME COLUMN {before} TO {now}"));
+        now
+    } else {
+        before
+    };
+    let is_of_before = there.type_name == known.type_name && column.collation == there.collation;
+    let becomes_wider = is_of_before && is_wider(&known.type_name, &column.type_name);
+    if let Some(type_name) = type_name(column).filter(|_| becomes_wider) {
+        clauses.push(format!("ALTER COLUMN {name} TYPE {type_name}"));
+    }
+    if known.not_null && !column.not_null && there.not_null {
+        clauses.push(format!("ALTER COLUMN {name} DROP NOT NULL"));
+    }
+    clauses
+}
+
+/// No row has to be looked at for it: the same bytes, and a limit that is as far or none.
+fn is_wider(before: &str, now: &str) -> bool {
+    let [(_, from), (_, to)] = [before, now].map(split_modifier);
+    let limits =
+        |modifier: &str| -> Vec<u32> { modifier.split(',').filter_map(|n| n.parse().ok()).collect() };
+    before != now
+        && has_same_bytes(before, now)
+        && match (from.map(limits), to.map(limits)) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            // Digits behind the point are part of each value.
+            (Some(from), Some(to)) => from.first() <= to.first() && from.get(1) == to.get(1),
+        }
+}
+
+/// A type's name without its length or precision, and these.
+fn split_modifier(text: &str) -> (String, Option<&str>) {
+    match (text.find('('), text.find(')')) {
+        (Some(from), Some(to)) if from < to => {
+            (format!("{}{}", &text[..from], &text[to + 1..]), Some(&text[from + 1..to]))
+        }
+        _ => (text.to_owned(), None),
+    }
+}
+
+/// A type of the server's own, with its length or precision.
+fn type_name(column: &Column) -> Option<String> {
+    let (plain, modifier) = split_modifier(&column.type_name);
+    let known = *TYPES.iter().find(|known| **known == plain)?;
+    let Some(modifier) = modifier else { return Some(known.to_owned()) };
+    let is_number =
+        |part: &str| !part.is_empty() && part.len() < 9 && part.bytes().all(|b| b.is_ascii_digit());
+    let is_modifier = modifier.split(',').count() <= 2 && modifier.split(',').all(is_number);
+    let at = column.type_name.find('(').filter(|at| *at <= known.len())?;
+    is_modifier.then(|| format!("{}({modifier}){}", &known[..at], &known[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::known_column;
+
+    fn column(number: &str, name: &str, type_name: &str) -> Column {
+        let [number, name, type_name] = [number, name, type_name].map(str::to_owned);
+        Column { number, name, type_name, ..Column::default() }
+    }
+
+    fn table(columns: &[Column]) -> TableShape {
+        TableShape { columns: Some(columns.to_vec()), ..TableShape::default() }
+    }
+
+    fn replayed(before: &[Column], source: &[Column], target: &[Column]) -> Vec<String> {
+        clauses(&known_column::of(&table(before)), &table(source), &table(target))
+    }
+
+    #[test]
+    fn the_target_becomes_what_the_source_has_become() {
+        let before = [column("1", "a", "integer"), column("2", "b", "character varying(9)")];
+        let there = [column("7", "a", "integer"), column("8", "b", "character varying(9)")];
+        let added = [before[0].clone(), before[1].clone(), column("3", "c d", "timestamp(3) with time zone")];
+        assert_eq!(replayed(&before, &added, &there), ["ADD COLUMN \"c d\" timestamp(3) with time zone"]);
+        // What is on the target is not destroyed.
+        assert_eq!(replayed(&before, &before[..1], &there), [""; 0]);
+        assert_eq!(replayed(&before, &[before[0].clone(), column("3", "b", "text")], &there), [""; 0]);
+        let strict = |columns: &[Column]| -> Vec<Column> {
+            columns.iter().map(|column| Column { not_null: true, ..column.clone() }).collect()
+        };
+        let mut other = before.clone();
+        other[1] = column("2", "e", "text");
+        assert_eq!(replayed(&before, &other, &there), ["RENAME COLUMN b TO e", "ALTER COLUMN e TYPE text"]);
+        assert_eq!(
+            replayed(&strict(&before), &before, &strict(&there)),
+            ["ALTER COLUMN a DROP NOT NULL", "ALTER COLUMN b DROP NOT NULL"]
+        );
+        assert_eq!(replayed(&before, &strict(&before), &there), [""; 0]);
+        assert_eq!(replayed(&before, &other, &[there[0].clone(), column("8", "e", "text")]), [""; 0]);
+    }
+
+    #[test]
+    fn no_row_is_looked_at_for_a_wider_type() {
+        for (before, now) in [
+            ("character varying(9)", "character varying(20)"),
+            ("character varying(9)", "text"),
+            ("numeric(8,2)", "numeric(10,2)"),
+            ("numeric(8,2)", "numeric"),
+            ("timestamp(3) without time zone", "timestamp without time zone"),
+        ] {
+            assert!(is_wider(before, now) && !is_wider(now, before), "{before}, {now}");
+        }
+        for (before, now) in [("integer", "bigint"), ("numeric(8,2)", "numeric(10,3)"), ("text", "text")] {
+            assert!(!is_wider(before, now), "{before}, {now}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_mean_the_same_is_left() {
+        let before = [column("1", "a", "integer")];
+        let with = |new: Column| replayed(&before, &[before[0].clone(), new], &before);
+        let plain = column("2", "b", "text");
+        assert_eq!(with(plain.clone()), ["ADD COLUMN b text"]);
+        for new in [
+            Column { has_default: true, ..plain.clone() },
+            Column { not_null: true, ..plain.clone() },
+            Column { generated: Some("a + 1".into()), ..plain.clone() },
+            Column { collation: Some("pg_catalog.\"C\"".into()), ..plain.clone() },
+            column("2", "b", "public.mood"),
+            column("2", "b", "integer, DROP COLUMN a"),
+            column("2", "b", "numeric(1); DROP TABLE t"),
+            column("2", "b", "numeric(1,2,3)"),
+            column("2", "b", "text DEFAULT now()"),
+            column("2", "b", "text)("),
+        ] {
+            assert_eq!(with(new.clone()), [""; 0], "{new:?}");
+        }
+    }
+}
