@@ -266,6 +266,12 @@ impl Walk {
                 // A split has just decided.
                 _ if self.look()?.is_empty() || self.model.routes[key] != model => return Ok(()),
                 settled => {
+                    // What was read before the model went on with another key says nothing.
+                    let now = self.routed()?[key];
+                    if now != settled {
+                        routed = now;
+                        continue;
+                    }
                     return Err(format!("\"{name}\" is routed to {settled:?}, not to {model:?}").into());
                 }
             }

@@ -227,10 +227,13 @@ mod tests {
         };
         let mut other = before.clone();
         other[1] = column("2", "e", "text");
-        assert_eq!(replayed(&before, &other, &there), ["RENAME COLUMN b TO e", "ALTER COLUMN e TYPE text"]);
+        assert_eq!(
+            replayed(&before, &other, &there),
+            [r#"RENAME COLUMN "b" TO "e""#, r#"ALTER COLUMN "e" TYPE text"#]
+        );
         assert_eq!(
             replayed(&strict(&before), &before, &strict(&there)),
-            ["ALTER COLUMN a DROP NOT NULL", "ALTER COLUMN b DROP NOT NULL"]
+            [r#"ALTER COLUMN "a" DROP NOT NULL"#, r#"ALTER COLUMN "b" DROP NOT NULL"#]
         );
         assert_eq!(replayed(&before, &strict(&before), &there), [""; 0]);
         assert_eq!(replayed(&before, &other, &[there[0].clone(), column("8", "e", "text")]), [""; 0]);
@@ -257,7 +260,7 @@ mod tests {
         let before = [column("1", "a", "integer")];
         let with = |new: Column| replayed(&before, &[before[0].clone(), new], &before);
         let plain = column("2", "b", "text");
-        assert_eq!(with(plain.clone()), ["ADD COLUMN b text"]);
+        assert_eq!(with(plain.clone()), [r#"ADD COLUMN "b" text"#]);
         for new in [
             Column { has_default: true, ..plain.clone() },
             Column { not_null: true, ..plain.clone() },
