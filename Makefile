@@ -39,7 +39,7 @@ soak: setup
 else
 soak: setup
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=3600 \
-	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories on:16:zoo
+	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories harness:goes_on on:16:zoo
 endif
 
 # Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.

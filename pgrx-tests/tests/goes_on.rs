@@ -400,11 +400,16 @@ fn changed_at(point: &str, column: &str) -> (Writers, Writers, Vec<String>) {
     (before, written_by(&cluster), told)
 }
 
+/// Each is a cluster of its own: all of them with SHARDMASTER_SOAK.
+fn some_of<'a>(points: &'a [&'a str], count: usize) -> &'a [&'a str] {
+    if std::env::var_os("SHARDMASTER_SOAK").is_some() { points } else { &points[..count] }
+}
+
 #[test]
 fn a_column_added_under_load_copies_nothing_again() {
-    for point in ["backfill_begin", "step_consumed", "cutover_begin", "cutover_locked"] {
+    for point in some_of(&["step_consumed", "cutover_locked", "backfill_begin", "cutover_begin"], 2) {
         let (before, after, told) = changed_at(point, "more int");
-        assert_eq!(before.is_empty(), point == "backfill_begin", "{point}");
+        assert_eq!(before.is_empty(), *point == "backfill_begin", "{point}");
         assert!(before.len() < after.len() || point.starts_with("cutover"), "{point}: {}", before.len());
         assert!(before.iter().all(|row| after.contains(row)), "{point}: {told:?}");
         assert!(!told.join(" ").contains("copied again"), "{point}: {told:?}");
@@ -413,7 +418,7 @@ fn a_column_added_under_load_copies_nothing_again() {
 
 #[test]
 fn a_default_for_old_rows_under_load_copies_them_again() {
-    for point in ["step_consumed", "cutover_locked"] {
+    for point in some_of(&["step_consumed", "cutover_locked"], 1) {
         let (before, after, told) = changed_at(point, "more int DEFAULT 7");
         assert!(!before.iter().any(|row| after.contains(row)), "{point}: {told:?}");
         assert!(told.join(" ").contains("copied again: public.items"), "{point}: {told:?}");

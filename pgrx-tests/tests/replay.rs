@@ -99,7 +99,11 @@ fn columns_change_on_the_target_as_on_the_source() {
             by_owner(&cluster, 1, "ALTER TABLE items DROP COLUMN more");
         }
         until_alike(&cluster, &split, change);
-        assert_eq!(columns(&cluster, 0), columns(&cluster, 1), "{change}");
+        wait::until("the columns to be alike", LIMIT, || {
+            Ok((columns(&cluster, 0) == columns(&cluster, 1)).then_some(()))
+        })
+        .map_err(|e| format!("{change}: {e}; {}; {}", split.describe(), columns(&cluster, 1)))
+        .unwrap();
     }
     let events = split.events().unwrap();
     assert_eq!(
