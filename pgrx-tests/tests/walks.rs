@@ -5,7 +5,7 @@ use shardmaster_tests::walks::walk::Walk;
 use std::time::{Duration, Instant};
 
 /// Steps of one walk.
-const STEPS: usize = 120;
+const STEPS: usize = 80;
 
 /// How long each test goes on beginning walks.
 fn time() -> Duration {
