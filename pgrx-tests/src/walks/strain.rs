@@ -12,7 +12,11 @@ use std::time::Duration;
 const HELD: usize = 800;
 
 impl Walk {
+    /// In long runs: it makes a walk slower.
     pub(super) fn strain(&mut self) -> Result<String> {
+        if std::env::var_os("SHARDMASTER_WALK_SECONDS").is_none() {
+            return self.drive();
+        }
         match self.random.below(4) {
             0 => self.rewrite(),
             1 => self.migrate(),
@@ -32,8 +36,12 @@ impl Walk {
         self.forgive(&format!("VACUUM FULL {table} on shard {shard}"), told)
     }
 
-    /// A column comes to all shards, or goes from them.
+    /// A column comes to all shards, or goes from them. A split whose tables have changed since its
+    /// cutover cannot be taken back, so none may be there.
     fn migrate(&mut self) -> Result<String> {
+        if !self.model.splits.iter().all(|split| split.seen.is_over()) {
+            return self.rewrite();
+        }
         // Partitions that are detached would not get it.
         let space = *self.random.one_of(&[Space::Directory, Space::Range]);
         let table = *self.random.one_of(&space.tables());
