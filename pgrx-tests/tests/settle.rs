@@ -88,6 +88,21 @@ fn a_full_queue_is_large_enough() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
+/// Its target was set back to a time before the split's start, as far as the way back goes.
+#[test]
+fn a_way_back_that_is_gone_is_not_measured() {
+    let cluster = fixture::cluster(&SETTINGS);
+    let split = completed(&cluster);
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    let forget = "DELETE FROM shardmaster_agent.side WHERE side = 'source';
+                  ALTER SEQUENCE shardmaster_agent.queue_2_seq RENAME TO gone";
+    target.batch_execute(forget).unwrap();
+    settle_for(&cluster, &split, "queue_bytes => 0").unwrap();
+    watched_twice(&cluster, &split);
+    assert_eq!(split.metric::<String>("activity").unwrap(), "idle", "{}", split.describe());
+    assert!(!rows(&cluster, 0).is_empty());
+}
+
 #[test]
 fn whoever_goes_back_does_not_settle() {
     let cluster = fixture::cluster(&SETTINGS);

@@ -25,6 +25,13 @@ pub fn send_back(id: i64, why: &str) -> Result<(), Failure> {
     send(&split::load(id)?, false, why)
 }
 
+/// The split has failed, and follows its source no longer. What keeps them is no reason not to say so.
+pub fn come_home(id: i64) {
+    if let Err(error) = send_back(id, ": it has failed") {
+        split::event(id, None, None, &format!("reads did not go back: {}", error.message));
+    }
+}
+
 fn send(plan: &Plan, to_target: bool, why: &str) -> Result<(), Failure> {
     let target = to_target.then_some(plan.target.shard_key.as_str());
     change::send_reads(&plan.keyspace, &plan.entries, target)?;

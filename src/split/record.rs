@@ -289,10 +289,7 @@ pub fn recovered(id: i64) {
 pub fn failed(id: i64, phase: Phase, failure: &Failure) {
     store_error(id, failure, "activity = 'failed', worker_pid = NULL");
     split_progress::failed(id, phase, &clean::said(&failure.message));
-    // It follows its source no longer.
-    if let Err(error) = reads::send_back(id, ": it has failed") {
-        split::event(id, None, None, &format!("reads did not go back: {}", error.message));
-    }
+    reads::come_home(id);
     split::event(id, None, None, &format!("failed: {}", failure.message));
     split::notify(id, phase.as_str(), "failed");
 }

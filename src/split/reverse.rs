@@ -322,16 +322,22 @@ pub fn measure(there: i64, identity: &str) -> Result<()> {
         return Ok(());
     };
     let plan = try_transaction(|| split::load(back.id))?;
-    let bytes = match tenure::open(&plan, identity, Side::Source, "way back") {
-        Ok(mut source) => queue::bytes(&mut source, &plan),
-        Err(error) => Err(error),
-    };
-    match bytes {
-        Ok(bytes) => transaction(|| settlement::measured(there, bytes)),
+    match queue_size(&plan, identity) {
+        Ok(Some(bytes)) => transaction(|| settlement::measured(there, bytes)),
+        Ok(None) => {}
         Err(error) if error.is_transient() => {}
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// None: a target that was set back to a time before the start has no way back.
+fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
+    let mut source = tenure::open(plan, identity, Side::Source, "way back")?;
+    match side::installed(&mut source, plan, Side::Source)? {
+        Installed::Ours => queue::bytes(&mut source, plan).map(Some),
+        Installed::No | Installed::Foreign => Ok(None),
+    }
 }
 
 /// A split ends in another way: the way back that it has goes first. `lost`: the side of the
