@@ -218,8 +218,12 @@ impl Model for Split {
             Act::TellsAgain => worker::tell_again(self, &mut state),
             _ => faults::happens(self, &mut state, act),
         };
+        // Most of what is tried does not happen.
+        if !happens {
+            return None;
+        }
         normalize(&mut state);
-        (happens && state != *last).then_some(state)
+        (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -29,25 +29,24 @@ pub fn normalize(state: &mut State) {
     renumber(state, steps);
 }
 
-/// Numbers that follow each other go on doing so; wider gaps become gaps of two.
+/// Numbers that follow each other go on doing so; wider gaps become gaps of two. Done for each
+/// state, and most have nothing to change: so the numbers are bits.
 fn renumber<const N: usize>(state: &mut State, of: fn(&mut State) -> [Option<&mut u8>; N]) {
-    let mut known = [0; N];
-    let mut count = 1;
-    for number in of(state).into_iter().flatten() {
-        if !known[..count].contains(number) {
-            known[count] = *number;
-            count += 1;
-        }
+    let known = of(state).into_iter().flatten().fold(1_u128, |known, number| known | 1 << *number);
+    let highest = known.ilog2();
+    let missing = !known & ((1 << highest) - 1);
+    if missing & (missing >> 1) == 0 {
+        return;
     }
-    known[..count].sort_unstable();
-    let mut new = [0; N];
-    for at in 1..count {
-        new[at] = new[at - 1] + (known[at] - known[at - 1]).min(2);
+    let mut new = [0; u128::BITS as usize];
+    let (mut before, mut last) = (0, 0);
+    for number in (1..=highest).filter(|number| known & (1 << number) != 0) {
+        last += (number - before).min(2) as u8;
+        new[number as usize] = last;
+        before = number;
     }
     for number in of(state).into_iter().flatten() {
-        if let Some(at) = known[..count].iter().position(|one| one == number) {
-            *number = new[at];
-        }
+        *number = new[usize::from(*number)];
     }
 }
 
