@@ -10,6 +10,7 @@ mod rig;
 mod routing;
 mod stats;
 mod tail;
+mod verify;
 mod way_back;
 
 pub use stats::{Measure, print_table};
@@ -49,13 +50,14 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 17] = [
+pub const ALL: [(&str, Benchmark); 18] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
     ("capture", capture::capture),
     ("redirect", redirect::redirect),
     ("way_back", way_back::way_back),
+    ("verify", verify::verify),
     ("buckets", buckets::buckets),
     ("backlog", tail::backlog),
     ("catch_up", tail::catch_up),
