@@ -1,18 +1,22 @@
 # Sourced: building the programs of pgrx-tests and running them beside servers.
 
-# build_harness: prints "NAME PATH" for each test program and each binary.
+# build_harness: prints "NAME PATH" of the program with the library's own tests, which is `unit`,
+# and for each file of tests, all of which are modules of one program.
 build_harness() {
-    local log=$ROOT/target/harness-build.log
+    local log=$ROOT/target/harness-build.log file name path
     cargo test -p shardmaster-tests --profile harness --no-run 2>&1 | tee "$log" >&2
     cargo build -q -p shardmaster-tests --profile harness --bins >&2
-    sed -n 's,^ *Executable \([^ ]*\) \([^ (][^ ]*\) *(\(.*\))$,\1 \2 \3,p; s,^ *Executable \(tests/[^ ]*\) (\(.*\))$,\1 - \2,p' "$log" |
-        while read -r kind source path; do
-            case $kind:$source in
-                unittests:src/lib.rs) echo "unit $path" ;;
-                unittests:*) ;; # programs have no tests of their own
-                tests/*) source=${kind##*/}; echo "${source%.rs} $path" ;;
-            esac
-        done
+    sed -n 's,^ *Executable unittests src/lib.rs (\(.*\))$,unit \1,p' "$log"
+    path=$(sed -n 's,^ *Executable tests/programs.rs (\(.*\))$,\1,p' "$log")
+    for file in pgrx-tests/tests/*.rs; do
+        name=$(basename "$file" .rs)
+        [ "$name" != programs ] || continue
+        if ! grep -qx "mod $name;" pgrx-tests/tests/programs.rs; then
+            echo "$file is no module of pgrx-tests/tests/programs.rs" >&2
+            return 1
+        fi
+        echo "$name $path"
+    done
 }
 
 # The servers' user may not be able to read the checkout: it gets copies.
@@ -21,6 +25,53 @@ copy_programs() {
     cp target/harness/demo target/harness/bench "$RUN/bin/"
     cp clients/gateway/shardmaster_gateway.py clients/python/{router,test_router}.py "$RUN/bin/"
     chmod -R a+rX "$RUN/bin"
+}
+
+# copy_tests: those that build_harness has listed in $RUN/programs.
+copy_tests() {
+    local name path
+    while read -r name path; do
+        [ -e "$RUN/bin/${path##*/}" ] || cp "$path" "$RUN/bin/"
+        ln -s "${path##*/}" "$RUN/bin/test-$name"
+    done <"$RUN/programs"
+    chmod -R a+rX "$RUN/bin"
+}
+
+# tests_of NAME [ARGUMENT ...]: puts into the array `chosen` what makes the program run the tests
+# of NAME alone, and of these, as in a program of their own, those that the arguments choose.
+tests_of() {
+    local name=$1 program=$RUN/bin/test-$1 filters=() skips=() exact= test filter
+    chosen=()
+    shift
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --exact) exact=yes ;;
+            --skip) skips+=("${2-}") && shift ;;
+            --test-threads | --color | --format | --logfile) chosen+=("$1" "${2-}") && shift ;;
+            -*) chosen+=("$1") ;;
+            *) filters+=("$1") ;;
+        esac
+        shift
+    done
+    # The library's own tests are in many modules.
+    [ "$name" != unit ] || { chosen+=("${filters[@]}" "${skips[@]/#/--skip=}" ${exact:+--exact}); return; }
+    if [ "${#filters[@]}" -eq 0 ]; then
+        chosen+=("$name::" "${skips[@]/#/--skip=}")
+        return
+    fi
+    chosen+=(--exact)
+    while read -r test; do
+        for filter in "${skips[@]}"; do
+            case $test in *"$filter"*) continue 2 ;; esac
+        done
+        for filter in "${filters[@]}"; do
+            case $exact:$test in
+                yes:"$name::$filter" | :*"$filter"*) chosen+=("$test") && break ;;
+            esac
+        done
+    done < <("$program" --list --format terse "$name::" | sed -n 's/: test$//p')
+    # Nothing else than these, also if none of them is there.
+    [ "${chosen[-1]}" != --exact ] || chosen+=("$name::")
 }
 
 # A file system that is soon full. Only root can have one.

@@ -49,6 +49,11 @@ await_job() {
     while IFS=$'\t' read -r bad ok what; do tally "$what" "$ok" "$bad"; done <"$RUN/jobs/$name.tally"
 }
 
+# await_servers: until none is left that has servers.
+await_servers() {
+    while printf '%s\n' "${running[@]}" | grep -qvxE 'model|clients|'; do await_job; done
+}
+
 await_jobs() {
     while [ "${#running[@]}" -gt 0 ]; do await_job; done
 }

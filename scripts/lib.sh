@@ -40,7 +40,7 @@ clean_run_dir() {
     end_keepers
     while read -r file; do
         # One that a test has stopped hears nothing else.
-        pid=$(head -n 1 "$file")
+        pid=$(head -n 1 "$file" 2>/dev/null) || continue
         if [ "$(readlink "/proc/$pid/cwd")" = "${file%/*}" ]; then kill -CONT "$pid" || true; fi
         as_user "$BINDIR/pg_ctl" stop -D "${file%/*}" -m immediate -t 30 >/dev/null 2>&1 || true
     done < <(find "$RUN" -maxdepth 4 -name postmaster.pid 2>/dev/null)

@@ -74,11 +74,8 @@ harness_programs() {
     if [ ! -e "$RUN/programs" ]; then
         build_harness >"$RUN/programs" || { tally "harness build" 0 1; summary; }
         copy_programs
+        copy_tests
         mount_small_disk
-        while read -r name path; do
-            cp "$path" "$RUN/bin/test-$name"
-            chmod a+rx "$RUN/bin/test-$name"
-        done <"$RUN/programs"
     fi
 }
 
@@ -90,13 +87,15 @@ servers_for() {
     esac
 }
 
-# harness_test NAME PROGRAM: one test program of pgrx-tests, and what to call it.
+# harness_test NAME PROGRAM: the tests of one file of pgrx-tests, and what to call them.
 harness_test() {
-    local status=0
+    local status=0 chosen
     echo "== pgrx-tests: $1"
+    # shellcheck disable=SC2086
+    tests_of "$2" ${SHARDMASTER_TEST_ARGS:-}
     # Two threads: each test starts servers of its own, and mostly waits for them.
     beside_servers timeout -k 60 "${SHARDMASTER_TEST_TIMEOUT:-1800}" "$RUN/bin/test-$2" \
-        --test-threads "${SHARDMASTER_TEST_THREADS:-2}" ${SHARDMASTER_TEST_ARGS:-} >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
+        --test-threads "${SHARDMASTER_TEST_THREADS:-2}" "${chosen[@]}" >"$LOGS/$1.log" 2>&1 </dev/null || status=$?
     cat "$LOGS/$1.log"
     cargo_results "pgrx-tests: $1" "$LOGS/$1.log" "$status"
 }
@@ -112,10 +111,10 @@ start_harness_test() {
 
 # Those that take long come first: then none of them is left alone at the end.
 harness_order() {
-    local name
-    for name in faults disasters majors rollback scopes; do grep "^$name " "$RUN/programs" || true; done
+    local name long=(faults disasters majors ddl scopes redirects deadlines placement reverse histories walks zoo rollback workers)
+    for name in "${long[@]}"; do grep "^$name " "$RUN/programs" || true; done
     # patroni: by `make ha`, which installs what it needs.
-    grep -vE '^(faults|disasters|majors|rollback|scopes|patroni) ' "$RUN/programs"
+    grep -vE "^($(IFS='|' && echo "${long[*]}")|patroni) " "$RUN/programs"
 }
 
 suite_harness() {
@@ -152,10 +151,10 @@ suite_typecheck_rest() { . scripts/typecheck.sh; run_typecheck pg15 "${built_maj
 suite_majors() { . scripts/regress.sh; on_majors "${built_majors[@]}"; }
 suite_major() { . scripts/regress.sh; on_majors "$1"; }
 # Installs another build of the extension, which no other job may come upon.
-suite_server() { await_jobs; . scripts/pgtest.sh; }
+suite_server() { await_servers; . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; beside regress run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; beside isolation run_isolation; }
-suite_clients() { . scripts/clients.sh; run_clients; }
+suite_clients() { . scripts/clients.sh; beside clients run_clients; }
 suite_docs() { build_extension; . scripts/docs.sh; beside docs run_docs; }
 
 summary() {

@@ -249,23 +249,33 @@ fn grant_client_functions(client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// The database, and the roles with the rights that the documentation asks for.
+/// The database and the roles, where the server was not made with them.
 pub fn create_database(server: &Server) -> Result<()> {
     let mut client = server.superuser("postgres")?;
-    client.batch_execute(&format!(
-        "CREATE ROLE {OWNER} NOLOGIN; CREATE ROLE {MOVER} LOGIN; CREATE ROLE {CLIENT} LOGIN;
-         GRANT {OWNER} TO {MOVER};
-         GRANT pg_monitor, pg_read_all_stats TO {MOVER}"
-    ))?;
+    let made = client.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&DATABASE])?;
+    if made.is_some() {
+        return Ok(());
+    }
     let version: i32 = client.query_one("SELECT current_setting('server_version_num')::int", &[])?.get(0);
-    let replica_role = match version {
-        ..150_000 => format!("ALTER ROLE {MOVER} SUPERUSER"),
-        150_000.. => format!("GRANT SET ON PARAMETER session_replication_role TO {MOVER}"),
+    preparations(version / 10_000).iter().try_for_each(|statement| Ok(client.batch_execute(statement)?))
+}
+
+/// The database, and the roles with the rights that the documentation asks for.
+pub fn preparations(major: i32) -> Vec<String> {
+    let replica_role = match major {
+        ..15 => format!("ALTER ROLE {MOVER} SUPERUSER"),
+        15.. => format!("GRANT SET ON PARAMETER session_replication_role TO {MOVER}"),
     };
-    client.batch_execute(&replica_role)?;
-    client.batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
-    client.batch_execute(&format!("GRANT CREATE, TEMP ON DATABASE {DATABASE} TO {MOVER}"))?;
-    Ok(())
+    vec![
+        format!("CREATE ROLE {OWNER} NOLOGIN"),
+        format!("CREATE ROLE {MOVER} LOGIN"),
+        format!("CREATE ROLE {CLIENT} LOGIN"),
+        format!("GRANT {OWNER} TO {MOVER}"),
+        format!("GRANT pg_monitor, pg_read_all_stats TO {MOVER}"),
+        replica_role,
+        format!("CREATE DATABASE {DATABASE}"),
+        format!("GRANT CREATE, TEMP ON DATABASE {DATABASE} TO {MOVER}"),
+    ]
 }
 
 /// The schema, with rights for the application's roles.

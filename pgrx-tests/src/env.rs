@@ -1,8 +1,9 @@
 //! Where things are, as the scripts say it.
 
-use crate::Result;
+use crate::{Result, cluster};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 /// Directory of the programs of the PostgreSQL under test.
@@ -51,8 +52,8 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// An empty cluster that servers are copied from, made once in a run for the programs in
-/// `bindir`.
+/// A cluster that servers are copied from, made once in a run for the programs in `bindir`: with
+/// the database and the roles that all of them have, and without WAL, which each copy makes anew.
 pub fn template(bindir: &Path) -> Result<PathBuf> {
     // Another test may be at it: each would make its own, at the price of a dozen of copies.
     static MAKING: Mutex<()> = Mutex::new(());
@@ -65,12 +66,32 @@ pub fn template(bindir: &Path) -> Result<PathBuf> {
     // Another program of the same run may be at it, too: the first rename wins.
     let own = run_dir()?.join(format!("template.{}{name}", std::process::id()));
     initdb(bindir, &own)?;
+    prepare(bindir, &own)?;
     match std::fs::rename(&own, &template) {
         Ok(()) => {}
         Err(_) if template.exists() => std::fs::remove_dir_all(&own)?,
         Err(e) => return Err(format!("cannot rename {}: {e}", own.display()).into()),
     }
     Ok(template)
+}
+
+fn prepare(bindir: &Path, data: &Path) -> Result<()> {
+    let version = std::fs::read_to_string(data.join("PG_VERSION"))?;
+    let version = version.trim().parse().map_err(|e| format!("PG_VERSION {version}: {e}"))?;
+    let statements = data.join("prepare.sql");
+    // A server without others reads one a line.
+    std::fs::write(&statements, cluster::preparations(version).join(";\n") + "\n")?;
+    let mut single = Command::new(bindir.join("postgres"));
+    single.args(["--single", "-c", "exit_on_error=on", "-c", "log_min_messages=error", "-D"]);
+    run(single.arg(data).arg("postgres").stdin(Stdio::from(File::open(&statements)?)))?;
+    std::fs::remove_file(statements)?;
+    for entry in std::fs::read_dir(data.join("pg_wal"))? {
+        let path = entry?.path();
+        if path.is_file() {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes an empty cluster with the programs in `bindir`.
