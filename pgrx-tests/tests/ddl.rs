@@ -115,7 +115,6 @@ fn a_publication_of_all_tables_that_somebody_reads_is_refused() {
     let cluster = cluster();
     let conninfo = cluster.servers[0].conninfo(DATABASE, "postgres");
     let reader = Server::start("reader", &["fsync = off"]).unwrap();
-    reader.superuser("postgres").unwrap().batch_execute(&format!("CREATE DATABASE {DATABASE}")).unwrap();
     let mut reads = reader.superuser(DATABASE).unwrap();
     reads.batch_execute(TABLE).unwrap();
     source(&cluster).batch_execute("CREATE PUBLICATION everything FOR ALL TABLES").unwrap();

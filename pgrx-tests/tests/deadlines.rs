@@ -336,7 +336,7 @@ fn a_renamed_column_breaks_no_writer() {
 fn a_copy_that_starts_again_gives_the_cutover_up() {
     // Many steps for one copy.
     let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
-    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 30000) i; ANALYZE items";
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 10000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
     to_pending(&split);
@@ -472,7 +472,7 @@ fn a_lost_target_is_not_connected_to_any_longer() {
 #[test]
 fn a_cutover_asked_for_as_the_copy_starts_again_is_given_up_by_name() {
     let stage = Stage::new(&["shardmaster.step_time = '10ms'"]);
-    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 30000) i; ANALYZE items";
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('x', 500), i FROM generate_series(1000, 10000) i; ANALYZE items";
     source(&stage.cluster).batch_execute(more).unwrap();
     let split = plan(&stage.cluster);
     to_pending(&split);

@@ -202,9 +202,13 @@ fn storm_cluster() -> Cluster {
 fn a_storm_of_sessions_loses_no_slot_and_gives_none_twice() {
     let cluster = storm_cluster();
     let storm = Storm::default();
+    let (time, kill_every) = match std::env::var_os("SHARDMASTER_SOAK") {
+        Some(_) => (Duration::from_secs(60), Duration::from_secs(17)),
+        None => (Duration::from_secs(25), Duration::from_secs(7)),
+    };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
-            storm.run(&cluster, 32, seed(), Duration::from_secs(60), Duration::from_secs(17));
+            storm.run(&cluster, 32, seed(), time, kill_every);
         });
         while !running.is_finished() {
             std::thread::sleep(Duration::from_millis(200)); // between two looks

@@ -202,3 +202,25 @@ fn ranges_are_read_on_the_target() {
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(places("write"), ["shard_a", "shard_b", "shard_a shard_b shard_a"]);
 }
+
+/// What a full queue lacks is copied again, all of it.
+#[test]
+fn nobody_reads_where_a_queue_was_full() {
+    let cluster = cluster(&["shardmaster.queue_max_size = 1"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    switch(&split, true).unwrap();
+    cluster.hold("step_begin").unwrap();
+    split.wait_held("step_begin", LIMIT).unwrap();
+    for _ in 0..120 {
+        by_superuser(&cluster, 0, "UPDATE items SET val = val || '!' WHERE tenant = 'moves'");
+    }
+    cluster.hold("overflow_reset").unwrap();
+    split.wait_held("overflow_reset", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).is_empty());
+    assert_eq!(places(&cluster, &split), ["shard_a", "shard_a", "shard_a"]);
+    cluster.fault("").unwrap();
+    wait::until("the copy", LIMIT, || Ok((rows(&cluster, 1) == rows(&cluster, 0)).then_some(()))).unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}

@@ -1,11 +1,12 @@
 //! Changes of the source's tables that a split makes on its target as well: `on_ddl => 'replay'`.
 
-use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, state_of};
+use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TABLE: &str =
     "CREATE TABLE items (tenant text, id int, val varchar(40) NOT NULL, code int, PRIMARY KEY (tenant, id))";
@@ -144,6 +145,111 @@ fn what_is_not_certain_is_waited_for() {
     ends(&cluster, &split);
 }
 
+/// Another type would have the server show these again for every row: nobody of other keys is kept
+/// out for that long, and none of their code runs.
+#[test]
+fn a_type_that_rows_are_looked_through_for_is_waited_for() {
+    for promise in [
+        "ALTER TABLE items ADD CONSTRAINT short CHECK (length(val) < 1000)",
+        "CREATE INDEX items_part ON items (code) WHERE val <> ''",
+        "CREATE INDEX items_upper ON items (upper(val))",
+        "CREATE STATISTICS items_many ON val, code FROM items",
+    ] {
+        let cluster = cluster_of(&[], TABLE);
+        for server in [0, 1] {
+            by_owner(&cluster, server, promise);
+        }
+        let split = pending(&cluster);
+        let change = "ALTER TABLE items ALTER COLUMN val TYPE varchar(80)";
+        by_owner(&cluster, 0, change);
+        // What takes a moment is done all the same.
+        by_owner(&cluster, 0, "ALTER TABLE items ADD COLUMN more int");
+        wait::until("the type to be waited for", LIMIT, || {
+            let waits: Option<String> = split.metric("waiting_for")?;
+            let text = "column \"val\" is character varying(80) and character varying(40)";
+            let added = columns(&cluster, 1).contains("more");
+            Ok((added && waits.is_some_and(|waits| waits.contains(text))).then_some(()))
+        })
+        .map_err(|e| format!("{promise}: {e}; {}; {}", split.describe(), columns(&cluster, 1)))
+        .unwrap();
+        by_owner(&cluster, 1, change);
+        by_owner(&cluster, 0, "UPDATE items SET val = repeat('x', 60) WHERE tenant = 'moves' AND id = 4");
+        until_alike(&cluster, &split, promise);
+        ends(&cluster, &split);
+    }
+}
+
+/// Somebody reads there for hours: others read meanwhile.
+#[test]
+fn clients_of_the_target_wait_for_a_moment() {
+    let cluster = cluster_of(&[], TABLE);
+    let split = pending(&cluster);
+    let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
+    holder.batch_execute("BEGIN; SELECT 1 FROM items LIMIT 1").unwrap();
+    by_owner(&cluster, 0, "ALTER TABLE items ADD COLUMN more int");
+    let mut client = cluster.servers[1].superuser(DATABASE).unwrap();
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    while began.elapsed() < Duration::from_secs(8) {
+        let asked = Instant::now();
+        client.batch_execute("SELECT 1 FROM items LIMIT 1").unwrap();
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest > Duration::from_millis(90), "the lock was not tried: {longest:?}");
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    drop(holder);
+    until_alike(&cluster, &split, "a reader");
+    wait::until("the column", LIMIT, || Ok(columns(&cluster, 1).contains("more").then_some(()))).unwrap();
+    ends(&cluster, &split);
+}
+
+/// The owner of the target's table has his code ready between a step's look and what is done after it.
+#[test]
+fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
+    let cluster = cluster_of(&[], TABLE);
+    own_the_table(&cluster);
+    let split = pending(&cluster);
+    split.wait_settled(LIMIT).unwrap();
+    let mut holder = cluster.servers[0].superuser(DATABASE).unwrap();
+    holder.batch_execute("BEGIN; SELECT FROM shardmaster_agent.lease FOR UPDATE").unwrap();
+    session(&cluster, "shard_a")
+        .batch_execute("ALTER TABLE items ALTER COLUMN val TYPE varchar(80), ADD COLUMN more int")
+        .unwrap();
+    // The step is over, and what was changed on the source is about to be done.
+    let query = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name LIKE '%lease' AND wait_event_type = 'Lock'";
+    let mut looks = cluster.servers[0].superuser(DATABASE).unwrap();
+    let mut waits = || -> bool { looks.query_one(query, &[]).unwrap().get(0) };
+    wait::until("the lease to be waited for", LIMIT, || Ok(waits().then_some(()))).unwrap();
+    session(&cluster, "shard_b")
+        .batch_execute("ALTER TABLE items ADD CONSTRAINT evil CHECK (evil(val))")
+        .unwrap();
+    drop(holder);
+    let failure = split.failure(LIMIT).unwrap();
+    assert!(
+        failure.contains("the mover would run code of others: public.items: constraint evil"),
+        "{failure}"
+    );
+    assert!(!is_mover(&cluster));
+    session(&cluster, "shard_b").batch_execute("ALTER TABLE items DROP CONSTRAINT evil").unwrap();
+    split.call("resume").unwrap();
+    wait::until("the column", LIMIT, || Ok(columns(&cluster, 1).contains("more").then_some(()))).unwrap();
+    until_alike(&cluster, &split, "evil");
+    ends(&cluster, &split);
+}
+
+/// Faults were met at so many points; there are none any more.
+fn until_fired(cluster: &Cluster, times: i64) {
+    // A killed worker takes the master down for a moment.
+    let went_on = || -> shardmaster_tests::Result<bool> {
+        let fired = "SELECT count(*) FROM shardmaster.fault_fired";
+        let count: i64 = cluster.superuser()?.query_one(fired, &[])?.get(0);
+        if count == times {
+            cluster.fault("")?;
+        }
+        Ok(count == times)
+    };
+    wait::until("the point", LIMIT, || Ok(went_on().unwrap_or(false).then_some(()))).unwrap();
+}
+
 /// Once each, whenever the worker ends.
 #[test]
 fn a_change_is_made_once() {
@@ -153,18 +259,31 @@ fn a_change_is_made_once() {
         cluster.fault(&format!("reshape_replayed={kind}")).unwrap();
         by_owner(&cluster, 0, &format!("ALTER TABLE items ADD COLUMN more_{n} int"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
-        // A killed worker takes the master down for a moment.
-        let went_on = || -> shardmaster_tests::Result<bool> {
-            let fired = "SELECT count(*) FROM shardmaster.fault_fired";
-            let count: i64 = cluster.superuser()?.query_one(fired, &[])?.get(0);
-            if count == n as i64 + 1 {
-                cluster.fault("")?;
-            }
-            Ok(count == n as i64 + 1)
-        };
-        wait::until("the point", LIMIT, || Ok(went_on().unwrap_or(false).then_some(()))).unwrap();
+        until_fired(&cluster, n as i64 + 1);
         until_alike(&cluster, &split, kind);
     }
+    assert!(!split.events().unwrap().contains("copied again"));
+    ends(&cluster, &split);
+}
+
+/// The source changes once more before the split has gone on with what was done.
+#[test]
+fn a_change_is_gone_on_with() {
+    let cluster = cluster_of(&[], TABLE);
+    let split = pending(&cluster);
+    split.wait_settled(LIMIT).unwrap();
+    cluster.hold("reshape_replayed").unwrap();
+    by_owner(&cluster, 0, "ALTER TABLE items RENAME COLUMN val TO value");
+    split.wait_held("reshape_replayed", LIMIT).unwrap();
+    by_owner(
+        &cluster,
+        0,
+        "ALTER TABLE items RENAME COLUMN value TO remark; ALTER TABLE items ALTER COLUMN remark TYPE text;
+         UPDATE items SET remark = repeat('r', 60) WHERE tenant = 'moves' AND id % 3 = 0",
+    );
+    cluster.fault("").unwrap();
+    until_alike(&cluster, &split, "a name and a type");
+    assert_eq!(columns(&cluster, 0), columns(&cluster, 1));
     assert!(!split.events().unwrap().contains("copied again"));
     ends(&cluster, &split);
 }
@@ -173,7 +292,9 @@ fn a_change_is_made_once() {
 /// the fence a moment away.
 #[test]
 fn an_application_migrates_its_source_alone() {
-    let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
+    // Time for a cutover that takes changes in first, on a busy machine, too.
+    let settings = ["fsync = off", "shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'"];
+    let cluster = Cluster::servers(2, &settings).unwrap();
     let mut workload = Workload::prepare(&cluster, load(Sharding::Directory(vec![0; 8]))).unwrap();
     let options = workload.options().clone();
     let tenants = options.moving_names();
@@ -224,4 +345,145 @@ fn an_application_migrates_its_source_alone() {
     workload.stop().unwrap();
     let report = workload.report(&cluster).unwrap();
     assert!(report.is_clean(), "{report}");
+}
+
+/// Ranges of ids, one of them by tenant.
+const TREE: &str = "
+    CREATE TABLE items (tenant text, id int, val text CHECK (val <> 'never'), code int DEFAULT 3, PRIMARY KEY (tenant, id)) PARTITION BY RANGE (id);
+    CREATE INDEX ON items (code);
+    CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (0) TO (1000)";
+
+fn partition(name: &str, from: i32) -> String {
+    format!("CREATE TABLE {name} PARTITION OF items FOR VALUES FROM ({from}) TO ({})", from + 1000)
+}
+
+/// The partitions of a server's table with their bounds, owners and rows.
+fn partitions(cluster: &Cluster, server: usize) -> Vec<String> {
+    let query = "SELECT format('%s %s %s', p.relid, pg_get_expr(c.relpartbound, c.oid), pg_get_userbyid(c.relowner))
+                   FROM pg_partition_tree('items') p JOIN pg_class c ON c.oid = p.relid WHERE p.level > 0 ORDER BY 1";
+    let rows = cluster.servers[server].superuser(DATABASE).unwrap().query(query, &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+fn until_same_partitions(cluster: &Cluster, split: &Split<'_>, what: &str) {
+    wait::until("the partitions to be alike", LIMIT, || {
+        Ok((partitions(cluster, 0) == partitions(cluster, 1)).then_some(()))
+    })
+    .map_err(|e| {
+        format!(
+            "{what}: {e}; {}; {}; {:?}",
+            split.describe(),
+            split.events().unwrap_or_default(),
+            partitions(cluster, 1)
+        )
+    })
+    .unwrap();
+}
+
+fn insert(cluster: &Cluster, id: i32) {
+    by_owner(cluster, 0, &format!("INSERT INTO items VALUES ('moves', {id}, 'row', 1)"));
+}
+
+#[test]
+fn partitions_come_over() {
+    let cluster = cluster_of(&[], TREE);
+    // The target lacks one that the split has no row in, yet.
+    by_owner(&cluster, 0, &partition("items_9", 9000));
+    let split = pending(&cluster);
+    assert_eq!(partitions(&cluster, 1).len(), 1);
+    insert(&cluster, 9001);
+    until_same_partitions(&cluster, &split, "one of before");
+    // Without a row, for the rows that clients bring after the cutover.
+    by_owner(&cluster, 0, &partition("items_2", 1000));
+    until_same_partitions(&cluster, &split, "one without rows");
+    // Of another name, by the same bound.
+    by_owner(&cluster, 1, &partition("there", 2000));
+    by_owner(&cluster, 0, &partition("here", 2000));
+    insert(&cluster, 2001);
+    until_alike(&cluster, &split, "one that was there");
+    by_owner(&cluster, 1, "ALTER TABLE there RENAME TO here");
+    // Two levels at once, with rows.
+    by_owner(
+        &cluster,
+        0,
+        "BEGIN;
+         CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (3000) TO (4000) PARTITION BY LIST (tenant);
+         CREATE TABLE items_3d PARTITION OF items_3 DEFAULT;
+         CREATE TABLE items_3m PARTITION OF items_3 FOR VALUES IN ('moves', 'it''s \\ too') PARTITION BY HASH (id);
+         CREATE TABLE items_3m0 PARTITION OF items_3m FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+         CREATE TABLE items_3m1 PARTITION OF items_3m FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+         INSERT INTO items SELECT 'moves', i, 'deep', i FROM generate_series(3000, 3020) i; COMMIT",
+    );
+    until_same_partitions(&cluster, &split, "two levels");
+    until_alike(&cluster, &split, "two levels");
+    // Rows that come with it.
+    by_owner(
+        &cluster,
+        0,
+        "CREATE TABLE items_5 (gone int, code int, val text CONSTRAINT items_val_check CHECK (val <> 'never'), id int NOT NULL, tenant text NOT NULL);
+         ALTER TABLE items_5 DROP COLUMN gone;
+         INSERT INTO items_5 (tenant, id, val) SELECT CASE i WHEN 0 THEN 'stays' ELSE 'moves' END, 5000 + i, 'with' FROM generate_series(0, 10) i;
+         ALTER TABLE items ATTACH PARTITION items_5 FOR VALUES FROM (5000) TO (6000)",
+    );
+    until_same_partitions(&cluster, &split, "one with rows");
+    until_alike(&cluster, &split, "one with rows");
+    // Rows that go with it; its place stays.
+    by_owner(&cluster, 0, "ALTER TABLE items DETACH PARTITION items_5");
+    until_alike(&cluster, &split, "one that went");
+    assert_eq!(partitions(&cluster, 1).len(), partitions(&cluster, 0).len() + 1);
+    assert_eq!(rows(&cluster, 1, "items_5"), [""; 0]);
+    ends(&cluster, &split);
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("INSERT INTO items VALUES ('moves', 1500, 'new', 1)").unwrap();
+    let refused = client.batch_execute("INSERT INTO items VALUES ('moves', 1501, 'never', 1)");
+    assert_eq!(state_of(&refused.unwrap_err()), "23514");
+}
+
+/// What is in the way on the target is for its operator, and for its default partition.
+#[test]
+fn a_partition_that_is_refused_is_waited_for_once_it_has_rows() {
+    let cluster = cluster_of(&[], TREE);
+    let split = pending(&cluster);
+    by_owner(&cluster, 1, "CREATE TABLE items_2 (other int)");
+    by_owner(&cluster, 0, &partition("items_2", 1000));
+    wait::until("the refusal to be told", LIMIT, || {
+        let told = "partitions that came on the source were refused on the target";
+        Ok(split.events()?.contains(told).then_some(()))
+    })
+    .unwrap();
+    by_owner(&cluster, 0, "UPDATE items SET code = 77 WHERE tenant = 'moves' AND id < 5");
+    until_alike(&cluster, &split, "a change beside it");
+    insert(&cluster, 1001);
+    wait::until("the refusal to be waited for", LIMIT, || {
+        let waits: Option<String> = split.metric("waiting_for")?;
+        Ok(waits.is_some_and(|waits| waits.contains("\"items_2\" already exists")).then_some(()))
+    })
+    .map_err(|e| format!("{e}; {}", split.describe()))
+    .unwrap();
+    by_owner(&cluster, 1, "DROP TABLE items_2");
+    until_same_partitions(&cluster, &split, "once it may come");
+    until_alike(&cluster, &split, "once it may come");
+    // Takes everything: nothing is made beside it.
+    by_owner(&cluster, 1, "CREATE TABLE items_d PARTITION OF items DEFAULT");
+    by_owner(&cluster, 0, &partition("items_3", 2000));
+    insert(&cluster, 2001);
+    until_alike(&cluster, &split, "a default partition");
+    assert_eq!(partitions(&cluster, 1).len(), 3);
+    ends(&cluster, &split);
+}
+
+#[test]
+fn a_partition_is_made_once() {
+    let cluster = cluster_of(&[], TREE);
+    let split = pending(&cluster);
+    for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
+        let n = n as i32 + 1;
+        cluster.fault(&format!("reshape_placed={kind}")).unwrap();
+        by_owner(&cluster, 0, &partition(&format!("more_{n}"), n * 1000));
+        insert(&cluster, n * 1000);
+        until_fired(&cluster, i64::from(n));
+        until_alike(&cluster, &split, kind);
+    }
+    assert_eq!(partitions(&cluster, 0), partitions(&cluster, 1));
+    ends(&cluster, &split);
 }

@@ -32,7 +32,7 @@ fn change(cluster: &Cluster, server: usize) {
             "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
              DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 500 AND 520;
              UPDATE items SET id = id + 10000, code = code + 10000 WHERE tenant = 'moves' AND id = 400;
-             INSERT INTO items SELECT 'moves', (SELECT max(id) FROM items) + i, 'new', -(SELECT max(id) FROM items) - i
+             INSERT INTO items (tenant, id, val, code) SELECT 'moves', (SELECT max(id) FROM items) + i, 'new', -(SELECT max(id) FROM items) - i
                FROM generate_series(1, 50) i",
         )
         .unwrap();
@@ -93,6 +93,7 @@ fn what_clients_have_changed_comes_back() {
 fn as_often_as_one_likes() {
     let cluster = fixture::cluster(&[ON]);
     let mut split = completed(&cluster);
+    let mut ended = Vec::new();
     for round in 0..4 {
         let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
         change(&cluster, from);
@@ -101,11 +102,20 @@ fn as_often_as_one_likes() {
         reversed(&split);
         assert_eq!(rows(&cluster, to), expected, "round {round}");
         assert_eq!(outcome(&mut client(&cluster, from), &insert("moves", 80_000)), "SM001");
-        split = back;
+        ended.push(std::mem::replace(&mut split, back));
         split.wait("completed", LIMIT).unwrap();
     }
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
+    // All of them have one token, and two more had the same source: what is dropped is nobody else's.
+    for taken_back in ended {
+        taken_back.drop_guard().unwrap();
+    }
+    let found = "SELECT shard_cleanup('shard_a')";
+    assert!(cluster.superuser().unwrap().query(found, &[]).unwrap().is_empty());
+    assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 80_001)), "SM001");
+    split.drop_guard().unwrap();
+    assert_eq!(outcome(&mut client(&cluster, 0), &insert("moves", 80_002)), "ok");
 }
 
 #[test]
@@ -331,4 +341,65 @@ fn a_decision_that_the_master_has_lost_is_adopted() {
     Split::of(&cluster, back).wait("completed", LIMIT).unwrap();
     assert_eq!(route(&cluster), "shard_a");
     assert_eq!(rows(&cluster, 0), expected);
+}
+
+/// Whoever waits for its end to drop what is on the old side is told that it is there again.
+#[test]
+fn a_split_that_was_taken_back_does_not_count_as_finished() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = completed(&cluster);
+    let back = reverse(&cluster, &split);
+    reversed(&split);
+    for _ in 0..2 {
+        for phase in ["completed", "finished"] {
+            let error = split.wait(phase, LIMIT).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("split {} was taken back by split {}", split.id, back.id)),
+                "{error}"
+            );
+        }
+        let error = split.run(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("was taken back by split"), "{error}");
+        assert_eq!(split.wait("tailing", LIMIT).unwrap(), "finished");
+        reversed(&split);
+        back.finish(LIMIT).unwrap();
+    }
+}
+
+/// A column that the source alone has dropped stays with the target, and a type that is wider there
+/// takes more than the source: in the other direction neither goes.
+#[test]
+fn a_change_that_cannot_go_back_is_told_before_the_cutover() {
+    for (side, change, why) in [
+        (0, "ALTER TABLE items DROP COLUMN more", "column \"more\" is missing on the target"),
+        (
+            1,
+            "ALTER TABLE items ALTER COLUMN more TYPE text",
+            "column \"more\" is text and character varying(9)",
+        ),
+    ] {
+        let cluster = fixture::cluster(&[ON]);
+        fixture::by_superusers(&cluster, "ALTER TABLE items ADD COLUMN more varchar(9)");
+        let split = plan(&cluster);
+        to_pending(&split);
+        fixture::by_owner(&cluster, side, change);
+        split.wait_for_event("both sides are alike: they go on", LIMIT).unwrap();
+        split
+            .wait_for_event(&format!("as its tables are now, it cannot be taken back: items: {why}"), LIMIT)
+            .unwrap();
+        // Once the other side has it, too, it can.
+        fixture::by_owner(&cluster, 1 - side, change);
+        split.wait_settled(LIMIT).unwrap();
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        change_and_go_back(&cluster, &split);
+    }
+}
+
+fn change_and_go_back(cluster: &Cluster, split: &Split<'_>) {
+    change(cluster, 1);
+    let expected = rows(cluster, 1);
+    reverse(cluster, split);
+    reversed(split);
+    assert_eq!(rows(cluster, 0), expected);
 }

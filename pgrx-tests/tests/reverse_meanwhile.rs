@@ -93,13 +93,20 @@ fn rows_that_have_gone_from_the_source_come_from_the_target() {
 fn a_table_that_has_changed_is_named() {
     let cluster = fixture::cluster(&[ON]);
     let split = changed(&cluster);
-    by_superusers(&cluster, "ALTER TABLE items ADD COLUMN extra int");
+    by_superusers(
+        &cluster,
+        "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id, tenant)",
+    );
     let back = reverse(&cluster, &split);
     let text = back.failure(LIMIT).unwrap();
-    assert!(text.contains("table public.items has changed since the cutover"), "{text}");
+    assert!(text.contains("table public.items has another key since the cutover"), "{text}");
     assert_eq!(back.phase().unwrap(), "planning");
     back.call("rollback").unwrap();
     back.wait("rolled_back", LIMIT).unwrap();
+    by_superusers(
+        &cluster,
+        "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (tenant, id)",
+    );
     split.finish(LIMIT).unwrap();
 }
 
@@ -308,6 +315,90 @@ fn a_change_before_the_cutover_is_taken_back_with_the_rows() {
     assert!(!back.events().unwrap().contains("again"), "{}", back.events().unwrap());
 }
 
+/// An application migrates both sides after the cutover: what that leaves right goes back by the
+/// queue alone, all else by a copy.
+#[test]
+fn a_change_after_the_cutover_goes_back_with_the_rows() {
+    let plain =
+        "CREATE TABLE items (tenant text, id int, val varchar(40), code int, PRIMARY KEY (tenant, id))";
+    for (change, copied) in [
+        ("ADD COLUMN extra int, ALTER COLUMN val TYPE text, ALTER COLUMN code SET NOT NULL", false),
+        ("ADD COLUMN extra int, DROP COLUMN code", false),
+        ("ADD COLUMN extra int DEFAULT 7", true),
+        ("ADD COLUMN extra int, ALTER COLUMN code TYPE bigint", true),
+    ] {
+        let cluster = cluster_of(&[ON], plain);
+        let split = changed(&cluster);
+        for server in [1, 0] {
+            by_owner(&cluster, server, &format!("ALTER TABLE items {change}"));
+        }
+        by_owner(
+            &cluster,
+            1,
+            "UPDATE items SET extra = id, val = val || '?' WHERE tenant = 'moves' AND id < 50",
+        );
+        let all = |server: usize| -> Vec<String> {
+            let query = "SELECT to_jsonb(t)::text FROM items t WHERE tenant = 'moves' ORDER BY id";
+            let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+            session.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+        };
+        let expected = all(1);
+        let back = reverse(&cluster, &split);
+        split.wait("reversed", LIMIT).unwrap();
+        back.wait("completed", LIMIT).unwrap();
+        let events = back.events().unwrap();
+        assert_eq!(all(0), expected, "{change}: {events}");
+        assert_eq!(back.metric::<i64>("total_rows_copied").unwrap() > 0, copied, "{change}: {events}");
+        let told = if copied {
+            "copied again: public.items ("
+        } else {
+            "they go on where they were: public.items ("
+        };
+        assert!(events.contains(told), "{change}: {events}");
+        back.finish(LIMIT).unwrap();
+    }
+}
+
+/// Next month's partition: of one that came before the cutover the way back has all in its queue, of one
+/// that came afterwards the rows are copied, of nothing else.
+#[test]
+fn partitions_that_came_go_back_alone() {
+    let partition = |name: &str, from: i32| {
+        format!(
+            "CREATE TABLE {name} PARTITION OF items FOR VALUES FROM ({from}) TO ({});
+             GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {name} TO PUBLIC",
+            from + 1000
+        )
+    };
+    let early = "INSERT INTO items SELECT 'moves', 100000 + i, 'early', -i FROM generate_series(1, 70) i";
+    let late = "INSERT INTO items SELECT 'moves', 101000 + i, 'late', -100 - i FROM generate_series(1, 40) i;
+                UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id BETWEEN 100001 AND 100010";
+    // What goes by TRUNCATE makes the whole table be copied.
+    for (more, copied) in [("", 40), ("; TRUNCATE items_3", 370 + 50 - 70 - 11 + 40)] {
+        let cluster = cluster_of(&[ON], PARTITIONS);
+        let both = |name: &str, from: i32| {
+            for server in [1, 0] {
+                by_owner(&cluster, server, &partition(name, from));
+            }
+        };
+        let split = plan(&cluster);
+        to_pending(&split);
+        both("items_3", 100_000);
+        client(&cluster, 0).batch_execute(early).unwrap();
+        let arrived = || Ok((rows(&cluster, 1).len() == 370).then_some(()));
+        wait::until("the rows of the new partition", LIMIT, arrived).unwrap();
+        cut_over(&cluster, &split);
+        both("items_4", 101_000);
+        client(&cluster, 1).batch_execute(&format!("{late}{more}")).unwrap();
+        let expected = rows(&cluster, 1);
+        let back = reverse(&cluster, &split);
+        split.wait("reversed", LIMIT).unwrap();
+        let told = back.events().unwrap();
+        assert_eq!(rows(&cluster, 0), expected, "{more}: {told}");
+        assert_eq!(back.metric::<i64>("total_rows_copied").unwrap(), copied, "{more}: {told}");
+    }
+}
+
 /// By its name it is the column of before, and has none of its values.
 #[test]
 fn a_column_made_again_on_the_source_has_its_values_from_the_target() {
@@ -316,4 +407,58 @@ fn a_column_made_again_on_the_source_has_its_values_from_the_target() {
     let split = changed(&cluster);
     by_owner(&cluster, 0, "ALTER TABLE items DROP COLUMN code; ALTER TABLE items ADD COLUMN code int");
     goes_back(&cluster, &split, "a column that was made again");
+}
+
+/// The old source is set back to before the split's last window, told again, and set back once more,
+/// to the moment after the last window of its way back: before that has opened it, and afterwards.
+/// Somebody takes writes again, who has all that was not forgotten with a disk.
+#[test]
+fn a_source_that_was_set_back_twice_is_opened() {
+    for opens_before in [false, true] {
+        let mut cluster = fixture::cluster(WATCHED);
+        let id = {
+            let split = plan(&cluster);
+            to_pending(&split);
+            split.id
+        };
+        cluster.servers[0].copy_disk().unwrap();
+        wait::until("a last window", LIMIT, || {
+            let late = "UPDATE items SET val = 'late' WHERE tenant = 'moves' AND id < 300";
+            Ok(client(&cluster, 0).batch_execute(late).ok())
+        })
+        .unwrap();
+        cut_over(&cluster, &Split::of(&cluster, id));
+        cluster.servers[0].set_disk_back(Stop::Immediate).unwrap();
+        cluster.servers[0].run().unwrap();
+        let split = Split::of(&cluster, id);
+        split.wait_for_event("told again", LIMIT).unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        let expected = rows(&cluster, 1);
+        cluster.hold("cutover_decided").unwrap();
+        let back = reverse(&cluster, &split);
+        back.wait_held("cutover_decided", LIMIT).unwrap();
+        let back = back.id;
+        cluster.servers[0].copy_disk().unwrap();
+        if opens_before {
+            cluster.fault("").unwrap();
+            Split::of(&cluster, id).wait("reversed", LIMIT).unwrap();
+        }
+        cluster.servers[0].set_disk_back(Stop::Immediate).unwrap();
+        cluster.servers[0].run().unwrap();
+        cluster.fault("").unwrap();
+        let (split, back) = (Split::of(&cluster, id), Split::of(&cluster, back));
+        let told =
+            || format!("{}; {}; {}", split.describe(), back.describe(), back.events().unwrap_or_default());
+        wait::until("the source to take writes", LIMIT, || {
+            Ok((outcome(&mut client(&cluster, 0), &insert("moves", 70_000)) == "ok").then_some(()))
+        })
+        .map_err(|e| format!("{e}, opens before: {opens_before}; {}", told()))
+        .unwrap();
+        client(&cluster, 0).batch_execute("DELETE FROM items WHERE tenant = 'moves' AND id = 70000").unwrap();
+        assert_eq!(rows(&cluster, 0), expected, "opens before: {opens_before}; {}", told());
+        assert_eq!(outcome(&mut client(&cluster, 1), &insert("moves", 70_001)), "SM001");
+        split.wait("reversed", LIMIT).unwrap();
+        back.finish(LIMIT).map_err(|e| format!("{e}; {}", told())).unwrap();
+        assert_eq!((rows(&cluster, 0), rows(&cluster, 1).len()), (expected, 0));
+    }
 }

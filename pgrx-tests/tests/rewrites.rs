@@ -4,7 +4,8 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, by_owner, by_superuser, cluster, cluster_of, completed, plan, rows, source, to_pending,
+    LIMIT, by_owner, by_superuser, cluster, cluster_of, completed, cut_over_and_compare, plan, rows, source,
+    to_pending,
 };
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -291,4 +292,83 @@ fn a_rollback_tells_of_copies_on_a_target_that_knows_nothing_of_them() {
     assert_eq!(rows(&cluster, 1).len(), 300);
     let told = "shard \"shard_b\" has nothing of the split any more: copies of the moving keys";
     assert!(split.events().unwrap().contains(told), "{}", split.events().unwrap());
+}
+
+/// Where the type stays, nothing but the values tells: what came over computed already is not
+/// computed once more.
+#[test]
+fn values_that_the_target_computes_anew_are_copied_again() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let alike = || {
+        wait::until("both sides to be alike", LIMIT, || {
+            Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(()))
+        })
+        .map_err(|e| format!("{e}; {}", split.describe()))
+        .unwrap();
+    };
+    for side in [0, 1, 1, 0] {
+        by_owner(&cluster, side, "ALTER TABLE items ALTER COLUMN val TYPE text USING val || 'x'");
+        alike();
+    }
+    // These leave every row as it was, and no row is written anew.
+    let written = || -> String {
+        let query =
+            "SELECT string_agg(xmin::text, ' ' ORDER BY id) FROM items WHERE tenant = 'moves' AND id >= 100";
+        cluster.servers[1].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
+    };
+    let before = written();
+    for (n, change) in [
+        "CLUSTER items USING items_pkey",
+        "VACUUM FULL items",
+        "ALTER TABLE items ALTER COLUMN val SET STATISTICS 7",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        by_superuser(&cluster, 1, change);
+        by_owner(
+            &cluster,
+            0,
+            &format!("UPDATE items SET val = 'after {n}' WHERE tenant = 'moves' AND id < 100"),
+        );
+        alike();
+    }
+    assert_eq!(written(), before);
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// After the cutover a column of the target has another name, or is gone: what the source has of it is
+/// shown by nothing. Once both sides have changed it counts as any other.
+#[test]
+fn finish_deletes_no_value_that_it_has_not_compared() {
+    const RENAME: &str = "ALTER TABLE items RENAME COLUMN val TO value";
+    for (side, change) in [(1, "ALTER TABLE items DROP COLUMN code"), (0, RENAME), (1, RENAME)] {
+        let cluster = cluster(&[]);
+        let split = completed(&cluster);
+        by_owner(&cluster, side, change);
+        const WHY: &str = "so that nothing shows its values there";
+        split.call("verify").unwrap();
+        let query = "SELECT status || ' ' || what FROM shard_split_verification($1) WHERE status NOT IN ('pending', 'running')";
+        let verified = wait::until("the verification", LIMIT, || {
+            Ok(split
+                .superuser()?
+                .query_opt(query, &[&split.id])?
+                .and_then(|row| row.get::<_, Option<String>>(0)))
+        })
+        .unwrap();
+        assert!(verified.starts_with("failed ") && verified.contains(WHY), "{change}: {verified}");
+        let error = split.finish(LIMIT).unwrap_err().to_string();
+        assert!(error.contains(WHY), "{change}: {error}");
+        let count = "SELECT count(*) FROM items WHERE tenant = 'moves'";
+        assert_eq!(source(&cluster).query_one(count, &[]).unwrap().get::<_, i64>(0), 300);
+        if change == RENAME {
+            by_owner(&cluster, 1 - side, change);
+            split.finish(LIMIT).unwrap();
+        } else {
+            split.finish_accepting(LIMIT).unwrap();
+        }
+        assert_eq!(source(&cluster).query_one(count, &[]).unwrap().get::<_, i64>(0), 0);
+    }
 }

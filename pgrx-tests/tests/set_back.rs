@@ -169,17 +169,19 @@ fn a_source_that_forgets_the_cutover_is_fenced_again() {
 /// target has had since is gone from the source, and its transaction ids come again.
 #[test]
 fn a_source_whose_disk_was_set_back_is_copied_again() {
-    set_back_the_disk(false);
+    set_back_the_disk(None);
 }
 
 /// The worker ends after it has announced the step that would copy it again: by then the
-/// source's counters fit the target's.
+/// source's counters fit the target's. And before that, as soon as the target knows.
 #[test]
 fn a_source_whose_disk_was_set_back_is_copied_again_by_the_next_worker() {
-    set_back_the_disk(true);
+    for fault in ["step_durable=exit", "restart_remembered=exit", "restart_remembered=error"] {
+        set_back_the_disk(Some(fault));
+    }
 }
 
-fn set_back_the_disk(worker_ends: bool) {
+fn set_back_the_disk(fault: Option<&str>) {
     let mut cluster = cluster(&[]);
     let id = {
         let split = plan(&cluster);
@@ -195,11 +197,11 @@ fn set_back_the_disk(worker_ends: bool) {
     let arrived = || Ok((rows(&cluster, 1)[&102] == "forgotten 102").then_some(()));
     wait::until("the changes before the disk was set back", LIMIT, arrived).unwrap();
     cluster.servers[0].set_disk_back(Stop::Immediate).unwrap();
-    if worker_ends {
-        cluster.fault("step_durable=exit").unwrap();
+    if let Some(fault) = fault {
+        cluster.fault(fault).unwrap();
     }
     cluster.servers[0].run().unwrap();
-    if worker_ends {
+    if fault == Some("step_durable=exit") {
         let announced = |cluster: &Cluster| -> i64 {
             let query = "SELECT announced FROM shardmaster_agent.consumed";
             superuser(cluster, 0).query_one(query, &[]).unwrap().get(0)
@@ -207,6 +209,10 @@ fn set_back_the_disk(worker_ends: bool) {
         let before = announced(&cluster);
         let ended = || Ok((announced(&cluster) > before + 1).then_some(()));
         wait::until("a step to be announced", LIMIT, ended).unwrap();
+        cluster.fault("").unwrap();
+    } else if fault.is_some() {
+        let fired = "SELECT count(*) > 0 FROM shardmaster.fault_fired";
+        wait::until_true(&mut cluster.superuser().unwrap(), "the point", LIMIT, fired).unwrap();
         cluster.fault("").unwrap();
     }
     let mut client = client_of(&cluster, 0);

@@ -88,6 +88,21 @@ fn a_full_queue_is_large_enough() {
     assert_eq!(rows(&cluster, 1), expected);
 }
 
+/// Nobody renews the lease of a queue that rests: whoever looks at the target tells it.
+#[test]
+fn another_limit_reaches_a_queue_that_rests() {
+    let cluster = fixture::cluster(&SETTINGS);
+    let split = completed(&cluster);
+    let limit = || -> i64 {
+        let query = "SELECT queue_limit FROM shard_split_metrics() WHERE reverse_of = $1";
+        cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+    };
+    assert_eq!(limit(), 4 << 30);
+    cluster.set("shardmaster.queue_max_size", "7MB").unwrap();
+    watched_twice(&cluster, &split);
+    assert_eq!(limit(), 7 << 20);
+}
+
 /// Its target was set back to a time before the split's start, as far as the way back goes.
 #[test]
 fn a_way_back_that_is_gone_is_not_measured() {
@@ -131,4 +146,63 @@ fn whoever_goes_back_does_not_settle() {
     back.wait("finished", LIMIT).unwrap();
     assert!(rows(&cluster, 1).is_empty());
     assert_eq!(rows(&cluster, 0), expected);
+}
+
+/// While its shard was asked for the size of a queue, its operator has named an age instead.
+#[test]
+fn what_is_said_later_counts() {
+    let cluster = fixture::cluster(&SETTINGS);
+    let split = completed(&cluster);
+    settle_for(&cluster, &split, "queue_bytes => 1000000000").unwrap();
+    let mut looks = cluster.servers[1].superuser(DATABASE).unwrap();
+    let mut is_asked = || -> bool {
+        let query = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'shardmaster_agent.queue_2_1'::regclass";
+        looks.query_one(query, &[]).unwrap().get(0)
+    };
+    wait::until("the size to be asked for", LIMIT, || {
+        let mut holder = cluster.servers[1].superuser(DATABASE)?;
+        holder.batch_execute("BEGIN; LOCK TABLE shardmaster_agent.queue_2_1 IN ACCESS EXCLUSIVE MODE")?;
+        let asked =
+            wait::until("a question", std::time::Duration::from_secs(1), || Ok(is_asked().then_some(())));
+        Ok(asked.is_ok().then(|| settle_for(&cluster, &split, "age => '1 day'").unwrap()))
+    })
+    .unwrap();
+    watched_twice(&cluster, &split);
+    watched_twice(&cluster, &split);
+    assert_eq!(waits_for(&cluster, &split).unwrap(), "settles 1 day after the cutover");
+    assert!(!rows(&cluster, 0).is_empty());
+}
+
+/// Its end would be refused, and its way back would be gone by then.
+#[test]
+fn a_split_whose_rows_differ_does_not_settle() {
+    let cluster = fixture::cluster(&[SETTINGS[0], "shardmaster.watch_interval = '2s'"]);
+    let split = completed(&cluster);
+    let wrong = "ALTER TABLE items DISABLE TRIGGER ALL; UPDATE items SET val = 'wrong' WHERE tenant = 'moves' AND id = 10;
+                 ALTER TABLE items ENABLE TRIGGER ALL";
+    cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(wrong).unwrap();
+    let verified = |status: &str| {
+        split.call("verify").unwrap();
+        let query = "SELECT status FROM shard_split_verification($1)";
+        let is_so = || -> shardmaster_tests::Result<Option<()>> {
+            let now: String = split.superuser()?.query_one(query, &[&split.id])?.get(0);
+            Ok((now == status).then_some(()))
+        };
+        wait::until(status, LIMIT, is_so).map_err(|e| format!("{e}; {}", split.describe())).unwrap();
+    };
+    verified("differs");
+    settle_for(&cluster, &split, "age => '1 second'").unwrap();
+    watched_twice(&cluster, &split);
+    watched_twice(&cluster, &split);
+    let waits = waits_for(&cluster, &split).unwrap();
+    assert_eq!(
+        waits,
+        "settles 00:00:01 after the cutover, but not while rows are compared or known to differ"
+    );
+    assert!(!rows(&cluster, 0).is_empty());
+    write(&cluster, "id = 10");
+    // A client has written that row.
+    split.call("verify").unwrap();
+    split.wait("finished", LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
 }

@@ -129,6 +129,11 @@ SELECT json_build_object(
                          WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum) END) ORDER BY a.attnum)
                   FROM pg_attribute a JOIN type ty ON ty.root = a.atttypid JOIN pg_type bt ON bt.oid = ty.base
                  WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped),
+            -- What ALTER TABLE has written of its columns: a rewrite that changes values is among it,
+            -- also one that leaves the type as it is.
+            'altered', (
+                SELECT md5(string_agg(concat(a.attnum, ' ', a.xmin), ',' ORDER BY a.attnum))
+                  FROM pg_attribute a WHERE a.attrelid = w.oid AND a.attnum > 0),
             'key', (
                 SELECT json_agg(a.attname ORDER BY k.ord)
                   FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ord), pg_attribute a

@@ -161,7 +161,7 @@ fn filter_of_keys(connection: &mut Connection, redirect: &Redirect, column: &Col
         Some(Family::Uuid) => ("pg_catalog.uuid_hash_extended({}, 0)", "true"),
         None => return Ok("true".to_owned()),
     };
-    let count = left::count(connection, redirect, None)?;
+    let count = left::count(connection, redirect, left::Of::Anybody)?;
     let mut filter = Filter::by_hash(hash, usize::try_from(count).unwrap_or(usize::MAX));
     for position in left::numbers(connection, redirect, &filter.position("key"), fits)? {
         filter.set(position);

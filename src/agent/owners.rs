@@ -98,8 +98,10 @@ pub fn find_in(
     named: &Named,
 ) -> Result<Found, RemoteError> {
     let lists = [&schemas, &tables, &trusted.to_vec()].map(|list| text_array(list));
-    let rows = catalogs::ask(
+    // Asked of some sessions twice: before and after a wait for writers.
+    let rows = catalogs::ask_again(
         connection,
+        "owners",
         &OWNERS,
         &[
             Some(&lists[0]),

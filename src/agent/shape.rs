@@ -28,6 +28,8 @@ pub struct TableShape {
     pub name: String,
     pub kind: Option<String>,
     pub columns: Option<Vec<Column>>,
+    /// Another value whenever ALTER TABLE has written something of a column.
+    pub altered: Option<String>,
     /// The columns of the primary key, in its order.
     pub key: Option<Vec<String>>,
     /// The equality of each, by its index; None: the index has another order than that

@@ -289,6 +289,7 @@ fn shard_split_figures(
             name!(queue_bytes, Option<i64>),
             name!(is_behind, Option<bool>),
             name!(problem, Option<String>),
+            name!(queue_limit, Option<i64>),
         ),
     >,
     ErrorReport,
@@ -296,9 +297,10 @@ fn shard_split_figures(
     let row = |(id, known): (i64, Known)| match known {
         Ok(now) => {
             let lag = Some(now.lag.as_secs_f64());
-            (id, Some(now.lag_rows), lag, Some(now.queue_bytes), Some(now.is_behind()), now.problem())
+            let is_behind = Some(now.is_behind());
+            (id, Some(now.lag_rows), lag, Some(now.queue_bytes), is_behind, now.problem(), now.queue_limit)
         }
-        Err(problem) => (id, None, None, None, None, Some(problem)),
+        Err(problem) => (id, None, None, None, None, Some(problem), None),
     };
     Ok(TableIterator::new(figures::now(split_id)?.into_iter().map(row)))
 }

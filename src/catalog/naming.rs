@@ -35,7 +35,7 @@ pub fn unsaid(keyspace: &str, shard: &Shard, other: &Shard) -> Option<Unsaid> {
 
 /// A schema that belongs to somebody else by now.
 fn of_others(keyspace: &str, shard: &Shard) -> Option<Unsaid> {
-    let found = sql::read_one(
+    let found = sql::read_one_again(
         "SELECT w.role, w.schema, w.is_namespace
            FROM (SELECT s.added_by, s.namespace, true FROM shardmaster.shard s WHERE s.shard_key = $2
                  UNION ALL

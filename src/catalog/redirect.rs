@@ -12,6 +12,14 @@ use crate::keys::scope::Scope;
 use crate::server::{sql, wake};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Whose entries of a redirect they are. A split and its way back have one token, the splits of
+/// another master may have the same numbers.
+#[derive(Clone, Copy)]
+pub struct By<'a> {
+    pub split: i64,
+    pub token: &'a str,
+}
+
 /// From the moment on in which a split is finished.
 pub fn record(split: i64) {
     sql::write(
@@ -351,15 +359,16 @@ pub fn splits_of_table(keyspace: &str, table: &str) -> Vec<i64> {
     )
 }
 
-/// The shard of which this master knows why it refuses keys of a split, by its token.
-pub fn known_at(token: &str) -> Option<String> {
+/// The shard of which this master knows why it refuses keys of a split. One that it has lost may
+/// have been the way back of one that it has.
+pub fn known_at(by: By<'_>) -> Option<String> {
     sql::read_one(
         &format!(
             "SELECT source_shard FROM shardmaster.split_plan
               WHERE token = $1 AND (redirect_since IS NOT NULL OR {IS_ACTIVE}) AND NOT {RESTS}
-              ORDER BY id DESC LIMIT 1"
+              ORDER BY id = $2 DESC, id DESC LIMIT 1"
         ),
-        &[token.into()],
+        &[by.token.into(), by.split.into()],
         |row| row.value(1),
     )
 }

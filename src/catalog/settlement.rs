@@ -14,10 +14,14 @@ pub struct Terms {
 }
 
 /// It is time, as SQL over a row `p` of `split_plan`. A difference of two times may be compared
-/// with any interval; a sum would not be a time with each.
+/// with any interval; a sum would not be a time with each. While rows are compared or known to differ
+/// its end might be refused, and would have taken the way back away.
 pub const IS_DUE: &str = "EXISTS (SELECT 1 FROM shardmaster.split_settle s
                                    WHERE s.split_id = p.id AND p.finished_at IS NULL
-                                     AND (s.is_full OR pg_catalog.clock_timestamp() - p.cutover_at >= s.age))";
+                                     AND (s.is_full OR pg_catalog.clock_timestamp() - p.cutover_at >= s.age)
+                                     AND NOT EXISTS (SELECT 1 FROM shardmaster.split_verification v
+                                                      WHERE v.split_id = p.id
+                                                        AND (v.differing > 0 OR v.status IN ('pending', 'running'))))";
 
 /// Takes the place of what was said before.
 pub fn set(id: i64, terms: &Terms) {
@@ -46,9 +50,11 @@ pub fn queue_bytes(id: i64) -> Option<i64> {
 }
 
 /// The queue was seen to have so many bytes; None: it is full, and the way back would copy all.
+/// Its operator may have said something else while a shard was asked: of no size, say.
 pub fn measured(id: i64, bytes: Option<i64>) {
     sql::write(
-        "UPDATE shardmaster.split_settle SET is_full = true WHERE split_id = $1 AND coalesce($2 >= queue_bytes, true)",
+        "UPDATE shardmaster.split_settle SET is_full = true
+          WHERE split_id = $1 AND queue_bytes IS NOT NULL AND coalesce($2 >= queue_bytes, true)",
         &[id.into(), bytes.into()],
     );
 }

@@ -176,13 +176,14 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
 
 /// The state as committed by now.
 pub fn state(id: i64) -> Result<State, Failure> {
-    sql::read_one(&state_query(""), &[id.into()], |row| state_of(&row)).unwrap_or_else(|| Err(unknown(id)))
+    sql::read_one_again(&state_query(""), &[id.into()], |row| state_of(&row))
+        .unwrap_or_else(|| Err(unknown(id)))
 }
 
 /// The shards of a split of which its operator has said that they are gone for good. What its way
 /// back has left is its target.
 pub fn lost_shards(id: i64) -> Vec<String> {
-    sql::read(
+    sql::read_again(
         "SELECT s.shard FROM shardmaster.split_plan p,
                 LATERAL (VALUES (p.source_shard, p.source_lost), (p.target_shard, p.target_lost OR EXISTS (
                     SELECT FROM shardmaster.split_plan b WHERE b.reverse_of = p.id AND b.source_lost))) s (shard, is_lost)
@@ -258,16 +259,23 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
 /// How often its worker has tried in vain.
 pub fn attempts(id: i64) -> i32 {
     let query = "SELECT attempts FROM shardmaster.split_plan WHERE id = $1";
-    sql::read_one(query, &[id.into()], |row| row.value(1)).unwrap_or(0)
+    sql::read_one_again(query, &[id.into()], |row| row.value(1)).unwrap_or(0)
 }
 
 /// What is left of a finished split: where its redirect is, and how it is known there. Its
 /// target may be gone.
 pub struct Left {
+    pub id: i64,
     pub keyspace: String,
     pub source: Shard,
     pub token: String,
     pub key_type: Option<KeyType>,
+}
+
+impl Left {
+    pub fn by(&self) -> redirect::By<'_> {
+        redirect::By { split: self.id, token: &self.token }
+    }
 }
 
 pub fn left(id: i64) -> Result<Left, Failure> {
@@ -278,7 +286,7 @@ pub fn left(id: i64) -> Result<Left, Failure> {
     );
     let (keyspace, source, token) = head.ok_or_else(|| unknown(id))?;
     let key_type = keyspace::find(&keyspace)?.key_type;
-    Ok(Left { keyspace, source: shard::by_key(&source)?, token, key_type })
+    Ok(Left { id, keyspace, source: shard::by_key(&source)?, token, key_type })
 }
 
 /// Says how a column of one of the split's tables comes over; false: no such table.

@@ -11,7 +11,7 @@ use crate::server::sql;
 /// Where the shard turns out to be this very database, what roles below superuser have said
 /// does not count.
 pub fn of(shard: &Shard) -> Vec<String> {
-    let mut said: Vec<(String, bool)> = sql::read(
+    let mut said: Vec<(String, bool)> = sql::read_again(
         "SELECT format('%s:%s', t.role_oid, t.role),
                 EXISTS (SELECT FROM pg_roles r WHERE r.rolname = t.said_by AND r.rolsuper)
            FROM shardmaster.trusted_owner t WHERE t.shard_key = $1 ORDER BY t.role COLLATE \"C\"",

@@ -29,7 +29,7 @@ impl WayBack {
 
 /// The way back that a split has; None: it never had one, or not any more.
 pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
-    sql::read_one(
+    sql::read_one_again(
         "SELECT id, phase, goal, cutover_step FROM shardmaster.split_plan
           WHERE reverse_of = $1 AND phase <> 'rolled_back' ORDER BY id DESC LIMIT 1",
         &[split.into()],

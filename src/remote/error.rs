@@ -16,6 +16,8 @@ pub struct RemoteError {
     pub message: String,
     pub detail: Option<String>,
     pub hint: Option<String>,
+    /// The constraint that a row has broken.
+    pub constraint: Option<String>,
 }
 
 /// What helps where the server itself names nothing.
@@ -33,6 +35,7 @@ impl RemoteError {
             message: clean::message(&message.into()),
             detail: None,
             hint: None,
+            constraint: None,
         }
     }
 
@@ -64,14 +67,19 @@ impl RemoteError {
     pub fn of_data(shard: &str, message: String) -> RemoteError {
         let hint = "Something on the target takes rows away: look at its triggers and rules.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// Rows that the source should not have given.
     pub fn stray(shard: &str, message: String, detail: String, hint: String) -> RemoteError {
         let sqlstate = Some(SqlState::parse("SM006"));
         let message = clean::message(&message);
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: Some(detail), hint: Some(hint) }
+        RemoteError {
+            sqlstate,
+            detail: Some(detail),
+            hint: Some(hint),
+            ..RemoteError::connection(shard, message)
+        }
     }
 
     /// A number that no shard comes to.
@@ -79,7 +87,7 @@ impl RemoteError {
         let message = clean::message(&format!("{what} cannot be {text}"));
         let hint = "No split has made that number: find out who has written into the tables of schema shardmaster_agent there, or what that server answers, before anything else.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// An answer of another form than the question's: asking again would not help.
@@ -87,14 +95,14 @@ impl RemoteError {
         let message = clean::message(&format!("unexpected answer: {error}"));
         let hint = "No server of PostgreSQL answers so: find out what it is that the shard's connection string leads to.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// More than a copy may bring over at once.
     pub fn too_large(shard: &str, limit: u64) -> RemoteError {
         let message = format!("more than {} MB of changed rows", limit >> 20);
         let sqlstate = Some(SqlState::parse("54000"));
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: None }
+        RemoteError { sqlstate, ..RemoteError::connection(shard, message) }
     }
 
     /// A row that is longer than one may be.
@@ -102,7 +110,7 @@ impl RemoteError {
         let message = format!("a row of more than {} MB", limit >> 20);
         let hint = "Raise shardmaster.max_row_size, a worker takes twice of it; or make the row shorter, and resume the split with the call that it stopped in.".to_owned();
         let sqlstate = Some(SqlState::ROW_TOO_LONG);
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// Says whose row it was.
@@ -118,7 +126,7 @@ impl RemoteError {
         let message = format!("an answer of more than {} MB", limit >> 20);
         let hint = "Nothing that a split asks a shard for is as long: look who has changed the tables of schema shardmaster_agent there.".to_owned();
         let sqlstate = Some(SqlState::parse("54000"));
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// What no session asks for: none listens.
@@ -126,7 +134,7 @@ impl RemoteError {
         let hint = "No session of a split listens: something that runs with the mover's rights there does, or another one's session was pooled with it.".to_owned();
         let sqlstate = Some(SqlState::NOT_IN_STATE);
         let message = "a notification that nobody has asked for".to_owned();
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     /// What comes in the place of an answer to an empty query.
@@ -135,7 +143,7 @@ impl RemoteError {
         let hint = "An empty query is answered by nothing: look what answers there in the server's place."
             .to_owned();
         let sqlstate = Some(SqlState::parse("54000"));
-        RemoteError { shard: shard.to_owned(), sqlstate, message, detail: None, hint: Some(hint) }
+        RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
     pub fn is(&self, code: &str) -> bool {

@@ -91,6 +91,7 @@ impl QueryResult {
             message: clean::message(&field(b'M').unwrap_or_else(|| whole.to_string_lossy().into_owned())),
             detail: field(b'D').map(|text| clean::more(&text)),
             hint: field(b'H').map(|text| clean::more(&text)).or_else(|| hint_of(field(b'C').as_deref())),
+            constraint: field(b'n'),
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn split_worker(
 /// The role as which split workers connect: the extension's owner. None where that
 /// role may not log in: then it is the bootstrap superuser.
 pub fn worker_role() -> Option<pg_sys::Oid> {
-    sql::read_one(
+    sql::read_one_again(
         "SELECT r.oid FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_roles r ON r.oid = e.extowner
           WHERE e.extname = 'shardmaster' AND r.rolcanlogin",
         &[],

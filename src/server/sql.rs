@@ -1,11 +1,13 @@
 //! SPI: what reads takes no transaction id and works on a standby; what writes does not. Each
-//! with a text, or with a plan that the session keeps (`Prepared`). Errors of the SQL unwind;
-//! a wrong column type is a bug.
+//! with a text, or with a plan that the session keeps (`Prepared`, `read_again`). Errors of the
+//! SQL unwind; a wrong column type is a bug.
 
 use pgrx::datum::DatumWithOid;
 use pgrx::prelude::*;
 use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiError, SpiHeapTupleData};
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::thread::LocalKey;
 
 /// One row of a result, read by position from 1.
@@ -125,6 +127,81 @@ pub fn read_prepared<R>(
         pg_sys::PopActiveSnapshot();
     }
     rows
+}
+
+/// Texts whose plans a session keeps. Settings are a part of some: of those that were changed, the
+/// old ones go, with all others.
+const MOST_KEPT: usize = 64;
+
+thread_local! {
+    static KEPT: RefCell<HashMap<String, Rc<OwnedPreparedStatement>>> = RefCell::default();
+}
+
+/// While it lives no plan is made for the arguments of one call alone, which the server would
+/// otherwise do for the first five.
+struct ForAllArguments(std::ffi::c_int);
+
+impl ForAllArguments {
+    fn begin() -> ForAllArguments {
+        // SAFETY: a plain variable of the process, read when a plan is asked for.
+        unsafe {
+            let before = pg_sys::plan_cache_mode;
+            pg_sys::plan_cache_mode =
+                pg_sys::PlanCacheMode::PLAN_CACHE_MODE_FORCE_GENERIC_PLAN as std::ffi::c_int;
+            ForAllArguments(before)
+        }
+    }
+}
+
+impl Drop for ForAllArguments {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { pg_sys::plan_cache_mode = self.0 };
+    }
+}
+
+/// `read` of what a loop asks at each turn, of few rows: to plan it takes many times what it takes
+/// to run it. The types of the arguments are always the same.
+pub fn read_again<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+    // SAFETY: as in `read`.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+    }
+    let _generic = ForAllArguments::begin();
+    let rows = bug_if_error(Spi::connect(|client| {
+        let plan = kept(client, query, args)?;
+        let table = client.select(&*plan, None, args)?;
+        Ok::<_, SpiError>(table.map(|tuple| row(Row(tuple))).collect())
+    }));
+    // SAFETY: as in `read`.
+    unsafe {
+        pg_sys::PopActiveSnapshot();
+    }
+    rows
+}
+
+/// The first row of `read_again`.
+pub fn read_one_again<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Option<R> {
+    read_again(query, args, row).into_iter().next()
+}
+
+fn kept(
+    client: &SpiClient<'_>,
+    query: &str,
+    args: &[DatumWithOid<'_>],
+) -> Result<Rc<OwnedPreparedStatement>, SpiError> {
+    if let Some(plan) = KEPT.with_borrow(|kept| kept.get(query).cloned()) {
+        return Ok(plan);
+    }
+    let types: Vec<PgOid> = args.iter().map(|arg| PgOid::from(arg.oid())).collect();
+    let plan = Rc::new(client.prepare(query, &types)?.keep());
+    KEPT.with_borrow_mut(|kept| {
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(query.to_owned(), Rc::clone(&plan));
+    });
+    Ok(plan)
 }
 
 /// `write_returning` with a prepared command.

@@ -28,6 +28,8 @@ pub struct Figures {
     /// The age of the oldest of them.
     pub lag: Duration,
     pub queue_bytes: i64,
+    /// How far it may grow: then writers leave marks instead of entries. None: nobody says.
+    pub queue_limit: Option<i64>,
     /// Writers leave marks instead of entries: what they change is in none of these figures.
     pub is_stopped: bool,
 }
@@ -90,16 +92,17 @@ fn followed(split: Option<i64>) -> Vec<Followed> {
 fn read(split: &Followed, answer: Answer) -> Known {
     let rows = answer.map_err(|error| error.to_string())?;
     let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
-    let [Some(lag_rows), seconds, Some(queue_bytes), is_stopped] = cells.as_slice() else {
+    let [Some(lag_rows), seconds, Some(queue_bytes), is_stopped, queue_limit] = cells.as_slice() else {
         return Err(format!("shard \"{}\" does not know split {}", split.source, split.id));
     };
     let count =
         |what, cell| number::count(&split.source, what, Some(cell)).map_err(|error| error.to_string());
     let lag_rows = count("the number of changes in a queue", lag_rows)?.min(MOST_ROWS);
     let queue_bytes = count("the size of a queue", queue_bytes)?;
+    let queue_limit = queue_limit.map(|cell| count("the size that a queue may have", cell)).transpose()?;
     // A clock that goes backwards makes it negative, and one shard's answer no error of all.
     let seconds: f64 = seconds.and_then(|cell| cell.parse().ok()).unwrap_or(0.0);
     let lag = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO).min(LONGEST_LAG);
     let is_stopped = *is_stopped == Some("t");
-    Ok(Figures { lag_rows, lag, queue_bytes, is_stopped })
+    Ok(Figures { lag_rows, lag, queue_bytes, queue_limit, is_stopped })
 }

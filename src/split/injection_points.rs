@@ -28,6 +28,7 @@ points! {
     STEP_COMMITTED = "step_committed", "backfill", "the target has committed, the queue is not consumed";
     STEP_CONSUMED = "step_consumed", "backfill", "the queue is consumed, the master does not know";
     BACKFILL_DONE = "backfill_done", "backfill", "every table is copied, the phase is not changed yet";
+    RESTART_REMEMBERED = "restart_remembered", "tailing", "the target remembers why it is copied again, the source's counters do not show it";
     OVERFLOW_RESET = "overflow_reset", "tailing", "the queue was full: the target starts from nothing, the marks are still there";
     OVERFLOW_CLEARED = "overflow_cleared", "tailing", "the marks are gone, writers still find the queue closed";
     TAIL_CAUGHT_UP = "tail_caught_up", "tailing", "caught up, the phase is not changed yet";
@@ -41,6 +42,7 @@ points! {
     CUTOVER_DECIDED = "cutover_decided", "completed", "the master has decided, the target is closed";
     CUTOVER_OPENED = "cutover_opened", "completed", "the target takes writes, the source is fenced";
     RECOVERY_FENCED = "recovery_fenced", "completed", "a source that had lost its fence has it again, the target is not open yet or still is";
+    RECOVERY_AWAITED = "recovery_awaited", "completed", "who had come in before the fence has ended, the target is closed and behind";
     RECOVERY_CAUGHT_UP = "recovery_caught_up", "completed", "the target holds what the fenced source holds, and is closed";
     CUTOVER_MOVED = "cutover_moved", "completed", "the source refuses its old clients, the master does not know";
     FINISH_BEGIN = "finish_begin", "completed", "finish was asked for, nothing is deleted";
@@ -66,5 +68,6 @@ points! {
     REVERSE_GUARDED = "reverse_guarded", "planning", "the source is guarded for its way back, which has not begun";
     REVERSE_LEFT = "reverse_left", "completed", "the way back has decided, the split has left one of its shards";
     RESHAPE_REPLAYED = "reshape_replayed", "backfill", "tables of the target have changed as those of the source, no event says so";
+    RESHAPE_PLACED = "reshape_placed", "backfill", "partitions of the source were made on the target, no event says so";
     RESHAPE_ADOPTED = "reshape_adopted", "backfill", "the target knows which changed tables are copied again and which go on, no event says so";
 }

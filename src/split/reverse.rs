@@ -14,7 +14,7 @@ use super::end::{finish, redirect};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::plan::{check, take_up_way_back};
-use super::table::{self, Table};
+use super::table::{self, Table, columns};
 use super::{install, owners, record};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
@@ -32,13 +32,16 @@ use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState};
 use crate::guc;
+use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wake;
+use crate::split::copy::judged::{self, Judged};
 use crate::split::copy::leaves;
 
 /// Plans the way back of a split that is being installed, and captures on its target. Repeated
-/// it finds what it has made.
-pub fn install(tenure: &Tenure) -> Result<()> {
+/// it finds what it has made. `sessions`: those that have installed the split, on its source and
+/// its target, where it was not installed before.
+pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> Result<()> {
     let there = &tenure.plan;
     let known = try_transaction(|| way_back::of(there.id))?;
     if known.is_none() && !guc::reverse() {
@@ -51,8 +54,15 @@ pub fn install(tenure: &Tenure) -> Result<()> {
     let id = known.map_or_else(|| transaction(|| way_back::create(there)), |known| known.id);
     reach(injection_points::REVERSE_PLANNED)?;
     let back = take(id, &tenure.identity)?;
-    let mut source = back.open(Side::Source, "way back")?;
-    let mut target = back.open(Side::Target, "way back")?;
+    let (mut source, mut target) = match sessions {
+        // They know the secret, which is the same, and the catalogs; sessions of their own would
+        // plan the longest queries once more.
+        Some((target, mut source)) => {
+            source.run("RESET session_replication_role")?;
+            (source, target)
+        }
+        None => (back.open(Side::Source, "way back")?, back.open(Side::Target, "way back")?),
+    };
     let tables = table::load(&back.plan, &mut source, &mut target)?;
     drop(target);
     if let Some(table) = tables.iter().find(|table| !table.differences.is_empty()) {
@@ -62,12 +72,32 @@ pub fn install(tenure: &Tenure) -> Result<()> {
             record::rolled_back(id, false)
         });
     }
-    install::capture_alone(&mut source, &back, &tables)?;
+    capture(&mut source, &back, &tables)
+}
+
+/// Installs capture, and keeps what counts as brought back from then on: what is there now. Before
+/// the cutover alone.
+fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<()> {
+    install::capture_alone(source, back, tables)?;
     reach(injection_points::REVERSE_CAPTURED)?;
-    let now = observe::observe(&mut source, &back.plan, Side::Source)?;
-    let baseline = baseline(&now, &tables)?;
-    transaction(|| way_back::set_baseline(id, &progress::to_json(&baseline)));
+    let now = observe::observe(source, &back.plan, Side::Source)?;
+    let baseline = baseline(&now, tables)?;
+    transaction(|| way_back::set_baseline(back.plan.id, &progress::to_json(&baseline)));
     Ok(())
+}
+
+/// The split is about to be cut over, and partitions have come to its target: these are captured,
+/// too. Where its tables cannot go back as they are now, all stays as it was.
+pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
+    let back = take(back.id, identity)?;
+    let mut source = back.open(Side::Source, "way back")?;
+    let mut target = back.open(Side::Target, "way back")?;
+    let tables = table::load(&back.plan, &mut source, &mut target)?;
+    if tables.iter().any(|table| !table.differences.is_empty()) {
+        return Ok(());
+    }
+    capture(&mut source, &back, &tables)
 }
 
 fn no_way_back(id: i64, why: &str) {
@@ -107,13 +137,41 @@ pub fn renew(there: i64, tables: &[Table]) -> Result<()> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
     let Some(mut known) = stored_baseline(back.id, tables.len()) else { return Ok(()) };
     for (known, table) in known.tables.iter_mut().zip(tables) {
-        known.structure = table.target.structure();
-        known.target_structure = table.source.structure();
-        known.columns = Some(known_column::of(&table.target));
-        known.target_columns = Some(known_column::of(&table.source));
+        known.adopt(&table.target, &table.source);
     }
-    transaction(|| way_back::set_baseline(back.id, &progress::to_json(&known)));
+    transaction(|| {
+        way_back::set_baseline(back.id, &progress::to_json(&known));
+        if let Some(why) = tables.iter().find_map(hindrance) {
+            let text = format!("as its tables are now, it cannot be taken back: {why}");
+            split::event(there, None, None, &text);
+        }
+    });
     Ok(())
+}
+
+/// What went on without harm in one direction, a column that the target keeps for itself say, need
+/// not go back.
+fn hindrance(table: &Table) -> Option<String> {
+    let key = table.target.key().iter().map(String::as_str);
+    let fixed: Vec<&str> = key.chain([table.policy.shard_by.as_str()]).collect();
+    let back = columns::pair(&table.target, &table.source, &[], &fixed);
+    let refused: Vec<String> = back.differences.into_iter().filter(|d| !d.ok).map(|d| d.text).collect();
+    (!refused.is_empty()).then(|| format!("{}: {}", table.policy.table_name, refused.join("; ")))
+}
+
+/// Whether its target has other partitions than when its way back was installed: that is to be done
+/// again before the cutover.
+pub fn lacks_partitions(there: i64, tables: &[Table]) -> Result<bool> {
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
+        return Ok(false);
+    };
+    let Some(known) = stored_baseline(back.id, tables.len()) else { return Ok(false) };
+    let mut both = known.tables.iter().zip(tables);
+    Ok(!both.all(|(known, table)| {
+        let leaves = table.target.leaves();
+        known.leaves.len() == leaves.len()
+            && leaves.iter().all(|leaf| known.leaves.iter().any(|known| known.oid == leaf.oid))
+    }))
 }
 
 fn stored_baseline(id: i64, tables: usize) -> Option<Progress> {
@@ -148,7 +206,7 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let tables = table::load(plan, &mut source, &mut target)?;
     let baseline = stored_baseline(plan.id, plan.tables.len())
         .ok_or_else(|| lost(plan, there, "this master does not know any more what its tables were like"))?;
-    require_same_structure(plan, there, &baseline, &tables)?;
+    require_same_keys(plan, there, &baseline, &tables)?;
     tenure.take_over(&mut source, Side::Source)?;
     install::guard_alone(&mut target, tenure, &tables)?;
     reach(injection_points::REVERSE_GUARDED)?;
@@ -156,14 +214,15 @@ pub fn begin(tenure: &Tenure, there: i64) -> Result<bool> {
     let on_target = observe::observe(&mut target, plan, Side::Target)?;
     // Asked once its side is there: one that is set back from now on loses that, too.
     let frozen = require_frozen(tenure, there)?;
-    let mut progress = arrived(baseline, (&on_source, &on_target), &tables);
+    let mut progress = arrived(baseline, (&on_source, &on_target), &frozen.tables);
     progress.again = frozen.again;
     let shapes = on_target.tables.iter().zip(&frozen.tables);
     for (table, (shape, known)) in progress.tables.iter_mut().zip(shapes) {
-        if !has_all_files(shape, known) || !has_its_columns(shape, known) {
-            copy_anew(table);
+        if !has_all_files(shape, known) {
+            table.forget_copies();
         }
     }
+    take_in(plan, (&mut source, &mut target), &tables, &mut progress)?;
     progress::store_first(&mut target, plan.id, &progress)?;
     Ok(true)
 }
@@ -178,22 +237,12 @@ fn has_all_files(now: &TableShape, known: &TableProgress) -> bool {
     known.leaves.iter().all(is_there)
 }
 
-/// Its columns are those of the cutover. One that was dropped and made again has none of its values.
-fn has_its_columns(now: &TableShape, known: &TableProgress) -> bool {
-    known.structure.is_empty() || known.structure == now.structure()
-}
-
-/// What is there does not count: no file is where it was.
-fn copy_anew(table: &mut TableProgress) {
-    table.leaves.iter_mut().for_each(|leaf| leaf.filenode.clear());
-}
-
-/// Its queue has keys, and knows the columns by their numbers, as they were at the cutover.
-fn require_same_structure(plan: &Plan, there: i64, baseline: &Progress, tables: &[Table]) -> Result<()> {
+/// Its queue has the keys of the cutover, by the columns that were the key.
+fn require_same_keys(plan: &Plan, there: i64, baseline: &Progress, tables: &[Table]) -> Result<()> {
     for (known, table) in baseline.tables.iter().zip(tables) {
-        let now = table.source.structure();
-        if known.structure != now {
-            let why = format!("table {} has changed since the cutover", table.source.name);
+        let (now, by) = (table.source.structure(), &table.policy.shard_by);
+        if known.structure != now && !table.source.keeps_key(&known.structure, by) {
+            let why = format!("table {} has another key since the cutover", table.source.name);
             let detail = format!("before: {}; now: {now}", known.structure);
             return Err(match lost(plan, there, &why) {
                 SplitError::Failed(failure) => SplitError::Failed(failure.detail(detail)),
@@ -204,29 +253,58 @@ fn require_same_structure(plan: &Plan, there: i64, baseline: &Progress, tables: 
     Ok(())
 }
 
-/// All is copied, as far as the queue does not say otherwise.
+/// Tables that have changed since the cutover, on either side, and are alike again: as in the middle
+/// of a split they go on, or are copied anew where a value of before may be another one.
+fn take_in(
+    plan: &Plan,
+    (source, target): (&mut Connection, &mut Connection),
+    tables: &[Table],
+    progress: &mut Progress,
+) -> Result<()> {
+    let mut changed = Vec::new();
+    for (table, known) in tables.iter().zip(&mut progress.tables) {
+        let is_known = |before: &str, now: &TableShape| before.is_empty() || before == now.structure();
+        if !is_known(&known.structure, &table.source) || !is_known(&known.target_structure, &table.target) {
+            let judged = judged::judge(plan, (&mut *source, &mut *target), table, known)?;
+            if judged.again.is_some() {
+                known.forget_copies();
+            }
+            changed.push((&*table.source.name, judged));
+        }
+        known.adopt(&table.source, &table.target);
+    }
+    let told: Vec<(&str, &Judged)> = changed.iter().map(|(name, judged)| (*name, judged)).collect();
+    transaction(|| judged::told(&told).iter().for_each(|text| split::event(plan.id, None, None, text)));
+    Ok(())
+}
+
+/// All is copied, as far as the queue does not say otherwise. `there`: the tables as the split has
+/// left them.
 fn arrived(
     baseline: Progress,
     (on_source, on_target): (&Observation, &Observation),
-    tables: &[Table],
+    there: &[TableProgress],
 ) -> Progress {
     let shapes = on_source.tables.iter().zip(&on_target.tables);
-    let known = baseline.tables.into_iter().zip(shapes.zip(tables));
-    let arrived = known.map(|(known, ((from, to), table))| TableProgress {
-        target_structure: table.target.structure(),
-        target_columns: Some(known_column::of(&table.target)),
+    let known = baseline.tables.into_iter().zip(there).zip(shapes);
+    let arrived = known.map(|((known, there), (from, to))| TableProgress {
         target_leaves: Some(leaves::of(to)),
-        ..with_others(known, from)
+        ..with_others(known, there, from)
     });
     let target_system = Some(on_target.system().to_owned());
     Progress { target_system, tables: arrived.collect(), ..Progress::default() }
 }
 
-/// Rows of a partition that came since may be on the other side, too: their table is copied anew.
-fn with_others(mut known: TableProgress, now: &TableShape) -> TableProgress {
-    let is_new = |leaf: &&Leaf| known.leaves.iter().all(|known| known.oid != leaf.oid);
-    if now.leaves().iter().any(|leaf| is_new(&leaf)) {
-        copy_anew(&mut known);
+/// A partition that came before the cutover, and is not among those that the way back knows, may have
+/// rows that are on the other side, too: its table is copied anew. The split has written to none that
+/// came afterwards: of these the rows alone are copied.
+fn with_others(mut known: TableProgress, there: &TableProgress, now: &TableShape) -> TableProgress {
+    let is_new = |leaf: &Leaf| known.leaves.iter().all(|known| known.oid != leaf.oid);
+    let is_of_split = |leaf: &Leaf| {
+        there.target_leaves.as_ref().is_none_or(|leaves| leaves.iter().any(|known| known.oid == leaf.oid))
+    };
+    if now.leaves().iter().any(|leaf| is_new(leaf) && is_of_split(leaf)) {
+        known.forget_copies();
     }
     known
 }

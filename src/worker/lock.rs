@@ -31,7 +31,7 @@ pub fn unlock(id: i64) {
 
 /// The splits that a worker has locked in this database, and its pid.
 pub fn holders() -> Vec<(i64, i32)> {
-    sql::read(
+    sql::read_again(
         "SELECT (l.classid::bigint << 32) | l.objid::bigint, l.pid
            FROM pg_catalog.pg_locks l
           WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.pid IS NOT NULL

@@ -70,7 +70,7 @@ pub fn until_created(look_again: Duration) -> Duration {
 /// The splits that have work, those for which clients wait first, then the oldest; of those for
 /// which nobody waits the one that was looked after longest ago. Needs `catalog_exists`.
 pub fn with_work() -> Vec<Open> {
-    sql::read(
+    sql::read_again(
         &format!(
             "SELECT p.id, pg_catalog.concat_ws(' ', p.phase, p.goal, p.cutover_step, g.backfill_status,
                     g.tail_status, g.total_rows_copied, g.last_event_id, p.tail_requests),

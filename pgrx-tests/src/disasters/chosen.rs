@@ -25,6 +25,7 @@ pub const CHOSEN: &[(Disaster, &str)] = &[
     (Standby(Place::Master), "cutover_moved"),
     (Dump(Place::Target),    "tailing"),
     (Dump(Place::Source),    "recovery_caught_up"),
+    (Hung(Place::Target),    "recovery_awaited"),
     (Dump(Place::Master),    "rollback_rows"),
     (Gone(Place::Target),    "rollback_capture"),
     (Gone(Place::Source),    "recovery_fenced"),

@@ -64,6 +64,7 @@ pub const INJECTIONS: &[Injection] = &[
     at("cutover_reopened", Stage::Closing),
     at("cutover_decided", Stage::Decided),
     at("recovery_fenced", Stage::Decided),
+    at("recovery_awaited", Stage::Decided),
     at("recovery_caught_up", Stage::Decided),
     at("cutover_opened", Stage::Opened),
     at("cutover_moved", Stage::Completed),

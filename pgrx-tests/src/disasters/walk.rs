@@ -32,7 +32,7 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     take_backup(operator, writers)?;
     match point {
         "tailing" => Ok(()),
-        "recovery_fenced" | "recovery_caught_up" => recover_to(operator, point),
+        "recovery_fenced" | "recovery_awaited" | "recovery_caught_up" => recover_to(operator, point),
         "completed" => cut_over(operator, writers),
         "cutover_reopened" => give_up(operator, point),
         _ if point.starts_with("cutover_") => hold_at(operator, point, "cutover($1)"),
@@ -86,10 +86,13 @@ fn give_up(operator: &mut Operator<'_>, point: &str) -> Result<()> {
 fn recover_to(operator: &mut Operator<'_>, point: &str) -> Result<()> {
     hold_at(operator, "cutover_decided", "cutover($1)")?;
     let cluster = &operator.site.cluster;
-    if point == "recovery_fenced" {
-        let forget = "UPDATE shardmaster_agent.side SET state = 'capture' WHERE side = 'source'";
-        cluster.servers[0].superuser(DATABASE)?.batch_execute(forget)?;
-    }
+    let forget = match point {
+        "recovery_fenced" => "UPDATE shardmaster_agent.side SET state = 'capture' WHERE side = 'source'",
+        // Whose fence it is.
+        "recovery_awaited" => "UPDATE shardmaster_agent.consumed SET deciding = NULL",
+        _ => "",
+    };
+    cluster.servers[0].superuser(DATABASE)?.batch_execute(forget)?;
     let mut master = cluster.superuser()?;
     // The next worker does not get past the target before the fault is another one.
     cluster.servers[1].hang()?;

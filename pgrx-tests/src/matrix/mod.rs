@@ -80,7 +80,7 @@ impl Matrix {
     /// steps that follow it find different things to do.
     pub fn injections(&self) -> Result<Vec<Injection>> {
         let rows = self.cluster.superuser()?.query(
-            "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|reverse|reshape)_|cutover_reopened)'",
+            "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|restart|reverse|reshape)_|cutover_reopened)'",
             &[],
         )?;
         let points = rows.iter().map(|row| row.get(0));

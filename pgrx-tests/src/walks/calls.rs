@@ -359,6 +359,8 @@ impl Walk {
         match &told {
             Err(refusal)
                 if !refusal.is_lost()
+                    // Somebody has called it back meanwhile.
+                    && !refusal.text.contains("was taken back by split")
                     && !["57014", "55P03"].contains(&refusal.code.as_str())
                     && !self.is_excused(&refusal.code) =>
             {

@@ -5,6 +5,7 @@ use super::model::{Phase, Seen};
 use super::stage::SHARDS;
 use super::walk::Walk;
 use crate::Result;
+use std::cmp::Reverse;
 
 impl Walk {
     /// Everything comes to an end by documented calls alone, and nothing is left.
@@ -52,8 +53,11 @@ impl Walk {
     /// are followed keep their workers, so nobody waits for one before all are asked.
     fn end_splits(&mut self) -> Result<()> {
         let mut open: Vec<Seen> = self.look()?.into_iter().filter(|split| !split.is_over()).collect();
-        // A split that is being taken back ends with its way back.
-        open.sort_by_key(|split| (split.reverse_of.is_none(), std::cmp::Reverse(split.phase)));
+        // A split that is being taken back ends with its way back, which may be taken back itself.
+        open.sort_by_key(|split| {
+            let way_back = split.reverse_of.map(|_| split.id);
+            (way_back.is_none(), Reverse(way_back), Reverse(split.phase))
+        });
         for split in &open {
             let id = split.id;
             self.operate(&format!("SELECT shard_split_resume({id})"))?;
@@ -71,9 +75,11 @@ impl Walk {
                 continue;
             }
             let run = format!("CALL shard_split_run({id})");
-            // One that was given up is asked for again.
-            if !self.operate_unless(&run, "55P03")? {
-                self.operate(&run)?;
+            match self.operate_unless(&run, "55P03") {
+                Err(error) if error.to_string().contains("was taken back by split") => continue,
+                // One that was given up is asked for again.
+                Ok(false) => self.operate(&run)?,
+                done => done.map(drop)?,
             }
             self.operate(&format!("SELECT shard_split_finish({id})"))?;
         }
@@ -86,6 +92,11 @@ impl Walk {
     fn wait_for_end(&mut self, id: i64) -> Result<()> {
         let now = self.look()?.into_iter().find(|split| split.id == id);
         let end = if now.is_some_and(|split| split.is_rolling_back()) { "rolled_back" } else { "finished" };
-        self.operate(&format!("SELECT shard_split_wait({id}, '{end}', '25 s')"))
+        // One that is taken back never comes to where it was to bring its rows.
+        self.operate(&format!(
+            "SELECT shard_split_wait({id}, CASE WHEN EXISTS (
+                        SELECT FROM shardmaster.split_plan b WHERE b.reverse_of = {id} AND b.phase <> 'rolled_back'
+                           AND (b.phase, b.goal) <> ('planning', 'planning')) THEN 'reversed' ELSE '{end}' END, '25 s')"
+        ))
     }
 }

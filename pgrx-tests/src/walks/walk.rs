@@ -68,7 +68,7 @@ impl Walk {
             began: Instant::now(),
         };
         walk.model.routes = walk.routed()?.into_iter().map(|route| route.map(|(shard, _)| shard)).collect();
-        let points = "SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|reshape)_'";
+        let points = "SELECT point FROM shard_split_points() WHERE point !~ '^(overflow|restart|reshape)_'";
         walk.points = walk.master()?.query(points, &[])?.iter().map(|row| row.get(0)).collect();
         Ok(walk)
     }

@@ -20,6 +20,14 @@ pub fn hold(split: i64) -> String {
     format!("UPDATE shardmaster_agent.lease SET open_until = 'infinity' WHERE split_id = {split}")
 }
 
+/// How far the queue may grow has changed since, for one that nobody renews.
+pub fn limit(split: i64) -> String {
+    format!(
+        "UPDATE shardmaster_agent.lease SET max_bytes = {0} WHERE split_id = {split} AND max_bytes <> {0}",
+        guc::queue_max_bytes()
+    )
+}
+
 pub fn delete(split: i64) -> String {
     format!("DELETE FROM shardmaster_agent.lease WHERE split_id = {split}")
 }

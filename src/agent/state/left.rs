@@ -6,6 +6,7 @@ use super::{LONGEST, MANY, require_few, scope};
 use crate::agent::error::Result;
 use crate::agent::shape::Column;
 use crate::agent::types::Family;
+use crate::catalog::redirect::By;
 use crate::clean;
 use crate::keys::interval::Interval;
 use crate::keys::key_type::KeyType;
@@ -68,15 +69,14 @@ pub fn lock(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
 }
 
 /// Entries, of one split or of all.
-pub fn count(connection: &mut Connection, redirect: &Redirect, token: Option<&str>) -> Result<i64> {
-    let rows = connection.query(
-        &format!("SELECT count(*) FROM {} WHERE token = coalesce($1, token)", redirect.table()),
-        &[token],
-    )?;
+pub fn count(connection: &mut Connection, redirect: &Redirect, of: Of<'_>) -> Result<i64> {
+    let rows =
+        connection.run(&format!("SELECT count(*) FROM {} WHERE {}", redirect.table(), of.condition()))?;
     Ok(number::count(connection.shard(), "the number of keys that have left", rows.scalar())?)
 }
 
-/// The routing version with which a split's keys have left; None: they are not here.
+/// The routing version with which the keys of a split, or of one that was its way back, have left;
+/// None: they are not here.
 pub fn version(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<Option<i64>> {
     let rows = connection
         .query(&format!("SELECT max(version) FROM {} WHERE token = $1", redirect.table()), &[Some(token)])?;
@@ -103,21 +103,21 @@ pub fn splits(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<(i
     Ok(splits.collect())
 }
 
-/// What a database still refuses of what a split has taken away, by its token; None: nothing.
-pub fn of_token(connection: &mut Connection, token: &str) -> Result<Option<Scope>> {
+/// What a database still refuses of what a split has taken away; None: nothing.
+pub fn all_of(connection: &mut Connection, by: By<'_>) -> Result<Option<Scope>> {
     for redirect in redirect::all(connection)? {
-        if count(connection, &redirect, Some(token))? > 0 {
-            return Ok(Some(of_split(connection, &redirect, token)?.0));
+        if count(connection, &redirect, Of::Split(by))? > 0 {
+            return Ok(Some(of_split(connection, &redirect, by)?.0));
         }
     }
     Ok(None)
 }
 
 /// What a split has taken away, and to where.
-pub fn of_split(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<(Scope, String)> {
-    let query = format!("SELECT left(min(shard), {LONGEST}) FROM {} WHERE token = $1", redirect.table());
-    let shard = clean::message(connection.query(&query, &[Some(token)])?.scalar().unwrap_or_default());
-    let own = format!("token = {}", literal(token));
+pub fn of_split(connection: &mut Connection, redirect: &Redirect, by: By<'_>) -> Result<(Scope, String)> {
+    let own = Of::Split(by).condition();
+    let query = format!("SELECT left(min(shard), {LONGEST}) FROM {} WHERE {own}", redirect.table());
+    let shard = clean::message(connection.run(&query)?.scalar().unwrap_or_default());
     Ok((scope::entries(connection, &redirect.table(), redirect.entries, &own)?, shard))
 }
 
@@ -187,11 +187,11 @@ fn insert_named(redirect: &Redirect, names: &[String], key_type: &str, facts: &F
          SELECT key, {} FROM pg_catalog.unnest({}::{key_type}[]) key
          ON CONFLICT (key) DO UPDATE SET shard = EXCLUDED.shard, version = EXCLUDED.version,
                 split_id = EXCLUDED.split_id, token = EXCLUDED.token, since = EXCLUDED.since
-          WHERE left_{}.token <> EXCLUDED.token",
+          WHERE (left_{id}.token, left_{id}.split_id) <> (EXCLUDED.token, EXCLUDED.split_id)",
         redirect.table(),
         facts.list(),
         array_literal(names),
-        redirect.id
+        id = redirect.id
     )
 }
 
@@ -217,15 +217,14 @@ fn insert_ranges(redirect: &Redirect, ranges: &[Interval], of: Ordered, facts: &
 #[derive(Clone, Copy)]
 pub enum Of<'a> {
     Anybody,
-    /// Of the split with this token.
-    Split(&'a str),
+    Split(By<'a>),
 }
 
 impl Of<'_> {
     fn condition(self) -> String {
         match self {
             Of::Anybody => "true".to_owned(),
-            Of::Split(token) => format!("token = {}", literal(token)),
+            Of::Split(By { split, token }) => format!("token = {} AND split_id = {split}", literal(token)),
         }
     }
 }
@@ -258,9 +257,8 @@ pub fn take_out(
 }
 
 /// The same of all that a split has entered.
-pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, token: &str) -> Result<()> {
-    let own = Of::Split(token).condition();
-    connection.run(&format!("DELETE FROM {} WHERE {own}", redirect.table()))?;
+pub fn take_out_all(connection: &mut Connection, redirect: &Redirect, by: By<'_>) -> Result<()> {
+    connection.run(&format!("DELETE FROM {} WHERE {}", redirect.table(), Of::Split(by).condition()))?;
     Ok(())
 }
 

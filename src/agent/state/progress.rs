@@ -3,8 +3,8 @@
 
 use super::has;
 use crate::agent::error::{Result, SplitError};
-use crate::agent::known_column::KnownColumn;
-use crate::agent::shape::Leaf;
+use crate::agent::known_column::{self, KnownColumn};
+use crate::agent::shape::{Leaf, TableShape};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
@@ -60,6 +60,10 @@ pub struct TableProgress {
     pub columns: Option<Vec<KnownColumn>>,
     #[serde(default)]
     pub target_columns: Option<Vec<KnownColumn>>,
+    /// What ALTER TABLE has last done to the target's columns. With another file, too, it may have
+    /// computed values anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_altered: Option<String>,
     /// What the source's table had become when that was done on the target, too.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub replayed: String,
@@ -120,6 +124,19 @@ impl LeafProgress {
 impl TableProgress {
     pub fn is_copied(&self) -> bool {
         self.leaves.iter().all(|leaf| leaf.cursor == Cursor::End)
+    }
+
+    /// From now on its rows count as copied by the columns that its two sides have.
+    pub fn adopt(&mut self, source: &TableShape, target: &TableShape) {
+        self.structure = source.structure();
+        self.target_structure = target.structure();
+        self.columns = Some(known_column::of(source));
+        self.target_columns = Some(known_column::of(target));
+    }
+
+    /// No file has such a name: the next step deletes what is there and begins anew.
+    pub fn forget_copies(&mut self) {
+        self.leaves.iter_mut().for_each(|leaf| leaf.filenode.clear());
     }
 
     /// Blocks copied and blocks in all.

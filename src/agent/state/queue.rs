@@ -153,7 +153,7 @@ pub fn clear(queue: &str) -> String {
 }
 
 /// A query: how many changes the target does not have yet, the age of the oldest in seconds,
-/// the bytes of the queues, and whether they take no more entries. Entries that the applied
+/// the bytes of the queues, whether they take no more entries, and the bytes that they may have. Entries that the applied
 /// snapshot has seen may still be in a queue. For a fresh session, so the names are pinned
 /// here, and the statement ends when nobody waits any more.
 pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) -> String {
@@ -171,7 +171,8 @@ pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) ->
     format!(
         "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '{}ms';
          SELECT least(sum(q.rows), {most_rows}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes),
-                coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1
+                coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1,
+                (SELECT l.max_bytes FROM shardmaster_agent.lease l WHERE l.split_id = {split})
            FROM shardmaster_agent.consumed c CROSS JOIN LATERAL ({}) q WHERE c.split_id = {split}",
         within.as_millis(),
         sequence(split),

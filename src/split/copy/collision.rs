@@ -13,14 +13,22 @@ use crate::split::cutover::aborted;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
+/// Of a row that no partition takes, and of one that breaks a constraint, which is named then.
+pub const NO_PLACE: &str = "23514";
+
 /// Turns a violation of a constraint on the target into what follows from it; other errors
 /// stay what they are.
 pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitError {
     let table = &engine.tables[position];
     let said = error.detail.clone().unwrap_or_default();
     let error = computed::without_values(error, &table.target.name, &table.policy);
-    if error.is("23514") {
-        return SplitError::Failed(broken_constraint(&error, engine, position));
+    if error.is(NO_PLACE) {
+        let is_computed = table.policy.maps.iter().any(|map| map.expression.is_some());
+        return match error.constraint {
+            // Once there is a partition for it the split goes on.
+            None if !is_computed => SplitError::Reshaped(no_place(&error, table)),
+            None | Some(_) => SplitError::Failed(broken_constraint(&error, engine, position)),
+        };
     }
     if !error.is("23505") {
         return error.into();
@@ -98,11 +106,21 @@ fn whose(
     })
 }
 
+/// The check has looked for a partition for each row: this one came later.
+fn no_place(error: &RemoteError, table: &Table) -> Failure {
+    let text = format!(
+        "table {}: a row of the moving keys has no place on shard \"{}\": {}",
+        table.target.name, error.shard, error.message
+    );
+    Failure::new(SqlState::parse(NO_PLACE), text)
+        .hint("Create the partition that is missing on the target: the split goes on by itself.")
+}
+
 /// The check has compared the constraints of both sides, and looked for a partition for each
 /// row: this one came later, or is computed.
 fn broken_constraint(error: &RemoteError, engine: &Engine, position: usize) -> Failure {
     let failure = Failure::new(
-        SqlState::parse("23514"),
+        SqlState::parse(NO_PLACE),
         format!(
             "table {}: a row of the moving keys is refused on shard \"{}\": {}",
             engine.tables[position].target.name, error.shard, error.message

@@ -183,6 +183,7 @@ pub fn fresh(shape: &TableShape, before: &TableProgress) -> TableProgress {
         columns: Some(known_column::of(shape)),
         target_structure: before.target_structure.clone(),
         target_columns: before.target_columns.clone(),
+        target_altered: before.target_altered.clone(),
         replayed: before.replayed.clone(),
         target_leaves: before.target_leaves.clone(),
     }

@@ -66,6 +66,7 @@ mod tests {
             message: "of \"a value\"".to_owned(),
             detail: Some("(a value)".to_owned()),
             hint: None,
+            constraint: None,
         };
         without_values(error, "public.t", &policy)
     }

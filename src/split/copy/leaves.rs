@@ -8,7 +8,7 @@ use crate::agent::known_column;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Leaf, Observation, TableShape};
-use crate::agent::state::progress::{self, Progress, TargetLeaf};
+use crate::agent::state::progress::{self, Progress, TableProgress, TargetLeaf};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -93,8 +93,11 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
             known => known.clone().unwrap_or_default(),
         };
         let before = leaves.len();
+        if !is_upgraded && is_computed_anew(table, &leaves, shape) {
+            lost.push(position);
+        }
         leaves.retain(|known| shape.leaves().iter().any(|leaf| leaf.oid == known.oid));
-        if leaves.len() < before {
+        if leaves.len() < before && !lost.contains(&position) {
             lost.push(position);
         }
         for leaf in shape.leaves() {
@@ -131,6 +134,7 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
         }
         let table = &mut progress.tables[position];
         table.target_leaves = Some(leaves);
+        table.target_altered.clone_from(&shape.altered);
         table.target_columns.get_or_insert_with(|| known_column::of(shape));
     }
     if !admitted {
@@ -138,6 +142,17 @@ pub fn admit(engine: &mut Engine, progress: &mut Progress, now: &Observation) ->
     }
     store(engine, progress, &lost, now)?;
     Err(SplitError::Retry("the target's new partitions to be taken in".into()))
+}
+
+/// Rows that were copied lie in another file, and something was done to the table's columns: VACUUM
+/// FULL and CLUSTER leave them as they were, `ALTER COLUMN .. TYPE .. USING` has no need to, and
+/// tells nobody, where the type stays.
+fn is_computed_anew(table: &TableProgress, leaves: &[TargetLeaf], shape: &TableShape) -> bool {
+    let has_moved = |known: &TargetLeaf| {
+        let now = shape.leaves().iter().find(|leaf| leaf.oid == known.oid);
+        known.filenode.is_some() && now.is_some_and(|leaf| leaf.filenode != known.filenode)
+    };
+    table.target_altered.is_some() && table.target_altered != shape.altered && leaves.iter().any(has_moved)
 }
 
 /// In a transaction of its own: a step that finds nothing to do commits nothing. Leaves

@@ -1,14 +1,18 @@
 //! How rows come over: a step takes a snapshot, applies the window of what has changed since
 //! the last one, copies a chunk, and commits both with its progress.
 
+mod bound;
 pub mod chunk;
 pub mod collision;
 pub mod compare;
 pub mod computed;
 pub mod foreign_keys;
 mod harmless;
+pub mod judged;
 pub mod leaves;
+pub mod locks;
 pub mod outcome;
+mod places;
 mod replay;
 pub mod reshape;
 pub mod scope_size;

@@ -7,21 +7,33 @@
 //! Only what is certain to mean the same there, takes a moment and destroys nothing: columns that
 //! have other names, that are new and empty, types that are wider without a rewrite, NOT NULL that
 //! goes. A column that went stays on the target, where it is filled no more: the rows there are
-//! others' as well. What else has changed is waited for.
+//! others' as well. What else has changed is waited for, and so is a type that the server would look
+//! through rows for: a CHECK constraint of that column is shown again, by code that runs as the mover.
 
 use super::harmless::has_same_bytes;
+use super::locks;
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
+use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress;
 use crate::agent::state::tenure;
 use crate::catalog::split;
 use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
 use crate::remote::quote::ident;
 use crate::server::txn::transaction;
+use crate::server::wait;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
+use std::time::Duration;
+
+const HELD_BY_ROWS: &str = include_str!("../../../sql/agent/held_by_rows.sql");
+
+/// How often a table is locked for a moment before its clients are left alone for longer.
+const TRIES: u32 = 20;
 
 /// As `format_type` writes them. What a source says of itself goes into no statement: one of
 /// these does.
@@ -55,19 +67,22 @@ const TYPES: [&str; 24] = [
 /// Whether anything was changed on the target.
 pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
     let id = engine.plan.id;
-    tenure::begin_as(&mut engine.target, id, Side::Target, engine.generation)?;
+    let shapes = begin(engine)?;
     let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
-    let mut statements = Vec::new();
-    for (table, known) in engine.tables.iter().zip(&mut progress.tables) {
-        let (source, target) = (&table.source, &table.target);
+    let (mut statements, mut changed) = (Vec::new(), Vec::new());
+    for ((table, known), target) in engine.tables.iter().zip(&mut progress.tables).zip(&shapes) {
+        let source = &table.source;
         let now = source.structure();
         let is_known = known.structure.is_empty() || known.structure == now || known.replayed == now;
         let is_own =
             table.policy.maps.is_empty() && source.keeps_key(&known.structure, &table.policy.shard_by);
         let Some(before) = known.columns.as_ref().filter(|_| !is_known && is_own) else { continue };
-        let clauses = clauses(before, source, target);
+        let held = held_by_rows(&mut engine.target, target)?;
+        let there = known.target_columns.as_deref().unwrap_or_default();
+        let clauses = clauses((before, there), source, target, &held);
         if !clauses.is_empty() {
             known.replayed = now;
+            changed.push(target.name.as_str());
         }
         statements.extend(clauses.iter().map(|clause| format!("ALTER TABLE {} {clause}", target.name)));
     }
@@ -75,29 +90,72 @@ pub fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
         engine.target.run("ROLLBACK")?;
         return Ok(false);
     }
-    let done = engine
-        .target
-        .run(&format!("SET LOCAL lock_timeout = '2s'; {}", statements.join("; ")))
-        .map_err(SplitError::from)
-        .and_then(|_| progress::store(&mut engine.target, id, &progress));
+    let done = lock(&mut engine.target, &changed)
+        .and_then(|()| Ok(engine.target.run(&statements.join("; ")).map(drop)?))
+        .and_then(|()| progress::store(&mut engine.target, id, &progress));
     if let Err(error) = done {
         let _ = engine.target.run("ROLLBACK");
-        return Err(refused(error, &statements, why));
+        return Err(refused(error, &statements.join("; "), why));
     }
     engine.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_REPLAYED)?;
-    let text = format!(
-        "done on shard \"{}\", as on shard \"{}\": {}",
-        engine.plan.target.shard_key,
-        engine.plan.source.shard_key,
-        statements.join("; ")
-    );
-    transaction(|| split::event(id, None, None, &text));
+    tell(engine, &statements);
     Ok(true)
 }
 
+/// What was done, for the split's history.
+pub fn tell(engine: &Engine, statements: &[String]) {
+    let plan = &engine.plan;
+    let text = format!(
+        "done on shard \"{}\", as on shard \"{}\": {}",
+        plan.target.shard_key,
+        plan.source.shard_key,
+        statements.join("; ")
+    );
+    transaction(|| split::event(plan.id, None, None, &text));
+}
+
+/// A transaction of the target in which its tables are to change: they have nothing that the mover must
+/// not run, an expression of a constraint say, and none comes until its end.
+pub fn begin(engine: &mut Engine) -> Result<Vec<TableShape>> {
+    tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
+    locks::lock_target(engine)?;
+    let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
+    Ok(now.tables)
+}
+
+fn held_by_rows(target: &mut Connection, shape: &TableShape) -> Result<Vec<String>> {
+    let found = catalogs::ask(target, HELD_BY_ROWS, &[shape.oid.as_deref()])?;
+    Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+/// Whoever reads or writes there queues behind the lock, those of other keys as well: so for a
+/// moment, and again. What is done then takes no longer, and a worker that is stopped in it neither.
+fn lock(target: &mut Connection, tables: &[&str]) -> Result<()> {
+    let tables = tables.join(", ");
+    let statement = format!(
+        "SAVEPOINT replay; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '300ms';
+         LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE;
+         SET LOCAL statement_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '5s'"
+    );
+    let mut tries = 1;
+    while let Err(error) = target.run(&statement) {
+        if tries == TRIES || !error.is_lock_timeout() && !error.is("57014") {
+            return Err(match error.is("57014") {
+                true => SplitError::Retry(format!("a lock on {tables} on shard \"{}\"", target.shard())),
+                false => error.into(),
+            });
+        }
+        target.run("ROLLBACK TO replay")?;
+        tries += 1;
+        wait::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
 /// The split goes on waiting for its operator.
-fn refused(error: SplitError, statements: &[String], why: &Failure) -> SplitError {
+pub fn refused(error: SplitError, statements: &str, why: &Failure) -> SplitError {
     if error.is_transient() {
         return error;
     }
@@ -107,20 +165,27 @@ fn refused(error: SplitError, statements: &[String], why: &Failure) -> SplitErro
             SqlState::NOT_IN_STATE,
             format!("{}: what was done there was refused on the target: {}", why.message, found.message),
         )
-        .detail(statements.join("; "))
+        .detail(statements)
         .hint("Make both sides alike, or undo the change: the split goes on by itself."),
     )
 }
 
 /// What makes the target's table of before what the source's has become, as far as it is one of
-/// these changes. A column is known by its number on the source.
-fn clauses(before: &[KnownColumn], source: &TableShape, target: &TableShape) -> Vec<String> {
+/// these changes. A column is known by its number on either side: something may have been done there
+/// that the split has not gone on with. `held`: columns whose type stays.
+fn clauses(
+    (before, there): (&[KnownColumn], &[KnownColumn]),
+    source: &TableShape,
+    target: &TableShape,
+    held: &[String],
+) -> Vec<String> {
     let mut clauses = Vec::new();
     for known in before {
-        let is_now = |column: &&Column| KnownColumn::from(*column).attribute() == known.attribute();
-        let now = source.columns().iter().find(is_now);
-        if let Some((column, there)) = now.zip(target.column(&known.name)) {
-            clauses.extend(changed(known, column, there, target));
+        let filled = there.iter().find(|column| column.name == known.name);
+        let there = filled.map_or_else(|| target.column(&known.name), |filled| now(filled, target));
+        if let Some((column, there)) = now(known, source).zip(there) {
+            let is_held = held.contains(&there.name);
+            clauses.extend(changed(known, column, (there, is_held), target));
         }
     }
     for column in source.columns() {
@@ -136,10 +201,19 @@ fn clauses(before: &[KnownColumn], source: &TableShape, target: &TableShape) -> 
     clauses
 }
 
+fn now<'a>(known: &KnownColumn, shape: &'a TableShape) -> Option<&'a Column> {
+    shape.columns().iter().find(|column| KnownColumn::from(*column).attribute() == known.attribute())
+}
+
 /// A column that both have, and what became of it on the source.
-fn changed(known: &KnownColumn, column: &Column, there: &Column, target: &TableShape) -> Vec<String> {
+fn changed(
+    known: &KnownColumn,
+    column: &Column,
+    (there, is_held): (&Column, bool),
+    target: &TableShape,
+) -> Vec<String> {
     let mut clauses = Vec::new();
-    let (before, now) = (ident(&known.name), ident(&column.name));
+    let (before, now) = (ident(&there.name), ident(&column.name));
     let is_free = target.column(&column.name).is_none();
     let name = if column.name != known.name && is_free {
         clauses.push(format!("RENAME COLUMN {before} TO {now}"));
@@ -147,8 +221,12 @@ fn changed(known: &KnownColumn, column: &Column, there: &Column, target: &TableS
     } else {
         before
     };
-    let is_of_before = there.type_name == known.type_name && column.collation == there.collation;
-    let becomes_wider = is_of_before && is_wider(&known.type_name, &column.type_name);
+    let is_of_before = there.type_name == known.type_name || is_wider(&known.type_name, &there.type_name);
+    let becomes_wider = is_of_before
+        && is_wider(&known.type_name, &column.type_name)
+        && is_wider(&there.type_name, &column.type_name)
+        && column.collation == there.collation
+        && !is_held;
     if let Some(type_name) = type_name(column).filter(|_| becomes_wider) {
         clauses.push(format!("ALTER COLUMN {name} TYPE {type_name}"));
     }
@@ -210,7 +288,7 @@ mod tests {
     }
 
     fn replayed(before: &[Column], source: &[Column], target: &[Column]) -> Vec<String> {
-        clauses(&known_column::of(&table(before)), &table(source), &table(target))
+        clauses((&known_column::of(&table(before)), &[]), &table(source), &table(target), &[])
     }
 
     #[test]
@@ -222,6 +300,9 @@ mod tests {
         // What is on the target is not destroyed.
         assert_eq!(replayed(&before, &before[..1], &there), [""; 0]);
         assert_eq!(replayed(&before, &[before[0].clone(), column("3", "b", "text")], &there), [""; 0]);
+        let wider = [before[0].clone(), column("2", "b", "text")];
+        let known = known_column::of(&table(&before));
+        assert!(clauses((&known, &[]), &table(&wider), &table(&there), &["b".into()]).is_empty());
         let strict = |columns: &[Column]| -> Vec<Column> {
             columns.iter().map(|column| Column { not_null: true, ..column.clone() }).collect()
         };
@@ -237,6 +318,23 @@ mod tests {
         );
         assert_eq!(replayed(&before, &strict(&before), &there), [""; 0]);
         assert_eq!(replayed(&before, &other, &[there[0].clone(), column("8", "e", "text")]), [""; 0]);
+    }
+
+    /// Done in part, when the source has changed once more.
+    #[test]
+    fn what_was_done_there_already_is_gone_on_with() {
+        let before = known_column::of(&table(&[column("1", "a", "character varying(9)")]));
+        let there = known_column::of(&table(&[column("7", "a", "character varying(9)")]));
+        let of =
+            |now: &[Column], target: Column| clauses((&before, &there), &table(now), &table(&[target]), &[]);
+        let now = [column("1", "c", "text")];
+        let renamed = column("7", "b", "character varying(20)");
+        assert_eq!(of(&now, renamed), [r#"RENAME COLUMN "b" TO "c""#, r#"ALTER COLUMN "c" TYPE text"#]);
+        assert_eq!(of(&now, column("7", "c", "text")), [""; 0]);
+        // Another column of that name, and one that its operator has named there first.
+        assert_eq!(of(&now, column("8", "a", "character varying(9)")), [""; 0]);
+        let wider = [column("1", "a", "text")];
+        assert_eq!(of(&wider, column("7", "b", "character varying(9)")), [r#"ALTER COLUMN "b" TYPE text"#]);
     }
 
     #[test]

@@ -4,12 +4,9 @@
 //! where it was if its change cannot have made a copied row wrong, and is copied anew if not; the
 //! others stay as far as they are. Its key stays what capture and guard were installed for.
 
-use super::harmless::{Change, Looks};
-use super::replay;
-use super::step;
-use crate::agent::catalogs;
+use super::judged::{self, Judged};
+use super::{collision, locks, places, replay};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::known_column;
 use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::TableShape;
@@ -17,7 +14,6 @@ use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split;
 use crate::error::{Failure, SqlState};
-use crate::remote::quote::{ident, text_array};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -26,20 +22,11 @@ use crate::split::plan::check;
 use crate::split::reverse;
 use crate::split::table::Table;
 
-const OLD_ROWS: &str = include_str!("../../../sql/agent/old_rows.sql");
-
 /// What becomes of the copies of the tables that changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Adopted {
     GoesOn,
     CopiesAgain,
-}
-
-/// A table that changed, in words, and why it is copied again; None: it goes on.
-struct Changed {
-    position: usize,
-    words: Vec<String>,
-    again: Option<String>,
 }
 
 /// Takes both sides as they are now, for a split that has stopped at a difference. Until they
@@ -49,7 +36,8 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     install::keep_lease(&tenure.plan)?;
     let mut engine = Engine::attach(tenure)?;
     let replays = transaction(|| split::replays_ddl(tenure.plan.id));
-    if replays && replay::bring_over(&mut engine, &why)? {
+    let has_changed = replays && bring_over(&mut engine, &why)?;
+    if has_changed {
         engine = Engine::attach(tenure)?;
     }
     // Before the check, which looks through whole tables.
@@ -69,18 +57,30 @@ pub fn adopt(tenure: &Tenure, why: Failure) -> Result<Adopted> {
     engine.target.run("COMMIT")?;
     reach(injection_points::RESHAPE_ADOPTED)?;
     transaction(|| tell(id, &engine.tables, &changed));
-    Ok(match changed.iter().any(|table| table.again.is_some()) {
+    if changed.is_empty() && !has_changed && why.sqlstate == SqlState::parse(collision::NO_PLACE) {
+        // What the check has not found either is not there by now, or found again after a pause.
+        return Err(SplitError::Retry(why.message));
+    }
+    Ok(match changed.iter().any(|(_, judged)| judged.again.is_some()) {
         true => Adopted::CopiesAgain,
         false => Adopted::GoesOn,
     })
 }
 
+/// What its owner has done on the source, on the target. Whether anything was.
+fn bring_over(engine: &mut Engine, why: &Failure) -> Result<bool> {
+    let columns = replay::bring_over(engine, why)?;
+    let partitions = places::bring_over(engine, None)
+        .map_err(|error| replay::refused(error, "partitions of the source", why))?;
+    Ok(columns || partitions)
+}
+
 /// Both sides are kept as the check has found them, as a step keeps them.
 fn hold(engine: &mut Engine) -> Result<Progress> {
-    step::lock_source(engine)?;
+    locks::lock_source(engine)?;
     let on_source = observe::observe(&mut engine.reader, &engine.plan, Side::Source)?;
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    step::lock_target(engine)?;
+    locks::lock_target(engine)?;
     let on_target = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, on_target.code())?;
     let mut progress = progress::read_locked(&mut engine.target, &engine.plan)?;
@@ -100,35 +100,24 @@ fn hold(engine: &mut Engine) -> Result<Progress> {
     Ok(progress)
 }
 
-/// The tables that are others than their rows were copied from, or into: from now on they are
-/// known as they are.
-fn take_in(engine: &mut Engine, progress: &mut Progress, why: &Failure) -> Result<Vec<Changed>> {
-    let mut judged = Vec::new();
-    for (position, (table, known)) in engine.tables.iter().zip(&progress.tables).enumerate() {
-        if is_another(table, known, why)? {
-            let (source, target) = (&table.source, &table.target);
-            let change = Change { known, source, target, maps: &table.policy.maps };
-            judged.push((position, change.words(), change.judge()));
-        }
-    }
+/// The tables, by position, that are others than their rows were copied from, or into: from now on
+/// they are known as they are.
+fn take_in(engine: &mut Engine, progress: &mut Progress, why: &Failure) -> Result<Vec<(usize, Judged)>> {
+    let Engine { plan, reader, target, tables, .. } = engine;
     let mut changed = Vec::new();
-    for (position, words, judgement) in judged {
-        let again = match judgement {
-            Ok(looks) => find_values(engine, position, &looks)?,
-            Err(why) => Some(why),
-        };
-        let (table, known) = (&engine.tables[position], &mut progress.tables[position]);
-        known.structure = table.source.structure();
-        known.target_structure = table.target.structure();
-        known.columns = Some(known_column::of(&table.source));
-        known.target_columns = Some(known_column::of(&table.target));
-        if again.is_some() {
-            // No file has that name: the next step deletes what is there and begins anew.
-            known.leaves.iter_mut().for_each(|leaf| leaf.filenode.clear());
+    for (position, (table, known)) in tables.iter().zip(&progress.tables).enumerate() {
+        if is_another(table, known, why)? {
+            changed.push((position, judged::judge(plan, (&mut *reader, &mut *target), table, known)?));
         }
-        changed.push(Changed { position, words, again });
     }
-    engine.reader.run("COMMIT")?;
+    for (position, judged) in &changed {
+        let (table, known) = (&tables[*position], &mut progress.tables[*position]);
+        known.adopt(&table.source, &table.target);
+        if judged.again.is_some() {
+            known.forget_copies();
+        }
+    }
+    reader.run("COMMIT")?;
     Ok(changed)
 }
 
@@ -148,53 +137,10 @@ fn is_another(table: &Table, known: &TableProgress, why: &Failure) -> Result<boo
     Ok(is_another)
 }
 
-/// What rows of before have in columns that are to be NULL in them; None: nothing.
-fn find_values(engine: &mut Engine, position: usize, looks: &Looks) -> Result<Option<String>> {
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
-    for (session, shape, new) in
-        [(reader, &table.source, &looks.new_on_source), (&mut *target, &table.target, &looks.new_on_target)]
-    {
-        if new.is_empty() {
-            continue;
-        }
-        let leaves: Vec<String> = shape.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
-        let found = catalogs::ask(session, OLD_ROWS, &[Some(&text_array(&leaves)), Some(&text_array(new))])?;
-        if let Some(column) = found.scalar() {
-            return Ok(Some(format!("rows of before have a default in column \"{column}\"")));
-        }
-    }
-    if looks.empty.is_empty() {
-        return Ok(None);
-    }
-    let columns: Vec<String> = looks.empty.iter().map(|name| format!("t.{}", ident(name))).collect();
-    let found = target.run_unbounded(&format!(
-        "SELECT 1 FROM {} t WHERE {} AND pg_catalog.num_nonnulls({}) > 0 LIMIT 1",
-        table.target_only(),
-        plan.scope.predicate(&table.target_by, "t"),
-        columns.join(", ")
-    ))?;
-    let text = format!("rows on the target have values in column \"{}\"", looks.empty.join("\", \""));
-    Ok(found.scalar().map(|_| text))
-}
-
-fn tell(id: i64, tables: &[Table], changed: &[Changed]) {
-    let name = |table: &Changed| &tables[table.position].source.name;
-    let again = changed.iter().filter_map(|table| {
-        table.again.as_ref().map(|why| format!("{} ({}: {why})", name(table), table.words.join(", ")))
-    });
-    let again: Vec<String> = again.collect();
-    if !again.is_empty() {
-        let text = format!("tables changed, and both sides are alike: copied again: {}", again.join("; "));
-        split::event(id, None, None, &text);
-    }
-    let on = changed.iter().filter(|table| table.again.is_none());
-    let on: Vec<String> = on.map(|table| format!("{} ({})", name(table), table.words.join(", "))).collect();
-    if !on.is_empty() {
-        let text = format!(
-            "tables changed, and both sides are alike: they go on where they were: {}",
-            on.join("; ")
-        );
+fn tell(id: i64, tables: &[Table], changed: &[(usize, Judged)]) {
+    let named: Vec<(&str, &Judged)> =
+        changed.iter().map(|(position, judged)| (&*tables[*position].source.name, judged)).collect();
+    for text in judged::told(&named) {
         split::event(id, None, None, &text);
     }
 }

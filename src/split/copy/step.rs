@@ -9,12 +9,12 @@ use super::compare::{self, Differences};
 use super::computed;
 use super::foreign_keys::{self, Look};
 use super::window::{self, Entries};
-use super::{chunk, leaves};
+use super::{chunk, leaves, locks, places};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::observe;
 use crate::agent::session::Side;
-use crate::agent::shape::Observation;
+use crate::agent::shape::{Observation, TableShape};
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::{consumed, lease, overflow, queue, tenure};
 use crate::catalog::split;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
     reach(injection_points::STEP_BEGIN)?;
-    lock_source(engine)?;
+    locks::lock_source(engine)?;
     let now = observe_source(engine)?;
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
@@ -50,7 +50,7 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     let mut differences = compare::compare(engine, &before, &now)?;
     differences.reset.extend(lost);
     if !differences.uncaptured.is_empty() {
-        return capture_new_leaves(engine, differences);
+        return capture_new_leaves(engine, differences, &now);
     }
     let mut outcome = apply(engine, before, &now, differences)?;
     // The target stands where S does.
@@ -64,39 +64,6 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     }
     commit(engine, &mut outcome, &now, Reading::Ends)?;
     Ok(outcome)
-}
-
-/// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
-///    snapshot and the data. A snapshot older than one sees an empty table.
-pub fn lock_source(engine: &mut Engine) -> Result<()> {
-    let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
-    names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
-    let locks = format!(
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {} IN ACCESS SHARE MODE",
-        names.join(", ")
-    );
-    engine.reader.run(&locks)?;
-    Ok(())
-}
-
-/// The same for the last window. No transaction is open that has disabled triggers: what it
-/// writes is in no window. Until the source is moved nothing is attached to the partitioned
-/// tables or detached from them: rows that came so after S would be in no window. Such a
-/// lock waits for another split's cutover too, so not for long.
-pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
-    lock_source(engine)?;
-    // Should the worker vanish, the lock goes soon after.
-    let limit = guc::cutover_timeout().as_millis();
-    engine.reader.run(&format!(
-        "SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms'"
-    ))?;
-    let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
-    engine.reader.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    if !engine.parents.is_empty() {
-        let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
-        engine.reader.run(&format!("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")))?;
-    }
-    Ok(())
 }
 
 /// 2. The first query of the transaction takes S; the counters are read in it.
@@ -119,7 +86,7 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 ///    and only now the cursors are read. `source`: what this step has seen there.
 pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    lock_target(engine)?;
+    locks::lock_target(engine)?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
@@ -129,13 +96,6 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
     let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
-}
-
-/// No column and no file of the target's tables changes until its transaction ends.
-pub fn lock_target(engine: &mut Engine) -> Result<()> {
-    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
-    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
-    Ok(())
 }
 
 /// The target's tables are still the ones that the split was installed for, and nothing has
@@ -175,6 +135,7 @@ fn check_target(engine: &Engine, progress: &Progress, source: &Observation, now:
 fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Result<()> {
     progress::store(&mut engine.target, engine.plan.id, &Progress { again: Some(why), ..before })?;
     engine.target.run("COMMIT")?;
+    reach(injection_points::RESTART_REMEMBERED)?;
     Ok(())
 }
 
@@ -193,9 +154,14 @@ fn require_no_reads(id: i64) -> Result<()> {
 
 /// A partition that is new on the source gets its triggers; the step is done again
 /// afterwards, and copies it from its beginning.
-fn capture_new_leaves(engine: &mut Engine, differences: Differences) -> Result<Outcome> {
+fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Observation) -> Result<Outcome> {
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
+    if transaction(|| split::replays_ddl(engine.plan.id)) {
+        // First: once it captures nothing says that it is new.
+        let new = now.tables.iter().flat_map(TableShape::leaves).filter(|leaf| !leaf.captured);
+        places::bring_new(engine, &new.map(|leaf| leaf.oid.clone()).collect())?;
+    }
     let mut names = Vec::new();
     for position in differences.uncaptured {
         let fresh = observe::observe(&mut engine.control, &engine.plan, Side::Source)?;
@@ -221,6 +187,7 @@ pub fn apply(
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
+        require_no_reads(engine.plan.id)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(

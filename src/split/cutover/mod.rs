@@ -18,7 +18,7 @@ pub mod watch;
 
 use super::copy::outcome::Outcome;
 use super::copy::step::{self, Reading};
-use super::copy::{compare, foreign_keys, leaves, window};
+use super::copy::{compare, foreign_keys, leaves, locks, window};
 use super::end::old_guards;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
@@ -109,7 +109,7 @@ fn steps(
     disable_routes(engine, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    let waited_for = fence::take(engine, fence, deadline, step::lock_source_for_cutover, unlock_source)
+    let waited_for = fence::take(engine, fence, deadline, locks::lock_source_for_cutover, unlock_source)
         .map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;

@@ -184,7 +184,10 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
                 report_stray(engine)?;
             }
         }
-        Some(State::Fenced) if !is_open => await_writers(engine)?,
+        Some(State::Fenced) if !is_open => {
+            await_writers(engine)?;
+            reach(injection_points::RECOVERY_AWAITED)?;
+        }
         _ => {}
     }
     if !is_open {

@@ -5,10 +5,12 @@
 use super::recovery;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::state::lease;
 use crate::agent::state::side::State;
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
+use crate::catalog::way_back::{self, WayBack};
 use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::cutover::told;
@@ -44,7 +46,14 @@ pub fn run(plan: &Plan, version: i64, identity: &str) -> Result<()> {
 
 fn ask(plan: &Plan, side: Side, wanted: (State, i64), identity: &str) -> Result<Option<String>> {
     let mut session = tenure::open(plan, identity, side, "watch")?;
-    told::difference(&mut session, plan, side, wanted)
+    let difference = told::difference(&mut session, plan, side, wanted)?;
+    if let (Side::Target, None) = (side, &difference) {
+        let back = transaction(|| way_back::of(plan.id))?.filter(WayBack::rests);
+        if let Some(back) = back {
+            session.run(&lease::limit(back.id))?;
+        }
+    }
+    Ok(difference)
 }
 
 fn watched(id: i64, waiting_for: Option<&str>) {

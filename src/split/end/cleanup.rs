@@ -11,6 +11,7 @@ use crate::agent::session;
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, Found};
 use crate::agent::state::{self, left, master, scope};
+use crate::catalog::redirect::By;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::IS_OVER;
 use crate::catalog::{redirect as stored, split};
@@ -124,7 +125,8 @@ fn remove_from_redirect(
 ) -> Result<()> {
     for (id, token) in left::splits(connection, redirect)? {
         let object = format!("redirect of split {id}");
-        let original = stored::known_at(&token);
+        let by = By { split: id, token: &token };
+        let original = stored::known_at(by);
         match original.as_deref().map(|original| (original, copies.is(connection, original))) {
             Some((_, Is::It)) => continue,
             Some((original, Is::Unknown)) => {
@@ -134,14 +136,14 @@ fn remove_from_redirect(
             // The original goes on refusing them; where they are, this master's routes say.
             Some((_, Is::ACopy)) => {}
             None => {
-                let (gone, moved_to) = left::of_split(connection, redirect, &token)?;
+                let (gone, moved_to) = left::of_split(connection, redirect, by)?;
                 if let Some(route) = names.route(connection, &gone) {
                     removed.push((object, kept(&route, &moved_to)));
                     continue;
                 }
             }
         }
-        redirect::end(connection, &token, &Ending::All, &mut redirect::commit)?;
+        redirect::end(connection, by, &Ending::All, &mut redirect::commit)?;
         removed.push((object, "removed".to_owned()));
     }
     redirect::tidy(connection, redirect)

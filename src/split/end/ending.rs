@@ -27,7 +27,7 @@ pub fn drop_all(id: i64, source_lost: bool) -> std::result::Result<(), Failure> 
     }
     let left = split::left(id)?;
     open(&left, &split::identity())
-        .and_then(|mut session| redirect::end(&mut session, &left.token, &Ending::All, &mut redirect::commit))
+        .and_then(|mut session| redirect::end(&mut session, left.by(), &Ending::All, &mut redirect::commit))
         .map_err(SplitError::into_failure)?;
     stored::all_ended(id);
     split::event(id, None, None, "the source's redirect was dropped");
@@ -69,7 +69,7 @@ fn end_what_is_due(id: i64, left: &Left, session: &mut Connection) -> Result<ToE
         ToEnd::Named(names) => Ending::Named(names, left.key_type),
     };
     let mut commit = |session: &mut Connection| commit_if_still(id, left, &to_end, session);
-    match redirect::end(session, &left.token, &ending, &mut commit)? {
+    match redirect::end(session, left.by(), &ending, &mut commit)? {
         true => Ok(to_end),
         false => Err(SplitError::Retry("what is to end of the redirect, which has just changed".into())),
     }
@@ -104,7 +104,7 @@ fn commit_if_still(id: i64, left: &Left, to_end: &ToEnd, session: &mut Connectio
 /// An earlier worker's commit may have come through without its answer, and another word may
 /// have been said since: what the shard refuses no longer is not told to be refused.
 fn forget_what_has_ended(id: i64, left: &Left, session: &mut Connection) -> Result<()> {
-    let there = entries::of_token(session, &left.token)?;
+    let there = entries::all_of(session, left.by())?;
     if there.is_none() {
         redirect::tidy_all(session)?;
     }

@@ -7,8 +7,10 @@
 use super::proof::Prover;
 use super::{purge, redirect};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::known_column::KnownColumn;
 use crate::agent::observe;
 use crate::agent::session::{self, Side};
+use crate::agent::shape::Column;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
@@ -197,6 +199,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     require_no_subscription(&mut engine)?;
     if !request.accepts {
         require_frozen(&mut engine)?;
+        require_all_columns(&mut engine)?;
     }
     require_no_bond(&mut engine)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
@@ -299,6 +302,45 @@ fn require_no_subscription(engine: &mut Engine) -> Result<()> {
     ))
 }
 
+/// What no column of the target takes is compared with nothing: it was renamed or dropped on one
+/// side since the cutover, at which the target had a column for it. None: nothing.
+pub fn uncompared(engine: &mut Engine) -> Result<Option<String>> {
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    for (table, known) in engine.tables.iter().zip(&progress.tables) {
+        let had = |column: &Column| {
+            let number = KnownColumn::from(column);
+            known.columns.iter().flatten().any(|known| known.attribute() == number.attribute())
+        };
+        let is_left_out = |name: &str| table.policy.maps.iter().any(|map| map.column == name);
+        let lost = |column: &&Column| {
+            column.generated.is_none()
+                && table.target.column(&column.name).is_none()
+                && !is_left_out(&column.name)
+                && had(column)
+        };
+        if let Some(column) = table.source.columns().iter().find(lost) {
+            let (source, target) = (&engine.plan.source.shard_key, &engine.plan.target.shard_key);
+            return Ok(Some(format!(
+                "column \"{}\" of table {} is on shard \"{source}\" and not on shard \"{target}\", so that nothing shows its values there",
+                column.name, table.source.name
+            )));
+        }
+    }
+    Ok(None)
+}
+
+fn require_all_columns(engine: &mut Engine) -> Result<()> {
+    let Some(text) = uncompared(engine)? else { return Ok(()) };
+    let id = engine.plan.id;
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        text,
+        format!(
+            "Nothing was deleted. Make both sides alike, by the same change of the table on the other one, then call shard_split_finish({id}) again. If its values may go: SELECT shard_split_finish({id}, accept_missing => true)."
+        ),
+    ))
+}
+
 /// What stale clients wrote while the source had lost its fence exists nowhere else.
 fn require_nothing_stray(engine: &mut Engine) -> Result<()> {
     let stray = source::stray_changes(engine)?;
@@ -386,6 +428,7 @@ pub fn record_end(id: i64, ending: Ending) {
     if ending == Ending::Redirected {
         stored::record(id);
     }
-    split::event(id, None, None, if ending == Ending::Reversed { "reversed" } else { "finished" });
-    split::notify(id, "completed", "finished");
+    let end = if ending == Ending::Reversed { "reversed" } else { "finished" };
+    split::event(id, None, None, end);
+    split::notify(id, "completed", end);
 }

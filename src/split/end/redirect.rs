@@ -9,6 +9,7 @@ use crate::agent::state::left::{self, Facts, Of};
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::tenure;
 use crate::agent::{look_up, observe, schema};
+use crate::catalog::redirect::By;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::keys::key_type::KeyType;
@@ -115,17 +116,12 @@ pub fn commit(connection: &mut Connection) -> Result<bool> {
     Ok(true)
 }
 
-/// Ends what a split, known by its token, has left in a database; triggers and tables go
+/// Ends what a split has left in a database; triggers and tables go
 /// with the last entry, the agent's schema with the last redirect. False: it stays.
-pub fn end(
-    connection: &mut Connection,
-    token: &str,
-    ending: &Ending<'_>,
-    commit: Commit<'_>,
-) -> Result<bool> {
+pub fn end(connection: &mut Connection, by: By<'_>, ending: &Ending<'_>, commit: Commit<'_>) -> Result<bool> {
     for redirect in redirects::all(connection)? {
-        if left::count(connection, &redirect, Some(token))? > 0 {
-            take_out(connection, &redirect, token, ending)?;
+        if left::count(connection, &redirect, Of::Split(by))? > 0 {
+            take_out(connection, &redirect, by, ending)?;
             if !commit(connection)? {
                 connection.run("ROLLBACK")?;
                 return Ok(false);
@@ -137,19 +133,14 @@ pub fn end(
 }
 
 /// In a transaction, which stays open.
-fn take_out(
-    connection: &mut Connection,
-    redirect: &Redirect,
-    token: &str,
-    ending: &Ending<'_>,
-) -> Result<()> {
+fn take_out(connection: &mut Connection, redirect: &Redirect, by: By<'_>, ending: &Ending<'_>) -> Result<()> {
     connection.run("BEGIN")?;
     schema::bootstrap(connection)?;
     match ending {
-        Ending::All => left::take_out_all(connection, redirect, token)?,
+        Ending::All => left::take_out_all(connection, redirect, by)?,
         Ending::Named(names, key_type) => {
             let back = redirect.entries.scope(names);
-            left::take_out(connection, redirect, &back, *key_type, Of::Split(token))?;
+            left::take_out(connection, redirect, &back, *key_type, Of::Split(by))?;
         }
     }
     look_up::write(connection, redirect, &[])
@@ -178,7 +169,7 @@ pub fn forget_released(connection: &mut Connection, plan: &Plan) -> Result<()> {
 
 /// Drops a redirect that refuses nothing any more.
 pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    if !left::exists(connection, redirect)? || left::count(connection, redirect, None)? > 0 {
+    if !left::exists(connection, redirect)? || left::count(connection, redirect, Of::Anybody)? > 0 {
         return Ok(());
     }
     match triggers::drop_redirect(connection, redirect) {
@@ -198,7 +189,7 @@ pub fn tidy(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
 
 fn drop_objects(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     left::lock(connection, redirect)?;
-    if left::count(connection, redirect, None)? > 0 || triggers::has_redirect(connection, redirect)? {
+    if left::count(connection, redirect, Of::Anybody)? > 0 || triggers::has_redirect(connection, redirect)? {
         return Ok(());
     }
     look_up::drop(connection, redirect)?;

@@ -25,8 +25,9 @@ use crate::server::sql;
 use crate::server::txn::transaction;
 use crate::split::table::{self, Table};
 
-/// Installs the guard on the target and capture on the source.
-pub fn install(tenure: &Tenure) -> Result<()> {
+/// Installs the guard on the target and capture on the source; the sessions that have done it, on
+/// source and target.
+pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
     let plan = &tenure.plan;
     reach(injection_points::INSTALL_BEGIN)?;
     let mut source = tenure.open(Side::Source, "install")?;
@@ -53,7 +54,7 @@ pub fn install(tenure: &Tenure) -> Result<()> {
             reach(injection_points::INSTALL_TRIGGER)?;
         }
     }
-    Ok(())
+    Ok((source, target))
 }
 
 /// Installs capture alone, on a source that no client of the moving keys writes to yet.

@@ -61,6 +61,22 @@ fn has_gone_back(id: i64, state: &State) -> Result<bool, Failure> {
     Ok(state.finished && back.is_decided())
 }
 
+/// A split that was taken back is over, and its rows are not where it was to bring them: who waits
+/// for that is told, and deletes nothing on the side that he takes for the old one.
+fn require_not_taken_back(id: i64, state: &State, wanted: &str) -> Result<(), Failure> {
+    if !matches!(wanted, "completed" | FINISHED) || state.phase != Phase::Completed {
+        return Ok(());
+    }
+    match way_back::of(id)?.filter(|back| back.is_decided()) {
+        Some(back) => Err(Failure::new(
+            SqlState::NOT_IN_STATE,
+            format!("split {id} was taken back by split {}", back.id),
+        )
+        .hint(format!("SELECT shard_split_wait({id}, 'reversed') waits for its end."))),
+        None => Ok(()),
+    }
+}
+
 /// A cutover that was asked for and given up.
 fn gave_up(state: &State) -> bool {
     state.error.is_some() && state.goal == Goal::Backfill && state.phase == Phase::CutoverPending
@@ -77,6 +93,7 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
         )
         .hint(format!("One of: {}.", ways()[1..].join(", "))));
     };
+    require_not_taken_back(id, &state, until)?;
     if has_reached(&state, until) {
         return Ok(None);
     }
@@ -102,6 +119,7 @@ pub fn wait(id: i64, wanted: &str, seconds: f64) -> Result<String, Failure> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds.max(0.0));
     loop {
         let state = split::state(id)?;
+        require_not_taken_back(id, &state, wanted)?;
         if has_reached(&state, wanted) {
             return Ok(if state.finished { "finished".into() } else { state.phase.as_str().into() });
         }

@@ -3,7 +3,7 @@
 
 use super::{Bond, Reference, columns_by, found, in_scope, load, load_all, moves, staying_row};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::{self, Side};
+use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -17,35 +17,36 @@ use crate::split::table::{self, Table};
 const ACROSS: &str = "source: foreign keys across keys";
 const MISSING: &str = "target: referenced rows";
 
-/// The findings; a server that cannot be reached is reported by the rest of the check.
-pub fn run(plan: &Plan) -> Result<Vec<Finding>> {
-    let mut source = open(plan, Side::Source)?;
-    let references = load(&mut source, plan, Side::Source)?;
+/// The findings, by sessions of which nothing else is asked afterwards; a server that cannot be
+/// reached is reported by the rest of the check.
+pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Result<Vec<Finding>> {
+    prepare(plan, source)?;
+    let references = load(source, plan, Side::Source)?;
     let mut findings = Vec::new();
     findings.extend(references.iter().filter_map(follows_common));
     if !references.is_empty() {
-        let by = columns_by(&mut source, plan, Side::Source)?;
+        let by = columns_by(source, plan, Side::Source)?;
         // Those from other tables are refused by themselves.
         for reference in references.iter().filter(|r| r.from_position.is_some()) {
-            findings.push(across(&mut source, plan, &by, reference)?);
+            findings.push(across(source, plan, &by, reference)?);
         }
     }
-    let mut target = open(plan, Side::Target)?;
-    findings.extend(promised_by_target(&mut source, &mut target, plan)?);
-    let outgoing: Vec<Reference> = load(&mut target, plan, Side::Target)?
+    prepare(plan, target)?;
+    findings.extend(promised_by_target(source, target, plan)?);
+    let outgoing: Vec<Reference> = load(target, plan, Side::Target)?
         .into_iter()
         .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
         .collect();
     if outgoing.is_empty() {
         return Ok(findings);
     }
-    let tables = table::load(plan, &mut source, &mut target)?;
-    let known = columns_by(&mut source, plan, Side::Source)?;
+    let tables = table::load(plan, source, target)?;
+    let known = columns_by(source, plan, Side::Source)?;
     for (number, reference) in outgoing.iter().enumerate() {
         // What it references on the source, by the name of the table.
         let twin = references.iter().find(|r| r.is_twin(reference));
         let values = Values { plan, reference, twin, tables: &tables, by: &known };
-        findings.extend(values.missing(&mut source, &mut target, number)?);
+        findings.extend(values.missing(source, target, number)?);
     }
     Ok(findings)
 }
@@ -107,18 +108,13 @@ fn follows_common(reference: &Reference) -> Option<Finding> {
 }
 
 /// With what the scope's condition calls, and a bound that is reported as what it is.
-fn open(plan: &Plan, side: Side) -> Result<Connection> {
-    let shard = match side {
-        Side::Source => &plan.source,
-        Side::Target => &plan.target,
-    };
-    let mut connection = session::open(shard, &format!("split {} check of foreign keys", plan.id))?;
+fn prepare(plan: &Plan, connection: &mut Connection) -> Result<()> {
     if let Some(functions) = plan.scope.functions() {
         connection.run(&functions.replace("shardmaster_agent.", "pg_temp."))?;
     }
     let limit = guc::remote_timeout().as_millis() * 4 / 5;
     connection.run(&format!("SET statement_timeout = '{limit}ms'"))?;
-    Ok(connection)
+    Ok(())
 }
 
 /// Rows of a moving and of a staying key that reference each other.

@@ -37,6 +37,8 @@ struct Worker {
     id: i64,
     engine: Option<Engine>,
     attempts: u32,
+    /// What its tables wait for, as the history has it.
+    told_to_wait: Option<String>,
     /// Steps in a row in which tables could not be compared.
     compare_failures: u32,
     /// None: not yet by this worker, and how long ago by another nobody knows.
@@ -53,6 +55,7 @@ pub fn run(split_id: i64) {
         id: split_id,
         engine: None,
         attempts: 0,
+        told_to_wait: None,
         compare_failures: 0,
         lease_renewed: None,
         recorded: now,
@@ -163,6 +166,10 @@ impl Worker {
         }
         if is_heard_late {
             return Err(SplitError::Aborted(aborted::interrupted()));
+        }
+        let id = self.id;
+        if reverse::lacks_partitions(id, &self.attached(state)?.tables)? {
+            reverse::capture_partitions(id, &self.read_plan()?.1)?;
         }
         self.cut_over_to(state, Aim::Decide)?;
         Ok(Duration::ZERO)
@@ -285,15 +292,15 @@ impl Worker {
         self.engine = None;
         let tenure = self.take_plan()?;
         self.write(|| record::activity(self.id, "working", None));
-        match tenure.plan.reverse_of {
+        let sessions = match tenure.plan.reverse_of {
             Some(there) if !reverse::begin(&tenure, there)? => return Ok(Duration::ZERO),
-            Some(_) => {}
+            Some(_) => None,
             None => {
                 check::require(&tenure.plan, &tenure.identity)?;
-                install::install(&tenure)?;
+                Some(install::install(&tenure)?)
             }
-        }
-        reverse::install(&tenure)?;
+        };
+        reverse::install(&tenure, sessions)?;
         reach(injection_points::INSTALL_DONE)?;
         self.patiently(|| record::installed(self.id))?;
         Ok(Duration::ZERO)

@@ -77,9 +77,14 @@ impl Worker {
         let _said = wait::said();
         wait::report(&format!("both sides to be alike: {}", why.message));
         let adopted = self.take_plan().and_then(|tenure| reshape::adopt(&tenure, why));
-        if let (Err(SplitError::Reshaped(failure)), 0) = (&adopted, self.attempts) {
+        if let Err(SplitError::Reshaped(failure)) = &adopted {
             let text = record::reason(failure);
-            transaction(|| split::event(self.id, None, None, &text));
+            if self.told_to_wait.as_ref() != Some(&text) {
+                transaction(|| split::event(self.id, None, None, &text));
+                self.told_to_wait = Some(text);
+            }
+        } else if adopted.is_ok() {
+            self.told_to_wait = None;
         }
         adopted
     }

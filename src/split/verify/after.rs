@@ -6,7 +6,7 @@ use super::walk::{self, Ended, When};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;
-use crate::split::copy::step;
+use crate::split::copy::{locks, step};
 use crate::split::cutover::source;
 use crate::split::end::finish;
 use crate::split::engine::Engine;
@@ -31,7 +31,11 @@ fn look(engine: &mut Engine) -> Result<()> {
         walk::give_up(engine, text);
         return Ok(());
     }
-    step::lock_source(engine)?;
+    if let Some(text) = finish::uncompared(engine)? {
+        walk::give_up(engine, text);
+        return Ok(());
+    }
+    locks::lock_source(engine)?;
     step::observe_source(engine)?;
     engine.target.run("BEGIN")?;
     let tables: Vec<&str> = engine.tables.iter().map(|table| table.target.name.as_str()).collect();

@@ -2,9 +2,12 @@
 
 use super::functions::Called;
 use crate::agent::shape::Observation;
+use crate::remote::Connection;
 
 /// What one side is: its tables, and how its server writes values.
 pub struct Looked {
+    /// With which it was looked at, and may be further.
+    pub session: Connection,
     pub observation: Observation,
     pub version: i32,
     /// As sessions get it that say nothing of it.

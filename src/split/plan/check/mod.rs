@@ -37,7 +37,7 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
-    if let (Some(source), Some(target)) = (source, target) {
+    if let (Some(mut source), Some(mut target)) = (source, target) {
         match same::check(plan, &source.observation, &target.observation) {
             Ok(same) => findings.extend(same),
             Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
@@ -49,11 +49,11 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
             findings.extend(called.map(|called| called.finding(side)));
         }
         if source.is_trusted && target.is_trusted {
-            match both(plan, &source.observation, &target.observation) {
+            match both(plan, &mut source, &mut target) {
                 Ok(found) => findings.extend(found),
                 Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
             }
-            foreign_keys(plan, &mut findings);
+            foreign_keys(plan, &mut source.session, &mut target.session, &mut findings);
         }
     }
     findings
@@ -78,12 +78,12 @@ fn deferrable(plan: &Plan, source: &Observation, target: &Observation) -> Vec<Fi
 }
 
 /// What the target holds rows to, beside what the source does.
-fn both(plan: &Plan, on_source: &Observation, on_target: &Observation) -> Result<Vec<Finding>> {
-    let mut source = session::open(&plan.source, &format!("split {} check of constraints", plan.id))?;
-    let mut target = session::open(&plan.target, &format!("split {} check of constraints", plan.id))?;
-    let mut findings = constraints::check(plan, (&mut source, on_source), (&mut target, on_target))?;
-    findings.extend(sequences(&mut source, &mut target, on_source, on_target)?);
-    findings.extend(partitions::check(plan, (&mut source, on_source), &mut target)?);
+fn both(plan: &Plan, on_source: &mut Looked, on_target: &mut Looked) -> Result<Vec<Finding>> {
+    let Looked { session: source, observation: on_source, .. } = on_source;
+    let Looked { session: target, observation: on_target, .. } = on_target;
+    let mut findings = constraints::check(plan, (source, on_source), (target, on_target))?;
+    findings.extend(sequences(source, target, on_source, on_target)?);
+    findings.extend(partitions::check(plan, (source, on_source), target)?);
     Ok(findings)
 }
 
@@ -197,7 +197,14 @@ fn look(plan: &Plan, side: Side, identity: &str, findings: &mut Vec<Finding>) ->
         .scalar()
         .map(str::to_owned);
     let version = connection.server_version();
-    Ok(Looked { observation, version, lc_monetary: lc_monetary.unwrap_or_default(), called, is_trusted })
+    Ok(Looked {
+        session: connection,
+        observation,
+        version,
+        lc_monetary: lc_monetary.unwrap_or_default(),
+        called,
+        is_trusted,
+    })
 }
 
 /// Clients of these keys are refused here, though nothing has left this shard.
@@ -258,8 +265,8 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
 }
 
 /// A side that cannot be looked at has a finding of its own already.
-fn foreign_keys(plan: &Plan, findings: &mut Vec<Finding>) {
-    match references::check::run(plan) {
+fn foreign_keys(plan: &Plan, source: &mut Connection, target: &mut Connection, findings: &mut Vec<Finding>) {
+    match references::check::run(plan, source, target) {
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
         Err(error) => {

@@ -1,0 +1,89 @@
+//! What becomes of the copies of a table that changed: whether its change can have made one wrong
+//! (`harmless`), and the looks at both sides which that may need.
+
+use super::harmless::{Change, Looks};
+use crate::agent::catalogs;
+use crate::agent::error::Result;
+use crate::agent::state::progress::TableProgress;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, text_array};
+use crate::split::table::Table;
+
+const OLD_ROWS: &str = include_str!("../../../sql/agent/old_rows.sql");
+
+/// What has changed, in words, and why the table is copied again; None: it goes on.
+pub struct Judged {
+    pub words: Vec<String>,
+    pub again: Option<String>,
+}
+
+/// `known`: as it was when its rows were copied; the table is as both sides have it now.
+pub fn judge(
+    plan: &Plan,
+    sides: (&mut Connection, &mut Connection),
+    table: &Table,
+    known: &TableProgress,
+) -> Result<Judged> {
+    let (source, target) = (&table.source, &table.target);
+    let change = Change { known, source, target, maps: &table.policy.maps };
+    let again = match change.judge() {
+        Ok(looks) => find_values(plan, sides, table, &looks)?,
+        Err(why) => Some(why),
+    };
+    Ok(Judged { words: change.words(), again })
+}
+
+/// What rows of before have in columns that are to be NULL in them; None: nothing.
+fn find_values(
+    plan: &Plan,
+    (source, target): (&mut Connection, &mut Connection),
+    table: &Table,
+    looks: &Looks,
+) -> Result<Option<String>> {
+    for (session, shape, new) in
+        [(source, &table.source, &looks.new_on_source), (&mut *target, &table.target, &looks.new_on_target)]
+    {
+        if new.is_empty() {
+            continue;
+        }
+        let leaves: Vec<String> = shape.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
+        let found = catalogs::ask(session, OLD_ROWS, &[Some(&text_array(&leaves)), Some(&text_array(new))])?;
+        if let Some(column) = found.scalar() {
+            return Ok(Some(format!("rows of before have a default in column \"{column}\"")));
+        }
+    }
+    if looks.empty.is_empty() {
+        return Ok(None);
+    }
+    let columns: Vec<String> = looks.empty.iter().map(|name| format!("t.{}", ident(name))).collect();
+    let found = target.run_unbounded(&format!(
+        "SELECT 1 FROM {} t WHERE {} AND pg_catalog.num_nonnulls({}) > 0 LIMIT 1",
+        table.target_only(),
+        plan.scope.predicate(&table.target_by, "t"),
+        columns.join(", ")
+    ))?;
+    let text = format!("rows on the target have values in column \"{}\"", looks.empty.join("\", \""));
+    Ok(found.scalar().map(|_| text))
+}
+
+/// For the split's history: what of these tables, by their names, is copied again and what goes on.
+pub fn told(changed: &[(&str, &Judged)]) -> Vec<String> {
+    let again = changed.iter().filter_map(|(name, judged)| {
+        judged.again.as_ref().map(|why| format!("{name} ({}: {why})", judged.words.join(", ")))
+    });
+    let on = changed.iter().filter(|(_, judged)| judged.again.is_none());
+    let on = on.map(|(name, judged)| format!("{name} ({})", judged.words.join(", ")));
+    let [again, on] = [again.collect::<Vec<_>>(), on.collect()];
+    let mut texts = Vec::new();
+    if !again.is_empty() {
+        texts.push(format!("tables changed, and both sides are alike: copied again: {}", again.join("; ")));
+    }
+    if !on.is_empty() {
+        texts.push(format!(
+            "tables changed, and both sides are alike: they go on where they were: {}",
+            on.join("; ")
+        ));
+    }
+    texts
+}
