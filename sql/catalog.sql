@@ -205,6 +205,7 @@ CREATE TABLE shardmaster.split_plan (
     cutover_asked_at         timestamptz,
     cutover_at               timestamptz,
     watched_at               timestamptz,
+    undo_ended_at            timestamptz,
     purged_at                timestamptz,
     accept_missing           boolean NOT NULL DEFAULT false,
     target_lost              boolean NOT NULL DEFAULT false,
@@ -229,6 +230,7 @@ COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end 
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
 COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover, or for a rehearsal: an old request is none any more for a worker that has not heard it';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
+COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more: nothing was in the way of its end';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';

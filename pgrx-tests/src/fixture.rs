@@ -225,3 +225,16 @@ pub fn forget_decision(master: &mut Client, plan: &str) {
         ))
         .unwrap();
 }
+
+/// A session that a split takes for its own worker's: what it does, no trigger notices.
+pub fn as_worker(cluster: &Cluster, split: &Split<'_>, server: usize) -> Client {
+    let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
+    let secret: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
+    session
+        .batch_execute(&format!(
+            "SET shardmaster_agent.mover = '{secret}'; SET session_replication_role = replica"
+        ))
+        .unwrap();
+    session
+}

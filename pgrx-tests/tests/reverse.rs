@@ -246,6 +246,62 @@ fn it_goes_with_its_split() {
     assert_eq!(fixture::state_of(&error), "55000");
 }
 
+/// What finish finds in its way it finds before anything is taken away.
+#[test]
+fn a_finish_that_is_refused_can_be_taken_back() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = completed(&cluster);
+    client(&cluster, 1)
+        .batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id = 1")
+        .unwrap();
+    let lose = "DELETE FROM items WHERE tenant = 'moves' AND id BETWEEN 10 AND 19";
+    fixture::as_worker(&cluster, &split, 1).batch_execute(lose).unwrap();
+    let before = rows(&cluster, 0);
+    split.call("finish").unwrap();
+    let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("5 rows of the moved keys are not on shard"), "{refused}");
+    let hint: String = split.metric("error_hint").unwrap();
+    assert!(hint.contains(&format!("shard_split_reverse({})", split.id)), "{hint}");
+    assert_eq!(rows(&cluster, 0), before, "nothing was deleted");
+    let back = reverse(&cluster, &split);
+    reversed(&split);
+    back.finish(LIMIT).unwrap();
+    assert_eq!(route(&cluster), "shard_a");
+    let now = rows(&cluster, 0);
+    assert_eq!(now.len(), before.len(), "what the target had lost never left");
+    assert_eq!(now[&1], "new");
+}
+
+/// Up to the moment from which it deletes.
+#[test]
+fn a_finish_that_compares_is_taken_back_and_one_that_deletes_is_not() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = completed(&cluster);
+    let mut holder = cluster.servers[1].superuser(DATABASE).unwrap();
+    holder.batch_execute("BEGIN; LOCK TABLE items").unwrap();
+    split.call("finish").unwrap();
+    wait::until("finish to wait for the table", LIMIT, || {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'items'::regclass";
+        Ok((holder.query_one(waiting, &[])?.get::<_, i64>(0) > 0).then_some(()))
+    })
+    .unwrap();
+    let back = reverse(&cluster, &split);
+    holder.batch_execute("ROLLBACK").unwrap();
+    reversed(&split);
+    let there = reverse(&cluster, &back);
+    reversed(&back);
+    cluster.hold("finish_ready").unwrap();
+    there.call("finish").unwrap();
+    there.wait_held("finish_ready", LIMIT).unwrap();
+    let query = "SELECT shard_split_reverse($1)";
+    let refused = cluster.superuser().unwrap().query_one(query, &[&there.id]).unwrap_err();
+    let hint = refused.as_db_error().and_then(|error| error.hint()).unwrap_or_default();
+    assert!(hint.contains("It is ending"), "{refused:?}");
+    cluster.fault("").unwrap();
+    there.finish(LIMIT).unwrap();
+    assert!(rows(&cluster, 0).is_empty());
+}
+
 /// Given up before it decides, it leaves the split as it was, and no row of the source goes.
 #[test]
 fn given_up_it_leaves_the_split_to_be_finished() {

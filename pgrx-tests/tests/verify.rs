@@ -1,24 +1,12 @@
 //! Both sides of a split compared: what is wrong is found, whatever it is, and nothing else;
 //! what was found can be brought over again.
 
-use postgres::Client;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, plan, rows, state_of, to_pending};
+use shardmaster_tests::cluster::{CLIENT, DATABASE, OWNER};
+use shardmaster_tests::fixture::{
+    LIMIT, as_worker, client, cluster, cluster_of, plan, rows, state_of, to_pending,
+};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
-
-/// A session that a split takes for its own worker's: what it does, no trigger notices.
-fn as_worker(cluster: &Cluster, split: &Split<'_>, server: usize) -> Client {
-    let query = "SELECT secret FROM shardmaster.split_plan WHERE id = $1";
-    let secret: String = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
-    let mut session = cluster.servers[server].superuser(DATABASE).unwrap();
-    session
-        .batch_execute(&format!(
-            "SET shardmaster_agent.mover = '{secret}'; SET session_replication_role = replica"
-        ))
-        .unwrap();
-    session
-}
 
 /// What is told of one table.
 #[derive(Debug, PartialEq, Eq)]
@@ -316,6 +304,51 @@ fn finish_deletes_no_row_that_the_target_has_otherwise() {
     as_worker(&cluster, &split, 1).batch_execute("UPDATE items SET val = '200' WHERE id = 200").unwrap();
     split.finish(LIMIT).unwrap();
     assert!(rows(&cluster, 0).is_empty());
+}
+
+/// Whoever empties a partition has deleted its rows, and no others: by its bound, which is over the key.
+#[test]
+fn what_an_emptied_partition_had_is_missed_by_nobody() {
+    let halves = "CREATE TABLE \"First\" PARTITION OF above FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+                  CREATE TABLE second PARTITION OF above FOR VALUES WITH (MODULUS 2, REMAINDER 1)";
+    let partitions = [
+        "RANGE (id); CREATE TABLE \"First\" PARTITION OF items FOR VALUES FROM (MINVALUE) TO (150);
+         CREATE TABLE second PARTITION OF items DEFAULT"
+            .to_owned(),
+        format!("HASH (id); {}", halves.replace("above", "items")),
+        format!(
+            "LIST (tenant); CREATE TABLE above PARTITION OF items FOR VALUES IN ('moves', 'stays')
+             PARTITION BY HASH (id); {halves}"
+        ),
+    ];
+    for by in partitions {
+        let cluster = cluster_of(
+            &[],
+            &format!(
+                "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id)) PARTITION BY {by};
+                 GRANT TRUNCATE ON \"First\" TO {CLIENT}"
+            ),
+        );
+        let split = plan(&cluster);
+        to_pending(&split);
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+        client.batch_execute("TRUNCATE \"First\"").unwrap();
+        let left: i32 =
+            client.query_one("SELECT min(id) FROM items WHERE tenant = 'moves'", &[]).unwrap().get(0);
+        let lose = format!("DELETE FROM items WHERE tenant = 'moves' AND id = {left}");
+        as_worker(&cluster, &split, 1).batch_execute(&lose).unwrap();
+        split.call("finish").unwrap();
+        let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
+        assert!(refused.contains("1 rows of the moved keys are not on shard"), "{by}: {refused}");
+        let bring = format!("INSERT INTO items VALUES ('moves', {left}, '{left}', {left})");
+        as_worker(&cluster, &split, 1).batch_execute(&bring).unwrap();
+        let kept = rows(&cluster, 1);
+        split.finish(LIMIT).unwrap();
+        assert_eq!(rows(&cluster, 1), kept);
+        assert!(!kept.is_empty() && rows(&cluster, 0).is_empty());
+    }
 }
 
 /// Past its size the log knows no more which rows have changed: finish goes by keys, and says so.

@@ -4,7 +4,7 @@ use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
-use super::{cutover_request, keyspace, redirect, settlement, trusted_owner, verification};
+use super::{cutover_request, keyspace, redirect, settlement, trusted_owner, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
@@ -119,7 +119,7 @@ fn state_query(lock: &str) -> String {
                 {},
                 EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
                 extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {},
-                reverse_of IS NOT NULL, {}
+                reverse_of IS NOT NULL, {}, {}
            FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
           WHERE id = $1 {lock}",
         redirect::is_due(),
@@ -127,6 +127,7 @@ fn state_query(lock: &str) -> String {
         cutover_request::IS_REHEARSAL,
         cutover_request::IS_LATER,
         settlement::IS_DUE,
+        way_back::MAY_BE_TAKEN,
     )
 }
 
@@ -152,6 +153,7 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         end: match (finished, row.value::<bool>(14), is_due, row.value::<bool>(18)) {
             (true, true, ..) => End::RedirectDue,
             (true, false, ..) => End::Finished,
+            _ if row.value::<bool>(25) => End::Undoable,
             _ if row.value::<bool>(24) => End::Settles,
             (false, _, true, _) => End::Due,
             (false, _, false, true) => End::Verifies,
@@ -178,6 +180,16 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
 pub fn state(id: i64) -> Result<State, Failure> {
     sql::read_one_again(&state_query(""), &[id.into()], |row| state_of(&row))
         .unwrap_or_else(|| Err(unknown(id)))
+}
+
+/// Whether a shard has, or may have, something of it.
+pub fn has_sides(id: i64) -> bool {
+    sql::read_one(
+        "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",
+        &[id.into()],
+        |_| (),
+    )
+    .is_some()
 }
 
 /// The shards of a split of which its operator has said that they are gone for good. What its way

@@ -69,6 +69,8 @@ stored_enum!(
 pub enum End {
     /// Not finished; its shards were asked lately.
     Open,
+    /// Its end is asked for, and has not taken away what would bring it back.
+    Undoable,
     /// Not finished, and its time has come.
     Settles,
     /// Not finished, and its shards are to be asked again.

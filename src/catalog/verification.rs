@@ -70,6 +70,50 @@ pub fn ask(id: i64) {
     begin_again(id, None);
 }
 
+/// The same for those alone that were not shown to be alike since the cutover, so that the split may be
+/// finished. One that is being compared goes on.
+pub fn ask_unproven(id: i64) {
+    sql::write(
+        "INSERT INTO shardmaster.split_verification (split_id, ordinal)
+         SELECT split_id, ordinal FROM shardmaster.split_table_progress WHERE split_id = $1
+         ON CONFLICT DO NOTHING",
+        &[id.into()],
+    );
+    let unproven = sql::read(
+        "SELECT v.ordinal FROM shardmaster.split_verification v JOIN shardmaster.split_plan p ON p.id = v.split_id
+          WHERE v.split_id = $1 AND p.undo_ended_at IS NULL
+            AND (v.status IN ('failed', 'differs') OR v.status = 'passed' AND NOT coalesce(v.verified_at > p.cutover_at, false))",
+        &[id.into()],
+        |row| row.value::<i32>(1),
+    );
+    unproven.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
+}
+
+/// A table that was not shown to be alike.
+pub struct Unproven {
+    pub ordinal: i32,
+    pub differing: i64,
+    /// The key of a row that differs.
+    pub example: Option<String>,
+    /// What differs, or why the table could not be compared.
+    pub what: String,
+}
+
+/// Those whose comparison has ended, and not well.
+pub fn unproven(id: i64) -> Vec<Unproven> {
+    sql::read(
+        "SELECT ordinal, differing, example_key, coalesce(what, '') FROM shardmaster.split_verification
+          WHERE split_id = $1 AND status IN ('failed', 'differs') ORDER BY ordinal",
+        &[id.into()],
+        |row| Unproven {
+            ordinal: row.value(1),
+            differing: row.value(2),
+            example: row.get(3),
+            what: row.value(4),
+        },
+    )
+}
+
 /// What is compared anew: one table, or all that were to be compared.
 pub fn begin_again(id: i64, ordinal: Option<i32>) {
     sql::write(

@@ -6,6 +6,10 @@ use super::split_state::{CutoverStep, Goal, Phase};
 use crate::error::Failure;
 use crate::server::sql;
 
+/// The end of a plan `p` is asked for, and its way back, if it has one, is still there.
+pub const MAY_BE_TAKEN: &str =
+    "(p.goal = 'finished' AND p.finished_at IS NULL AND p.undo_ended_at IS NULL AND p.purged_at IS NULL)";
+
 /// The way back of a split as the master knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WayBack {
@@ -122,12 +126,31 @@ pub fn give_up(id: i64) {
     sql::write("UPDATE shardmaster.split_plan SET goal = 'rolled_back' WHERE id = $1", &[id.into()]);
 }
 
+/// A split that is to be taken back is to be finished no more: nothing has been taken away for that.
+pub fn forget_finish(there: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan
+            SET goal = 'completed', activity = 'idle', waiting_for = NULL, attempts = 0, error_code = NULL,
+                error_message = NULL, error_detail = NULL, error_hint = NULL, updated_at = clock_timestamp()
+          WHERE id = $1 AND goal = 'finished'",
+        &[there.into()],
+    );
+}
+
+/// From here on a split that is being finished cannot be taken back.
+pub fn end_undo(there: i64) {
+    sql::write(
+        "UPDATE shardmaster.split_plan SET undo_ended_at = clock_timestamp() WHERE id = $1",
+        &[there.into()],
+    );
+}
+
 /// In the commit that decides the way back: of the split nothing is left to do but to leave
 /// both shards. A master that was restored may have forgotten that it was decided: it is undone.
 pub fn decided(there: i64, back: i64) {
     sql::write(
         "UPDATE shardmaster.split_plan
-            SET goal = CASE phase WHEN 'completed' THEN 'finished' ELSE 'rolled_back' END, activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL,
+            SET goal = CASE phase WHEN 'completed' THEN 'finished' ELSE 'rolled_back' END, undo_ended_at = clock_timestamp(), activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL,
                 error_detail = NULL, error_hint = NULL, updated_at = clock_timestamp()
           WHERE id = $1 AND finished_at IS NULL",
         &[there.into()],

@@ -45,6 +45,7 @@ points! {
     RECOVERY_AWAITED = "recovery_awaited", "completed", "who had come in before the fence has ended, the target is closed and behind";
     RECOVERY_CAUGHT_UP = "recovery_caught_up", "completed", "the target holds what the fenced source holds, and is closed";
     CUTOVER_MOVED = "cutover_moved", "completed", "the source refuses its old clients, the master does not know";
+    FINISH_READY = "finish_ready", "completed", "nothing is in the way of finish, and the split cannot be taken back any more";
     FINISH_BEGIN = "finish_begin", "completed", "finish was asked for, nothing is deleted";
     FINISH_BATCH = "finish_batch", "completed", "a batch of rows is deleted from the source";
     FINISH_ROWS = "finish_rows", "completed", "no row of the scope is left on the source";

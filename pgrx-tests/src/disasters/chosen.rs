@@ -13,6 +13,7 @@ pub const CHOSEN: &[(Disaster, &str)] = &[
     (Silent(Link::Source),   "cutover_disabled"),
     (OneLost(Link::Source),  "rollback_batch"),
     (OneLost(Link::Target),  "finish_begin"),
+    (Disk(Place::Master),    "finish_ready"),
     (Cut(Link::Target),      "rollback_begin"),
     (Cut(Link::Source),      "finish_trigger"),
     (Slow(Link::Source),     "step_chunk"),

@@ -69,6 +69,7 @@ pub const INJECTIONS: &[Injection] = &[
     at("cutover_opened", Stage::Opened),
     at("cutover_moved", Stage::Completed),
     at("completed", Stage::Completed),
+    at("finish_ready", Stage::Completed),
     at("finish_begin", Stage::Completed),
     at("finish_batch", Stage::Finishing),
     at("finish_rows", Stage::Purged),

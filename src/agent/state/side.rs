@@ -213,6 +213,22 @@ pub struct Found {
     pub moved: Option<(String, Strategy)>,
 }
 
+/// The ways back of a split that nobody has begun: sources whose lease nobody renews.
+pub fn resting(connection: &mut Connection, token: &str) -> Result<Vec<i64>> {
+    if !has(connection, "side")? || !has(connection, "lease")? {
+        return Ok(Vec::new());
+    }
+    let rows = connection.query(
+        &format!(
+            "SELECT s.split_id FROM shardmaster_agent.side s JOIN shardmaster_agent.lease l ON l.split_id = s.split_id
+              WHERE s.side = 'source' AND s.state = '{}' AND s.token = $1 AND l.open_until = 'infinity' LIMIT {MANY}",
+            State::Capture.as_str()
+        ),
+        &[Some(token)],
+    )?;
+    Ok(rows.rows.iter().flatten().flatten().filter_map(|id| id.parse().ok()).collect())
+}
+
 /// Sides by their state rows, and by triggers that have lost theirs.
 pub fn all(connection: &mut Connection) -> Result<Vec<Found>> {
     let mut query = "SELECT DISTINCT (regexp_match(f.proname, '^(?:capture|guard)_(\\d+)_'))[1] AS id,

@@ -153,7 +153,7 @@ fn require_ended(tenure: &Tenure) -> Result<()> {
 
 /// A master that was restored may not know that no row is left: keys are entered in the
 /// redirect after the last one has gone.
-fn is_entered(tenure: &Tenure) -> Result<bool> {
+pub fn is_entered(tenure: &Tenure) -> Result<bool> {
     let mut session = tenure.open(Side::Source, "finish")?;
     Ok(redirect::known_version(&mut session, &tenure.plan)?.is_some())
 }
@@ -191,17 +191,22 @@ fn purge_source(tenure: &Tenure, request: &FinishRequest) -> Result<(Connection,
     Ok((engine.control, Some(engine.target), deleted))
 }
 
-fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
-    let mut engine = Engine::attach(tenure)?;
-    require_told(&mut engine, request.version)?;
+/// What is asked of both sides before anything is taken away.
+pub fn require_ready(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
+    require_told(engine, request.version)?;
     owners::require_none(&mut engine.control, &engine.plan, Side::Source)?;
     owners::require_none(&mut engine.target, &engine.plan, Side::Target)?;
-    require_no_subscription(&mut engine)?;
+    require_no_subscription(engine)?;
     if !request.accepts {
-        require_frozen(&mut engine)?;
-        require_all_columns(&mut engine)?;
+        require_frozen(engine)?;
+        require_all_columns(engine)?;
     }
-    require_no_bond(&mut engine)?;
+    require_no_bond(engine)
+}
+
+fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)> {
+    let mut engine = Engine::attach(tenure)?;
+    require_ready(&mut engine, request)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
     session::require_one_server(&mut source, &mut engine.control)?;
     tenure::register(&mut source, &engine.plan, Side::Source)?;
@@ -377,7 +382,7 @@ fn require_same_tables(engine: &mut Engine) -> Result<()> {
 }
 
 /// Tables that the source does not have any more hold no rows that could be deleted.
-fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
+pub fn leave_out_dropped(plan: &mut Plan) -> Result<()> {
     let mut source = session::open_mover(plan, Side::Source, "finish")?;
     let observed = observe::observe(&mut source, plan, Side::Source)?;
     let mut shapes = observed.tables.iter();

@@ -9,5 +9,6 @@ pub mod lost;
 pub mod old_guards;
 pub mod proof;
 pub mod purge;
+pub mod ready;
 pub mod redirect;
 pub mod rollback;

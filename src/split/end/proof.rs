@@ -93,7 +93,7 @@ impl<'a> Prover<'a> {
         self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
         let code = owners::code_now(self.target, &self.alone, Side::Target)?;
         self.looked_through.require_none(self.target, &self.alone, Side::Target, &code)?;
-        Ok(())
+        self.changes.look(self.plan, self.target, self.table)
     }
 
     fn require_all(&mut self) -> Result<()> {

@@ -23,7 +23,7 @@ pub fn run(tenure: &Tenure) -> Result<()> {
     let plan = &tenure.plan;
     reach(injection_points::ROLLBACK_BEGIN)?;
     let target_lost = transaction(|| target_is_lost(plan.id));
-    let was_begun = transaction(|| ledger_is_open(plan.id)) || was_forgotten(tenure)?;
+    let was_begun = transaction(|| split::has_sides(plan.id)) || was_forgotten(tenure)?;
     if was_begun && !remove(tenure, target_lost)? {
         return Ok(());
     }
@@ -202,13 +202,4 @@ fn was_forgotten(tenure: &Tenure) -> Result<bool> {
         split::event(plan.id, None, None, "the shards know this split, whose start this master had lost");
     });
     Ok(true)
-}
-
-fn ledger_is_open(id: i64) -> bool {
-    sql::read_one(
-        "SELECT 1 FROM shardmaster.split_ledger WHERE split_id = $1 AND removed_at IS NULL LIMIT 1",
-        &[id.into()],
-        |_| (),
-    )
-    .is_some()
 }

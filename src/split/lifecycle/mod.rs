@@ -179,11 +179,14 @@ pub fn reverse(id: i64) -> Result<i64, Failure> {
     // In the order in which a decision takes their locks.
     let known = way_back::of(id)?;
     let back = known.map(|back| split::lock(back.id).map(|state| (back.id, state))).transpose()?;
-    ask(id, Call::Reverse)?;
+    let there = ask(id, Call::Reverse)?.0;
     let Some((back, state)) = back else {
         return Err(Failure::new(SqlState::NOT_IN_STATE, format!("split {id} has no way back"))
             .hint("shardmaster.reverse was off when it was started, or the way back was given up: finish it, then plan a split in the other direction."));
     };
+    if there.goal == Goal::Finished {
+        way_back::forget_finish(id);
+    }
     match (state.phase, state.goal) {
         (Phase::Planning, Goal::Planning) => {
             plan::turn_back(id, back)?;
@@ -215,6 +218,11 @@ pub fn finish(id: i64, accept_missing: bool, source_lost: bool) -> Result<(), Fa
             "UPDATE shardmaster.split_plan SET accept_missing = $2, source_lost = $3 WHERE id = $1",
             &[id.into(), accept_missing.into(), source_lost.into()],
         );
+        match source_lost {
+            true => way_back::end_undo(id),
+            false if accept_missing => {}
+            false => verification::ask_unproven(id),
+        }
     }
     record(id, &state, answer);
     Ok(())

@@ -3,7 +3,7 @@
 
 use super::phases;
 use crate::catalog::split::State;
-use crate::catalog::split_state::{Goal, Phase};
+use crate::catalog::split_state::{End, Goal, Phase};
 
 /// A call of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,8 +60,10 @@ pub enum When {
     CuttingOver,
     Failed,
     Finished,
-    /// Its rows are being deleted from the source, or it was taken back.
+    /// Its end is asked for, or it was taken back.
     Finishing,
+    /// And it cannot be taken back any more.
+    Ending,
     /// It is the way back of another split.
     GoesBack,
 }
@@ -76,6 +78,7 @@ impl When {
             When::Failed => state.failed,
             When::Finished => state.finished,
             When::Finishing => state.goal == Goal::Finished,
+            When::Ending => state.goal == Goal::Finished && state.end != End::Undoable,
             When::GoesBack => state.goes_back,
         }
     }
@@ -89,6 +92,7 @@ impl When {
             When::Failed => "it has failed",
             When::Finished => "it is finished",
             When::Finishing => "its end is asked for",
+            When::Ending => "it is ending",
             When::GoesBack => "it is a way back",
         }
     }
@@ -132,7 +136,7 @@ const INSTALLED: &[Phase] =
 const FOLLOWS: &[Phase] = &[Phase::Tailing, Phase::CutoverPending];
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
-use When::{Always, AtRest, CuttingOver, Failed, Finished, Finishing, GoesBack, RollingBack};
+use When::{Always, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, GoesBack, RollingBack};
 
 #[rustfmt::skip]
 pub const REQUESTS: &[Request] = &[
@@ -184,7 +188,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished.")),
 
     row(Call::Reverse, &[Phase::Completed], Finished, Refuse("It is over: plan a split in the other direction.")),
-    row(Call::Reverse, &[Phase::Completed], Finishing, Refuse("It is ending: wait with shard_split_wait({id}, 'finished'), then plan a split in the other direction.")),
+    row(Call::Reverse, &[Phase::Completed], Ending, Refuse("It is ending: wait with shard_split_wait({id}, 'finished'), then plan a split in the other direction.")),
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
     row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
 
@@ -277,7 +281,7 @@ pub fn next(phase: Phase, goal: Goal, wanted: usize) -> Option<Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::split_state::{CutoverRequest, CutoverStep, End};
+    use crate::catalog::split_state::{CutoverRequest, CutoverStep};
 
     const CALLS: [Call; 16] = [
         Call::Map,

@@ -3,7 +3,7 @@
 
 use crate::catalog::split::State;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
-use crate::catalog::{cutover_request, redirect, settlement, verification};
+use crate::catalog::{cutover_request, redirect, settlement, verification, way_back};
 use crate::guc;
 
 /// What a worker does next for a plan.
@@ -33,6 +33,8 @@ pub enum Work {
     Watch,
     /// Compare both sides of a completed split.
     Verify,
+    /// Show that nothing is in the way of a finish, before it takes the way back away.
+    Prove,
     /// Remove the moved rows from the source.
     Finish,
     /// End what the redirect of a finished split is to refuse no longer.
@@ -58,6 +60,8 @@ enum If {
     Finished,
     /// Something of a finished split's redirect is to end.
     RedirectDue,
+    /// Its end is asked for, and it may still be taken back.
+    Undoable,
     /// It is to end by itself, and its time has come.
     SettleDue,
     /// The shards of a completed split are to be asked again.
@@ -76,6 +80,7 @@ impl If {
             If::NotMoved => step != CutoverStep::Moved,
             If::Finished => end == End::Finished,
             If::RedirectDue => end == End::RedirectDue,
+            If::Undoable => end == End::Undoable,
             If::SettleDue => end == End::Settles,
             If::WatchDue => end == End::Due,
             If::Verifies => end == End::Verifies,
@@ -90,6 +95,7 @@ impl If {
             If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
             If::Finished => "p.finished_at IS NOT NULL".into(),
             If::RedirectDue => redirect::is_due(),
+            If::Undoable => way_back::MAY_BE_TAKEN.into(),
             If::SettleDue => settlement::IS_DUE.into(),
             If::Later => cutover_request::IS_LATER.into(),
             If::Rehearses => cutover_request::IS_REHEARSAL.into(),
@@ -124,6 +130,7 @@ const ROWS: &[Row] = &[
     row(&[Phase::Completed], ANY, If::RedirectDue, Work::EndRedirect),
     row(&[Phase::Completed], ANY, If::Finished, Work::Nothing),
     row(&[Phase::Completed], ANY, If::NotMoved, Work::CompleteCutover),
+    row(&[Phase::Completed], &[Goal::Finished], If::Undoable, Work::Prove),
     row(&[Phase::Completed], &[Goal::Finished], If::Always, Work::Finish),
     row(&[Phase::Completed], ANY, If::SettleDue, Work::Settle),
     row(&[Phase::Completed], ANY, If::WatchDue, Work::Watch),
@@ -188,7 +195,7 @@ pub fn is_housekeeping() -> String {
 
 /// Whether it undoes or ends a split.
 pub fn ends() -> String {
-    case(|work| matches!(work, Work::RollBack | Work::Finish | Work::CompleteCutover))
+    case(|work| matches!(work, Work::RollBack | Work::Prove | Work::Finish | Work::CompleteCutover))
 }
 
 #[cfg(test)]
@@ -196,8 +203,8 @@ mod tests {
     use super::*;
 
     const STEPS: &[CutoverStep] = CutoverStep::ALL;
-    const ENDS: [End; 6] =
-        [End::Open, End::Settles, End::Due, End::Verifies, End::Finished, End::RedirectDue];
+    const ENDS: [End; 7] =
+        [End::Open, End::Undoable, End::Settles, End::Due, End::Verifies, End::Finished, End::RedirectDue];
     const REQUESTS: [CutoverRequest; 3] =
         [CutoverRequest::Now, CutoverRequest::Later, CutoverRequest::Rehearsal];
 
@@ -255,6 +262,7 @@ mod tests {
             Work::Settle,
             Work::Watch,
             Work::Verify,
+            Work::Prove,
             Work::Finish,
             Work::EndRedirect,
             Work::RollBack,

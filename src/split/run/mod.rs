@@ -2,17 +2,17 @@
 //! outcome.
 
 mod attach;
+mod ends;
 mod patience;
 mod trouble;
 
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::{self, Side};
+use crate::agent::session;
 use crate::agent::state::lease;
-use crate::agent::state::tenure::Tenure;
 use crate::catalog::cutover_request;
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::CutoverRequest;
-use crate::catalog::way_back::{self, WayBack};
+use crate::catalog::way_back;
 use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
@@ -20,7 +20,7 @@ use crate::server::wait;
 use crate::split::copy::{outcome, step};
 use crate::split::cutover::recovery::{self, Reverted};
 use crate::split::cutover::{self, Aim, Rehearsed, aborted, settled, watch};
-use crate::split::end::{ending, finish, lost, rollback};
+use crate::split::end::{ending, rollback};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::lifecycle::work::{self, Work};
@@ -148,6 +148,7 @@ impl Worker {
             Work::Cutover => self.cut_over(state),
             Work::Rehearse => self.rehearse(state),
             Work::CompleteCutover => self.complete_cutover(state),
+            Work::Prove => self.prove(state),
             Work::Finish => self.finish(),
             Work::EndRedirect => self.end_redirect(),
             Work::Settle => self.patiently(|| Ok(lifecycle::settle(self.id)?)).map(|()| Duration::ZERO),
@@ -228,26 +229,6 @@ impl Worker {
         ended.map(|()| Duration::ZERO)
     }
 
-    fn finish(&mut self) -> Result<Duration> {
-        self.engine = None;
-        let tenure = self.take_plan()?;
-        if self.leave(&tenure)? {
-            return Ok(Duration::ZERO);
-        }
-        reverse::remove(&tenure, None)?;
-        let request = transaction(|| record::finish_request(self.id));
-        finish::run(&tenure, &request)?;
-        Ok(Duration::ZERO)
-    }
-
-    /// Whether the split was taken back: then it ends so.
-    fn leave(&self, tenure: &Tenure) -> Result<bool> {
-        let back = try_transaction(|| way_back::of(self.id))?;
-        let Some(back) = back.filter(WayBack::is_decided) else { return Ok(false) };
-        reverse::leave(tenure, &back)?;
-        Ok(true)
-    }
-
     fn end_redirect(&mut self) -> Result<Duration> {
         self.engine = None;
         session::hastily(transaction(|| split::attempts(self.id)), || ending::run(self.id))?;
@@ -274,17 +255,6 @@ impl Worker {
     fn roll_back(&mut self) -> Result<Duration> {
         self.engine = None;
         rollback::run(&self.take_plan()?)?;
-        Ok(Duration::ZERO)
-    }
-
-    fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
-        self.engine = None;
-        let tenure = self.take_plan()?;
-        if self.leave(&tenure)? {
-            return Ok(Duration::ZERO);
-        }
-        reverse::remove(&tenure, Some(Side::Source))?;
-        lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
         Ok(Duration::ZERO)
     }
 
@@ -454,7 +424,7 @@ fn doing(work: Work) -> Option<&'static str> {
         Work::CompleteCutover => Some("completing the cutover"),
         Work::Finish => Some("finishing"),
         Work::Watch => Some("looking at both shards"),
-        Work::Verify => Some("comparing both sides"),
+        Work::Prove | Work::Verify => Some("comparing both sides"),
         Work::RollBack => Some("rolling back"),
         Work::EndRedirect => Some("ending the redirect"),
     }

@@ -1,11 +1,15 @@
 //! What clients of the target have changed since it opened, as its guard has noted it: by that
 //! a row may differ from the source's, which is frozen.
 
+use crate::agent::catalogs;
+use crate::agent::error::Result;
 use crate::agent::shape;
 use crate::agent::state::changed;
 use crate::agent::state::progress::Progress;
+use crate::agent::state::queue;
 use crate::catalog::split::Plan;
-use crate::remote::quote::{array_literal, literal};
+use crate::remote::Connection;
+use crate::remote::quote::{array_literal, ident, literal, text_array};
 use crate::split::table::Table;
 
 /// The log of one table's changes.
@@ -16,7 +20,11 @@ pub struct Changes {
     leaves: Vec<String>,
     /// The table that it opened, by oid; None: nobody has noted it.
     opened: Option<String>,
+    /// Bounds of partitions that clients have emptied.
+    emptied: Vec<String>,
 }
+
+const EMPTIED: &str = include_str!("../../../sql/agent/emptied.sql");
 
 impl Changes {
     pub fn of(plan: &Plan, progress: &Progress, table: &Table, position: usize) -> Changes {
@@ -26,7 +34,21 @@ impl Changes {
             log: changed::qualified(plan.id, table.policy.ordinal),
             leaves: leaves.into_iter().flatten().map(|leaf| leaf.oid.clone()).collect(),
             opened: known.and_then(|table| shape::oid_of(&table.target_structure)).map(str::to_owned),
+            emptied: Vec::new(),
         }
+    }
+
+    /// Which partitions of the target clients have emptied: in the transaction, with the table locked,
+    /// in which their rows are found missing.
+    pub fn look(&mut self, plan: &Plan, target: &mut Connection, table: &Table) -> Result<()> {
+        if table.target.leaves().len() < 2 {
+            return Ok(());
+        }
+        let query = EMPTIED.replace("{changed}", &changed::table(plan.id, table.policy.ordinal));
+        let key = text_array(table.target.key());
+        let rows = catalogs::ask(target, &query, &[Some(&table.target.name), Some(&key)])?;
+        self.emptied = rows.rows.into_iter().flatten().flatten().collect();
+        Ok(())
     }
 
     /// The target's table is the one that it opened. Another one of its name lost its rows by
@@ -44,20 +66,36 @@ impl Changes {
     }
 
     /// The row of a key `k` may be missing: it was deleted, was given another key, or went with
-    /// all others. Which leaf it was in the source does not tell: it counts if all were emptied,
-    /// and none has left the table, with rows that came back to it perhaps.
+    /// all others of its partition. Where the key does not tell which one that was, it counts if all
+    /// were emptied, and none has left the table, with rows that came back to it perhaps.
     pub fn explain_absence(&self, table: &Table) -> String {
         format!(
             "({} AND (EXISTS (SELECT 1 FROM {log} g WHERE {} AND g.op <> 'C')
-              OR coalesce((SELECT bool_and(EXISTS (SELECT 1 FROM {log} g WHERE g.op = 'T' AND g.leaf = l)
+              OR {}
+              OR coalesce((SELECT bool_and(EXISTS (SELECT 1 FROM {log} g WHERE g.k1 IS NULL AND g.op = 'T' AND g.leaf = l)
                                            AND to_regclass({name}) IN (SELECT l UNION ALL SELECT relid FROM pg_partition_ancestors(l)))
                              FROM unnest({}::oid[]) l), false)))",
             self.are_of(table),
             table.changed_join(),
+            self.was_in_emptied(table),
             array_literal(&self.leaves),
             log = self.log,
             name = literal(&table.target.name),
         )
+    }
+
+    /// The key `k` is one of a partition that was emptied.
+    fn was_in_emptied(&self, table: &Table) -> String {
+        if self.emptied.is_empty() {
+            return "false".to_owned();
+        }
+        let named = queue::keys(&table.source)
+            .iter()
+            .zip(table.target.key())
+            .map(|(key, column)| format!("k.{key} AS {}", ident(column)))
+            .collect::<Vec<_>>();
+        let bounds: Vec<String> = self.emptied.iter().map(|bound| format!("({bound})")).collect();
+        format!("EXISTS (SELECT 1 FROM (SELECT {}) x WHERE {})", named.join(", "), bounds.join(" OR "))
     }
 
     /// It may be missing, or is there and may have other values.

@@ -122,7 +122,8 @@ fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When)
     if when == When::BeforeCutover {
         return Ok("false".to_owned());
     }
-    let changes = Changes::of(plan, progress, table, position);
+    let mut changes = Changes::of(plan, progress, table, position);
+    changes.look(plan, target, table)?;
     if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() == Some("t") {
         return Err(Failure::new(
             SqlState::NOT_IN_STATE,

@@ -9,6 +9,10 @@
 //! given up. Of the split and its way back one has the keys on the master. Its decision is the
 //! end of the split in the same commit.
 
+mod end;
+
+pub use end::{leave, remove, under_way};
+
 use super::cutover::{recovery, told};
 use super::end::{finish, redirect};
 use super::engine::Engine;
@@ -30,7 +34,7 @@ use crate::catalog::settlement;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
-use crate::error::{Failure, SqlState};
+use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
@@ -79,6 +83,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
 /// the cutover alone.
 fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<()> {
     install::capture_alone(source, back, tables)?;
+    end::drop_forgotten(source, &back.plan, &[back.plan.id])?;
     reach(injection_points::REVERSE_CAPTURED)?;
     let now = observe::observe(source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, tables)?;
@@ -416,83 +421,4 @@ fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
         Installed::Ours => queue::bytes(&mut source, plan).map(Some),
         Installed::No | Installed::Foreign => Ok(None),
     }
-}
-
-/// A split ends in another way: the way back that it has goes first. `lost`: the side of the
-/// split that will not come back.
-pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
-    let there = tenure.plan.id;
-    let Some(back) = try_transaction(|| way_back::of(there))? else { return Ok(()) };
-    if back.is_decided() {
-        // This master had forgotten that the split was, too: nothing of either is to be undone.
-        return Ok(());
-    }
-    if !back.rests() {
-        return Err(SplitError::Retry(taken_back_by(&back)));
-    }
-    // Its source is the split's target.
-    let is_lost = lost == Some(Side::Target);
-    if !is_lost && look(there, &tenure.identity)? {
-        return Err(SplitError::Retry(taken_back_by(&back)));
-    }
-    let taken = take(back.id, &tenure.identity)?;
-    if !is_lost {
-        drop_side(&taken, Side::Source)?;
-    }
-    // A master that was restored may have forgotten that it had begun.
-    if lost != Some(Side::Source) {
-        drop_side(&taken, Side::Target)?;
-    }
-    try_transaction(|| {
-        way_back::give_up(back.id);
-        record::rolled_back(back.id, false)?;
-        if is_lost {
-            way_back::reopen_ledger(back.id, Side::Source.as_str());
-        }
-        Ok(())
-    })
-}
-
-/// One that was set back may not have it any more, and a target has it only once it has begun.
-fn drop_side(back: &Tenure, side: Side) -> Result<()> {
-    match back.take_if_there(side, "way back")? {
-        Some(mut session) => install::drop_side(&mut session, back.plan.id, side),
-        None => Ok(()),
-    }
-}
-
-fn taken_back_by(back: &WayBack) -> String {
-    format!("split {}, which takes this one back", back.id)
-}
-
-/// The error of a call that has to wait for the end of a way back.
-pub fn under_way(there: i64, back: &WayBack) -> Failure {
-    Failure::new(SqlState::NOT_IN_STATE, format!("split {there} is being taken back by split {}", back.id))
-        .hint(format!("SELECT shard_split_rollback({}) gives that up.", back.id))
-}
-
-/// The way back has decided: nothing of the split is needed on its shards any more. One that is
-/// lost for the way back is lost for the split, too: `shard_cleanup` removes what it holds.
-pub fn leave(tenure: &Tenure, back: &WayBack) -> Result<()> {
-    if back.cutover_step != CutoverStep::Moved {
-        return Err(SplitError::Retry(format!("split {} to complete its cutover", back.id)));
-    }
-    let plan = &tenure.plan;
-    let lost = transaction(|| split::lost_shards(plan.id));
-    for (side, shard) in [(Side::Source, &plan.source), (Side::Target, &plan.target)] {
-        if lost.contains(&shard.shard_key) {
-            continue;
-        }
-        if let Some(mut session) = tenure.take_if_there(side, "reversed")? {
-            install::drop_side(&mut session, plan.id, side)?;
-        }
-        reach(injection_points::REVERSE_LEFT)?;
-    }
-    transaction(|| {
-        finish::record_end(plan.id, finish::Ending::Reversed);
-        if lost.contains(&plan.target.shard_key) {
-            way_back::reopen_ledger(plan.id, Side::Target.as_str());
-        }
-    });
-    Ok(())
 }

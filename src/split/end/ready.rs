@@ -1,0 +1,105 @@
+//! What finish asks before it takes anything away: neither a row nor the way back.
+//!
+//! Invariant: of a finish that is refused here both shards are as they were, and the split can
+//! be taken back. What comes to the target afterwards is found by the proof of each batch.
+
+use super::finish;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::state::progress;
+use crate::agent::state::tenure::Tenure;
+use crate::catalog::split::{self, Plan};
+use crate::catalog::split_state::End;
+use crate::catalog::verification::{self, Unproven};
+use crate::catalog::way_back;
+use crate::error::{Failure, SqlState};
+use crate::server::txn::{transaction, try_transaction};
+use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
+use crate::split::record::FinishRequest;
+use crate::split::table::Table;
+use crate::split::verify::changes::Changes;
+use crate::split::verify::key;
+use std::fmt::Write;
+
+/// The operator has said that rows may be missing: what else may be in the way is looked for.
+pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
+    let mut tenure = tenure.clone();
+    finish::leave_out_dropped(&mut tenure.plan)?;
+    if tenure.plan.tables.is_empty() {
+        return Ok(());
+    }
+    finish::require_ready(&mut Engine::attach(&tenure)?, request)
+}
+
+/// Every table was compared since the cutover, and each row of the source is on the target, or was
+/// changed there.
+pub fn require_proven(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
+    finish::require_ready(engine, request)?;
+    let id = engine.plan.id;
+    for unproven in transaction(|| verification::unproven(id)) {
+        require_like(engine, &unproven)?;
+    }
+    Ok(())
+}
+
+fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
+    let known = |table: &Table| table.policy.ordinal == unproven.ordinal;
+    let Some(position) = engine.tables.iter().position(known) else { return Ok(()) };
+    let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
+    let Engine { plan, target, tables, .. } = engine;
+    let table = &tables[position];
+    let name = &table.source.name;
+    let changes = Changes::of(plan, &progress, table, position);
+    if unproven.differing == 0 {
+        key::require_as_noted(target, plan, table)?;
+        // Of these the proof goes by keys.
+        if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() == Some("t") {
+            return Ok(());
+        }
+        return Err(refusal(plan, format!("table {name} could not be compared: {}", unproven.what), None));
+    }
+    let text = format!(
+        "table {name}: {} rows of the moved keys are not on shard \"{}\" as they were",
+        unproven.differing, plan.target.shard_key
+    );
+    let mut detail = format!(
+        "one of them has the key {} and {}; no client has changed it there since the cutover",
+        unproven.example.as_deref().unwrap_or_default(),
+        match &*unproven.what {
+            "missing on the target" => "is missing there",
+            what => what,
+        }
+    );
+    if target.run(&format!("SELECT {}", changes.are_of(table)))?.scalar() != Some("t") {
+        let _ = write!(
+            detail,
+            "; the table there is not the one that the cutover has opened: it was replaced since"
+        );
+    }
+    Err(refusal(plan, text, Some(detail)))
+}
+
+fn refusal(plan: &Plan, text: String, detail: Option<String>) -> SplitError {
+    let (id, source) = (plan.id, &plan.source.shard_key);
+    let failure = Failure::new(SqlState::NOT_IN_STATE, text).hint(format!(
+        "Nothing was deleted; SELECT * FROM shard_split_verification({id}) shows what was found. Find out which side is right and make both alike, then call shard_split_finish({id}) again; or take the split back: SELECT shard_split_reverse({id}). If those of shard \"{source}\" may go: SELECT shard_split_finish({id}, accept_missing => true)."
+    ));
+    SplitError::Failed(match detail {
+        Some(detail) => failure.detail(detail),
+        None => failure,
+    })
+}
+
+/// From here on the split goes to its end, and cannot be taken back. One that was asked to be taken
+/// back meanwhile stays as it is.
+pub fn go_on(id: i64) -> Result<()> {
+    try_transaction(|| {
+        let state = split::lock(id)?;
+        if state.end == End::Undoable {
+            way_back::end_undo(id);
+        }
+        Ok::<_, Failure>(())
+    })?;
+    reach(injection_points::FINISH_READY)?;
+    Ok(())
+}

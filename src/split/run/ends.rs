@@ -1,0 +1,72 @@
+//! How a worker brings a completed split to its end: as it was asked for, without its source, or
+//! taken back.
+
+use super::Worker;
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::state::tenure::Tenure;
+use crate::catalog::split::State;
+use crate::catalog::way_back::{self, WayBack};
+use crate::server::txn::{transaction, try_transaction};
+use crate::split::end::{finish, lost, ready};
+use crate::split::{record, reverse};
+use std::time::Duration;
+
+impl Worker {
+    /// Both sides are compared, as far as they were not; the operator may still take the split back.
+    pub(super) fn prove(&mut self, state: &State) -> Result<Duration> {
+        let request = transaction(|| record::finish_request(self.id));
+        if self.engine.is_none() {
+            let tenure = self.take_plan()?;
+            if self.leave(&tenure)? {
+                return Ok(Duration::ZERO);
+            }
+            if finish::is_entered(&tenure)? {
+                ready::go_on(self.id)?;
+                return Ok(Duration::ZERO);
+            }
+            if request.accepts {
+                ready::require_accepted(&tenure, &request)?;
+            }
+        }
+        if !request.accepts {
+            if state.verifies {
+                return self.verify(state);
+            }
+            ready::require_proven(self.attached(state)?, &request)?;
+        }
+        ready::go_on(self.id)?;
+        Ok(Duration::ZERO)
+    }
+
+    pub(super) fn finish(&mut self) -> Result<Duration> {
+        self.engine = None;
+        let tenure = self.take_plan()?;
+        if self.leave(&tenure)? {
+            return Ok(Duration::ZERO);
+        }
+        reverse::remove(&tenure, None)?;
+        let request = transaction(|| record::finish_request(self.id));
+        finish::run(&tenure, &request)?;
+        Ok(Duration::ZERO)
+    }
+
+    /// Whether the split was taken back: then it ends so.
+    pub(super) fn leave(&self, tenure: &Tenure) -> Result<bool> {
+        let back = try_transaction(|| way_back::of(self.id))?;
+        let Some(back) = back.filter(WayBack::is_decided) else { return Ok(false) };
+        reverse::leave(tenure, &back)?;
+        Ok(true)
+    }
+
+    pub(super) fn finish_without_source(&mut self, state: &State) -> Result<Duration> {
+        self.engine = None;
+        let tenure = self.take_plan()?;
+        if self.leave(&tenure)? {
+            return Ok(Duration::ZERO);
+        }
+        reverse::remove(&tenure, Some(Side::Source))?;
+        lost::finish_without_source(&tenure, state.version_cutover.unwrap_or_default())?;
+        Ok(Duration::ZERO)
+    }
+}
