@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs what tries faults and writes down what it has tried: docs/reliability.md. Longer with
 # SHARDMASTER_SOAK, SHARDMASTER_WALK_SECONDS; with failovers by Patroni where that is installed.
-# SHARDMASTER_RECORDS names a file of records that other runs of the same code have kept, by the
-# same variable: these are counted, too.
+# What runs have tried is kept in docs/reliability.records, a line each, and the page counts all of it:
+# ten hours come together from several runs. SHARDMASTER_RECORDS names a file of records that other
+# runs of the same code have kept, by the same variable; SHARDMASTER_RECORDED=1 adds these alone.
 . "$(dirname "$0")/lib.sh"
 
 suites=(harness:faults harness:disasters harness:walks harness:histories harness:scopes)
@@ -13,9 +14,13 @@ if [ -z "$records" ]; then
     trap 'rm -f "$records"' EXIT
     chmod 666 "$records"
 fi
-SHARDMASTER_RECORDS=$records scripts/test.sh "${suites[@]}"
+if [ -z "${SHARDMASTER_RECORDED:-}" ]; then
+    SHARDMASTER_RECORDS=$records scripts/test.sh "${suites[@]}"
+fi
+kept=docs/reliability.records
+sed "s/$/\tat=commit $(git rev-parse --short HEAD), $(date +%F)/" "$records" >>"$kept"
 version=$("$(scripts/prefix.sh)/postgres" --version)
-said="commit $(git rev-parse --short HEAD), $(date +%F), $version, $(nproc) processors"
+said="$(sed -n '1s/.*\tat=//p' "$kept") to $(sed -n '$s/.*\tat=//p' "$kept"), $version, $(nproc) processors"
 cargo build -q -p shardmaster-tests --profile harness --bin reliability
-target/harness/reliability "$said" <"$records" >docs/reliability.md
-echo "docs/reliability.md: $(wc -l <"$records") records"
+target/harness/reliability "$said" <"$kept" >docs/reliability.md
+echo "docs/reliability.md: $(wc -l <"$kept") records"

@@ -34,6 +34,11 @@ fn changed(cluster: &Cluster) -> Split<'_> {
 fn cut_over(cluster: &Cluster, split: &Split<'_>) {
     split.call("cutover").unwrap();
     split.wait("completed", LIMIT).unwrap();
+    change(cluster);
+}
+
+/// Clients write to the target.
+fn change(cluster: &Cluster) {
     client(cluster, 1)
         .batch_execute(
             "UPDATE items SET val = val || '!' WHERE tenant = 'moves' AND id < 100;
@@ -374,7 +379,9 @@ fn partitions_that_came_go_back_alone() {
     let late = "INSERT INTO items SELECT 'moves', 101000 + i, 'late', -100 - i FROM generate_series(1, 40) i;
                 UPDATE items SET val = 'changed' WHERE tenant = 'moves' AND id BETWEEN 100001 AND 100010";
     // What goes by TRUNCATE makes the whole table be copied.
-    for (more, copied) in [("", 40), ("; TRUNCATE items_3", 370 + 50 - 70 - 11 + 40)] {
+    // Where the worker captures the first one ends it, once each time.
+    let killed = [("", 40, "install_trigger=kill"), ("; TRUNCATE items_3", 379, "reverse_captured=kill")];
+    for (more, copied, fault) in killed {
         let cluster = cluster_of(&[ON], PARTITIONS);
         let both = |name: &str, from: i32| {
             for server in [1, 0] {
@@ -387,7 +394,23 @@ fn partitions_that_came_go_back_alone() {
         client(&cluster, 0).batch_execute(early).unwrap();
         let arrived = || Ok((rows(&cluster, 1).len() == 370).then_some(()));
         wait::until("the rows of the new partition", LIMIT, arrived).unwrap();
-        cut_over(&cluster, &split);
+        cluster.fault(fault).unwrap();
+        split.call("cutover").unwrap();
+        let fired = || {
+            let query = "SELECT fault FROM shardmaster.fault_fired";
+            let Ok(mut master) = cluster.superuser() else { return Ok(None) };
+            Ok(master.query_opt(query, &[]).unwrap_or(None))
+        };
+        wait::until("the worker to end", LIMIT, fired).unwrap();
+        let unset = || Ok(cluster.fault("").ok());
+        wait::until("the master to be back", LIMIT, unset).unwrap();
+        wait::until("the cutover", LIMIT, || {
+            // Whoever was interrupted does not go on for ever.
+            let _ = split.call("cutover");
+            Ok((split.phase().is_ok_and(|phase| phase == "completed")).then_some(()))
+        })
+        .unwrap();
+        change(&cluster);
         both("items_4", 101_000);
         client(&cluster, 1).batch_execute(&format!("{late}{more}")).unwrap();
         let expected = rows(&cluster, 1);
