@@ -17,7 +17,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                       shard_split_metrics, shard_split_tables, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_split_wait, shard_routing_history}'),
         -- Splits and assignments.
-        ('operator', '{shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check, shard_split_diagnose,
+        ('operator', '{shard_check, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check, shard_split_diagnose,
                        shard_split_start_dual_write, shard_split_run_backfill, shard_split_replay_tail,
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
@@ -26,7 +26,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
                        shard_place_tenant, shard_set_quota, shard_expire_leases}'),
         -- Topology, keyspaces, and what a lost master has left.
-        ('admin', '{shard_add, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
+        ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)

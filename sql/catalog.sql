@@ -36,6 +36,12 @@ CREATE TABLE shardmaster.shard (
     status          text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'draining', 'disabled')),
     conninfo        text,
     client_conninfo text,
+    read_conninfo   text,
+    uri             text,
+    auth_kind       text NOT NULL DEFAULT 'libpq',
+    credential_alias text,
+    notes           text,
+    endpoint_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     namespace       text NOT NULL DEFAULT 'public' CHECK (namespace <> ''),
     service         text,
     added_by        text NOT NULL,
@@ -48,6 +54,11 @@ COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the 
 COMMENT ON COLUMN shardmaster.shard.added_by IS 'the role that has added it: whether it may have a schema of this very database as a shard is looked at again by splits';
 COMMENT ON COLUMN shardmaster.shard.service IS 'addresses of the service that answers requests for its keys, separated by commas';
 COMMENT ON COLUMN shardmaster.shard.client_conninfo IS 'connection string handed to clients; NULL: derived from conninfo without user and file paths';
+COMMENT ON COLUMN shardmaster.shard.read_conninfo IS 'connection string handed to clients that read: of a standby; NULL: the same as for writers';
+COMMENT ON COLUMN shardmaster.shard.uri IS 'where a shard of another kind than "postgres" is; nothing connects to it';
+COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves who it is; libpq: by what the connection string and the account of the server have';
+COMMENT ON COLUMN shardmaster.shard.credential_alias IS 'under which name its credential is known';
+COMMENT ON COLUMN shardmaster.shard.endpoint_at IS 'when it was last said where the shard is: splits that run open new sessions';
 
 -- What workers have learned at the addresses of shards. Not dumped: it is learned again.
 CREATE TABLE shardmaster.database_identity (

@@ -11,7 +11,10 @@ CREATE TRIGGER routing_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON s
 CREATE TRIGGER routing_changed AFTER UPDATE OF name, strategy, buckets, key_type OR DELETE OR TRUNCATE ON shardmaster.keyspace
     FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
 CREATE TRIGGER routing_changed
-    AFTER UPDATE OF shard_key, status, conninfo, client_conninfo, namespace OR DELETE OR TRUNCATE ON shardmaster.shard
+    AFTER UPDATE OF shard_key, status, conninfo, client_conninfo, read_conninfo, namespace OR DELETE OR TRUNCATE ON shardmaster.shard
+    FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
+-- Readers go to standbys again once a split has ended.
+CREATE TRIGGER routing_changed AFTER UPDATE OF active ON shardmaster.split_key
     FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.routing_changed();
 -- Also in a session that replays changes.
 ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER routing_changed;

@@ -7,7 +7,7 @@ use crate::split::Split;
 use std::time::{Duration, Instant};
 
 /// An operator's patience with one call.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at what it waits for.
 const LOOK: Duration = Duration::from_secs(3);
 

@@ -9,7 +9,7 @@ use postgres::Client;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Everything that a writer can do, to the rows of eight tenants. The writers leave the
 /// split some time of the machine: a test is not the better for a split that takes longer.
@@ -26,7 +26,7 @@ pub fn load(sharding: Sharding) -> Options {
 /// Load while each of the plans is carried out; what a plan's query is given is what the
 /// earlier ones have made of the cluster.
 pub fn splits_under_load(cluster: &Cluster, sharding: Sharding, plans: &[&str]) {
-    const LIMIT: Duration = Duration::from_secs(120);
+    const LIMIT: Duration = Duration::from_secs(300);
     let mut workload = Workload::prepare(cluster, load(sharding)).unwrap();
     workload.start();
     workload.wait_for(500, LIMIT).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Recovery after a crash under load needs its time on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(180);
 /// To connect to one of several servers.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 

@@ -6,7 +6,7 @@ use crate::server::{Server, Stop};
 use crate::{Result, wait};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Gives a shard a standby, and the mover a connection string that finds whichever of
 /// the two takes writes.

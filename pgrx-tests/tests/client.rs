@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Well below the time after which a router asks in any case.
 const TOLD: Duration = Duration::from_secs(10);
 

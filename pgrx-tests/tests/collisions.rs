@@ -5,7 +5,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 const COLUMNS: &str = "tenant bigint, id int, \"Mail\" text, n int, PRIMARY KEY (tenant, id)";
 
 /// Key 1 is on the first shard, and a row of key 9 on the second, with the same mail; the

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn cluster(config: &[&str]) -> Cluster {
     let mut lines = vec!["shardmaster.tail_interval = 20"];

@@ -10,7 +10,7 @@ use shardmaster_tests::{Result, records, wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 const TENANTS: usize = 4;
 /// Half of them.
 const MOVING: [usize; 2] = [0, 2];

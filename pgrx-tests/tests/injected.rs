@@ -5,7 +5,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::split::Split;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn cluster(source: &str, target: &str) -> Cluster {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();

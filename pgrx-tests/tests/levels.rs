@@ -72,7 +72,8 @@ fn an_operator_adds_no_server_by_a_connection_string() {
     master
         .batch_execute(
             "CREATE ROLE operator LOGIN;
-             GRANT EXECUTE ON FUNCTION shard_add(text, text, text, bigint, text, text) TO operator",
+             GRANT EXECUTE ON FUNCTION shard_add, shard_add_many, shard_set_endpoint TO operator;
+             SELECT shard_add('there', 'host=localhost')",
         )
         .unwrap();
     let mut operator = cluster.master.connect(DATABASE, "operator").unwrap();
@@ -84,14 +85,25 @@ fn an_operator_adds_no_server_by_a_connection_string() {
         "host=localhost sslkey=/tmp/key".to_owned(),
         "host=localhost options=-csession_preload_libraries=x".to_owned(),
     ] {
-        for argument in ["conninfo", "client_conninfo"] {
-            let query = format!("SELECT shard_add('evil', {argument} => $1)");
-            let error = operator.execute(&query, &[&conninfo]).unwrap_err();
-            assert_eq!(error.code().unwrap().code(), "42501", "{error}");
+        let calls = ["conninfo", "client_conninfo", "read_conninfo", "options"].map(|argument| {
+            [
+                format!("shard_add('evil', {argument} => $1)"),
+                format!("shard_set_endpoint('there', {argument} => $1)"),
+            ]
+        });
+        for call in calls.into_iter().flatten().chain(["shard_add_many($1)".to_owned()]) {
+            let error = operator.execute(&format!("SELECT {call}"), &[&conninfo]).unwrap_err();
+            assert_eq!(error.code().unwrap().code(), "42501", "{call}: {error}");
         }
     }
+    for part in ["host => 'h'", "port => 1", "database => 'd'", "username => 'postgres'"] {
+        let error =
+            operator.batch_execute(&format!("SELECT shard_set_endpoint('there', {part})")).unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "42501", "{part}: {error}");
+    }
+    operator.batch_execute("SELECT shard_set_endpoint('there', notes => 'moves in May')").unwrap();
     operator.batch_execute("SELECT shard_add('gpu', kind => 'vector')").unwrap();
-    assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 1);
+    assert_eq!(master.query("SELECT 1 FROM shard_topology()", &[]).unwrap().len(), 2);
 }
 
 /// Whoever asks again and again for the middle of a range reads the whole column: it is one

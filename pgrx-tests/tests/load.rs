@@ -5,7 +5,7 @@ use shardmaster_tests::cluster::Cluster;
 use shardmaster_tests::workload::{Mix, Options, Report, Workload};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn options() -> Options {
     Options { rows: 4_000, mix: Mix { special: 20, retenant: true }, ..Options::tenants(6) }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const SECONDS: u64 = 180;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn time() -> Duration {
     let given = std::env::var("SHARDMASTER_HA_SECONDS").ok().and_then(|text| text.parse().ok());

@@ -10,7 +10,7 @@ use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn state<T>(result: Result<T, postgres::Error>) -> Result<T, String> {
     result.map_err(|error| error.code().map_or(error.to_string(), |code| code.code().to_owned()))

@@ -12,6 +12,7 @@ mod demo;
 mod diagnose;
 mod disasters;
 mod encodings;
+mod endpoints;
 mod failover;
 mod faults;
 mod figures;

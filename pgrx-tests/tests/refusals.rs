@@ -7,7 +7,7 @@ use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::split::Split;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn cluster() -> Cluster {
     let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();

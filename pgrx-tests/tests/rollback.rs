@@ -10,7 +10,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::{Result, wait};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Where a split is when its operator thinks better of it.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use shardmaster_tests::wait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 const SHARDS: [&str; 3] = ["shard_a", "shard_b", "shard_c"];
 /// Numbers that are keys of all three keyspaces.
 const KEYS: i64 = 40;

@@ -7,7 +7,7 @@ use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows that a shard holds.
 fn rows(cluster: &Cluster, shard: usize) -> i64 {

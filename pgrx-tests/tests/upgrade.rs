@@ -8,7 +8,7 @@ use shardmaster_tests::wait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 const CONFIG: [&str; 2] = ["fsync = off", "shardmaster.tail_interval = 20"];
 
 /// Three tenants of 300 rows each on the first shard.

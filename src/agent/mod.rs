@@ -2,6 +2,7 @@
 //! names filled in.
 
 pub mod catalogs;
+pub mod check;
 pub mod error;
 pub mod filter;
 pub mod known_column;

@@ -1,16 +1,19 @@
 //! Shards: add, change, drop, list.
 
 use super::on_primary;
+use crate::agent::check;
 use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
-use crate::routing::topology;
+use crate::routing::endpoint::Given;
+use crate::routing::{endpoint, topology};
 use crate::server::database;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 /// SECURITY INVOKER: what it does depends on who calls.
+#[allow(clippy::too_many_arguments)]
 #[pg_extern(volatile, parallel_unsafe)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_add(
@@ -20,6 +23,17 @@ pub fn shard_add(
     capacity: default!(Option<i64>, "NULL"),
     namespace: default!(Option<String>, "'public'"),
     client_conninfo: default!(Option<String>, "NULL"),
+    read_conninfo: default!(Option<String>, "NULL"),
+    host: default!(Option<String>, "NULL"),
+    port: default!(Option<i32>, "NULL"),
+    database: default!(Option<String>, "NULL"),
+    username: default!(Option<String>, "NULL"),
+    options: default!(Option<String>, "NULL"),
+    uri: default!(Option<String>, "NULL"),
+    auth_kind: default!(Option<String>, "NULL"),
+    credential_alias: default!(Option<String>, "NULL"),
+    notes: default!(Option<String>, "NULL"),
+    checked: default!(bool, "false"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_add")?;
     let new = NewShard {
@@ -27,10 +41,151 @@ pub fn shard_add(
         kind: required(kind, "kind")?,
         capacity,
         namespace: required(namespace, "namespace")?,
+    };
+    let given = Given {
         conninfo,
         client_conninfo,
+        read_conninfo,
+        host,
+        port,
+        database,
+        username,
+        options,
+        uri,
+        auth_kind,
+        credential_alias,
+        notes,
     };
-    Ok(Caller::as_owner(|caller| topology::add(new, caller))?)
+    let shard_key = new.shard_key.clone();
+    let id = Caller::as_owner(|caller| topology::add(new, &given, caller))?;
+    if checked {
+        Caller::as_owner(|_| check::require(&shard_key))?;
+    }
+    Ok(id)
+}
+
+/// SECURITY INVOKER, as above.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_set_endpoint(
+    shard_key: Option<String>,
+    conninfo: default!(Option<String>, "NULL"),
+    client_conninfo: default!(Option<String>, "NULL"),
+    read_conninfo: default!(Option<String>, "NULL"),
+    host: default!(Option<String>, "NULL"),
+    port: default!(Option<i32>, "NULL"),
+    database: default!(Option<String>, "NULL"),
+    username: default!(Option<String>, "NULL"),
+    options: default!(Option<String>, "NULL"),
+    uri: default!(Option<String>, "NULL"),
+    auth_kind: default!(Option<String>, "NULL"),
+    credential_alias: default!(Option<String>, "NULL"),
+    notes: default!(Option<String>, "NULL"),
+    active: default!(Option<bool>, "NULL"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_set_endpoint")?;
+    let shard_key = required(shard_key, "shard_key")?;
+    let given = Given {
+        conninfo,
+        client_conninfo,
+        read_conninfo,
+        host,
+        port,
+        database,
+        username,
+        options,
+        uri,
+        auth_kind,
+        credential_alias,
+        notes,
+    };
+    Ok(Caller::as_owner(|caller| {
+        endpoint::set(&shard_key, &given, caller)?;
+        active.map_or(Ok(()), |active| topology::set_active(&shard_key, active))
+    })?)
+}
+
+/// SECURITY INVOKER, as above.
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_add_many(
+    list: Option<String>,
+    prefix: default!(Option<String>, "'shard_'"),
+) -> Result<Vec<String>, ErrorReport> {
+    on_primary("shard_add_many")?;
+    let (list, prefix) = (required(list, "list")?, required(prefix, "prefix")?);
+    Ok(Caller::as_owner(|caller| topology::add_many(&list, &prefix, caller))?)
+}
+
+type Checked = (name!(item, String), name!(ok, bool), name!(detail, String), name!(hint, Option<String>));
+
+/// Connects to the shard as splits do.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+#[allow(clippy::type_complexity)]
+pub fn shard_check(
+    shard_key: Option<String>,
+) -> Result<
+    TableIterator<
+        'static,
+        (name!(item, String), name!(ok, bool), name!(detail, String), name!(hint, Option<String>)),
+    >,
+    ErrorReport,
+> {
+    let found = check::run(&required(shard_key, "shard_key")?)?;
+    let rows: Vec<Checked> =
+        found.into_iter().map(|found| (found.item.to_owned(), found.ok, found.detail, found.hint)).collect();
+    Ok(TableIterator::new(rows))
+}
+
+type Parts = (
+    name!(host, Option<String>),
+    name!(port, Option<i32>),
+    name!(database, Option<String>),
+    name!(username, Option<String>),
+    name!(options, Option<String>),
+);
+
+/// For the view `shard_endpoint`.
+#[allow(clippy::type_complexity)]
+#[pg_extern(
+    requires = ["catalog"],
+    sql = "CREATE FUNCTION shardmaster.conninfo_parts(conninfo text)
+             RETURNS TABLE (host text, port int, database text, username text, options text)
+             LANGUAGE c IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+             AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
+)]
+fn conninfo_parts(
+    conninfo: Option<String>,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(host, Option<String>),
+            name!(port, Option<i32>),
+            name!(database, Option<String>),
+            name!(username, Option<String>),
+            name!(options, Option<String>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let parts = |text: String| -> Result<Parts, Failure> {
+        let conninfo = Conninfo::parse(&text)?;
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let others = conninfo.without(&["host", "hostaddr", "port", "dbname", "user"]).text();
+        let options = Some(others).filter(|text| !text.is_empty());
+        Ok((
+            own(conninfo.host()),
+            conninfo.port(),
+            own(conninfo.get("dbname")),
+            own(conninfo.get("user")),
+            options,
+        ))
+    };
+    let rows = conninfo.map(parts).transpose()?;
+    Ok(TableIterator::new(vec![rows.unwrap_or((None, None, None, None, None))]))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -113,8 +268,8 @@ fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
         port,
         database,
         holds_rows.then_some(shard.namespace),
-        holds_rows.then(|| "libpq".into()),
-        None,
+        holds_rows.then_some(shard.auth_kind),
+        shard.credential_alias,
         shard.status == ShardStatus::Active,
     ))
 }
@@ -122,5 +277,15 @@ fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
 extension_sql_file!(
     "../../sql/comments/topology.sql",
     name = "comments_topology",
-    requires = [shard_add, shard_set_status, shard_set_capacity, shard_drop, shard_topology]
+    requires = [
+        shard_add,
+        shard_set_endpoint,
+        shard_add_many,
+        shard_check,
+        conninfo_parts,
+        shard_set_status,
+        shard_set_capacity,
+        shard_drop,
+        shard_topology
+    ]
 );

@@ -29,6 +29,14 @@ pub fn entries_of_splits(keyspace: &str) -> BTreeSet<String> {
     .collect()
 }
 
+/// All of them: what they have asked for or not.
+pub fn splits_of_shard(shard_key: &str) -> Vec<i64> {
+    let query = format!(
+        "SELECT id FROM shardmaster.split_plan WHERE (source_shard = $1 OR target_shard = $1) AND {IS_ACTIVE} ORDER BY id"
+    );
+    sql::read(&query, &[shard_key.into()], |row| row.value(1))
+}
+
 /// A split that has the shard as source or target.
 pub fn split_of_shard(shard_key: &str) -> Option<i64> {
     sql::read_one(

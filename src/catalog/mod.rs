@@ -2,6 +2,7 @@
 
 pub mod caller;
 pub mod cutover_request;
+pub mod endpoint;
 pub mod event;
 pub mod gateway;
 pub mod in_use;

@@ -19,6 +19,10 @@ pub enum TopologyError {
     Invalid { argument: &'static str, problem: String },
     #[error("shard of kind \"{0}\" cannot have a connection string")]
     ConninfoOfOtherKind(String),
+    #[error("shard \"{shard}\" is of kind \"{kind}\", to which nothing connects")]
+    NoServer { shard: String, kind: String },
+    #[error("shard \"{0}\" cannot come into this database, or leave it")]
+    Here(String),
     #[error("permission denied to set a connection string")]
     ConninfoOfSuperusers,
     #[error("permission denied for schema \"{0}\"")]
@@ -42,6 +46,15 @@ impl From<TopologyError> for Failure {
             TopologyError::ConninfoOfOtherKind(_) => {
                 (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))
             }
+            TopologyError::NoServer { .. } => {
+                (SqlState::INVALID_VALUE, Some("Only shards of kind \"postgres\" are connected to."))
+            }
+            TopologyError::Here(_) => (
+                SqlState::INVALID_VALUE,
+                Some(
+                    "A shard without a connection string is a schema of this very database, and its rows stay there. Add another shard, and move its keys to that by a split.",
+                ),
+            ),
             TopologyError::ConninfoOfSuperusers => (
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 Some(
@@ -129,9 +142,12 @@ pub struct Shard {
     /// None: this very database.
     pub conninfo: Option<String>,
     pub namespace: String,
+    pub auth_kind: String,
+    pub credential_alias: Option<String>,
 }
 
-const COLUMNS: &str = "id, kind, shard_key, shard_index, capacity, status, conninfo, namespace";
+const COLUMNS: &str =
+    "id, kind, shard_key, shard_index, capacity, status, conninfo, namespace, auth_kind, credential_alias";
 
 fn from_row(row: Row<'_>) -> Shard {
     Shard {
@@ -143,6 +159,8 @@ fn from_row(row: Row<'_>) -> Shard {
         status: ShardStatus::from_catalog(&row.value::<String>(6)),
         conninfo: row.get(7),
         namespace: row.value(8),
+        auth_kind: row.value(9),
+        credential_alias: row.get(10),
     }
 }
 
@@ -214,24 +232,19 @@ pub struct NewShard {
     pub kind: String,
     pub capacity: Option<i64>,
     pub namespace: String,
-    pub conninfo: Option<String>,
-    pub client_conninfo: Option<String>,
 }
 
-/// Returns the new shard's id.
+/// Returns the new shard's id. Where it is, `endpoint::store` says.
 pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
     let ids = sql::write_returning(
-        "INSERT INTO shardmaster.shard
-                (shard_key, kind, shard_index, capacity, namespace, conninfo, client_conninfo, added_by)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id",
+        "INSERT INTO shardmaster.shard (shard_key, kind, shard_index, capacity, namespace, added_by)
+         VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
         &[
             shard.shard_key.into(),
             shard.kind.into(),
             shard_index.into(),
             shard.capacity.into(),
             shard.namespace.into(),
-            shard.conninfo.into(),
-            shard.client_conninfo.into(),
             caller.name().into(),
         ],
         |row| row.value(1),

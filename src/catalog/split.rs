@@ -4,7 +4,7 @@ use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
 use super::table_policy::{self, OtherTable};
-use super::{cutover_request, keyspace, redirect, settlement, trusted_owner, verification, way_back};
+use super::{cutover_request, keyspace, redirect, settlement, split_state, trusted_owner, verification};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::scope::Scope;
@@ -101,6 +101,8 @@ pub struct State {
     pub repairs: bool,
     /// It is the way back of another split.
     pub goes_back: bool,
+    /// When it was last said where its shards are.
+    pub endpoints: String,
     pub error: Option<Failure>,
 }
 
@@ -119,7 +121,8 @@ fn state_query(lock: &str) -> String {
                 {},
                 EXISTS (SELECT 1 FROM shardmaster.split_difference d WHERE d.split_id = p.id AND d.to_repair),
                 extract(epoch FROM nullif(c.until, 'infinity') - clock_timestamp())::float8, {}, {},
-                reverse_of IS NOT NULL, {}, {}
+                reverse_of IS NOT NULL, {}, {},
+                (SELECT max(s.endpoint_at)::text FROM shardmaster.shard s WHERE s.shard_key IN (p.source_shard, p.target_shard))
            FROM shardmaster.split_plan p LEFT JOIN shardmaster.split_cutover c ON c.split_id = p.id
           WHERE id = $1 {lock}",
         redirect::is_due(),
@@ -127,7 +130,7 @@ fn state_query(lock: &str) -> String {
         cutover_request::IS_REHEARSAL,
         cutover_request::IS_LATER,
         settlement::IS_DUE,
-        way_back::MAY_BE_TAKEN,
+        split_state::IS_UNDOABLE,
     )
 }
 
@@ -172,6 +175,7 @@ fn state_of(row: &Row<'_>) -> Result<State, Failure> {
         verifies: row.value(18),
         repairs: row.value(19),
         goes_back: row.value(23),
+        endpoints: row.get(26).unwrap_or_default(),
         error,
     })
 }

@@ -93,6 +93,10 @@ pub enum CutoverRequest {
     Rehearsal,
 }
 
+/// The end of a plan `p` is asked for, and its way back, if it has one, is still there.
+pub const IS_UNDOABLE: &str =
+    "(p.goal = 'finished' AND p.finished_at IS NULL AND p.undo_ended_at IS NULL AND p.purged_at IS NULL)";
+
 /// A plan that holds its keys and its shards, as SQL over a row of `split_plan`.
 pub const IS_ACTIVE: &str = "phase <> 'rolled_back' AND finished_at IS NULL";
 

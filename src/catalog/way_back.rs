@@ -6,10 +6,6 @@ use super::split_state::{CutoverStep, Goal, Phase};
 use crate::error::Failure;
 use crate::server::sql;
 
-/// The end of a plan `p` is asked for, and its way back, if it has one, is still there.
-pub const MAY_BE_TAKEN: &str =
-    "(p.goal = 'finished' AND p.finished_at IS NULL AND p.undo_ended_at IS NULL AND p.purged_at IS NULL)";
-
 /// The way back of a split as the master knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WayBack {

@@ -94,6 +94,35 @@ impl Conninfo {
         self.0.iter().find(|(k, v)| k == keyword && !v.is_empty()).map(|(_, v)| v.as_str())
     }
 
+    /// Keywords and their values, as they were given.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(keyword, value)| (keyword.as_str(), value.as_str()))
+    }
+
+    /// The same with another value of a keyword; an empty one takes it out.
+    pub fn with(mut self, keyword: &str, value: &str) -> Conninfo {
+        self.0.retain(|(known, _)| known != keyword);
+        if !value.is_empty() {
+            self.0.push((keyword.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// As keyword=value pairs.
+    pub fn text(&self) -> String {
+        let given = self.0.iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(keyword, value)| format!("{keyword}={}", quote(value))).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The pairs whose keywords are none of these.
+    pub fn without(&self, keywords: &[&str]) -> Conninfo {
+        let others = self
+            .0
+            .iter()
+            .filter(|(keyword, value)| !value.is_empty() && !keywords.contains(&keyword.as_str()));
+        Conninfo(others.cloned().collect())
+    }
+
     /// Where it leads to: the host, or its address.
     pub fn host(&self) -> Option<&str> {
         self.get("host").or_else(|| self.get("hostaddr"))

@@ -91,6 +91,7 @@ mod tests {
     use crate::catalog::keyspace;
     use crate::catalog::routing_history::{history, shard_at};
     use crate::catalog::shard::{self, NewShard};
+    use crate::routing::endpoint::Given;
     use crate::routing::{assign, rollback, topology};
     use pgrx::prelude::*;
 
@@ -106,10 +107,9 @@ mod tests {
                 kind: shard::POSTGRES.into(),
                 capacity: None,
                 namespace: name.into(),
-                conninfo: None,
-                client_conninfo: None,
             };
-            assert!(Caller::as_owner(|caller| topology::add(new, caller)).is_ok());
+            let here = Given::default();
+            assert!(Caller::as_owner(|caller| topology::add(new, &here, caller)).is_ok());
         }
         let both = vec![Some("x".into()), Some("y".into())];
         assign::assign(both, "a", keyspace::DEFAULT, false, None).unwrap_or(-1)

@@ -23,6 +23,20 @@ impl Intent {
     }
 }
 
+/// The connection string that clients get: of a shard `s` and an entry `e` of routing. Readers of a key
+/// that a split moves stay with the primary: no standby is waited for at a cutover.
+macro_rules! client_conninfo {
+    (read) => {
+        "coalesce(CASE WHEN s.read_conninfo IS NOT NULL AND NOT EXISTS (
+                            SELECT FROM shardmaster.split_key y WHERE y.key = e.key AND y.keyspace = e.keyspace AND y.active)
+                       THEN s.read_conninfo END, s.client_conninfo)"
+    };
+    (write) => {
+        "s.client_conninfo"
+    };
+}
+pub(super) use client_conninfo;
+
 /// Where a key is to be found.
 pub struct Route {
     pub shard_key: String,

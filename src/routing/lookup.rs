@@ -3,7 +3,7 @@
 
 use super::RoutingError;
 use super::cache::{self, Answer};
-use super::found::{Found, Intent, Route};
+use super::found::{Found, Intent, Route, client_conninfo};
 use super::held::Held;
 use super::owner::as_owner;
 use crate::catalog::shard::ShardStatus;
@@ -44,14 +44,15 @@ struct Look {
 /// The query joins the shard by one plain column: by an expression of the intent it
 /// would read every shard.
 macro_rules! lookup {
-    ($shard_column:literal, $entry:literal, $type:expr) => {
+    ($intent:ident, $shard_column:literal, $entry:literal, $type:expr) => {
         Prepared::new(
             concat!(
                 "SELECT k.key_type, k.strategy, k.buckets,
                         (SELECT v.version FROM shardmaster.routing_version v
                           WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
-                        e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, s.client_conninfo,
-                        lower(e.span), upper(e.span)
+                        e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, ",
+                client_conninfo!($intent),
+                ", lower(e.span), upper(e.span)
                    FROM shardmaster.keyspace k
                    LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = ",
                 $shard_column,
@@ -67,8 +68,9 @@ macro_rules! lookup {
 /// The last range that begins at or before the key; whether the key is in it is seen
 /// when it is there.
 macro_rules! by_position {
-    ($shard_column:literal) => {
+    ($intent:ident, $shard_column:literal) => {
         lookup!(
+            $intent,
             $shard_column,
             "e.id = (SELECT CASE WHEN upper(l.span) > $2 THEN l.id END FROM shardmaster.routing_entry l
                       WHERE l.valid_to IS NULL AND l.span IS NOT NULL AND lower(l.span) <= $2
@@ -79,10 +81,10 @@ macro_rules! by_position {
 }
 
 thread_local! {
-    static READ: Prepared = const { lookup!("coalesce(e.reads_from, e.read_shard)", "e.key = $2", pg_sys::TEXTOID) };
-    static WRITE: Prepared = const { lookup!("e.write_shard", "e.key = $2", pg_sys::TEXTOID) };
-    static READ_RANGE: Prepared = const { by_position!("coalesce(e.reads_from, e.read_shard)") };
-    static WRITE_RANGE: Prepared = const { by_position!("e.write_shard") };
+    static READ: Prepared = const { lookup!(read, "coalesce(e.reads_from, e.read_shard)", "e.key = $2", pg_sys::TEXTOID) };
+    static WRITE: Prepared = const { lookup!(write, "e.write_shard", "e.key = $2", pg_sys::TEXTOID) };
+    static READ_RANGE: Prepared = const { by_position!(read, "coalesce(e.reads_from, e.read_shard)") };
+    static WRITE_RANGE: Prepared = const { by_position!(write, "e.write_shard") };
 }
 
 /// The entry of this name.

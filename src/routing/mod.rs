@@ -4,6 +4,7 @@ pub mod assign;
 pub mod buckets;
 pub mod cache;
 pub mod change;
+pub mod endpoint;
 mod error;
 pub mod found;
 mod held;

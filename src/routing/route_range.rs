@@ -1,6 +1,6 @@
 //! The shards of an interval of keys.
 
-use super::found::{Found, Intent, Route};
+use super::found::{Found, Intent, Route, client_conninfo};
 use super::held::Held;
 use super::{RoutingError, ranges};
 use crate::catalog::keyspace;
@@ -57,12 +57,12 @@ pub fn route(
 }
 
 fn look(span: &Span, intent: Intent, version: i64) -> Vec<Look> {
-    let shard = match intent {
-        Intent::Read => "coalesce(e.reads_from, e.read_shard)",
-        Intent::Write => "e.write_shard",
+    let (shard, client) = match intent {
+        Intent::Read => ("coalesce(e.reads_from, e.read_shard)", client_conninfo!(read)),
+        Intent::Write => ("e.write_shard", client_conninfo!(write)),
     };
     let query = format!(
-        "SELECT e.lower, e.upper, e.status = 'disabled', s.status, s.shard_key, s.namespace, s.conninfo, s.client_conninfo
+        "SELECT e.lower, e.upper, e.status = 'disabled', s.status, s.shard_key, s.namespace, s.conninfo, {client}
            FROM shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = {shard}
           WHERE {TOUCHED} ORDER BY lower(e.span)"
     );

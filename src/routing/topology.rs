@@ -1,16 +1,23 @@
 //! Shards come, change and go.
 
+use super::endpoint::{self, Given};
 use crate::catalog::caller::Caller;
+use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
 use crate::catalog::{event, in_use, keyspace, name, place, redirect, routing};
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
-use crate::remote::conninfo::Conninfo;
 
 /// Returns the new shard's id.
-pub fn add(new: NewShard, caller: &Caller) -> Result<i64, Failure> {
-    check_new(&new, caller)?;
+pub fn add(new: NewShard, given: &Given, caller: &Caller) -> Result<i64, Failure> {
+    let said = given.applied_to(&endpoint::none())?;
+    check_new(&new)?;
+    endpoint::require_right(given, caller)?;
+    endpoint::require_valid(&new.kind, &said)?;
+    if new.kind == POSTGRES && said.conninfo.is_none() {
+        check_local(&new.namespace, caller)?;
+    }
     let index = shard::take_index();
     match shard::by_key(&new.shard_key) {
         Err(TopologyError::Unknown(_)) => {}
@@ -19,12 +26,44 @@ pub fn add(new: NewShard, caller: &Caller) -> Result<i64, Failure> {
     }
     let shard_key = new.shard_key.clone();
     let id = shard::insert(new, index, caller);
+    stored::store(&shard::by_key(&shard_key)?, &said);
     placement::added(&shard::by_key(&shard_key)?);
     event::topology_changed();
     Ok(id)
 }
 
-fn check_new(new: &NewShard, caller: &Caller) -> Result<(), Failure> {
+/// Adds a shard for each connection string of a list; their names.
+pub fn add_many(list: &str, prefix: &str, caller: &Caller) -> Result<Vec<String>, Failure> {
+    let mut added = Vec::new();
+    for text in endpoint::split_list(list)? {
+        let conninfo = text.trim();
+        if conninfo.is_empty() {
+            continue;
+        }
+        let given = Given { conninfo: Some(conninfo.to_owned()), ..Given::default() };
+        let shard_key = next_name(prefix);
+        let new = NewShard {
+            shard_key: shard_key.clone(),
+            kind: POSTGRES.to_owned(),
+            capacity: None,
+            namespace: "public".to_owned(),
+        };
+        add(new, &given, caller)?;
+        added.push(shard_key);
+    }
+    if added.is_empty() {
+        return Err(invalid("list", "it names no shard").into());
+    }
+    Ok(added)
+}
+
+/// The first of `prefix` and a number that no shard has.
+fn next_name(prefix: &str) -> String {
+    let is_free = |shard_key: &String| shard::by_key(shard_key).is_err();
+    (0..).map(|n: u32| format!("{prefix}{n}")).find(is_free).unwrap_or_default()
+}
+
+fn check_new(new: &NewShard) -> Result<(), Failure> {
     for (argument, value) in
         [("shard_key", &new.shard_key), ("kind", &new.kind), ("namespace", &new.namespace)]
     {
@@ -32,29 +71,12 @@ fn check_new(new: &NewShard, caller: &Caller) -> Result<(), Failure> {
             return Err(invalid(argument, &problem).into());
         }
     }
-    check_capacity(new.capacity)?;
-    let given = new.conninfo.iter().chain(&new.client_conninfo);
-    if new.kind != POSTGRES && given.clone().next().is_some() {
-        return Err(TopologyError::ConninfoOfOtherKind(new.kind.clone()).into());
-    }
-    // As dblink and postgres_fdw have it: a connection string without a password, and none is
-    // stored here, is for superusers.
-    if given.clone().next().is_some() && !caller.is_superuser() {
-        return Err(TopologyError::ConninfoOfSuperusers.into());
-    }
-    for text in given {
-        Conninfo::parse_without_secret(text)?;
-    }
-    check_local(new, caller)
+    Ok(check_capacity(new.capacity)?)
 }
 
 /// A schema of this very database, where splits move rows with the rights of the extension's
 /// owner: nobody gains a table by it.
-fn check_local(new: &NewShard, caller: &Caller) -> Result<(), Failure> {
-    if new.kind != POSTGRES || new.conninfo.is_some() {
-        return Ok(());
-    }
-    let namespace = new.namespace.as_str();
+fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
     if namespace == "shardmaster" || namespace == "information_schema" || namespace.starts_with("pg_") {
         return Err(invalid("namespace", "it is a schema of the server or of this extension").into());
     }
@@ -95,6 +117,16 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
     placement::status_changed(&shard, status);
     event::topology_changed();
     Ok(())
+}
+
+/// An inactive one is neither routed to nor planned with.
+pub fn set_active(shard_key: &str, active: bool) -> Result<(), Failure> {
+    let is_active = shard::by_key(shard_key)?.status != ShardStatus::Disabled;
+    match active {
+        _ if active == is_active => Ok(()),
+        true => set_status(shard_key, ShardStatus::Active.as_str()),
+        false => set_status(shard_key, ShardStatus::Disabled.as_str()),
+    }
 }
 
 pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failure> {

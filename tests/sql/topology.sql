@@ -72,6 +72,47 @@ SELECT shard_set_capacity('vectors', NULL);
 SELECT shard_set_capacity('vectors', -1);
 SELECT shard_set_capacity('nowhere', 1);
 
+-- Where a shard is may be said anew: the whole string, or parts of it. What is not given stays.
+SELECT shard_set_endpoint('berlin', port => 6543, username => 'mover2', options => 'sslmode=require', notes => 'moved');
+SELECT shard_key, host, port, database, username, options, auth_kind, active, notes FROM shardmaster.shard_endpoint WHERE shard_key = 'berlin';
+SELECT conninfo FROM shard_route('k1');
+SELECT shard_set_endpoint('berlin', 'host=db3.example.com dbname=app', notes => '');
+SELECT host, port, username, options, notes FROM shardmaster.shard_endpoint WHERE shard_key = 'berlin';
+SELECT shard_set_endpoint('rome', client_conninfo => '');
+SELECT conninfo FROM shard_route('k5');
+-- Readers may be sent to a standby.
+SELECT shard_set_endpoint('berlin', read_conninfo => 'host=standby.example.com dbname=app');
+SELECT i, conninfo FROM unnest(ARRAY['read', 'write']) i, shard_route('k1', i);
+SELECT shard_set_endpoint('berlin', read_conninfo => '');
+SELECT conninfo FROM shard_route('k1', 'read');
+-- An inactive one is refused.
+SELECT shard_set_endpoint('berlin', active => false);
+SELECT * FROM shard_route('k1');
+SELECT shard_set_endpoint('berlin', active => true);
+SELECT shard_of('k1');
+-- Shards of other kinds have a uri.
+SELECT shard_set_endpoint('vectors', uri => 'https://vectors.example.com/v1', credential_alias => 'vectors');
+SELECT kind, host, uri, auth_kind, credential_alias FROM shardmaster.shard_endpoint WHERE shard_key = 'vectors';
+-- Not so:
+SELECT shard_set_endpoint('home', 'host=h');
+SELECT shard_set_endpoint('vectors', 'host=h');
+SELECT shard_set_endpoint('berlin', uri => 'https://h');
+SELECT shard_set_endpoint('berlin', options => 'password=sEcret');
+SELECT shard_set_endpoint('berlin', options => 'colour=blue');
+SELECT shard_set_endpoint('berlin', auth_kind => 'guess');
+SELECT shard_set_endpoint('nowhere', 'host=h');
+SELECT shard_set_endpoint(NULL);
+SELECT shard_check('vectors');
+SELECT shard_check('nowhere');
+
+-- Several at once, as an environment variable of today may have them.
+BEGIN;
+SELECT shard_add_many('host=a1 dbname=app; postgresql://u@a2/app;host=a3 dbname=''a;b''');
+SELECT shard_key, host, database FROM shard_topology() WHERE shard_key LIKE 'shard%';
+SELECT shard_add_many('host=a1; password=sEcret', prefix => 's');
+ROLLBACK;
+SELECT shard_add_many(' ; ');
+
 -- A shard that keys are routed to stays.
 SELECT shard_drop('berlin');
 SELECT shard_unassign('k1');

@@ -14,7 +14,7 @@ use crate::{Result, wait};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// What a cell has shown.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 /// For all that follows a disaster.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(40);
 
 /// What helps.
@@ -122,6 +122,8 @@ impl Operator<'_> {
             }
             match look {
                 Ok(Some(look)) if look.activity == "failed" => self.help(&look)?,
+                // A cutover that is given up does not fail its split.
+                Ok(Some(look)) if look.hint.contains("shard_adopt") => self.help(&look)?,
                 // Behind a decision a worker looks again and again, and says what helps.
                 Ok(Some(look)) if look.asks_for_a_restore() && self.helped.is_empty() => {
                     let hint = look.waiting.clone();

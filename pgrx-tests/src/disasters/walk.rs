@@ -8,7 +8,7 @@ use crate::cluster::DATABASE;
 use crate::split::Split;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 const HELD_UP: Duration = Duration::from_millis(30);
 
 /// Up to the injection; on the way the server that is struck gets something to forget.

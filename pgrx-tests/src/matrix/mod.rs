@@ -17,7 +17,7 @@ use crate::{Result, wait};
 use postgres::Row;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Between two looks at a split: each costs the master as much as a step of the split.
 const LOOK: Duration = Duration::from_millis(20);
 

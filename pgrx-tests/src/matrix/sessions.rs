@@ -7,7 +7,7 @@ use crate::server::Server;
 use postgres::Client;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Default)]
 pub struct Sessions {

@@ -257,7 +257,7 @@ impl Walk {
         let query = format!("CALL shard_split_run({id}, '{phase}')");
         self.master()?.batch_execute("SET statement_timeout = '4s'").map_err(Error::from)?;
         let told = self.master()?.batch_execute(&query).map_err(Refusal::of);
-        let _ = self.master()?.batch_execute("SET statement_timeout = '60s'");
+        let _ = self.master()?.batch_execute("SET statement_timeout = '180s'");
         match &told {
             // The statement's time was over, in the server's words.
             Err(refusal) if refusal.code == "57014" => {}

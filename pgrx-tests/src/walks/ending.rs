@@ -96,7 +96,7 @@ impl Walk {
         self.operate(&format!(
             "SELECT shard_split_wait({id}, CASE WHEN EXISTS (
                         SELECT FROM shardmaster.split_plan b WHERE b.reverse_of = {id} AND b.phase <> 'rolled_back'
-                           AND (b.phase, b.goal) <> ('planning', 'planning')) THEN 'reversed' ELSE '{end}' END, '25 s')"
+                           AND (b.phase, b.goal) <> ('planning', 'planning')) THEN 'reversed' ELSE '{end}' END, '100 s')"
         ))
     }
 }

@@ -16,7 +16,7 @@ use postgres::Client;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Between deep comparisons.
 const COMPARE_EVERY: usize = 12;
 
@@ -79,7 +79,7 @@ impl Walk {
             let cluster = &self.stage.cluster;
             let client = wait::until("the master", LIMIT, || Ok(cluster.superuser().ok()))?;
             self.master = Some(client);
-            let settings = "SET statement_timeout = '60s'";
+            let settings = "SET statement_timeout = '180s'";
             if let Some(master) = &mut self.master {
                 master.batch_execute(settings)?;
             }

@@ -92,7 +92,7 @@ impl When {
             When::Failed => "it has failed",
             When::Finished => "it is finished",
             When::Finishing => "its end is asked for",
-            When::Ending => "it is ending",
+            When::Ending => "finish deletes, or it was taken back",
             When::GoesBack => "it is a way back",
         }
     }
@@ -321,6 +321,7 @@ mod tests {
             verifies: false,
             repairs: false,
             goes_back: false,
+            endpoints: String::new(),
             error: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::catalog::split::State;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, End, Goal, Phase};
-use crate::catalog::{cutover_request, redirect, settlement, verification, way_back};
+use crate::catalog::{cutover_request, redirect, settlement, split_state, verification};
 use crate::guc;
 
 /// What a worker does next for a plan.
@@ -95,7 +95,7 @@ impl If {
             If::NotMoved => format!("p.cutover_step <> '{}'", CutoverStep::Moved.as_str()),
             If::Finished => "p.finished_at IS NOT NULL".into(),
             If::RedirectDue => redirect::is_due(),
-            If::Undoable => way_back::MAY_BE_TAKEN.into(),
+            If::Undoable => split_state::IS_UNDOABLE.into(),
             If::SettleDue => settlement::IS_DUE.into(),
             If::Later => cutover_request::IS_LATER.into(),
             If::Rehearses => cutover_request::IS_REHEARSAL.into(),

@@ -1,15 +1,13 @@
 //! How ways back end: with their split, or by having taken it back.
 
-use super::{look, take};
+use super::rest::{drop_forgotten, look, take};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::side;
 use crate::agent::state::tenure::Tenure;
-use crate::catalog::split::{self, Plan};
+use crate::catalog::split;
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
 use crate::error::{Failure, SqlState};
-use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::finish;
 use crate::split::injection_points::{self, reach};
@@ -53,18 +51,6 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// Ways back of the same split that rest on its target, and that this master does not know: it was
-/// restored to a time before it had planned them. Nobody will ask for them. One that has begun rests no
-/// more, and tells of itself.
-pub fn drop_forgotten(target: &mut Connection, plan: &Plan, known: &[i64]) -> Result<()> {
-    for id in side::resting(target, &plan.token)? {
-        if !known.contains(&id) {
-            install::drop_side(target, id, Side::Source)?;
-        }
-    }
-    Ok(())
 }
 
 /// One that was set back may not have it any more, and a target has it only once it has begun.

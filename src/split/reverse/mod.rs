@@ -10,14 +10,16 @@
 //! end of the split in the same commit.
 
 mod end;
+mod rest;
 
 pub use end::{leave, remove, under_way};
+pub use rest::{look, measure};
 
 use super::cutover::{recovery, told};
-use super::end::{finish, redirect};
+use super::end::finish;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
-use super::plan::{check, take_up_way_back};
+use super::plan::check;
 use super::table::{self, Table, columns};
 use super::{install, owners, record};
 use crate::agent::error::{Result, SplitError};
@@ -27,10 +29,8 @@ use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, Observation, TableShape};
 use crate::agent::state::consumed;
 use crate::agent::state::progress::{self, LeafProgress, Progress, TableProgress};
-use crate::agent::state::queue;
 use crate::agent::state::side::{self, Installed, State};
-use crate::agent::state::tenure::{self, Tenure};
-use crate::catalog::settlement;
+use crate::agent::state::tenure::Tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_state::CutoverStep;
 use crate::catalog::way_back::{self, WayBack};
@@ -38,7 +38,6 @@ use crate::error::SqlState;
 use crate::guc;
 use crate::remote::Connection;
 use crate::server::txn::{transaction, try_transaction};
-use crate::server::wake;
 use crate::split::copy::judged::{self, Judged};
 use crate::split::copy::leaves;
 
@@ -57,7 +56,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
     }
     let id = known.map_or_else(|| transaction(|| way_back::create(there)), |known| known.id);
     reach(injection_points::REVERSE_PLANNED)?;
-    let back = take(id, &tenure.identity)?;
+    let back = rest::take(id, &tenure.identity)?;
     let (mut source, mut target) = match sessions {
         // They know the secret, which is the same, and the catalogs; sessions of their own would
         // plan the longest queries once more.
@@ -83,7 +82,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
 /// the cutover alone.
 fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<()> {
     install::capture_alone(source, back, tables)?;
-    end::drop_forgotten(source, &back.plan, &[back.plan.id])?;
+    rest::drop_forgotten(source, &back.plan, &[back.plan.id])?;
     reach(injection_points::REVERSE_CAPTURED)?;
     let now = observe::observe(source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, tables)?;
@@ -95,7 +94,7 @@ fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<(
 /// too. Where its tables cannot go back as they are now, all stays as it was.
 pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
     let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else { return Ok(()) };
-    let back = take(back.id, identity)?;
+    let back = rest::take(back.id, identity)?;
     let mut source = back.open(Side::Source, "way back")?;
     let mut target = back.open(Side::Target, "way back")?;
     let tables = table::load(&back.plan, &mut source, &mut target)?;
@@ -107,14 +106,6 @@ pub fn capture_partitions(there: i64, identity: &str) -> Result<()> {
 
 fn no_way_back(id: i64, why: &str) {
     transaction(|| split::event(id, None, None, &format!("it cannot be taken back: {why}")));
-}
-
-/// The worker's right to act for another plan than its own.
-fn take(id: i64, identity: &str) -> Result<Tenure> {
-    try_transaction(|| {
-        let generation = record::take(id)?;
-        Ok(Tenure { plan: split::load(id)?, generation, identity: identity.to_owned() })
-    })
 }
 
 /// The progress of a split whose rows are all where they are to come to.
@@ -325,7 +316,7 @@ struct Frozen {
 /// The split's own shards bear out that its source has taken nothing since the cutover.
 fn require_frozen(tenure: &Tenure, there: i64) -> Result<Frozen> {
     let version = transaction(|| split::state(there))?.version_cutover.unwrap_or_default();
-    let mut engine = Engine::attach(&take(there, &tenure.identity)?)?;
+    let mut engine = Engine::attach(&rest::take(there, &tenure.identity)?)?;
     for (side, wanted) in [(Side::Source, State::Moved), (Side::Target, State::Open)] {
         let Engine { control, target, plan, .. } = &mut engine;
         let session = if side == Side::Source { control } else { target };
@@ -367,58 +358,4 @@ fn lost(plan: &Plan, there: i64, why: &str) -> SplitError {
             plan.id
         ),
     )
-}
-
-/// A master that was restored may have forgotten that the split was being taken back, which its
-/// target knows, by what it says of it or by its redirect once that has ended: the way back is
-/// taken up again. Whether it is so.
-pub fn look(there: i64, identity: &str) -> Result<bool> {
-    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
-        return Ok(false);
-    };
-    let plan = try_transaction(|| split::load(back.id))?;
-    let mut source = tenure::open(&plan, identity, Side::Source, "way back")?;
-    let is_under_way = match side::installed(&mut source, &plan, Side::Source)? {
-        Installed::Ours => side::state(&mut source, plan.id, Side::Source)? != Some(State::Capture),
-        Installed::No => redirect::known_version(&mut source, &plan)?.is_some(),
-        Installed::Foreign => false,
-    };
-    if !is_under_way {
-        return Ok(false);
-    }
-    try_transaction(|| {
-        take_up_way_back(there, plan.id)?;
-        way_back::begin(plan.id);
-        split::event(plan.id, None, None, "the shards know of this way back, which this master had lost");
-        wake::split_on_commit(plan.id);
-        Ok(true)
-    })
-}
-
-/// How large the queue of a way back is that rests, for an operator who has said when it is large
-/// enough. A shard that is out of reach is asked next time.
-pub fn measure(there: i64, identity: &str) -> Result<()> {
-    if transaction(|| settlement::queue_bytes(there)).is_none() {
-        return Ok(());
-    }
-    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
-        return Ok(());
-    };
-    let plan = try_transaction(|| split::load(back.id))?;
-    match queue_size(&plan, identity) {
-        Ok(Some(bytes)) => transaction(|| settlement::measured(there, bytes)),
-        Ok(None) => {}
-        Err(error) if error.is_transient() => {}
-        Err(error) => return Err(error),
-    }
-    Ok(())
-}
-
-/// None: a target that was set back to a time before the start has no way back.
-fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
-    let mut source = tenure::open(plan, identity, Side::Source, "way back")?;
-    match side::installed(&mut source, plan, Side::Source)? {
-        Installed::Ours => queue::bytes(&mut source, plan).map(Some),
-        Installed::No | Installed::Foreign => Ok(None),
-    }
 }

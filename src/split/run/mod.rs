@@ -36,6 +36,8 @@ use std::time::{Duration, Instant};
 struct Worker {
     id: i64,
     engine: Option<Engine>,
+    /// As of when its sessions know where the shards are.
+    endpoints: String,
     attempts: u32,
     /// What its tables wait for, as the history has it.
     told_to_wait: Option<String>,
@@ -54,6 +56,7 @@ pub fn run(split_id: i64) {
     let mut worker = Worker {
         id: split_id,
         engine: None,
+        endpoints: String::new(),
         attempts: 0,
         told_to_wait: None,
         compare_failures: 0,
@@ -66,6 +69,10 @@ pub fn run(split_id: i64) {
         let work = work::next(&state);
         if state.failed || work == Work::Nothing {
             return;
+        }
+        if worker.endpoints != state.endpoints {
+            worker.engine = None;
+            worker.endpoints.clone_from(&state.endpoints);
         }
         match worker.turn(&state, work) {
             Ok(pause) => {

@@ -49,5 +49,8 @@ fn look(engine: &mut Engine) -> Result<()> {
     let ended = walk::slices(engine, &progress, When::AfterCutover);
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
+    if let Some(run) = engine.verification.as_mut() {
+        run.prepared = None;
+    }
     ended
 }

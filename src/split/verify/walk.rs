@@ -97,8 +97,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             run.note(all, Vec::new());
             continue;
         }
-        if run.prepared != Some(table.ordinal) {
-            run.wants_tables = true;
+        if run.prepared != Some(table.ordinal) && !prepare(engine, run, (&table, position), when)? {
             return Ok(());
         }
         let unless = unless(engine, progress, position, when)?;
@@ -113,6 +112,24 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
         }
     }
     Ok(())
+}
+
+/// What the sessions need for a table's rows. Within a step before the cutover they can have it with
+/// the next one alone, since a transaction that only reads creates no table; behind it the target's
+/// session suffices, in a transaction that is rolled back. Whether it is there.
+fn prepare(
+    engine: &mut Engine,
+    run: &mut Run,
+    (table, position): (&Verification, usize),
+    when: When,
+) -> Result<bool> {
+    if when == When::BeforeCutover {
+        run.wants_tables = true;
+        return Ok(false);
+    }
+    rows::prepare_target(&mut engine.target, &engine.tables[position])?;
+    run.prepared = Some(table.ordinal);
+    Ok(true)
 }
 
 /// Under which a row that the target does not have as the source does is nothing to be told.

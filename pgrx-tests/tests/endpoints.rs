@@ -1,0 +1,98 @@
+//! Where shards are, said and changed at run time.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
+use shardmaster_tests::fixture::{self, LIMIT, insert, outcome, plan, rows, to_pending};
+use shardmaster_tests::server::Stop;
+use shardmaster_tests::wait;
+
+/// What `shard_check` says of a shard: items, and whether each is as it should be.
+fn checked(cluster: &Cluster, shard: &str) -> Vec<(String, bool, String)> {
+    let query = "SELECT item, ok, detail || coalesce(' HINT ' || hint, '') FROM shard_check($1)";
+    let rows = cluster.superuser().unwrap().query(query, &[&shard]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
+}
+
+fn item<'a>(found: &'a [(String, bool, String)], name: &str) -> &'a (String, bool, String) {
+    found.iter().find(|(item, ..)| item == name).unwrap_or_else(|| panic!("{name} is not in {found:?}"))
+}
+
+/// A typo is mended while a split runs: its next step goes where the shard is.
+#[test]
+fn a_split_follows_an_endpoint_that_is_changed() {
+    let cluster = fixture::cluster(&["shardmaster.remote_timeout = 3000"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut master = cluster.superuser().unwrap();
+    let right = cluster.servers[1].conninfo(DATABASE, MOVER);
+    master.batch_execute("SELECT shard_set_endpoint('shard_b', host => '/nowhere')").unwrap();
+    let says = "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE id = 1 AND activity = 'retrying' AND waiting_for LIKE '%/nowhere%')";
+    wait::until_true(&mut master, "the split to say where it does not come to", LIMIT, says).unwrap();
+    fixture::source(&cluster)
+        .batch_execute("UPDATE items SET val = 'meanwhile' WHERE tenant = 'moves'")
+        .unwrap();
+    master.execute("SELECT shard_set_endpoint('shard_b', $1)", &[&right]).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert!(rows(&cluster, 1).values().all(|val| val == "meanwhile"));
+    split.finish(LIMIT).unwrap();
+}
+
+/// What a newcomer wants to know of a shard.
+#[test]
+fn a_shard_is_looked_at() {
+    let mut cluster = fixture::cluster(&[]);
+    let found = checked(&cluster, "shard_b");
+    for name in
+        ["connect", "round trip", "clock", "role", "primary", "encryption", "schema", "version", "agent"]
+    {
+        assert!(item(&found, name).1, "{:?}", item(&found, name));
+    }
+    // Tests may lose what a crash takes.
+    assert!(!item(&found, "durability").1);
+    assert!(item(&found, "right to write without triggers").1);
+    let take = format!("REVOKE SET ON PARAMETER session_replication_role FROM {MOVER}");
+    cluster.servers[1].superuser(DATABASE).unwrap().batch_execute(&take).unwrap();
+    let found = checked(&cluster, "shard_b");
+    let right = item(&found, "right to write without triggers");
+    assert!(!right.1 && right.2.contains("GRANT SET"), "{right:?}");
+    cluster.servers[1].stop(Stop::Fast).unwrap();
+    let found = checked(&cluster, "shard_b");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(!found[0].1 && found[0].0 == "connect", "{found:?}");
+    let refused = "SELECT shard_add('third', host => '/nowhere', checked => true)";
+    let refused = cluster.superuser().unwrap().batch_execute(refused).unwrap_err();
+    assert_eq!(fixture::state_of(&refused), "55000");
+    let known = "SELECT FROM shard_topology() WHERE shard_key = 'third'";
+    assert!(cluster.superuser().unwrap().query(known, &[]).unwrap().is_empty(), "it was not added");
+}
+
+/// Readers of a key that moves stay with the primary until its split has ended.
+#[test]
+fn readers_go_to_a_standby_while_nothing_moves() {
+    let cluster = fixture::cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_set_endpoint('shard_a', read_conninfo => 'host=standby_a'),
+                    shard_set_endpoint('shard_b', read_conninfo => 'host=standby_b')",
+        )
+        .unwrap();
+    let mut client = cluster.superuser().unwrap();
+    let mut reads = |key: &str| -> String {
+        client.query_one("SELECT conninfo FROM shard_route($1, 'read')", &[&key]).unwrap().get(0)
+    };
+    assert_eq!([reads("moves"), reads("stays")], ["host=standby_a", "host=standby_a"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert!(!reads("moves").contains("standby") && reads("stays") == "host=standby_a");
+    assert_eq!(
+        outcome(&mut cluster.servers[1].connect(DATABASE, CLIENT).unwrap(), &insert("moves", 90_000)),
+        "ok"
+    );
+    split.finish(LIMIT).unwrap();
+    assert_eq!(reads("moves"), "host=standby_b");
+    let write: String = master.query_one("SELECT conninfo FROM shard_route('moves')", &[]).unwrap().get(0);
+    assert!(!write.contains("standby"));
+}

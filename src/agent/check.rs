@@ -1,0 +1,133 @@
+//! `shard_check()`: what somebody who comes to a shard as splits do finds there.
+
+use super::error::{Result, SplitError};
+use super::session;
+use crate::catalog::shard::{self, Shard, TopologyError};
+use crate::clean;
+use crate::error::{Failure, SqlState};
+use crate::remote::{Connection, RemoteError};
+use std::time::{Duration, Instant};
+
+const SERVER: &str = include_str!("../../sql/check/server.sql");
+const SHARD: &str = include_str!("../../sql/check/shard.sql");
+
+/// For each host on the way there, and for each question: somebody waits at a terminal.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Clocks may differ by so much: times of events are compared by people alone.
+const MOST_DIFFERENCE: f64 = 1.0;
+/// Questions of which the fastest answer counts.
+const ROUNDS: u32 = 5;
+
+pub struct Found {
+    pub item: String,
+    pub ok: bool,
+    pub detail: String,
+    pub hint: Option<String>,
+}
+
+fn found(item: &str, ok: bool, detail: String, hint: &str) -> Found {
+    let hint = Some(hint.to_owned()).filter(|hint| !ok && !hint.is_empty());
+    Found { item: item.to_owned(), ok, detail, hint }
+}
+
+/// All findings; of a shard that cannot be reached that alone. What the shard says of itself is its
+/// own text.
+pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
+    let shard = shard::by_key(shard_key)?;
+    if !shard.holds_rows() {
+        return Err(TopologyError::NoServer { shard: shard.shard_key, kind: shard.kind }.into());
+    }
+    let began = Instant::now();
+    let mut connection = match session::open_within(&shard, "check", PATIENCE) {
+        Ok(connection) => connection,
+        Err(error) => return Ok(vec![unreachable(error)]),
+    };
+    let mut all = vec![found("connect", true, format!("in {} ms", began.elapsed().as_millis()), "")];
+    connection.set_deadline(Some(Instant::now() + PATIENCE));
+    look(&mut connection, &shard, &mut all).map_err(SplitError::into_failure)?;
+    Ok(all)
+}
+
+fn unreachable(error: RemoteError) -> Found {
+    let failure = SplitError::from(error).into_failure();
+    let hint = failure.hint.unwrap_or_else(|| {
+        "The worker connects as the account of the master's server does: try psql with this connection string as that user."
+            .to_owned()
+    });
+    Found { item: "connect".to_owned(), ok: false, detail: failure.message, hint: Some(hint) }
+}
+
+fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<Found>) -> Result<()> {
+    all.extend(clocks(connection)?);
+    for (query, parameters) in [(SHARD, &[Some(shard.namespace.as_str())][..]), (SERVER, &[])] {
+        for row in connection.query(query, parameters)?.rows {
+            let mut cells = row.into_iter();
+            let mut cell = || cells.next().flatten().unwrap_or_default();
+            let (item, ok, detail, hint) = (cell(), cell() == "t", cell(), cell());
+            all.push(found(&clean::said(&item), ok, clean::said(&detail), &clean::said(&hint)));
+        }
+    }
+    all.push(replica_role(connection)?);
+    Ok(())
+}
+
+/// How long an answer takes, and how far the clocks are from each other, as far as that can be told
+/// from here.
+fn clocks(connection: &mut Connection) -> Result<[Found; 2]> {
+    let mut best: Option<(Duration, f64)> = None;
+    for _ in 0..ROUNDS {
+        let (asked, before) = (Instant::now(), now());
+        let rows = connection.run("SELECT extract(epoch FROM clock_timestamp())")?;
+        let took = asked.elapsed();
+        let there: f64 = rows.scalar().and_then(|text| text.parse().ok()).unwrap_or(before);
+        if best.is_none_or(|(least, _)| took < least) {
+            best = Some((took, there - before - took.as_secs_f64() / 2.0));
+        }
+    }
+    let (took, difference) = best.unwrap_or_default();
+    Ok([
+        found("round trip", true, format!("{:.1} ms", took.as_secs_f64() * 1000.0), ""),
+        found(
+            "clock",
+            difference.abs() < MOST_DIFFERENCE,
+            format!("{:+.0} ms to this server's", difference * 1000.0),
+            "Let both servers take their time from NTP: times of events cannot be compared.",
+        ),
+    ])
+}
+
+fn now() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Tried, and taken back.
+fn replica_role(connection: &mut Connection) -> Result<Found> {
+    connection.run("BEGIN")?;
+    let tried = connection.run("SET LOCAL session_replication_role = replica");
+    connection.run("ROLLBACK")?;
+    let item = "right to write without triggers";
+    match tried {
+        Ok(_) => Ok(found(item, true, "SET session_replication_role".to_owned(), "")),
+        Err(error) if error.is_transient() => Err(error.into()),
+        Err(error) => Ok(found(
+            item,
+            false,
+            clean::said(&error.message),
+            "GRANT SET ON PARAMETER session_replication_role TO the mover's role; before PostgreSQL 15 it has to be a superuser.",
+        )),
+    }
+}
+
+/// For a shard that is added: nothing may be wrong with it.
+pub fn require(shard_key: &str) -> std::result::Result<(), Failure> {
+    let wrong: Vec<Found> = run(shard_key)?.into_iter().filter(|found| !found.ok).collect();
+    let Some(first) = wrong.first() else { return Ok(()) };
+    let texts: Vec<String> = wrong.iter().map(|found| format!("{}: {}", found.item, found.detail)).collect();
+    let failure = Failure::new(SqlState::NOT_IN_STATE, format!("shard \"{shard_key}\" is not ready"))
+        .detail(texts.join("\n"));
+    Err(match &first.hint {
+        Some(hint) => failure.hint(hint.clone()),
+        None => failure,
+    })
+}

@@ -1,0 +1,56 @@
+//! Where a shard is and how one gets in, as `shard_set_endpoint` changes it: columns of
+//! `shardmaster.shard`.
+
+use super::shard::Shard;
+use crate::server::sql;
+
+/// All of it. What is not given is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub conninfo: Option<String>,
+    pub client_conninfo: Option<String>,
+    pub read_conninfo: Option<String>,
+    pub uri: Option<String>,
+    pub auth_kind: String,
+    pub credential_alias: Option<String>,
+    pub notes: Option<String>,
+}
+
+/// For a change: nobody else changes it before the transaction ends.
+pub fn lock(shard: &Shard) -> Option<Endpoint> {
+    let found = sql::write_returning(
+        "SELECT conninfo, client_conninfo, read_conninfo, uri, auth_kind, credential_alias, notes
+           FROM shardmaster.shard WHERE id = $1 FOR NO KEY UPDATE",
+        &[shard.id.into()],
+        |row| Endpoint {
+            conninfo: row.get(1),
+            client_conninfo: row.get(2),
+            read_conninfo: row.get(3),
+            uri: row.get(4),
+            auth_kind: row.value(5),
+            credential_alias: row.get(6),
+            notes: row.get(7),
+        },
+    );
+    found.into_iter().next()
+}
+
+pub fn store(shard: &Shard, endpoint: &Endpoint) {
+    let text = |value: &Option<String>| value.clone();
+    sql::write(
+        "UPDATE shardmaster.shard
+            SET conninfo = $2, client_conninfo = $3, read_conninfo = $4, uri = $5, auth_kind = $6,
+                credential_alias = $7, notes = $8, endpoint_at = clock_timestamp(), updated_at = clock_timestamp()
+          WHERE id = $1",
+        &[
+            shard.id.into(),
+            text(&endpoint.conninfo).into(),
+            text(&endpoint.client_conninfo).into(),
+            text(&endpoint.read_conninfo).into(),
+            text(&endpoint.uri).into(),
+            endpoint.auth_kind.as_str().into(),
+            text(&endpoint.credential_alias).into(),
+            text(&endpoint.notes).into(),
+        ],
+    );
+}

@@ -1,0 +1,197 @@
+//! What is said of where a shard is, when it comes and later on.
+
+use crate::catalog::caller::Caller;
+use crate::catalog::endpoint::{self, Endpoint};
+use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
+use crate::catalog::{event, in_use, name, place};
+use crate::error::Failure;
+use crate::remote::conninfo::Conninfo;
+use crate::server::wake;
+
+/// How the mover may prove who it is.
+pub const AUTH_KINDS: [&str; 1] = ["libpq"];
+
+/// What a caller has given; None: it stays. Of a text that may be missing an empty one takes it
+/// away.
+#[derive(Debug, Default)]
+pub struct Given {
+    pub conninfo: Option<String>,
+    pub client_conninfo: Option<String>,
+    pub read_conninfo: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<i32>,
+    pub database: Option<String>,
+    pub username: Option<String>,
+    /// More keywords of libpq, as a connection string.
+    pub options: Option<String>,
+    pub uri: Option<String>,
+    pub auth_kind: Option<String>,
+    pub credential_alias: Option<String>,
+    pub notes: Option<String>,
+}
+
+impl Given {
+    fn has_parts(&self) -> bool {
+        let texts = [&self.host, &self.database, &self.username, &self.options];
+        self.port.is_some() || texts.iter().any(|text| text.is_some())
+    }
+
+    /// Whether a connection string comes of it, which is for superusers.
+    fn leads_somewhere(&self) -> bool {
+        let strings = [&self.conninfo, &self.client_conninfo, &self.read_conninfo];
+        self.has_parts() || strings.iter().any(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
+    }
+
+    /// The connection string that it makes of the one that there was.
+    fn conninfo_after(&self, before: Option<&str>) -> Result<Option<String>, Failure> {
+        let before = self.conninfo.as_deref().or(before);
+        if !self.has_parts() {
+            return Ok(before.map(str::to_owned));
+        }
+        let mut after = Conninfo::parse(before.unwrap_or_default())?;
+        if let Some(options) = &self.options {
+            for (keyword, value) in Conninfo::parse_without_secret(options)?.pairs() {
+                after = after.with(keyword, value);
+            }
+        }
+        let port = self.port.map(|port| port.to_string());
+        let parts =
+            [("host", &self.host), ("port", &port), ("dbname", &self.database), ("user", &self.username)];
+        for (keyword, value) in parts {
+            if let Some(value) = value {
+                after = after.with(keyword, value);
+            }
+        }
+        Ok(Some(after.text()))
+    }
+
+    /// What becomes of an endpoint.
+    pub fn applied_to(&self, before: &Endpoint) -> Result<Endpoint, Failure> {
+        let text = |given: &Option<String>, before: &Option<String>| {
+            given.clone().or_else(|| before.clone()).filter(|text| !text.is_empty())
+        };
+        Ok(Endpoint {
+            conninfo: self.conninfo_after(before.conninfo.as_deref())?,
+            client_conninfo: text(&self.client_conninfo, &before.client_conninfo),
+            read_conninfo: text(&self.read_conninfo, &before.read_conninfo),
+            uri: text(&self.uri, &before.uri),
+            auth_kind: self.auth_kind.clone().unwrap_or_else(|| before.auth_kind.clone()),
+            credential_alias: text(&self.credential_alias, &before.credential_alias),
+            notes: text(&self.notes, &before.notes),
+        })
+    }
+}
+
+/// Of a shard that nothing was said of yet.
+pub fn none() -> Endpoint {
+    Endpoint {
+        conninfo: None,
+        client_conninfo: None,
+        read_conninfo: None,
+        uri: None,
+        auth_kind: AUTH_KINDS[0].to_owned(),
+        credential_alias: None,
+        notes: None,
+    }
+}
+
+/// Says where a shard is from now on: the next session goes there, those of splits at their next
+/// step.
+pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failure> {
+    let shard = shard::by_key(shard_key)?;
+    let before = endpoint::lock(&shard).unwrap_or_else(none);
+    let after = given.applied_to(&before)?;
+    if before.conninfo.is_some() != after.conninfo.is_some() && shard.kind == POSTGRES {
+        return Err(TopologyError::Here(shard.shard_key).into());
+    }
+    require_valid(&shard.kind, &after)?;
+    require_right(given, caller)?;
+    if after == before {
+        return Ok(());
+    }
+    endpoint::store(&shard, &after);
+    changed(&shard);
+    Ok(())
+}
+
+/// Whoever has to do with the shard is told.
+fn changed(shard: &Shard) {
+    place::forget_unused();
+    event::topology_changed();
+    in_use::splits_of_shard(&shard.shard_key).into_iter().for_each(wake::split_on_commit);
+}
+
+/// As dblink and postgres_fdw have it: a connection string without a password, and none is
+/// stored here, is for superusers.
+pub fn require_right(given: &Given, caller: &Caller) -> Result<(), Failure> {
+    match given.leads_somewhere() && !caller.is_superuser() {
+        true => Err(TopologyError::ConninfoOfSuperusers.into()),
+        false => Ok(()),
+    }
+}
+
+pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
+    let strings = [&endpoint.conninfo, &endpoint.client_conninfo, &endpoint.read_conninfo];
+    let mut given = strings.into_iter().flatten().peekable();
+    if kind != POSTGRES && given.peek().is_some() {
+        return Err(TopologyError::ConninfoOfOtherKind(kind.to_owned()).into());
+    }
+    for text in given {
+        Conninfo::parse_without_secret(text)?;
+    }
+    if !AUTH_KINDS.contains(&endpoint.auth_kind.as_str()) {
+        let problem = format!("\"{}\" is none of {}", endpoint.auth_kind, AUTH_KINDS.join(", "));
+        return Err(invalid("auth_kind", problem));
+    }
+    if kind == POSTGRES && endpoint.uri.is_some() {
+        return Err(invalid("uri", "a shard of kind \"postgres\" has a connection string".to_owned()));
+    }
+    for (argument, text) in [("uri", &endpoint.uri), ("credential_alias", &endpoint.credential_alias)] {
+        if let Some(problem) = text.as_deref().and_then(name::problem) {
+            return Err(invalid(argument, problem));
+        }
+    }
+    Ok(())
+}
+
+fn invalid(argument: &'static str, problem: String) -> Failure {
+    TopologyError::Invalid { argument, problem }.into()
+}
+
+/// Connection strings separated by semicolons. One within quotes is part of a value, as a quote is behind
+/// a backslash.
+pub fn split_list(list: &str) -> Result<Vec<String>, Failure> {
+    let (mut parts, mut part) = (Vec::new(), String::new());
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for character in list.chars() {
+        match character {
+            ';' if !is_quoted => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            '\'' if !is_escaped => is_quoted = !is_quoted,
+            _ => {}
+        }
+        is_escaped = character == '\\' && !is_escaped;
+        part.push(character);
+    }
+    if is_quoted {
+        return Err(invalid("list", "a quote is not closed".to_owned()));
+    }
+    parts.push(part);
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_split_outside_of_quotes() {
+        let split = |list| split_list(list).unwrap();
+        assert_eq!(split("host=a;host=b ;"), ["host=a", "host=b ", ""]);
+        assert_eq!(split(r"dbname='a;b' host=x;host='it\'s;'"), [r"dbname='a;b' host=x", r"host='it\'s;'"]);
+        assert_eq!(split("postgresql://a/x;postgresql://b/y"), ["postgresql://a/x", "postgresql://b/y"]);
+        assert!(split_list("host='a;b").is_err());
+    }
+}

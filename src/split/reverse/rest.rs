@@ -1,0 +1,91 @@
+//! Ways back that nobody has asked for: whose right it is to act for them, whether they rest indeed,
+//! how large they have become.
+
+use crate::agent::error::Result;
+use crate::agent::session::Side;
+use crate::agent::state::queue;
+use crate::agent::state::side::{self, Installed, State};
+use crate::agent::state::tenure::{self, Tenure};
+use crate::catalog::settlement;
+use crate::catalog::split::{self, Plan};
+use crate::catalog::way_back::{self, WayBack};
+use crate::remote::Connection;
+use crate::server::txn::{transaction, try_transaction};
+use crate::server::wake;
+use crate::split::end::redirect;
+use crate::split::plan::take_up_way_back;
+use crate::split::{install, record};
+
+/// The worker's right to act for another plan than its own.
+pub fn take(id: i64, identity: &str) -> Result<Tenure> {
+    try_transaction(|| {
+        let generation = record::take(id)?;
+        Ok(Tenure { plan: split::load(id)?, generation, identity: identity.to_owned() })
+    })
+}
+
+/// A master that was restored may have forgotten that the split was being taken back, which its
+/// target knows, by what it says of it or by its redirect once that has ended: the way back is
+/// taken up again. Whether it is so.
+pub fn look(there: i64, identity: &str) -> Result<bool> {
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
+        return Ok(false);
+    };
+    let plan = try_transaction(|| split::load(back.id))?;
+    let mut source = tenure::open(&plan, identity, Side::Source, "way back")?;
+    let is_under_way = match side::installed(&mut source, &plan, Side::Source)? {
+        Installed::Ours => side::state(&mut source, plan.id, Side::Source)? != Some(State::Capture),
+        Installed::No => redirect::known_version(&mut source, &plan)?.is_some(),
+        Installed::Foreign => false,
+    };
+    if !is_under_way {
+        return Ok(false);
+    }
+    try_transaction(|| {
+        take_up_way_back(there, plan.id)?;
+        way_back::begin(plan.id);
+        split::event(plan.id, None, None, "the shards know of this way back, which this master had lost");
+        wake::split_on_commit(plan.id);
+        Ok(true)
+    })
+}
+
+/// How large the queue of a way back is that rests, for an operator who has said when it is large
+/// enough. A shard that is out of reach is asked next time.
+pub fn measure(there: i64, identity: &str) -> Result<()> {
+    if transaction(|| settlement::queue_bytes(there)).is_none() {
+        return Ok(());
+    }
+    let Some(back) = try_transaction(|| way_back::of(there))?.filter(WayBack::rests) else {
+        return Ok(());
+    };
+    let plan = try_transaction(|| split::load(back.id))?;
+    match queue_size(&plan, identity) {
+        Ok(Some(bytes)) => transaction(|| settlement::measured(there, bytes)),
+        Ok(None) => {}
+        Err(error) if error.is_transient() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// None: a target that was set back to a time before the start has no way back.
+fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
+    let mut source = tenure::open(plan, identity, Side::Source, "way back")?;
+    match side::installed(&mut source, plan, Side::Source)? {
+        Installed::Ours => queue::bytes(&mut source, plan).map(Some),
+        Installed::No | Installed::Foreign => Ok(None),
+    }
+}
+
+/// Ways back of the same split that rest on its target, and that this master does not know: it was
+/// restored to a time before it had planned them. Nobody will ask for them. One that has begun rests no
+/// more, and tells of itself.
+pub fn drop_forgotten(target: &mut Connection, plan: &Plan, known: &[i64]) -> Result<()> {
+    for id in side::resting(target, &plan.token)? {
+        if !known.contains(&id) {
+            install::drop_side(target, id, Side::Source)?;
+        }
+    }
+    Ok(())
+}
