@@ -33,7 +33,7 @@ pub fn shard_add(
     auth_kind: default!(Option<String>, "NULL"),
     credential_alias: default!(Option<String>, "NULL"),
     notes: default!(Option<String>, "NULL"),
-    checked: default!(bool, "false"),
+    checked: default!(Option<bool>, "false"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_add")?;
     let new = NewShard {
@@ -58,7 +58,7 @@ pub fn shard_add(
     };
     let shard_key = new.shard_key.clone();
     let id = Caller::as_owner(|caller| topology::add(new, &given, caller))?;
-    if checked {
+    if checked.unwrap_or(false) {
         Caller::as_owner(|_| check::require(&shard_key))?;
     }
     Ok(id)

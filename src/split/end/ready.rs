@@ -33,8 +33,7 @@ pub fn require_accepted(tenure: &Tenure, request: &FinishRequest) -> Result<()> 
 
 /// Every table was compared since the cutover, and each row of the source is on the target, or was
 /// changed there.
-pub fn require_proven(engine: &mut Engine, request: &FinishRequest) -> Result<()> {
-    finish::require_ready(engine, request)?;
+pub fn require_proven(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     for unproven in transaction(|| verification::unproven(id)) {
         require_like(engine, &unproven)?;

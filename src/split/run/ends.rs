@@ -10,13 +10,17 @@ use crate::catalog::way_back::{self, WayBack};
 use crate::server::txn::{transaction, try_transaction};
 use crate::split::end::{finish, lost, ready};
 use crate::split::{record, reverse};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Since a look at both sides, nothing much will have happened.
+const SOON: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Both sides are compared, as far as they were not; the operator may still take the split back.
     pub(super) fn prove(&mut self, state: &State) -> Result<Duration> {
         let request = transaction(|| record::finish_request(self.id));
         if self.engine.is_none() {
+            self.ready = None;
             let tenure = self.take_plan()?;
             if self.leave(&tenure)? {
                 return Ok(Duration::ZERO);
@@ -30,10 +34,15 @@ impl Worker {
             }
         }
         if !request.accepts {
+            // What is wrong with a table is told before its rows are read. A comparison may take hours.
+            if self.ready.is_none_or(|since| !state.verifies && since.elapsed() > SOON) {
+                finish::require_ready(self.attached(state)?, &request)?;
+                self.ready = Some(Instant::now());
+            }
             if state.verifies {
                 return self.verify(state);
             }
-            ready::require_proven(self.attached(state)?, &request)?;
+            ready::require_proven(self.attached(state)?)?;
         }
         ready::go_on(self.id)?;
         Ok(Duration::ZERO)

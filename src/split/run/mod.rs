@@ -36,6 +36,8 @@ use std::time::{Duration, Instant};
 struct Worker {
     id: i64,
     engine: Option<Engine>,
+    /// When nothing but rows was in the way of its finish.
+    ready: Option<Instant>,
     /// As of when its sessions know where the shards are.
     endpoints: String,
     attempts: u32,
@@ -56,6 +58,7 @@ pub fn run(split_id: i64) {
     let mut worker = Worker {
         id: split_id,
         engine: None,
+        ready: None,
         endpoints: String::new(),
         attempts: 0,
         told_to_wait: None,
@@ -231,9 +234,12 @@ impl Worker {
     fn verify(&mut self, state: &State) -> Result<Duration> {
         let version = state.version_cutover.unwrap_or_default();
         let mut failures = self.compare_failures;
-        let ended = after::run(self.attached(state)?, version, &mut failures);
+        let began = Instant::now();
+        let engine = self.attached(state)?;
+        let ended = after::run(engine, version, &mut failures);
+        let bytes = engine.verification.as_ref().map_or(0, |run| run.step_bytes);
         self.compare_failures = failures;
-        ended.map(|()| Duration::ZERO)
+        ended.map(|()| rest_by_rate(bytes, began.elapsed()))
     }
 
     fn end_redirect(&mut self) -> Result<Duration> {
@@ -409,13 +415,19 @@ impl Worker {
 fn pause_of_copy(outcome: &outcome::Outcome, worked: Duration) -> Duration {
     // Where nobody writes, nobody is disturbed.
     let share = if outcome.changes > 0 { guc::copy_share() } else { 1.0 };
-    let by_rate = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
-        Duration::from_secs_f64(outcome.bytes as f64 / rate as f64).saturating_sub(worked)
+    let by_rate = rest_by_rate(outcome.bytes as i64, worked);
+    by_rate.max(worked.mul_f64((1.0 - share) / share))
+}
+
+/// How long it takes until so many bytes may have been read.
+fn rest_by_rate(bytes: i64, worked: Duration) -> Duration {
+    let rest = guc::max_copy_rate().map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(bytes as f64 / rate as f64).saturating_sub(worked)
     });
-    if by_rate > Duration::ZERO {
+    if rest > Duration::ZERO {
         wait::report("the rate limit shardmaster.max_copy_rate");
     }
-    by_rate.max(worked.mul_f64((1.0 - share) / share))
+    rest
 }
 
 /// For pg_stat_activity. shardmaster.split_waits_for knows these texts from those that say

@@ -12,6 +12,8 @@ pub struct Run {
     pub wants_tables: bool,
     /// Of which table the sessions have them.
     pub prepared: Option<i32>,
+    /// Bytes of the rows that the last step has compared.
+    pub step_bytes: i64,
     /// Blocks of the next slice.
     pub blocks: i64,
     /// A table whose rows are in another file than those that were compared.

@@ -45,6 +45,7 @@ pub fn begin(engine: &mut Engine) -> Result<()> {
     let mut run = engine.verification.take().unwrap_or(Run { blocks: FIRST_BLOCKS, ..Run::default() });
     run.tables = tables;
     run.compared.clear();
+    run.step_bytes = 0;
     let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
     if let Some(ordinal) = next.filter(|_| run.prepared != next)
         && let Some(position) = position_of(engine, ordinal)
@@ -102,6 +103,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
         }
         let unless = unless(engine, progress, position, when)?;
         bytes += slice(engine, run, (table, position), (when, &unless))?;
+        run.step_bytes = bytes;
         if run.rewritten.is_some() {
             return Ok(());
         }
