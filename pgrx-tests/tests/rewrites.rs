@@ -144,6 +144,8 @@ fn a_verification_begins_a_rewritten_table_again() {
         ))
         .unwrap();
     by_superuser(&cluster, 0, "DELETE FROM items WHERE tenant = 'stays'");
+    // Short steps of a few blocks.
+    cluster.set("shardmaster.step_time", "20ms").unwrap();
     cluster.set("shardmaster.max_copy_rate", "500kB").unwrap();
     split.call("verify").unwrap();
     // Under its lock nothing is compared: a step at a time, until the blocks that were read hold
