@@ -13,7 +13,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                      shard_reserve_slot, shard_confirm_slot, shard_cancel_slot, shard_renew_slot, shard_free_slot,
                      shard_snowflake_id, shard_snowflake_parts}'),
         -- Looks, and changes nothing.
-        ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners,
+        ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_split_tables, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_split_wait, shard_routing_history}'),
         -- Splits and assignments.
@@ -26,7 +26,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
                        shard_place_tenant, shard_set_quota, shard_expire_leases}'),
         -- Topology, keyspaces, and what a lost master has left.
-        ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
+        ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,
                     shard_adopt, shard_cleanup, shard_trust_owner, shard_distrust_owner}')
       ) l (level, routines)

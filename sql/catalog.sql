@@ -56,9 +56,24 @@ COMMENT ON COLUMN shardmaster.shard.service IS 'addresses of the service that an
 COMMENT ON COLUMN shardmaster.shard.client_conninfo IS 'connection string handed to clients; NULL: derived from conninfo without user and file paths';
 COMMENT ON COLUMN shardmaster.shard.read_conninfo IS 'connection string handed to clients that read: of a standby; NULL: the same as for writers';
 COMMENT ON COLUMN shardmaster.shard.uri IS 'where a shard of another kind than "postgres" is; nothing connects to it';
-COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves who it is; libpq: by what the connection string and the account of the server have';
+COMMENT ON COLUMN shardmaster.shard.auth_kind IS 'how the mover proves who it is; libpq: by what the connection string and the account of the server have; most others by a credential of the keychain';
 COMMENT ON COLUMN shardmaster.shard.credential_alias IS 'under which name its credential is known';
 COMMENT ON COLUMN shardmaster.shard.endpoint_at IS 'when it was last said where the shard is: splits that run open new sessions';
+
+-- Secrets are sealed under a key that is not in the database: a dump has them, and whoever
+-- restores it needs the key.
+CREATE TABLE shardmaster.keychain (
+    alias      text PRIMARY KEY CHECK (alias <> ''),
+    auth_kind  text NOT NULL,
+    sealed     bytea NOT NULL,
+    set_by     text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE shardmaster.keychain IS 'credentials of shards by alias, sealed under a master key that is outside of the database; see shard_credentials()';
+COMMENT ON COLUMN shardmaster.keychain.auth_kind IS 'what it is used for, as of the endpoints that name it';
+COMMENT ON COLUMN shardmaster.keychain.sealed IS 'a byte for the form, 8 that tell the master key, a nonce of 24, ciphertext; alias and auth_kind are authenticated with it';
+COMMENT ON COLUMN shardmaster.keychain.set_by IS 'the role that has set it last, for people: nothing goes by it';
 
 -- What workers have learned at the addresses of shards. Not dumped: it is learned again.
 CREATE TABLE shardmaster.database_identity (
@@ -463,6 +478,7 @@ CREATE TRIGGER replace_initial_row BEFORE INSERT ON shardmaster.shard_index_coun
     FOR EACH ROW EXECUTE FUNCTION shardmaster.replace_initial_row();
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.keychain', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_index_counter', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.keyspace', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.shard_id_seq', '');

@@ -10,6 +10,8 @@ type Int = GucSetting<i32>;
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 static LOCAL_USER: Text = GucSetting::<Option<CString>>::new(None);
 static FAULT: Text = GucSetting::<Option<CString>>::new(None);
+static MASTER_KEY_FILE: Text = GucSetting::<Option<CString>>::new(None);
+static MASTER_KEY_COMMAND: Text = GucSetting::<Option<CString>>::new(None);
 static THROTTLE_QUERY: Text = GucSetting::<Option<CString>>::new(None);
 static REVERSE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -110,6 +112,14 @@ pub fn route_wait_timeout() -> Duration {
 }
 pub fn remote_timeout() -> Duration {
     millis(&REMOTE_TIMEOUT)
+}
+/// Where the keys are that credentials are sealed under.
+pub fn master_key_file() -> Option<String> {
+    text(&MASTER_KEY_FILE)
+}
+/// What writes them.
+pub fn master_key_command() -> Option<String> {
+    text(&MASTER_KEY_COMMAND)
 }
 /// What the operator has a copy ask its target.
 pub fn throttle_query() -> Option<String> {
@@ -243,6 +253,28 @@ fn register_texts() {
         c"Its first value: why the copy is to wait, as a text, or true; NULL, false or no row: it goes on. Empty: nothing is asked.",
         &THROTTLE_QUERY,
         GucContext::Sighup,
+    );
+    let of_superusers = |name: &'static CStr, short, long, setting: &'static Text| {
+        GucRegistry::define_string_guc(
+            name,
+            short,
+            long,
+            setting,
+            GucContext::Sighup,
+            GucFlags::SUPERUSER_ONLY,
+        );
+    };
+    of_superusers(
+        c"shardmaster.master_key_file",
+        c"File with the keys that credentials are sealed under.",
+        c"64 hexadecimal digits a line, the first seals, each opens; outside of the data directory, and read by the server's account alone. Empty: shardmaster.master_key_command.",
+        &MASTER_KEY_FILE,
+    );
+    of_superusers(
+        c"shardmaster.master_key_command",
+        c"Shell command that writes the keys that credentials are sealed under.",
+        c"As a file of them. It has 5 s. Empty: SHARDMASTER_MASTER_KEY in the environment of the server.",
+        &MASTER_KEY_COMMAND,
     );
     define(
         c"shardmaster.fault",

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors from the ground up; rooms of one floor do not know each other.
-const FLOORS: [&[&str]; 11] = [
+const FLOORS: [&[&str]; 12] = [
     &["majors", "clean"],
     &["error", "guc"],
     &["server", "keys"],
     &["remote"],
+    &["keychain"],
     &["catalog"],
     &["agent"],
     &["placement", "gateway", "snowflake"],

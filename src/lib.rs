@@ -10,6 +10,7 @@ mod clean;
 mod error;
 mod gateway;
 mod guc;
+mod keychain;
 mod keys;
 #[cfg(test)]
 mod layers;
@@ -40,6 +41,7 @@ pub extern "C-unwind" fn _PG_init() {
     guc::register();
     // Nothing below can be registered by a session that loads the library later.
     if server::preload::at_start() {
+        keychain::unlogged::register();
         placement::sweep_clock::register();
         snowflake::register();
         worker::register();

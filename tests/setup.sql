@@ -5,6 +5,9 @@ CREATE ROLE app LOGIN;
 GRANT owner TO mover;
 GRANT pg_monitor TO mover;
 GRANT SET ON PARAMETER session_replication_role TO mover;
+-- A key that everybody knows, for credentials that nobody uses.
+ALTER SYSTEM SET shardmaster.master_key_command = 'printf %064d 1';
+SELECT pg_reload_conf();
 \connect shard_a
 GRANT CREATE, TEMP ON DATABASE shard_a TO mover;
 GRANT CREATE, USAGE ON SCHEMA public TO owner;

@@ -122,12 +122,11 @@ fn replica_role(connection: &mut Connection) -> Result<Found> {
 /// For a shard that is added: nothing may be wrong with it.
 pub fn require(shard_key: &str) -> std::result::Result<(), Failure> {
     let wrong: Vec<Found> = run(shard_key)?.into_iter().filter(|found| !found.ok).collect();
-    let Some(first) = wrong.first() else { return Ok(()) };
+    if wrong.is_empty() {
+        return Ok(());
+    }
     let texts: Vec<String> = wrong.iter().map(|found| format!("{}: {}", found.item, found.detail)).collect();
-    let failure = Failure::new(SqlState::NOT_IN_STATE, format!("shard \"{shard_key}\" is not ready"))
-        .detail(texts.join("\n"));
-    Err(match &first.hint {
-        Some(hint) => failure.hint(hint.clone()),
-        None => failure,
-    })
+    let hints: Vec<&str> = wrong.iter().filter_map(|found| found.hint.as_deref()).collect();
+    let failure = Failure::new(SqlState::NOT_IN_STATE, format!("shard \"{shard_key}\" is not ready"));
+    Err(failure.detail(texts.join("\n")).hint(hints.join("\n")))
 }

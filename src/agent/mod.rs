@@ -3,6 +3,7 @@
 
 pub mod catalogs;
 pub mod check;
+pub mod credential;
 pub mod error;
 pub mod filter;
 pub mod known_column;
@@ -10,6 +11,7 @@ pub mod look_up;
 pub mod named;
 pub mod observe;
 pub mod one_database;
+mod opening;
 pub mod owners;
 pub mod place;
 pub mod plain;

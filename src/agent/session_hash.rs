@@ -8,19 +8,22 @@ use shardmaster_client::shard_for;
 use std::num::NonZeroU32;
 
 const SESSION_HASH: &str = include_str!("../../sql/agent/session_hash.sql");
-const INSTALLED_HASH: &str = include_str!("../../sql/agent/installed_hash.sql");
+/// In which schema a shard has the extension, if the mover may call its hash; a query.
+pub const INSTALLED: &str = include_str!("../../sql/agent/installed_hash.sql");
 const AGENT: &str = "shardmaster_agent";
 /// A prime: all bits of the hash count.
 const MODULUS: NonZeroU32 = NonZeroU32::new(2_147_483_629).unwrap();
 
-/// Gives the session `pg_temp.shard_for`.
-pub fn set_up(connection: &mut Connection) -> Result<()> {
-    let installed = connection.run(INSTALLED_HASH)?.scalar().map(str::to_owned);
-    let schema = match installed {
-        Some(schema) if is_ours(connection, &schema) => schema,
-        _ => AGENT.to_owned(),
-    };
-    connection.run(&SESSION_HASH.replace("{schema}", &schema))?;
+/// Statements that give the session `pg_temp.shard_for`, by the agent's functions.
+pub fn of_agent() -> String {
+    SESSION_HASH.replace("{schema}", AGENT)
+}
+
+/// The same by those of the extension that the shard has.
+pub fn take_installed(connection: &mut Connection, schema: &str) -> Result<()> {
+    if is_ours(connection, schema) {
+        connection.run(&SESSION_HASH.replace("{schema}", schema))?;
+    }
     Ok(())
 }
 

@@ -1,14 +1,11 @@
 //! What is in the agent's schema that is neither the mover's own nor a superuser's: the mover
 //! would call it, with its own rights.
 
-use super::catalogs;
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
-const STRANGER: &str = include_str!("../../sql/agent/stranger.sql");
-
-/// The end of the message with which a session begins: what is there, or nothing.
-pub static LOOK: LazyLock<String> = LazyLock::new(|| format!("{}; SELECT {STRANGER}", catalogs::AS_WRITTEN));
+/// What is there, or NULL; an expression.
+pub const STRANGER: &str = include_str!("../../sql/agent/stranger.sql");
 
 /// The same as an error.
 pub static REFUSE: LazyLock<String> =

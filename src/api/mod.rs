@@ -5,6 +5,8 @@ pub mod assignment;
 pub mod gateway;
 pub mod hash;
 pub mod history;
+mod json_text;
+pub mod keychain;
 pub mod keyspace;
 pub mod placement;
 mod regtype;

@@ -1,6 +1,8 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
+use crate::catalog::keychain;
 use crate::guc;
+use crate::keychain::{master_key, seal};
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
 use crate::server::{database as this_database, sql};
@@ -23,6 +25,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     let mut items = vec![version(), preload(), database()];
     items.extend([worker(Kind::Launcher), worker(Kind::Coordinator), worker(Kind::Sweeper)]);
     items.extend([split_workers(), slots()]);
+    items.extend(credentials());
     items.extend(splits());
     TableIterator::new(items)
 }
@@ -137,6 +140,36 @@ fn slots() -> Item {
     } else {
         item("max_worker_processes", format!("{value}: increase it and restart the server"), false)
     }
+}
+
+/// Whether what shards are reached with can be opened here. A master that was restored or promoted
+/// elsewhere may be without its key.
+fn credentials() -> Option<Item> {
+    let all = keychain::list();
+    if all.is_empty() {
+        return None;
+    }
+    let keys = match master_key::all() {
+        Ok(keys) => keys,
+        Err(error) => return Some(item("keychain", format!("{error}. {}", error.hint()), false)),
+    };
+    let wrong = all.iter().find_map(|listed| {
+        let credential = &listed.credential;
+        seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed).err()
+    });
+    let first = keys.first().map(seal::MasterKey::id).unwrap_or_default();
+    let others = all.iter().filter(|listed| seal::key_id(&listed.credential.sealed) != first).count();
+    Some(match wrong {
+        Some(error) => item("keychain", format!("{error}. {}", error.hint()), false),
+        None if others > 0 => {
+            let value = format!(
+                "{} credentials, {others} of them not sealed under master key {first}: call shard_keychain_rotate()",
+                all.len()
+            );
+            item("keychain", value, true)
+        }
+        None => item("keychain", format!("{} credentials, sealed under master key {first}", all.len()), true),
+    })
 }
 
 fn splits() -> Vec<Item> {

@@ -54,3 +54,11 @@ pub fn store(shard: &Shard, endpoint: &Endpoint) {
         ],
     );
 }
+
+/// Sessions are to be opened anew: what opens them has changed.
+pub fn touch(shard: &Shard) {
+    sql::write(
+        "UPDATE shardmaster.shard SET endpoint_at = clock_timestamp() WHERE id = $1",
+        &[shard.id.into()],
+    );
+}

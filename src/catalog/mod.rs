@@ -6,6 +6,7 @@ pub mod endpoint;
 pub mod event;
 pub mod gateway;
 pub mod in_use;
+pub mod keychain;
 pub mod keyspace;
 pub mod local;
 pub mod name;

@@ -144,10 +144,13 @@ pub struct Shard {
     pub namespace: String,
     pub auth_kind: String,
     pub credential_alias: Option<String>,
+    /// Its credential, sealed.
+    pub sealed: Option<Vec<u8>>,
 }
 
 const COLUMNS: &str =
-    "id, kind, shard_key, shard_index, capacity, status, conninfo, namespace, auth_kind, credential_alias";
+    "id, kind, shard_key, shard_index, capacity, status, conninfo, namespace, auth_kind, credential_alias,
+     (SELECT k.sealed FROM shardmaster.keychain k WHERE k.alias = shard.credential_alias)";
 
 fn from_row(row: Row<'_>) -> Shard {
     Shard {
@@ -161,6 +164,7 @@ fn from_row(row: Row<'_>) -> Shard {
         namespace: row.value(8),
         auth_kind: row.value(9),
         credential_alias: row.get(10),
+        sealed: row.get(11),
     }
 }
 

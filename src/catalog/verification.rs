@@ -59,26 +59,26 @@ impl Difference {
 pub const IS_WANTED: &str = "EXISTS (SELECT 1 FROM shardmaster.split_verification v
                                       WHERE v.split_id = p.id AND v.status IN ('pending', 'running'))";
 
-/// Every table is to be compared, from its beginning.
-pub fn ask(id: i64) {
+/// Each table has a row, which says how far it is compared.
+fn list_tables(id: i64) {
     sql::write(
         "INSERT INTO shardmaster.split_verification (split_id, ordinal)
          SELECT split_id, ordinal FROM shardmaster.split_table_progress WHERE split_id = $1
          ON CONFLICT DO NOTHING",
         &[id.into()],
     );
+}
+
+/// Every table is to be compared, from its beginning.
+pub fn ask(id: i64) {
+    list_tables(id);
     begin_again(id, None);
 }
 
 /// The same for those alone that were not shown to be alike since the cutover, so that the split may be
 /// finished. One that is being compared goes on.
 pub fn ask_unproven(id: i64) {
-    sql::write(
-        "INSERT INTO shardmaster.split_verification (split_id, ordinal)
-         SELECT split_id, ordinal FROM shardmaster.split_table_progress WHERE split_id = $1
-         ON CONFLICT DO NOTHING",
-        &[id.into()],
-    );
+    list_tables(id);
     let unproven = sql::read(
         "SELECT v.ordinal FROM shardmaster.split_verification v JOIN shardmaster.split_plan p ON p.id = v.split_id
           WHERE v.split_id = $1 AND p.undo_ended_at IS NULL

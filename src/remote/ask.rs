@@ -3,6 +3,7 @@
 
 use super::connection::Connection;
 use super::error::RemoteError;
+use super::params::Params;
 use super::result::Rows;
 use super::wait::{self, Ready, Woken};
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ pub type Answer = Result<Rows, RemoteError>;
 pub struct Ask {
     /// The shard's key, for messages.
     pub shard: String,
-    /// How it is reached, as libpq's keywords.
-    pub params: Vec<(String, String)>,
+    /// How it is reached, or why it is not.
+    pub params: Result<Params, RemoteError>,
     pub questions: Vec<String>,
 }
 
@@ -53,6 +54,8 @@ struct Session {
     questions: Vec<String>,
     answers: Vec<Answer>,
     stage: Stage,
+    /// Files among them are read while it connects.
+    _params: Params,
 }
 
 enum Stage {
@@ -67,15 +70,17 @@ enum Stage {
 
 impl Session {
     fn start(ask: Ask, within: Duration) -> Session {
-        let params: Vec<(&str, &str)> =
-            ask.params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        let stage = match Connection::start(&ask.shard, &params, within) {
-            Ok(connection) => {
-                Stage::Open { connection: Box::new(connection), waits_for: Ready::ReadOrWrite, answer: None }
+        let started = ask.params.and_then(|params| {
+            Connection::start(&ask.shard, &params.with(&[]), within).map(|connection| (connection, params))
+        });
+        let (stage, params) = match started {
+            Ok((connection, params)) => {
+                let connection = Box::new(connection);
+                (Stage::Open { connection, waits_for: Ready::ReadOrWrite, answer: None }, params)
             }
-            Err(error) => Stage::Ended(Some(error)),
+            Err(error) => (Stage::Ended(Some(error)), Params::default()),
         };
-        Session { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage }
+        Session { shard: ask.shard, questions: ask.questions, answers: Vec::new(), stage, _params: params }
     }
 
     /// Does what can be done now that the socket is ready.

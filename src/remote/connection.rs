@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// A shard that does not answer for so long is named where an operator looks.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -57,6 +58,8 @@ pub struct Connection {
     pub(super) rows: Rows,
     /// How often its transaction is given a sign of life while others are waited for.
     kept_alive: Option<Duration>,
+    /// Which running server it is on, as that said when the session began.
+    instance: Option<String>,
 }
 
 impl Connection {
@@ -70,7 +73,9 @@ impl Connection {
         if !unsafe { pgrx::pg_sys::AcquireExternalFD() } {
             return Err(RemoteError::connection(shard, "too many open files for another connection"));
         }
-        let texts: Vec<(CString, CString)> = params.iter().map(|(k, v)| (to_c(k), to_c(v))).collect();
+        // Secrets are among them, of which libpq makes copies of its own.
+        let texts: Vec<(CString, Zeroizing<CString>)> =
+            params.iter().map(|(k, v)| (to_c(k), Zeroizing::new(to_c(v)))).collect();
         let mut keywords: Vec<*const c_char> = texts.iter().map(|(k, _)| k.as_ptr()).collect();
         let mut values: Vec<*const c_char> = texts.iter().map(|(_, v)| v.as_ptr()).collect();
         keywords.push(std::ptr::null());
@@ -92,6 +97,7 @@ impl Connection {
             received: Received::default(),
             rows: Rows::default(),
             kept_alive: None,
+            instance: None,
         };
         // From the first message on: libpq itself would write them into this server's log.
         // SAFETY: a live connection; the function lives as long as the library.
@@ -123,6 +129,14 @@ impl Connection {
             pq::PostgresPollingStatusType::PGRES_POLLING_WRITING => Ok(Some(Ready::ReadOrWrite)),
             _ => Err(self.last_error()),
         }
+    }
+
+    pub fn instance(&self) -> Option<&str> {
+        self.instance.as_deref()
+    }
+
+    pub fn set_instance(&mut self, instance: Option<String>) {
+        self.instance = instance;
     }
 
     pub fn shard(&self) -> &str {

@@ -5,6 +5,9 @@ use crate::error::{Failure, SqlState};
 use std::time::Duration;
 use thiserror::Error;
 
+/// Who the mover is could not be shown, or was not believed.
+const NO_CREDENTIAL: SqlState = SqlState(*b"28P01");
+
 /// An error reported by a shard, or by the way to it.
 #[derive(Clone, Debug, Error)]
 #[error("shard \"{shard}\": {message}")]
@@ -27,6 +30,17 @@ pub fn hint_of(sqlstate: Option<&str>) -> Option<String> {
     })
 }
 
+/// What helps where no session comes to be; libpq does not say why a certificate is not believed.
+fn hint_of_connection(message: &str) -> String {
+    let hint = match message.contains("certificate verify failed") {
+        true => {
+            "The server's certificate has run out, or is of another authority than the connection string's sslrootcert: openssl s_client -starttls postgres -connect HOST:PORT shows it."
+        }
+        false => "Check that the server runs and that the connection string of the shard reaches it.",
+    };
+    hint.to_owned()
+}
+
 impl RemoteError {
     pub fn connection(shard: &str, message: impl Into<String>) -> RemoteError {
         RemoteError {
@@ -47,6 +61,25 @@ impl RemoteError {
         let message = format!("no answer within {} s", within.as_secs_f64());
         let hint = "The server took the connection: see in its pg_stat_activity what the session waits for, or raise shardmaster.remote_timeout.";
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
+    }
+
+    /// No session can be opened without it; it may come.
+    pub fn no_credential(shard: &str, message: &str, hint: &str) -> RemoteError {
+        let hint = Some(hint.to_owned());
+        RemoteError { sqlstate: Some(NO_CREDENTIAL), hint, ..RemoteError::connection(shard, message) }
+    }
+
+    /// Of a session that began with a credential of the keychain: it may be set anew at any moment,
+    /// while the shard already knows the new one.
+    pub fn of_credential(mut self, alias: &str) -> RemoteError {
+        if self.sqlstate.is_none() && self.is_refusal() {
+            self.sqlstate = Some(NO_CREDENTIAL);
+            self.message = format!("credential \"{alias}\" is not taken: {}", self.message);
+            self.hint = Some(format!(
+                "The shard does not take credential \"{alias}\": set the one that it knows with shard_credential_set(), or see its pg_hba.conf and its log."
+            ));
+        }
+        self
     }
 
     /// Of a shard whose answer helps nobody by now.
@@ -163,7 +196,10 @@ impl RemoteError {
         let code = state.as_str();
         code.starts_with("08")
             || code.starts_with("57P")
-            || matches!(code, "25006" | "40001" | "40P01" | "55P03" | "57014" | "53300" | "25P03" | "57P05")
+            || matches!(
+                code,
+                "25006" | "40001" | "40P01" | "55P03" | "57014" | "53300" | "25P03" | "57P05" | "28P01"
+            )
             || self.lacks_extension()
     }
 
@@ -196,12 +232,8 @@ impl From<RemoteError> for Failure {
         let sqlstate = error.sqlstate.unwrap_or(SqlState::CONNECTION_FAILURE);
         let mut failure = Failure::new(sqlstate, error.to_string());
         failure.detail = error.detail;
-        failure.hint = error.hint.or_else(|| {
-            error.sqlstate.is_none().then(|| {
-                "Check that the server runs and that the connection string of the shard reaches it."
-                    .to_owned()
-            })
-        });
+        failure.hint =
+            error.hint.or_else(|| error.sqlstate.is_none().then(|| hint_of_connection(&error.message)));
         failure
     }
 }

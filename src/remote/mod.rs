@@ -12,10 +12,18 @@ mod flood;
 mod hosts;
 pub mod number;
 mod open;
+pub mod params;
 pub mod quote;
 pub mod result;
-mod wait;
+mod secret_file;
+pub mod wait;
 pub mod wanted;
 
 pub use connection::Connection;
 pub use error::RemoteError;
+
+/// As PQserverVersion has it: 150020 for 15.20.
+pub fn library_version() -> i32 {
+    // SAFETY: a constant of the library.
+    unsafe { pq_sys::PQlibVersion() }
+}

@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::error::RemoteError;
 use super::hosts::{Current, Hosts};
+use super::params::Params;
 use super::wait::{self, Ready};
 use super::wanted;
 use std::time::{Duration, Instant};
@@ -11,13 +12,11 @@ impl Connection {
     /// Connects; every wait ends at the timeout or with an interrupt, and where nobody wants it
     /// any more. Of several hosts each has its own timeout, that of
     /// the connection string where it has one.
-    pub fn open(shard: &str, params: &[(&str, &str)], timeout: Duration) -> Result<Connection, RemoteError> {
+    pub fn open(shard: &str, params: &Params, timeout: Duration) -> Result<Connection, RemoteError> {
         let mut hosts_left: Vec<(&'static str, String)> = Vec::new();
         loop {
             // What comes last counts.
-            let all: Vec<(&str, &str)> =
-                params.iter().copied().chain(hosts_left.iter().map(|(k, v)| (*k, v.as_str()))).collect();
-            let mut connection = Connection::start(shard, &all, timeout)?;
+            let mut connection = Connection::start(shard, &params.with(&hosts_left), timeout)?;
             // SAFETY: a live connection.
             let hosts = unsafe { Hosts::of(connection.raw()) };
             let own = hosts.timeout.map_or(timeout, |own| own.min(timeout));

@@ -1,5 +1,6 @@
 //! What is said of where a shard is, when it comes and later on.
 
+use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
@@ -8,8 +9,8 @@ use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
 use crate::server::wake;
 
-/// How the mover may prove who it is.
-pub const AUTH_KINDS: [&str; 1] = ["libpq"];
+/// Of an endpoint that says nothing else.
+const LIBPQ: &str = "libpq";
 
 /// What a caller has given; None: it stays. Of a text that may be missing an empty one takes it
 /// away.
@@ -65,8 +66,18 @@ impl Given {
         Ok(Some(after.text()))
     }
 
-    /// What becomes of an endpoint.
-    pub fn applied_to(&self, before: &Endpoint) -> Result<Endpoint, Failure> {
+    /// A credential brings its own kind along; without one there is none.
+    fn auth_kind_after(&self, kind: &str, before: &str) -> Result<String, Failure> {
+        Ok(match (&self.auth_kind, self.credential_alias.as_deref()) {
+            (Some(given), _) => given.clone(),
+            (None, Some("")) => LIBPQ.to_owned(),
+            (None, Some(alias)) if kind == POSTGRES => authentication::kind_of(alias)?.name.to_owned(),
+            (None, _) => before.to_owned(),
+        })
+    }
+
+    /// What becomes of the endpoint of a shard of some kind.
+    pub fn applied_to(&self, kind: &str, before: &Endpoint) -> Result<Endpoint, Failure> {
         let text = |given: &Option<String>, before: &Option<String>| {
             given.clone().or_else(|| before.clone()).filter(|text| !text.is_empty())
         };
@@ -75,7 +86,7 @@ impl Given {
             client_conninfo: text(&self.client_conninfo, &before.client_conninfo),
             read_conninfo: text(&self.read_conninfo, &before.read_conninfo),
             uri: text(&self.uri, &before.uri),
-            auth_kind: self.auth_kind.clone().unwrap_or_else(|| before.auth_kind.clone()),
+            auth_kind: self.auth_kind_after(kind, &before.auth_kind)?,
             credential_alias: text(&self.credential_alias, &before.credential_alias),
             notes: text(&self.notes, &before.notes),
         })
@@ -89,7 +100,7 @@ pub fn none() -> Endpoint {
         client_conninfo: None,
         read_conninfo: None,
         uri: None,
-        auth_kind: AUTH_KINDS[0].to_owned(),
+        auth_kind: LIBPQ.to_owned(),
         credential_alias: None,
         notes: None,
     }
@@ -100,12 +111,12 @@ pub fn none() -> Endpoint {
 pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     let before = endpoint::lock(&shard).unwrap_or_else(none);
-    let after = given.applied_to(&before)?;
+    let after = given.applied_to(&shard.kind, &before)?;
     if before.conninfo.is_some() != after.conninfo.is_some() && shard.kind == POSTGRES {
         return Err(TopologyError::Here(shard.shard_key).into());
     }
+    require_right(&shard.kind, given, caller)?;
     require_valid(&shard.kind, &after)?;
-    require_right(given, caller)?;
     if after == before {
         return Ok(());
     }
@@ -115,16 +126,17 @@ pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failur
 }
 
 /// Whoever has to do with the shard is told.
-fn changed(shard: &Shard) {
+pub fn changed(shard: &Shard) {
     place::forget_unused();
     event::topology_changed();
     in_use::splits_of_shard(&shard.shard_key).into_iter().for_each(wake::split_on_commit);
 }
 
 /// As dblink and postgres_fdw have it: a connection string without a password, and none is
-/// stored here, is for superusers.
-pub fn require_right(given: &Given, caller: &Caller) -> Result<(), Failure> {
-    match given.leads_somewhere() && !caller.is_superuser() {
+/// stored here, is for superusers; so is what the mover shows a server of itself.
+pub fn require_right(kind: &str, given: &Given, caller: &Caller) -> Result<(), Failure> {
+    let shows = kind == POSTGRES && (given.auth_kind.is_some() || given.credential_alias.is_some());
+    match (shows || given.leads_somewhere()) && !caller.is_superuser() {
         true => Err(TopologyError::ConninfoOfSuperusers.into()),
         false => Ok(()),
     }
@@ -139,10 +151,6 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     for text in given {
         Conninfo::parse_without_secret(text)?;
     }
-    if !AUTH_KINDS.contains(&endpoint.auth_kind.as_str()) {
-        let problem = format!("\"{}\" is none of {}", endpoint.auth_kind, AUTH_KINDS.join(", "));
-        return Err(invalid("auth_kind", problem));
-    }
     if kind == POSTGRES && endpoint.uri.is_some() {
         return Err(invalid("uri", "a shard of kind \"postgres\" has a connection string".to_owned()));
     }
@@ -151,11 +159,7 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
             return Err(invalid(argument, problem));
         }
     }
-    Ok(())
-}
-
-fn invalid(argument: &'static str, problem: String) -> Failure {
-    TopologyError::Invalid { argument, problem }.into()
+    authentication::require(kind, endpoint)
 }
 
 /// Connection strings separated by semicolons. One within quotes is part of a value, as a quote is behind

@@ -1,9 +1,11 @@
 //! From a key to its shards.
 
 pub mod assign;
+mod authentication;
 pub mod buckets;
 pub mod cache;
 pub mod change;
+pub mod credential;
 pub mod endpoint;
 mod error;
 pub mod found;

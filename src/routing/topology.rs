@@ -11,9 +11,9 @@ use crate::placement::shard as placement;
 
 /// Returns the new shard's id.
 pub fn add(new: NewShard, given: &Given, caller: &Caller) -> Result<i64, Failure> {
-    let said = given.applied_to(&endpoint::none())?;
     check_new(&new)?;
-    endpoint::require_right(given, caller)?;
+    endpoint::require_right(&new.kind, given, caller)?;
+    let said = given.applied_to(&new.kind, &endpoint::none())?;
     endpoint::require_valid(&new.kind, &said)?;
     if new.kind == POSTGRES && said.conninfo.is_none() {
         check_local(&new.namespace, caller)?;

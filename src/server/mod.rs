@@ -1,6 +1,7 @@
 //! What every room stands on: the server's own services, in the words of this library.
 //! Knows no table of the catalog and no network.
 
+pub mod data_directory;
 pub mod database;
 pub mod injection;
 pub mod instance;

@@ -65,7 +65,7 @@ impl Engine {
         tenure.take_over(&mut target, Side::Target)?;
         tenure.take_over(&mut control, Side::Source)?;
         let mut reader = session::open_mover(plan, Side::Source, "reader")?;
-        session::require_one_server(&mut reader, &mut control)?;
+        session::require_one_server(&reader, &control)?;
         tenure::register(&mut reader, plan, Side::Source)?;
         let tables = table::load(plan, &mut reader, &mut target)?;
         let watched = Watched::load(&mut control, &mut target, plan, &tables)?;

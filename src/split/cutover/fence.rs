@@ -87,8 +87,8 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
 pub fn open(engine: &mut Engine) -> Result<Connection> {
     let mut fence = session::open_mover(&engine.plan, Side::Source, "fence")?;
     fence.end_by_itself();
-    session::require_one_server(&mut fence, &mut engine.reader)?;
-    session::require_one_server(&mut fence, &mut engine.control)?;
+    session::require_one_server(&fence, &engine.reader)?;
+    session::require_one_server(&fence, &engine.control)?;
     tenure::register(&mut fence, &engine.plan, Side::Source)?;
     Ok(fence)
 }

@@ -208,7 +208,7 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     let mut engine = Engine::attach(tenure)?;
     require_ready(&mut engine, request)?;
     let mut source = session::open_mover(&engine.plan, Side::Source, "finish")?;
-    session::require_one_server(&mut source, &mut engine.control)?;
+    session::require_one_server(&source, &engine.control)?;
     tenure::register(&mut source, &engine.plan, Side::Source)?;
     // Durable before the first row goes: from here on the rows cannot come over again.
     let purge = consumed::purge(engine.plan.id);

@@ -1,0 +1,117 @@
+//! What the credential of a shard adds to how it is reached. Its secret is opened for one session
+//! and wiped with what is told to libpq.
+
+use crate::catalog::shard::Shard;
+use crate::keychain::error::KeychainError;
+use crate::keychain::kind::{self, Kind, Way};
+use crate::keychain::secret::Secret;
+use crate::keychain::token::{self, Account};
+use crate::keychain::{master_key, seal};
+use crate::remote::conninfo::Conninfo;
+use crate::remote::params::Params;
+use crate::remote::{self, RemoteError};
+use zeroize::Zeroizing;
+
+pub struct Credential<'a> {
+    shard: &'a Shard,
+    kind: &'static Kind,
+    conninfo: Conninfo,
+    secret: Option<Secret>,
+}
+
+/// libpq knows `require_auth` from this version on.
+const REQUIRES_AUTH: i32 = 160_000;
+
+/// The credential with which a shard is reached; of the kinds that have none in the keychain,
+/// without a secret.
+pub fn of<'a>(shard: &'a Shard, conninfo: &str) -> Result<Credential<'a>, RemoteError> {
+    let failed = |text: &str| RemoteError::no_credential(&shard.shard_key, text, "See shard_set_endpoint().");
+    let kind = kind::by_name(&shard.auth_kind)
+        .ok_or_else(|| failed(&format!("auth_kind \"{}\" is not known", shard.auth_kind)))?;
+    let conninfo = Conninfo::parse(conninfo).map_err(|error| failed(&error.to_string()))?;
+    let secret = match (kind.has_secret(), &shard.credential_alias) {
+        (false, _) => None,
+        (true, Some(alias)) => Some(open(shard, kind, alias).map_err(|error| no_credential(shard, &error))?),
+        (true, None) => return Err(failed("it has no credential")),
+    };
+    Ok(Credential { shard, kind, conninfo, secret })
+}
+
+fn no_credential(shard: &Shard, error: &KeychainError) -> RemoteError {
+    RemoteError::no_credential(&shard.shard_key, &error.to_string(), error.hint())
+}
+
+fn open(shard: &Shard, kind: &'static Kind, alias: &str) -> Result<Secret, KeychainError> {
+    let sealed = shard.sealed.as_deref().unwrap_or_default();
+    let plain = seal::open(&master_key::all()?, alias, kind.name, sealed)?;
+    Secret::of(kind, &plain)
+}
+
+/// A session was refused: with a credential that may be the old one, or the shard's the new one.
+pub fn refused(shard: &Shard, error: RemoteError) -> RemoteError {
+    token::forget();
+    match &shard.credential_alias {
+        Some(alias) if shard.sealed.is_some() => error.of_credential(alias),
+        _ => error,
+    }
+}
+
+impl Credential<'_> {
+    /// What the connection string may say otherwise: a server that only claims to be the shard gets
+    /// no password to read.
+    pub fn push_defaults(&self, params: &mut Params) {
+        let requires_auth = remote::library_version() >= REQUIRES_AUTH;
+        match self.kind.way {
+            Way::Password => {
+                let has_tls =
+                    matches!(self.conninfo.get("sslmode"), Some("require" | "verify-ca" | "verify-full"));
+                if has_tls {
+                    params.push("channel_binding", "require");
+                }
+                if requires_auth {
+                    params.push("require_auth", "scram-sha-256");
+                }
+            }
+            Way::Peer | Way::Certificate if requires_auth => params.push("require_auth", "none"),
+            _ => {}
+        }
+    }
+
+    /// What it says itself.
+    pub fn push_secrets(&self, params: &mut Params) -> Result<(), RemoteError> {
+        let Some(secret) = &self.secret else { return Ok(()) };
+        if let Some(user) = secret.get("username") {
+            params.push("user", user);
+        }
+        match self.kind.way {
+            Way::Libpq | Way::Peer => {}
+            Way::Password => params.push("password", secret.get("password").unwrap_or_default()),
+            Way::Token(_) => params.push("password", &self.token(secret)?),
+            Way::Certificate => {
+                for (keyword, field) in [("sslcert", "certificate"), ("sslkey", "key")] {
+                    let content = secret.get(field).unwrap_or_default();
+                    params.push_file(keyword, content).map_err(|error| {
+                        let text = format!("no file in memory for its certificate: {error}");
+                        RemoteError::connection(&self.shard.shard_key, text)
+                    })?;
+                }
+                if let Some(password) = secret.get("key_password") {
+                    params.push("sslpassword", password);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn token(&self, secret: &Secret) -> Result<Zeroizing<String>, RemoteError> {
+        let Way::Token(token) = self.kind.way else { return Ok(Zeroizing::default()) };
+        let part = |keyword| self.conninfo.get(keyword);
+        let account = Account {
+            host: part("host").unwrap_or_default(),
+            port: part("port").unwrap_or("5432"),
+            user: part("user").unwrap_or_default(),
+        };
+        let sealed = self.shard.sealed.as_deref().unwrap_or_default();
+        token::of(token, secret, sealed, &account).map_err(|error| no_credential(self.shard, &error))
+    }
+}

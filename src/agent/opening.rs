@@ -1,0 +1,104 @@
+//! What a session of a split begins with, in one message: each answer is a way there and back.
+
+use super::{catalogs, session_hash, strangers};
+use crate::guc;
+use crate::remote::{Connection, RemoteError, quote};
+use std::time::Duration;
+
+/// What every session pins: neither the settings of a role or a database nor those
+/// of a server change how rows are read or written, or end a session early.
+const PINNED: &str = "
+    SET role = 'none'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
+    SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8';
+    SET lc_monetary = 'C'; SET array_nulls = on; SET xmlbinary = 'base64'; SET xmloption = 'content';
+    SET standard_conforming_strings = on; SET backslash_quote = safe_encoding; SET search_path = pg_catalog, pg_temp;
+    SET row_security = off; SET synchronous_commit = on; SET lock_timeout = '2s';
+    SET statement_timeout = 0; SET exit_on_error = off;
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 14000;
+    SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
+    SET default_transaction_deferrable = off; SET quote_all_identifiers = off;
+    SET transform_null_equals = off; SET gin_fuzzy_search_limit = 0; SET default_table_access_method = 'heap';
+    SET check_function_bodies = on; SET jit = off; SET plan_cache_mode = force_generic_plan;
+    SET client_min_messages = error";
+
+/// The same, with the version that brought each.
+const PINNED_SINCE: [(i32, &str); 2] = [
+    // A server that works for a client that is gone stops within a second.
+    (140_000, "SET client_connection_check_interval = '1s'; SET idle_session_timeout = 0"),
+    (170_000, "SET transaction_timeout = 0"),
+];
+
+/// The last answer that tells which server it is: of two sessions, whether they are on one.
+const INSTANCE: &str =
+    "(SELECT system_identifier || ' ' || pg_postmaster_start_time() FROM pg_control_system())";
+/// Whether the session has begun with a secret: a pooler may leave options out without a word. Asked
+/// by the hash, which the shard stores.
+const KNOWS: &str =
+    "encode(sha256(convert_to(current_setting('shardmaster_agent.mover', true), 'UTF8')), 'hex')";
+
+/// What a session is for.
+#[derive(Default)]
+pub struct Opening<'a> {
+    /// By which the shard knows the split whose secret the session should have; None: it has none.
+    pub token: Option<&'a str>,
+    /// It writes without firing triggers.
+    pub replica: bool,
+    /// It hashes keys.
+    pub hashes: bool,
+}
+
+/// What the shard has said.
+pub struct Opened {
+    /// It has the secret.
+    pub knows: bool,
+    /// It is to be given the hash of the extension that the shard has.
+    pub installed: Option<String>,
+}
+
+/// What a transaction is worth that nothing comes for: a worker that is stopped in it, or a link
+/// that is gone without a word, keeps its locks on a shard for no longer. One that works on the
+/// other side meanwhile gives signs of life.
+pub fn idle_limit() -> Duration {
+    const LEAST: Duration = Duration::from_secs(5);
+    const MOST: Duration = Duration::from_secs(24 * 3600);
+    guc::remote_timeout().saturating_mul(3).clamp(LEAST, MOST)
+}
+
+impl Opening<'_> {
+    fn message(&self, version: i32) -> String {
+        let mut parts = vec![PINNED.to_owned()];
+        parts.push(format!("SET idle_in_transaction_session_timeout = {}", idle_limit().as_millis()));
+        let since = PINNED_SINCE.iter().filter(|(since, _)| version >= *since);
+        parts.extend(since.map(|(_, settings)| (*settings).to_owned()));
+        if self.replica {
+            parts.push("SET session_replication_role = replica".to_owned());
+        }
+        if self.hashes {
+            parts.push(session_hash::of_agent());
+        }
+        // What is in the agent's schema is asked under the settings that stand before it, and where
+        // it is not to be trusted, the session goes with them.
+        parts.push(catalogs::AS_WRITTEN.to_owned());
+        let knows =
+            self.token.map_or("NULL".to_owned(), |token| format!("{KNOWS} = {}", quote::literal(token)));
+        let instance = if self.token.is_some() { INSTANCE } else { "NULL" };
+        let installed = if self.hashes { session_hash::INSTALLED } else { "NULL" };
+        parts.push(format!("SELECT {}, {knows}, {instance}, ({installed})", strangers::STRANGER));
+        parts.join(";\n")
+    }
+
+    /// Begins a session with it.
+    pub fn begin(&self, connection: &mut Connection) -> Result<Opened, RemoteError> {
+        let rows = connection.run(&self.message(connection.server_version()))?.rows;
+        let mut cells = rows.into_iter().next().unwrap_or_default().into_iter();
+        let mut cell = || cells.next().flatten();
+        let (stranger, knows, instance, installed) = (cell(), cell(), cell(), cell());
+        if stranger.is_some() {
+            strangers::refuse(connection)?;
+        }
+        connection.set_instance(instance);
+        connection.keep_alive(idle_limit() / 4);
+        Ok(Opened { knows: knows.as_deref() == Some("t"), installed })
+    }
+}

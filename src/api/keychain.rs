@@ -1,0 +1,67 @@
+//! Credentials of shards: set, drop, list, seal anew. None of these shows a secret.
+
+use super::json_text::JsonText;
+use super::on_primary;
+use crate::catalog::caller::Caller;
+use crate::catalog::keychain;
+use crate::error::required;
+use crate::keychain::{seal, unlogged};
+use crate::routing::credential;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// SECURITY INVOKER: what it does depends on who calls.
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_credential_set(
+    alias: Option<String>,
+    auth_kind: Option<String>,
+    secret: Option<JsonText>,
+) -> Result<(), ErrorReport> {
+    unlogged::hide_statement();
+    on_primary("shard_credential_set")?;
+    let (alias, auth_kind) = (required(alias, "alias")?, required(auth_kind, "auth_kind")?);
+    let JsonText(secret) = required(secret, "secret")?;
+    Ok(Caller::as_owner(|caller| credential::set(&alias, &auth_kind, &secret, caller))?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_credential_drop(alias: Option<String>) -> Result<(), ErrorReport> {
+    on_primary("shard_credential_drop")?;
+    Ok(credential::drop(&required(alias, "alias")?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_keychain_rotate() -> Result<i64, ErrorReport> {
+    on_primary("shard_keychain_rotate")?;
+    Ok(credential::rotate()?)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_credentials() -> TableIterator<
+    'static,
+    (
+        name!(alias, String),
+        name!(auth_kind, String),
+        name!(shards, Vec<String>),
+        name!(master_key, String),
+        name!(set_by, String),
+        name!(updated_at, TimestampWithTimeZone),
+    ),
+> {
+    TableIterator::new(keychain::list().into_iter().map(|listed| {
+        let key = seal::key_id(&listed.credential.sealed);
+        let credential = listed.credential;
+        (credential.alias, credential.kind, listed.shards, key, listed.set_by, listed.updated_at)
+    }))
+}
+
+extension_sql_file!(
+    "../../sql/comments/keychain.sql",
+    name = "comments_keychain",
+    requires = [shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_credentials]
+);

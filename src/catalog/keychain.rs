@@ -1,0 +1,91 @@
+//! `shardmaster.keychain`: credentials by alias, sealed.
+
+use super::caller::Caller;
+use crate::server::sql::{self, Row};
+use pgrx::prelude::TimestampWithTimeZone;
+
+pub struct Credential {
+    pub alias: String,
+    pub kind: String,
+    pub sealed: Vec<u8>,
+}
+
+/// One for people: who has set it and when, and which shards use it.
+pub struct Listed {
+    pub credential: Credential,
+    pub set_by: String,
+    pub updated_at: TimestampWithTimeZone,
+    pub shards: Vec<String>,
+}
+
+fn from_row(row: &Row<'_>) -> Credential {
+    Credential { alias: row.value(1), kind: row.value(2), sealed: row.value(3) }
+}
+
+/// Its kind; it neither goes nor changes its kind before the transaction ends.
+pub fn lock_kind(alias: &str) -> Option<String> {
+    let query = "SELECT auth_kind FROM shardmaster.keychain WHERE alias = $1 FOR SHARE";
+    sql::write_returning(query, &[alias.into()], |row| row.value(1)).into_iter().next()
+}
+
+/// For a change, or its end.
+pub fn lock(alias: &str) -> Option<Credential> {
+    let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain WHERE alias = $1 FOR UPDATE";
+    sql::write_returning(query, &[alias.into()], |row| from_row(&row)).into_iter().next()
+}
+
+/// All, in the order of their aliases.
+pub fn lock_all() -> Vec<Credential> {
+    let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain ORDER BY alias FOR UPDATE";
+    sql::write_returning(query, &[], |row| from_row(&row))
+}
+
+pub fn store(credential: &Credential, caller: &Caller) {
+    sql::write(
+        "INSERT INTO shardmaster.keychain (alias, auth_kind, sealed, set_by) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (alias) DO UPDATE
+            SET auth_kind = $2, sealed = $3, set_by = $4, updated_at = clock_timestamp()",
+        &[
+            credential.alias.as_str().into(),
+            credential.kind.as_str().into(),
+            credential.sealed.clone().into(),
+            caller.name().into(),
+        ],
+    );
+}
+
+/// The same secret, sealed under another key.
+pub fn seal_anew(alias: &str, sealed: Vec<u8>) {
+    sql::write(
+        "UPDATE shardmaster.keychain SET sealed = $2 WHERE alias = $1",
+        &[alias.into(), sealed.into()],
+    );
+}
+
+pub fn delete(alias: &str) {
+    sql::write("DELETE FROM shardmaster.keychain WHERE alias = $1", &[alias.into()]);
+}
+
+/// Shards of kind "postgres" that use it, as of now: whoever asks has locked it.
+pub fn shards_with(alias: &str) -> Vec<String> {
+    sql::read_latest(
+        "SELECT shard_key FROM shardmaster.shard WHERE credential_alias = $1 AND kind = 'postgres' ORDER BY shard_index",
+        &[alias.into()],
+        |row| row.value(1),
+    )
+}
+
+pub fn list() -> Vec<Listed> {
+    sql::read(
+        "SELECT k.alias, k.auth_kind, k.sealed, k.set_by, k.updated_at,
+                ARRAY(SELECT s.shard_key FROM shardmaster.shard s WHERE s.credential_alias = k.alias ORDER BY s.shard_index)
+           FROM shardmaster.keychain k ORDER BY k.alias",
+        &[],
+        |row| Listed {
+            credential: from_row(&row),
+            set_by: row.value(4),
+            updated_at: row.value(5),
+            shards: row.value(6),
+        },
+    )
+}

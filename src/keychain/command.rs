@@ -1,0 +1,74 @@
+//! What a command writes: within a time, bounded, and with nothing left of it behind.
+
+use crate::remote::wait::{self, Ready};
+use crate::server;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Runs and, with all that it has started, ends when this is dropped, on errors and interrupts too.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(group) = i32::try_from(self.0.id()) {
+            // SAFETY: a signal to the group of a process that this has started and not waited for
+            // yet, or that is gone.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+/// Its standard output; an error has nothing of it. What it writes elsewhere is in the server's log.
+pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+    let until = Instant::now() + limit;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    let mut running = Running(command.spawn().map_err(|error| format!("cannot be run: {error}"))?);
+    let Some(mut pipe) = running.0.stdout.take() else { return Err("has no output".to_owned()) };
+    let mut all = Zeroizing::new(Vec::with_capacity(most + 1));
+    let mut piece = Zeroizing::new([0; 4096]);
+    loop {
+        if !wait::for_socket(pipe.as_raw_fd(), Ready::Read, until) {
+            return Err(format!("has not ended within {} s", limit.as_secs()));
+        }
+        // It may have been the latch that woke.
+        if !is_readable(pipe.as_raw_fd()) {
+            continue;
+        }
+        match pipe.read(&mut *piece) {
+            Ok(0) => break,
+            Ok(length) if all.len() + length > most => return Err(format!("writes more than {most} bytes")),
+            Ok(length) => all.extend(piece.iter().take(length)),
+            Err(error) => return Err(format!("cannot be read: {error}")),
+        }
+    }
+    match ended(&mut running, until) {
+        Some(status) if status.success() => Ok(all),
+        Some(status) => Err(format!("has ended with {status}")),
+        None => Err(format!("has not ended within {} s", limit.as_secs())),
+    }
+}
+
+/// Whether a read returns at once.
+fn is_readable(descriptor: i32) -> bool {
+    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which lives for the call.
+    unsafe { libc::poll(&mut asked, 1, 0) > 0 }
+}
+
+fn ended(running: &mut Running, until: Instant) -> Option<ExitStatus> {
+    while Instant::now() < until {
+        if let Some(status) = running.0.try_wait().ok()? {
+            return Some(status);
+        }
+        server::wait::sleep(LOOK);
+    }
+    None
+}

@@ -1,0 +1,120 @@
+//! The keys that credentials are sealed under: read anew each time, and kept by nobody.
+
+use super::command;
+use super::error::KeychainError;
+use super::seal::{KEY_BYTES, MasterKey};
+use crate::guc;
+use crate::server::data_directory;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Of the server's environment, where neither file nor command is set.
+const VARIABLE: &str = "SHARDMASTER_MASTER_KEY";
+/// A vault may be asked by the command.
+const COMMAND_TIME: Duration = Duration::from_secs(5);
+/// Old ones are taken out once nothing is sealed under them.
+const MOST_KEYS: usize = 16;
+const MOST_BYTES: usize = 8 << 10;
+
+/// All of them, a line each: the first one seals, each opens what it has sealed.
+pub fn all() -> Result<Vec<MasterKey>, KeychainError> {
+    let (text, whence) = match (guc::master_key_file(), guc::master_key_command()) {
+        (Some(path), _) => (file(Path::new(&path))?, format!("file \"{path}\"")),
+        (None, Some(shell)) => {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &shell]);
+            let said = command::output(command, COMMAND_TIME, MOST_BYTES)
+                .map_err(|problem| wrong(format!("shardmaster.master_key_command {problem}")))?;
+            (said, "what shardmaster.master_key_command writes".to_owned())
+        }
+        (None, None) => match std::env::var_os(VARIABLE) {
+            Some(value) => (Zeroizing::new(value.into_encoded_bytes()), format!("variable {VARIABLE}")),
+            None => return Err(KeychainError::NoMasterKey),
+        },
+    };
+    read(&text).map_err(|problem| wrong(format!("{whence} {problem}")))
+}
+
+fn wrong(problem: String) -> KeychainError {
+    KeychainError::MasterKey(problem)
+}
+
+/// Nobody's but the server's account's, as the server has it of the key of its own certificate; and
+/// not where backups of the database would take it along.
+fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+    let name = path.display();
+    let failed = |error: std::io::Error| wrong(format!("file \"{name}\": {error}"));
+    if !path.is_absolute() {
+        return Err(wrong(format!("\"{name}\" is no absolute path")));
+    }
+    let real = path.canonicalize().map_err(failed)?;
+    if data_directory::path().is_some_and(|data| real.starts_with(data)) {
+        return Err(wrong(format!("file \"{name}\" is in the data directory, which backups copy")));
+    }
+    let file = File::open(&real).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    // Root may let a group read it.
+    let forbidden = if found.uid() == 0 { 0o027 } else { 0o077 };
+    if !found.is_file() || found.mode() & forbidden != 0 {
+        return Err(wrong(format!("file \"{name}\" is no plain file that the server's account alone reads")));
+    }
+    let mut text = Zeroizing::new(Vec::with_capacity(MOST_BYTES + 1));
+    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+fn read(text: &[u8]) -> Result<Vec<MasterKey>, String> {
+    let mut keys = Vec::new();
+    for (at, line) in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate() {
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let key = digits(line)
+            .and_then(|key| MasterKey::new(&key))
+            .ok_or_else(|| format!("has in line {} no 64 hexadecimal digits", at + 1))?;
+        keys.push(key);
+    }
+    match keys.len() {
+        0 => Err("has no key".to_owned()),
+        1..=MOST_KEYS if text.len() <= MOST_BYTES => Ok(keys),
+        _ => Err(format!("has more than {MOST_KEYS} keys, or {MOST_BYTES} bytes")),
+    }
+}
+
+fn digits(line: &[u8]) -> Option<Zeroizing<[u8; KEY_BYTES]>> {
+    if line.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    let mut key = Zeroizing::new([0; KEY_BYTES]);
+    for (byte, pair) in key.iter_mut().zip(line.chunks(2)) {
+        for digit in pair {
+            *byte = *byte << 4 | u8::try_from(char::from(*digit).to_digit(16)?).ok()?;
+        }
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn keys_are_read_a_line_each() {
+        let (a, b) = ("aB".repeat(32), "01".repeat(32));
+        let ids =
+            |text: &str| read(text.as_bytes()).map(|keys| keys.iter().map(|k| k.id()).collect::<Vec<_>>());
+        let both = ids(&format!("# new\n{a}\r\n\n  {b}  ")).unwrap();
+        assert_eq!(both, [ids(&a).unwrap(), ids(&b).unwrap()].concat());
+        assert_eq!(ids(&a), ids(&a.to_lowercase()));
+        for wrong in ["", "# none", &a[1..], &format!("{a}0"), &format!("{a} {b}"), &"g".repeat(64)] {
+            let problem = ids(wrong).unwrap_err();
+            assert!(!problem.contains("aBaB") && !problem.contains("gg"), "{problem}");
+        }
+        assert!(ids(&format!("{a}\n").repeat(17)).is_err());
+    }
+}

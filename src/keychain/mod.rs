@@ -1,0 +1,11 @@
+//! Credentials of shards: what each kind of them is made of, and how they are sealed under a master
+//! key that is never in the database.
+
+pub mod command;
+pub mod error;
+pub mod kind;
+pub mod master_key;
+pub mod seal;
+pub mod secret;
+pub mod token;
+pub mod unlogged;

@@ -1,0 +1,115 @@
+//! What a credential is made of: fields by name, held to those of its kind.
+
+use super::error::KeychainError;
+use super::kind::Kind;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use zeroize::Zeroizing;
+
+/// Longer than a chain of certificates.
+const MOST_BYTES: usize = 64 << 10;
+
+pub struct Secret(BTreeMap<String, Zeroizing<String>>);
+
+impl Secret {
+    /// Reads a JSON object. No error repeats any of it: whoever mixes a name and a value up has put
+    /// the secret where a name belongs.
+    pub fn of(kind: &'static Kind, json: &[u8]) -> Result<Secret, KeychainError> {
+        let invalid = |problem: String| KeychainError::Secret { kind: kind.name, problem };
+        let Ok(Value::Object(object)) = serde_json::from_slice(json) else {
+            return Err(invalid("it is no JSON object, or one nested too deeply".to_owned()));
+        };
+        // First of all: what is taken is wiped with it, whatever is wrong with the rest.
+        let fields = taken(object);
+        let names: Vec<&str> = kind.required.iter().chain(kind.optional).copied().collect();
+        if fields.keys().any(|name| !names.contains(&name.as_str())) {
+            return Err(invalid(format!("it has a field that is none of: {}", names.join(", "))));
+        }
+        if let Some(missing) = kind.required.iter().find(|name| !fields.contains_key(**name)) {
+            return Err(invalid(format!("field \"{missing}\" is missing")));
+        }
+        let mut secret = BTreeMap::new();
+        for (name, value) in fields {
+            let value = value.ok_or_else(|| invalid(format!("field \"{name}\" is no text")))?;
+            if value.is_empty() || value.len() > MOST_BYTES || value.contains('\0') {
+                let problem = format!("field \"{name}\" is empty, has a zero byte or more than 64 kB");
+                return Err(invalid(problem));
+            }
+            secret.insert(name, value);
+        }
+        Ok(Secret(secret))
+    }
+
+    /// To be sealed.
+    pub fn json(&self) -> Zeroizing<Vec<u8>> {
+        let mut json = Zeroizing::new(Vec::with_capacity(4 * MOST_BYTES));
+        json.push(b'{');
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            if at > 0 {
+                json.push(b',');
+            }
+            write_text(&mut json, name);
+            json.push(b':');
+            write_text(&mut json, value);
+        }
+        json.push(b'}');
+        json
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|value| value.as_str())
+    }
+}
+
+/// None: no text.
+fn taken(object: Map<String, Value>) -> BTreeMap<String, Option<Zeroizing<String>>> {
+    let text = |value| match value {
+        Value::String(text) => Some(Zeroizing::new(text)),
+        _ => None,
+    };
+    object.into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
+/// In place: a buffer that grows leaves what it held behind.
+fn write_text(json: &mut Vec<u8>, text: &str) {
+    json.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => json.extend([b'\\', byte]),
+            0..0x20 => json.extend(format!("\\u{byte:04x}").bytes()),
+            _ => json.push(byte),
+        }
+    }
+    json.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+    use crate::keychain::kind::by_name;
+    use serde_json::json;
+
+    #[test]
+    fn fields_are_those_of_the_kind_and_no_error_repeats_them() {
+        let password = by_name("password").unwrap();
+        let of = |value: serde_json::Value| Secret::of(password, value.to_string().as_bytes());
+        let good = of(json!({"password": "a\"b\\\n\u{1}ä", "username": "m"})).unwrap();
+        let back = Secret::of(password, &good.json()).unwrap();
+        assert_eq!([back.get("password"), back.get("username")], [Some("a\"b\\\n\u{1}ä"), Some("m")]);
+        for wrong in [
+            json!("sEcret"),
+            json!(["sEcret"]),
+            json!({}),
+            json!({"sEcret": "password"}),
+            json!({"password": "sEcret", "sEcret": 1}),
+            json!({"password": ["sEcret"]}),
+            json!({"password": ""}),
+            json!({"password": "sEcret\u{0}"}),
+            json!({"password": "sEcret".repeat(20_000)}),
+            json!({"username": "sEcret"}),
+        ] {
+            let error = of(wrong.clone()).err().map(|error| error.to_string()).unwrap();
+            assert!(!error.contains("sEcret"), "{wrong}: {error}");
+        }
+    }
+}

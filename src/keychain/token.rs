@@ -1,0 +1,138 @@
+//! Tokens that live shortly: of a file that somebody else renews, of a command, or of a cloud's own
+//! way to get them.
+
+use super::command;
+use super::error::KeychainError;
+use super::kind::Token;
+use super::secret::Secret;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// A cloud's own programs take a second or two.
+const COMMAND_TIME: Duration = Duration::from_secs(10);
+/// Those of Google and Microsoft have some kilobytes.
+const MOST_BYTES: usize = 64 << 10;
+/// So long what a command has said is used again: tokens live for ten minutes and more, and a split
+/// opens several sessions at once.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// For whom a token is.
+pub struct Account<'a> {
+    pub host: &'a str,
+    pub port: &'a str,
+    pub user: &'a str,
+}
+
+struct Kept {
+    sealed: Vec<u8>,
+    whose: [String; 3],
+    token: Zeroizing<String>,
+    since: Instant,
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+}
+
+/// What was refused is asked for anew the next time.
+pub fn forget() {
+    KEPT.set(None);
+}
+
+/// The token of a credential, which is told from others by its sealed form.
+pub fn of(
+    token: Token,
+    secret: &Secret,
+    sealed: &[u8],
+    account: &Account<'_>,
+) -> Result<Zeroizing<String>, KeychainError> {
+    let field = |name| secret.get(name).unwrap_or_default();
+    if token == Token::File {
+        return one_line(&read_file(field("file"))?);
+    }
+    let whose = [account.host, account.port, account.user].map(str::to_owned);
+    let kept = KEPT.with_borrow(|kept| {
+        let fresh = kept.as_ref().filter(|kept| kept.since.elapsed() < FRESH);
+        fresh.filter(|kept| kept.sealed == sealed && kept.whose == whose).map(|kept| kept.token.clone())
+    });
+    if let Some(token) = kept {
+        return Ok(token);
+    }
+    let said = match token {
+        Token::Aws => run(aws(secret, account), "aws")?,
+        Token::Gcp => access_token(&run(gcp(secret), "curl")?)?,
+        _ => run(shell(field("command"), account), "the command")?,
+    };
+    let token = one_line(&said)?;
+    KEPT.set(Some(Kept { sealed: sealed.to_owned(), whose, token: token.clone(), since: Instant::now() }));
+    Ok(token)
+}
+
+fn wrong(problem: String) -> KeychainError {
+    KeychainError::Token(problem)
+}
+
+fn run(command: Command, name: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+    command::output(command, COMMAND_TIME, MOST_BYTES).map_err(|problem| wrong(format!("{name} {problem}")))
+}
+
+fn read_file(path: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+    let mut text = Zeroizing::new(Vec::with_capacity(MOST_BYTES + 1));
+    let read = File::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text));
+    match read {
+        Ok(length) if length <= MOST_BYTES => Ok(text),
+        Ok(_) => Err(wrong(format!("file \"{path}\" has more than {MOST_BYTES} bytes"))),
+        Err(error) => Err(wrong(format!("file \"{path}\": {error}"))),
+    }
+}
+
+fn one_line(text: &[u8]) -> Result<Zeroizing<String>, KeychainError> {
+    let text = std::str::from_utf8(text).map(str::trim).unwrap_or_default();
+    if text.is_empty() || text.contains(|c: char| c.is_control()) {
+        return Err(wrong("what was read is empty, has several lines or is no text".to_owned()));
+    }
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+fn shell(text: &str, account: &Account<'_>) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", text]);
+    command.env("PGHOST", account.host).env("PGPORT", account.port).env("PGUSER", account.user);
+    command
+}
+
+/// Of the virtual machine, or of the pod, that the server runs in.
+fn gcp(secret: &Secret) -> Command {
+    let host = secret.get("host").unwrap_or("metadata.google.internal");
+    let account = secret.get("account").unwrap_or("default");
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--fail", "--max-time", "5", "--header", "Metadata-Flavor: Google", "--"]);
+    command.arg(format!("http://{host}/computeMetadata/v1/instance/service-accounts/{account}/token"));
+    command
+}
+
+fn access_token(answer: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+    match serde_json::from_slice::<Value>(answer) {
+        Ok(Value::Object(mut fields)) => match fields.remove("access_token") {
+            Some(Value::String(token)) => Ok(Zeroizing::new(token.into_bytes())),
+            _ => Err(wrong("the metadata server's answer has no access_token".to_owned())),
+        },
+        _ => Err(wrong("the metadata server's answer is no JSON object".to_owned())),
+    }
+}
+
+/// Made by the program itself, of whatever credentials the machine has.
+fn aws(secret: &Secret, account: &Account<'_>) -> Command {
+    let mut command = Command::new("aws");
+    command.args(["rds", "generate-db-auth-token", "--hostname", account.host, "--port", account.port]);
+    command.args(["--username", account.user, "--region", secret.get("region").unwrap_or_default()]);
+    if let Some(profile) = secret.get("profile") {
+        command.args(["--profile", profile]);
+    }
+    command
+}

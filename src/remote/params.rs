@@ -1,0 +1,38 @@
+//! What libpq is told to connect: keywords, secrets among them, and files that nobody else sees.
+
+use super::secret_file::SecretFile;
+use zeroize::Zeroizing;
+
+/// As they are given to libpq, in their order: what comes last counts. Values are wiped from memory
+/// with them, and the files are gone.
+#[derive(Default)]
+pub struct Params {
+    list: Vec<(String, Zeroizing<String>)>,
+    /// Opened by libpq while it connects.
+    files: Vec<SecretFile>,
+}
+
+impl Params {
+    pub fn push(&mut self, keyword: &str, value: &str) {
+        self.list.push((keyword.to_owned(), Zeroizing::new(value.to_owned())));
+    }
+
+    /// A keyword whose value is the path of a file with this content.
+    pub fn push_file(&mut self, keyword: &str, content: &str) -> std::io::Result<()> {
+        let file = SecretFile::new(content.as_bytes())?;
+        self.push(keyword, &file.path());
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// Without the last one.
+    pub fn pop(&mut self) {
+        self.list.pop();
+    }
+
+    /// With more behind, for libpq.
+    pub(super) fn with<'a>(&'a self, more: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+        let own = self.list.iter().map(|(keyword, value)| (keyword.as_str(), value.as_str()));
+        own.chain(more.iter().map(|(keyword, value)| (*keyword, value.as_str()))).collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! How the mover may prove who it is: what an endpoint must have for each kind.
+
+use crate::catalog::endpoint::Endpoint;
+use crate::catalog::keychain;
+use crate::catalog::shard::{POSTGRES, TopologyError};
+use crate::error::{Failure, SqlState};
+use crate::keychain::kind::{self, Kind, Way};
+use crate::remote::conninfo::Conninfo;
+
+pub fn unknown(alias: &str) -> Failure {
+    Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
+        .hint("shard_credentials() lists them; shard_credential_set() makes one.")
+}
+
+pub fn invalid(argument: &'static str, problem: String) -> Failure {
+    TopologyError::Invalid { argument, problem }.into()
+}
+
+/// The kind of a credential, which stays until the transaction ends.
+pub fn kind_of(alias: &str) -> Result<&'static Kind, Failure> {
+    keychain::lock_kind(alias).and_then(|name| kind::by_name(&name)).ok_or_else(|| unknown(alias))
+}
+
+/// Refuses an endpoint by which no session could be opened, or which would show a secret to whoever
+/// listens. Of shards that nothing connects to the names are taken as they are.
+pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
+    let Some(kind) = kind::by_name(&endpoint.auth_kind) else {
+        let problem = format!("\"{}\" is none of {}", endpoint.auth_kind, kind::names());
+        return Err(invalid("auth_kind", problem));
+    };
+    if shard_kind != POSTGRES {
+        return Ok(());
+    }
+    match (&endpoint.credential_alias, kind.has_secret()) {
+        (None, true) => {
+            let problem = format!("kind \"{}\" needs a credential, by its credential_alias", kind.name);
+            return Err(invalid("auth_kind", problem));
+        }
+        (Some(alias), has_secret) if !has_secret || kind_of(alias)?.name != kind.name => {
+            let problem = match has_secret {
+                true => format!("credential \"{alias}\" is not of kind \"{}\"", kind.name),
+                false => format!("kind \"{}\" uses no credential", kind.name),
+            };
+            return Err(invalid("credential_alias", problem));
+        }
+        _ => {}
+    }
+    match (&endpoint.conninfo, kind.way) {
+        (_, Way::Libpq) => Ok(()),
+        (None, _) => {
+            let problem = "a shard of this very database is reached as shardmaster.local_user says";
+            Err(invalid("auth_kind", problem.to_owned()))
+        }
+        (Some(conninfo), way) => require_way(way, &Conninfo::parse(conninfo)?),
+    }
+}
+
+fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
+    let mode = conninfo.get("sslmode");
+    let is_proven = matches!(mode, Some("verify-ca" | "verify-full"));
+    // SCRAM is bound to the connection from `require` on. To go without is for somebody to say:
+    // whoever stands in between may ask for the password itself.
+    let is_said = is_proven || matches!(mode, Some("require" | "disable"));
+    let problem = match way {
+        Way::Peer if !is_local(conninfo) => {
+            "kind \"peer\" is for a server on this machine: host has to be the directory of its socket"
+        }
+        Way::Password if !is_said && !is_local(conninfo) => {
+            "kind \"password\" needs sslmode=verify-full, verify-ca or require; or disable, where nobody stands in between"
+        }
+        Way::Certificate if !is_proven => "kind \"mtls_cert\" needs sslmode=verify-full, or verify-ca",
+        // Whoever answers gets the token as it is.
+        Way::Token(_) if !is_proven && !is_local(conninfo) => {
+            "a token is sent as it is: its kind needs sslmode=verify-full, or verify-ca"
+        }
+        Way::Token(_) if conninfo.get("user").is_none() => "a token is a user's: name it",
+        _ => return Ok(()),
+    };
+    Err(invalid("conninfo", problem.to_owned()))
+}
+
+/// Over sockets of this machine's files alone.
+fn is_local(conninfo: &Conninfo) -> bool {
+    let is_socket = |host: &str| host.starts_with('/') || host.starts_with('@');
+    conninfo.get("hostaddr").is_none()
+        && conninfo.get("service").is_none()
+        && conninfo.get("host").is_some_and(|hosts| hosts.split(',').all(is_socket))
+}
