@@ -33,6 +33,8 @@ pub mod split;
 pub mod stage;
 pub mod standby;
 pub mod talker;
+pub mod tls;
+pub mod vault;
 pub mod wait;
 pub mod walks;
 pub mod workload;

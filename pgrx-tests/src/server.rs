@@ -47,6 +47,8 @@ pub struct Server {
     /// Socket directories and ports of servers that somebody else runs, of which one takes writes;
     /// none: it is one of our own.
     others: Vec<(PathBuf, u16)>,
+    /// More variables of its environment.
+    environment: Vec<(String, String)>,
 }
 
 impl Server {
@@ -78,7 +80,14 @@ impl Server {
     /// What clients take for one server: several of them, which somebody else starts and stops, and
     /// whichever takes writes is meant.
     pub fn managed(name: &str, dir: PathBuf, others: Vec<(PathBuf, u16)>) -> Result<Server> {
-        Ok(Server { name: name.into(), dir, bindir: env::bindir()?, postmaster: None, others })
+        Ok(Server {
+            name: name.into(),
+            dir,
+            bindir: env::bindir()?,
+            postmaster: None,
+            others,
+            environment: Vec::new(),
+        })
     }
 
     fn start_with(bindir: PathBuf, name: &str, config: &[&str]) -> Result<Server> {
@@ -90,7 +99,9 @@ impl Server {
     }
 
     fn created(name: &str, config: &[&str], dir: PathBuf, bindir: PathBuf) -> Result<Server> {
-        let server = Server { name: name.into(), dir, bindir, postmaster: None, others: Vec::new() };
+        let others = Vec::new();
+        let server =
+            Server { name: name.into(), dir, bindir, postmaster: None, others, environment: Vec::new() };
         server.configure(&[
             "listen_addresses = ''",
             &format!("unix_socket_directories = '{}'", server.dir.display()),
@@ -180,6 +191,11 @@ impl Server {
         self.wait_ready()
     }
 
+    /// From its next start on.
+    pub fn set_environment(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Starts the postmaster without waiting for it.
     pub fn spawn(&mut self) -> Result<()> {
         self.spawn_with(&[])
@@ -198,6 +214,7 @@ impl Server {
             // and to give it back to the system each time is a tenth of all that servers do here.
             .env("MALLOC_TRIM_THRESHOLD_", "33554432")
             .env("MALLOC_MMAP_THRESHOLD_", "16777216")
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

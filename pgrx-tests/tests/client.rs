@@ -8,13 +8,13 @@ use shardmaster_client::router::{Route, Router};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env;
 use shardmaster_tests::process::{Directory, Process};
-use shardmaster_tests::server::Stop;
+use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::tls::{self, Authority};
 use shardmaster_tests::wait;
 use std::collections::HashMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -141,28 +141,20 @@ fn a_router_goes_on_without_the_master_and_listens_again() {
     wait::until("the notification", TOLD, || Ok((!router.is_local("stays").unwrap()).then_some(()))).unwrap();
 }
 
-/// TLS, with a certificate of the server's own, is the one way to come by TCP.
-fn with_tls(cluster: &mut Cluster, address: IpAddr) -> Certificate {
-    let data = cluster.master.data();
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]);
-    openssl.args(["-addext", "subjectAltName=DNS:localhost", "-keyout"]).arg(data.join("server.key"));
-    env::run(openssl.arg("-out").arg(data.join("server.crt"))).unwrap();
-    fs::set_permissions(data.join("server.key"), Permissions::from_mode(0o600)).unwrap();
-    let rules = "local all all trust\nhostssl all all 127.0.0.0/8 trust\n";
-    fs::write(data.join("pg_hba.conf"), rules).unwrap();
-    cluster.master.configure(&["ssl = on", &format!("listen_addresses = '{address}'")]).unwrap();
-    cluster.master.restart(Stop::Fast).unwrap();
-    Certificate::from_pem(&fs::read(data.join("server.crt")).unwrap()).unwrap()
+/// TCP leads to a server by TLS alone, with a certificate of an authority of one's own.
+fn with_tls(server: &mut Server, authority: &Authority) -> IpAddr {
+    let (address, issued) = (tls::address(), authority.issue("localhost", 1).unwrap());
+    tls::require(server, address, authority, &issued, "trust").unwrap();
+    address
 }
 
 #[test]
 fn a_router_speaks_tls_by_a_connector_of_ones_choice() {
     let mut cluster = cluster();
-    // An address that nobody else listens on: the port is that of all test servers.
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let address = IpAddr::from([127, 77, high, low.max(1)]);
-    let certificate = with_tls(&mut cluster, address);
+    let directory = Directory::new("tls").unwrap();
+    let authority = Authority::new(&directory, "authority").unwrap();
+    let address = with_tls(&mut cluster.master, &authority);
+    let certificate = Certificate::from_pem(&fs::read(authority.root()).unwrap()).unwrap();
     let mut config = postgres::Config::new();
     config.host("localhost").hostaddr(address).port(5432).dbname(DATABASE).user(CLIENT);
     config.ssl_mode(SslMode::Disable);
@@ -187,13 +179,21 @@ fn a_router_speaks_tls_by_a_connector_of_ones_choice() {
     assert!(again.unwrap());
 }
 
-#[test]
-fn a_client_in_python_follows_its_tenant() {
-    let cluster = cluster();
-    let directory = Directory::new("python").unwrap();
-    let mut command = Command::new("/usr/bin/python3");
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("test_router.py").unwrap());
-    command.args([&cluster.master.conninfo(DATABASE, CLIENT), "moves", "shard_b", "stays"]);
+/// A program that follows a tenant, with TLS to the master and to both shards.
+fn follows(mut command: Command) {
+    let mut cluster = cluster();
+    let directory = Directory::new("client").unwrap();
+    let authority = Authority::new(&directory, "authority").unwrap();
+    let conninfo = |address, user| tls::conninfo("localhost", address, &authority, DATABASE, user);
+    let master = conninfo(with_tls(&mut cluster.master, &authority), CLIENT);
+    for (shard, server) in cluster.shards.iter().zip(&mut cluster.servers) {
+        let address = with_tls(server, &authority);
+        let for_clients = conninfo(address, CLIENT);
+        let mut session = cluster.master.superuser(DATABASE).unwrap();
+        let call = "SELECT shard_set_endpoint($1, client_conninfo => $2)";
+        session.execute(call, &[&shard.key, &for_clients]).unwrap();
+    }
+    command.args([&master, "moves", "shard_b", "stays"]);
     let mut program = Process::start(&mut command, directory.join("log")).unwrap();
     let mut source = cluster.owner_of(&cluster.shards[0]).unwrap();
     let counts = "SELECT value > 50 FROM counter WHERE tenant = 'moves'";
@@ -213,4 +213,18 @@ fn a_client_in_python_follows_its_tenant() {
     let value: i64 =
         target.query_one("SELECT value FROM counter WHERE tenant = 'moves'", &[]).unwrap().get(0);
     assert_eq!((counted.unwrap(), program.said().lines().last()), (value.to_string(), Some("told")));
+}
+
+#[test]
+fn a_client_in_python_follows_its_tenant() {
+    let mut command = Command::new("/usr/bin/python3");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("test_router.py").unwrap());
+    follows(command);
+}
+
+#[test]
+fn a_client_in_javascript_follows_its_tenant() {
+    let mut command = Command::new("node");
+    command.arg(env::program("javascript/test_router.js").unwrap());
+    follows(command);
 }

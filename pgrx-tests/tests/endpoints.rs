@@ -96,3 +96,31 @@ fn readers_go_to_a_standby_while_nothing_moves() {
     let write: String = master.query_one("SELECT conninfo FROM shard_route('moves')", &[]).unwrap().get(0);
     assert!(!write.contains("standby"));
 }
+
+/// A session costs what libpq's own does, and one message: what is pinned, whose it is, which server.
+#[test]
+fn a_session_begins_with_one_message() {
+    let cluster = fixture::cluster(&["log_statement = all", "log_line_prefix = '%p %a '"]);
+    let split = plan(&cluster);
+    fixture::finished(&split);
+    for (server, purposes) in [(0, ["reader", "control"]), (1, ["writer", "writer"])] {
+        let log = std::fs::read_to_string(cluster.servers[server].log_path()).unwrap();
+        for purpose in purposes {
+            let name = format!(" shardmaster split {} {purpose} ", split.id);
+            let mut begun = 0;
+            let mut messages: std::collections::BTreeMap<&str, usize> = Default::default();
+            // A message of several lines is continued by lines that begin otherwise.
+            let is_message = |line: &&str| line.contains("statement: ") || line.contains("execute ");
+            for line in log.lines().filter(|line| line.contains(&name)).filter(is_message) {
+                let number = messages.entry(line.split(' ').next().unwrap()).or_default();
+                *number += 1;
+                begun += usize::from(*number == 1);
+                let opens =
+                    ["SET role", "session_replication_role", "shardmaster_agent.mover", "pg_control_system"];
+                let is_opening = opens.iter().any(|text| line.contains(text));
+                assert!(*number == 1 || !is_opening, "message {number}: {line}");
+            }
+            assert!(begun > 0, "no session of {purpose}");
+        }
+    }
+}

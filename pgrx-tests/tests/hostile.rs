@@ -34,7 +34,9 @@ fn is_first(caller: &str, routine: &Routine) -> bool {
 /// What there is to call it on: splits in three phases, keyspaces of each strategy, slots;
 /// and beside them two shards that no call names.
 fn stage() -> Cluster {
-    let cluster = cluster(&["log_line_prefix = '%m [%p] %e %q%a '", "shardmaster.max_split_workers = 10"]);
+    let key = "shardmaster.master_key_command = 'printf %064d 1'";
+    let cluster =
+        cluster(&["log_line_prefix = '%m [%p] %e %q%a '", "shardmaster.max_split_workers = 10", key]);
     let mut master = cluster.superuser().unwrap();
     for (server, name) in cluster.servers.iter().zip(["sane_a", "sane_b"]) {
         let mut owner = server.superuser(DATABASE).unwrap();

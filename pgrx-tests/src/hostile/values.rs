@@ -22,6 +22,10 @@ const BY_NAME: &[(&str, &[&str])] = &[
     ("lower", &["'10'", "NULL"]),
     ("upper", &["'20'", "NULL"]),
     ("by", &["'rows'", "'keys'"]),
+    ("alias", &["'north'", "'south'"]),
+    ("credential_alias", &["NULL", "'north'"]),
+    ("auth_kind", &["NULL", "'password'", "'libpq'", "'token_file'"]),
+    ("secret", &["'{\"password\": \"x\"}'", "'{\"file\": \"/nowhere\"}'"]),
     ("kind", &["'gpu'", "'postgres'"]),
     ("conninfo", &["NULL", "'host=/nowhere dbname=app'"]),
     ("client_conninfo", &["NULL", "'host=a.example'"]),
@@ -132,6 +136,21 @@ const TYPES: &[&str] = &[
 ];
 const UUIDS: &[&str] = &["'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"];
 const BYTES: &[&str] = &["''", "'\\x00'", "decode(repeat('ff', 1048576), 'hex')"];
+const OBJECTS: &[&str] = &[
+    "'null'",
+    "'7'",
+    "'\"password\"'",
+    "'[]'",
+    "'[{\"password\": \"x\"}]'",
+    "'{}'",
+    "'{\"password\": null}'",
+    "'{\"password\": {\"password\": \"x\"}}'",
+    "'{\"\": \"\", \"password\": \"x\"}'",
+    "jsonb_build_object('password', repeat('x', 1048576))",
+    "jsonb_build_object(repeat('x', 1048576), 'password')",
+    "(SELECT jsonb_object_agg(i, i) FROM generate_series(1, 10000) i)",
+    "(repeat('[', 3000) || repeat(']', 3000))",
+];
 const SPANS: &[&str] = &["'empty'", "'(,)'", "'[\\x00,\\x01)'"];
 
 /// How a transaction may begin, and what a session may have set.
@@ -161,6 +180,7 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
         "text[]" => ARRAYS,
         "regtype" => TYPES,
         "uuid" => UUIDS,
+        "jsonb" => OBJECTS,
         "bytea" => BYTES,
         "boolean" => &["true", "false"],
         "shardmaster.key_span" => SPANS,

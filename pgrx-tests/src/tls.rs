@@ -1,0 +1,107 @@
+//! Certificates of an authority of one's own, and servers that are reached by TLS alone.
+
+use crate::server::{Server, Stop};
+use crate::{Result, env};
+use std::fs::{self, Permissions};
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A certificate and its key, in files of PEM.
+pub struct Issued {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Who issues certificates that nobody else's root knows.
+pub struct Authority {
+    dir: PathBuf,
+    own: Issued,
+}
+
+/// No argument has a blank in it: the directory of a run has none.
+fn openssl(arguments: &str) -> Result<()> {
+    env::run(Command::new("openssl").args(arguments.split_whitespace())).map(drop)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| "a path that is no text".into())
+}
+
+impl Authority {
+    pub fn new(dir: &Path, name: &str) -> Result<Authority> {
+        let dir = dir.join(name);
+        fs::create_dir(&dir)?;
+        let own = Issued { certificate: dir.join("ca.crt"), key: dir.join("ca.key") };
+        let (certificate, key) = (text(&own.certificate)?, text(&own.key)?);
+        let subject = format!("/CN={name}");
+        openssl(&format!(
+            "req -x509 -newkey rsa:2048 -nodes -days 1 -subj {subject} -keyout {key} -out {certificate}"
+        ))?;
+        Ok(Authority { dir, own })
+    }
+
+    /// What those trust who trust it.
+    pub fn root(&self) -> &Path {
+        &self.own.certificate
+    }
+
+    /// A certificate for a host or a role. Of no day: it has run out when it is used.
+    pub fn issue(&self, name: &str, days: u32) -> Result<Issued> {
+        let file = |kind: &str| self.dir.join(format!("{name}-{days}.{kind}"));
+        let issued = Issued { certificate: file("crt"), key: file("key") };
+        let (request, extensions) = (file("csr"), file("ext"));
+        fs::write(&extensions, format!("subjectAltName=DNS:{name}\n"))?;
+        let subject = format!("/CN={name}");
+        let (key, request) = (text(&issued.key)?, text(&request)?);
+        openssl(&format!("req -newkey rsa:2048 -nodes -subj {subject} -keyout {key} -out {request}"))?;
+        let (root, root_key) = (text(&self.own.certificate)?, text(&self.own.key)?);
+        let (certificate, extensions) = (text(&issued.certificate)?, text(&extensions)?);
+        openssl(&format!(
+            "x509 -req -in {request} -CA {root} -CAkey {root_key} -CAcreateserial -days {days} -extfile {extensions} -out {certificate}"
+        ))?;
+        Ok(issued)
+    }
+}
+
+/// An address that nobody else listens on: the port is that of all test servers.
+pub fn address() -> IpAddr {
+    static NUMBER: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    IpAddr::from([127, 80 + NUMBER.fetch_add(1, Ordering::Relaxed), high, low.max(1)])
+}
+
+/// From now on TCP leads to a server by TLS alone, with its certificate; `rule` is how pg_hba.conf
+/// has the mover prove who it is.
+pub fn require(
+    server: &mut Server,
+    address: IpAddr,
+    authority: &Authority,
+    certificate: &Issued,
+    rule: &str,
+) -> Result<()> {
+    let data = server.data();
+    fs::copy(&certificate.certificate, data.join("server.crt"))?;
+    fs::copy(&certificate.key, data.join("server.key"))?;
+    fs::set_permissions(data.join("server.key"), Permissions::from_mode(0o600))?;
+    fs::write(
+        data.join("pg_hba.conf"),
+        format!("local all all trust\nhostssl all all 127.0.0.0/8 {rule}\n"),
+    )?;
+    server.configure(&[
+        "ssl = on",
+        &format!("ssl_ca_file = '{}'", authority.root().display()),
+        &format!("listen_addresses = '{address}'"),
+    ])?;
+    server.restart(Stop::Fast)
+}
+
+/// A connection string that leads there, and trusts an authority.
+pub fn conninfo(host: &str, address: IpAddr, authority: &Authority, database: &str, user: &str) -> String {
+    format!(
+        "host={host} hostaddr={address} port=5432 dbname={database} user={user} sslmode=verify-full sslrootcert={}",
+        authority.root().display()
+    )
+}

@@ -1,0 +1,315 @@
+//! Each way to prove who the mover is, over TLS, with real servers.
+
+use shardmaster_tests::cluster::{DATABASE, MOVER};
+use shardmaster_tests::fixture::{self, LIMIT, plan, rows, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::tls::Authority;
+use shardmaster_tests::vault::{HOST, Vault, key, set_rules};
+use shardmaster_tests::{env, wait};
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread;
+
+/// A split there and back with what the endpoint says now.
+fn carries_splits(vault: &Vault) {
+    vault.require_connects().unwrap();
+    for (source, target) in [("shard_a", "shard_b"), ("shard_b", "shard_a")] {
+        let split = Split::plan(&vault.cluster, source, target, &["moves"]).unwrap();
+        fixture::finished(&split);
+        split.drop_guard().unwrap();
+    }
+    assert_eq!(rows(&vault.cluster, 0).len(), 300);
+}
+
+fn with_password() -> Vault {
+    let vault = Vault::new("scram-sha-256", &[]).unwrap();
+    vault.set_password("first").unwrap();
+    vault.set_credential("b", "password", r#"{"password": "first"}"#).unwrap();
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    vault
+}
+
+#[test]
+fn a_password_carries_splits_and_no_other_server_gets_it() {
+    let mut vault = with_password();
+    carries_splits(&vault);
+    let query = "SELECT detail FROM shard_check('shard_b') WHERE item = 'encryption'";
+    let encrypted: String = vault.cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0);
+    assert!(encrypted.contains("TLS"), "{encrypted}");
+    // A server with the right certificate that asks for the password itself does not get it.
+    let server = &vault.cluster.servers[1];
+    set_rules(server, "local all all trust\nhostssl all all 127.0.0.0/8 password\n", "").unwrap();
+    let refused = vault.refusal().unwrap();
+    assert!(refused.contains("channel binding"), "{refused}");
+    // Unless the connection string says that it may.
+    vault.lead_to(&(vault.conninfo() + " channel_binding=prefer"), "b").unwrap();
+    vault.require_connects().unwrap();
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    let other = Authority::new(&vault.directory, "other").unwrap();
+    let (stranger, elsewhere) =
+        (other.issue(HOST, 1).unwrap(), vault.authority.issue("elsewhere", 1).unwrap());
+    let expired = vault.authority.issue(HOST, 0).unwrap();
+    for (certificate, text, alert) in [
+        (&stranger, "certificate verify failed", "unknown ca"),
+        (&elsewhere, "does not match host name", ""),
+        (&expired, "certificate verify failed", "certificate expired"),
+    ] {
+        vault.show(certificate).unwrap();
+        let refused = vault.refusal().unwrap();
+        assert!(refused.contains(text), "{refused}");
+        // What was wrong with it libpq tells the server, not us.
+        let server = &vault.cluster.servers[1];
+        wait::until(alert, LIMIT, || Ok(server.log_tail(4_000).contains(alert).then_some(()))).unwrap();
+    }
+    // Nor is there a way without TLS.
+    vault.show(&vault.authority.issue("localhost", 2).unwrap()).unwrap();
+    let plain = vault.conninfo().replace("sslmode=verify-full", "sslmode=disable");
+    vault.lead_to(&plain, "b").unwrap();
+    assert!(vault.refusal().unwrap().contains("no encryption"), "{:?}", vault.refusal());
+}
+
+#[test]
+fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
+    let vault = Vault::new("cert", &[]).unwrap();
+    let issued = vault.authority.issue(MOVER, 1).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap().replace('\n', "\\n");
+    let secret =
+        format!(r#"{{"certificate": "{}", "key": "{}"}}"#, read(&issued.certificate), read(&issued.key));
+    vault.set_credential("b", "mtls_cert", &secret).unwrap();
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    carries_splits(&vault);
+    // A line of the key, as it is in no other one.
+    let key = fs::read_to_string(&issued.key).unwrap();
+    let line = key.lines().nth(5).unwrap();
+    fs::remove_file(&issued.key).unwrap();
+    let found = env::run(
+        std::process::Command::new("sh")
+            .args(["-c", "grep -rlaF -- \"$0\" \"$1\" || true", line])
+            .arg(vault.cluster.master.data().parent().unwrap().parent().unwrap()),
+    );
+    assert_eq!(found.unwrap(), "", "files with the key");
+    // Of another authority it is nobody's.
+    let other = Authority::new(&vault.directory, "other").unwrap().issue(MOVER, 1).unwrap();
+    let secret =
+        format!(r#"{{"certificate": "{}", "key": "{}"}}"#, read(&other.certificate), read(&other.key));
+    vault.set_credential("b", "mtls_cert", &secret).unwrap();
+    let refused = vault.refusal().unwrap();
+    assert!(refused.contains("unknown ca"), "{refused}");
+}
+
+/// The metadata server of a cloud, as far as tokens are asked of it.
+fn metadata_server(token: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = [0; 4096];
+            let length = stream.read(&mut asked).unwrap_or(0);
+            let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+            let path = "GET /computeMetadata/v1/instance/service-accounts/default/token ";
+            let known = asked.starts_with(path) && asked.contains("Metadata-Flavor: Google\r\n");
+            let body = format!(r#"{{"access_token":"{token}","expires_in":3599,"token_type":"Bearer"}}"#);
+            let status = if known { "200 OK" } else { "404 Not Found" };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all((head + &body).as_bytes());
+        }
+    });
+    address
+}
+
+/// A program of that name that says a token to those who ask for the right one.
+fn program(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn tokens_of_files_commands_and_clouds_carry_splits() {
+    // The server is told the token as it is, as those of clouds are.
+    let mut vault = Vault::new("password", &[]).unwrap();
+    let expected = format!(
+        "rds generate-db-auth-token --hostname {HOST} --port 5432 --username {MOVER} --region eu-west-1"
+    );
+    program(&vault.directory, "aws", &format!("[ \"$*\" = '{expected}' ] && echo token-of-aws"));
+    let path = format!("{}:{}", vault.directory.display(), std::env::var("PATH").unwrap());
+    vault.cluster.master.set_environment("PATH", &path);
+    vault.cluster.master.restart(shardmaster_tests::server::Stop::Fast).unwrap();
+    let file = vault.directory.join("token");
+    fs::write(&file, "token-of-file\n").unwrap();
+    let metadata = metadata_server("token-of-google");
+    for (kind, secret, token) in [
+        ("token_file", format!(r#"{{"file": "{}"}}"#, file.display()), "token-of-file"),
+        (
+            "token_command",
+            r#"{"command": "echo \"token-of-$PGUSER-$PGPORT\""}"#.to_owned(),
+            "token-of-mover-5432",
+        ),
+        ("gcp_workload_identity", format!(r#"{{"host": "{metadata}"}}"#), "token-of-google"),
+        ("aws_iam", r#"{"region": "eu-west-1"}"#.to_owned(), "token-of-aws"),
+    ] {
+        vault.set_password(token).unwrap();
+        vault.set_credential(kind, kind, &secret).unwrap();
+        vault.lead_to(&vault.conninfo(), kind).unwrap();
+        carries_splits(&vault);
+    }
+    // What has run out is taken anew: of a file at once.
+    vault.lead_to(&vault.conninfo(), "token_file").unwrap();
+    vault.set_password("renewed").unwrap();
+    assert!(vault.refusal().unwrap().contains("credential \"token_file\""));
+    fs::write(&file, "renewed").unwrap();
+    vault.require_connects().unwrap();
+    for (command, text) in [
+        ("exit 3", "exit status: 3"),
+        ("sleep 60", "has not ended within"),
+        ("yes", "writes more than"),
+        ("printf 'a\\\\nb'", "several lines"),
+        ("true", "empty"),
+    ] {
+        let secret = format!(r#"{{"command": "{command}"}}"#);
+        vault.set_credential("token_command", "token_command", &secret).unwrap();
+        vault.lead_to(&vault.conninfo(), "token_command").unwrap();
+        let refused = vault.refusal().unwrap();
+        assert!(refused.contains(text), "{refused}");
+    }
+}
+
+#[test]
+fn the_servers_own_account_is_known_by_a_socket() {
+    let vault = Vault::new("reject", &[]).unwrap();
+    let user = env::run(std::process::Command::new("id").arg("-un")).unwrap();
+    let rules =
+        format!("local all postgres trust\nlocal all {MOVER} peer map=masters\nlocal all all trust\n");
+    set_rules(&vault.cluster.servers[1], &rules, &format!("masters {} {MOVER}\n", user.trim())).unwrap();
+    let mut master = vault.cluster.superuser().unwrap();
+    let conninfo = vault.cluster.servers[1].conninfo(DATABASE, MOVER);
+    let call = "SELECT shard_set_endpoint('shard_b', $1, auth_kind => 'peer')";
+    master.execute(call, &[&conninfo]).unwrap();
+    carries_splits(&vault);
+    set_rules(&vault.cluster.servers[1], &rules, &format!("masters nobody {MOVER}\n")).unwrap();
+    assert!(vault.refusal().unwrap().contains("Peer authentication failed"));
+}
+
+fn waits_for(vault: &Vault, text: &str) {
+    let mut master = vault.cluster.superuser().unwrap();
+    let says = format!(
+        "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE id = 1 AND activity = 'retrying' AND waiting_for LIKE '%{text}%')"
+    );
+    wait::until_true(&mut master, &format!("the split to wait because of {text}"), LIMIT, &says).unwrap();
+}
+
+fn change(vault: &Vault, value: &str) {
+    let statement = format!("UPDATE items SET val = '{value}' WHERE tenant = 'moves'");
+    fixture::source(&vault.cluster).batch_execute(&statement).unwrap();
+}
+
+/// First the shard knows the new password, then the master: the split waits, and loses nothing.
+#[test]
+fn passwords_and_master_keys_rotate_in_the_middle_of_a_split() {
+    let vault = with_password();
+    let split = plan(&vault.cluster);
+    to_pending(&split);
+    vault.set_password("second").unwrap();
+    vault.end_sessions().unwrap();
+    change(&vault, "meanwhile");
+    waits_for(&vault, "credential \"b\"");
+    vault.set_credential("b", "password", r#"{"password": "second"}"#).unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    // Another master key: it comes first, all is sealed anew, the old one goes.
+    vault.write_keys(&[&key('b'), &key('a')]).unwrap();
+    let mut master = vault.cluster.superuser().unwrap();
+    let status = "SELECT value FROM shard_status() WHERE item = 'keychain' AND ok";
+    let before: String = master.query_one(status, &[]).unwrap().get(0);
+    assert!(before.contains("shard_keychain_rotate()"), "{before}");
+    assert_eq!(master.query_one("SELECT shard_keychain_rotate()", &[]).unwrap().get::<_, i64>(0), 1);
+    vault.write_keys(&[&key('b')]).unwrap();
+    vault.end_sessions().unwrap();
+    change(&vault, "later");
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert!(rows(&vault.cluster, 1).values().all(|val| val.starts_with("later ")));
+    // Without any the split waits, and says for what.
+    vault.write_keys(&[&key('a')]).unwrap();
+    vault.end_sessions().unwrap();
+    split.call("finish").unwrap();
+    waits_for(&vault, "master key");
+    vault.write_keys(&[&key('b')]).unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&vault.cluster, 0).is_empty());
+}
+
+/// A master without its key: what needs none goes on.
+#[test]
+fn a_master_without_its_key_says_so_and_the_rest_goes_on() {
+    let vault = with_password();
+    let mut master = vault.cluster.superuser().unwrap();
+    let mut status = || -> (String, bool) {
+        let row =
+            master.query_one("SELECT value, ok FROM shard_status() WHERE item = 'keychain'", &[]).unwrap();
+        (row.get(0), row.get(1))
+    };
+    assert!(status().1);
+    fs::remove_file(vault.key_path()).unwrap();
+    for (write, text) in [
+        (None, "No such file"),
+        (Some(""), "has no key"),
+        (Some("0123"), "no 64 hexadecimal digits"),
+        (Some(key('c').as_str()), "which is not here"),
+    ] {
+        if let Some(text) = write {
+            vault.write_keys(&[text]).unwrap();
+        }
+        let (said, ok) = status();
+        assert!(!ok && said.contains(text), "{said}");
+        let refused = vault.refusal().unwrap();
+        assert!(refused.contains(text) && !refused.contains("0123"), "{refused}");
+    }
+    vault.write_keys(&[&key('a')]).unwrap();
+    fs::set_permissions(vault.key_path(), Permissions::from_mode(0o644)).unwrap();
+    assert!(status().0.contains("account alone reads"), "{}", status().0);
+    // Routes and shards without a secret.
+    let mut client = vault.cluster.client().unwrap();
+    assert_eq!(client.query_one("SELECT shard_of('moves')", &[]).unwrap().get::<_, String>(0), "shard_a");
+    let other = "SELECT ok FROM shard_check('shard_a') WHERE item = 'connect'";
+    assert!(vault.cluster.superuser().unwrap().query_one(other, &[]).unwrap().get::<_, bool>(0));
+    fs::set_permissions(vault.key_path(), Permissions::from_mode(0o600)).unwrap();
+    assert!(status().1);
+    vault.require_connects().unwrap();
+    // Changed by a bit, it is no credential.
+    vault
+        .cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            "UPDATE shardmaster.keychain SET sealed = set_bit(sealed, 300, 1 - get_bit(sealed, 300))",
+        )
+        .unwrap();
+    assert!(vault.refusal().unwrap().contains("has been changed"));
+    assert!(!status().1);
+}
+
+/// By a command, or by the environment of the server.
+#[test]
+fn the_master_key_comes_by_a_command_or_by_the_environment() {
+    let mut vault = with_password();
+    let command = format!("cat '{}'", vault.key_path().display());
+    vault.cluster.master.configure(&["shardmaster.master_key_file = ''"]).unwrap();
+    let settings = [format!("shardmaster.master_key_command = '{}'", command.replace('\'', "''"))];
+    vault.cluster.master.configure(&[&settings[0]]).unwrap();
+    vault.cluster.master.restart(shardmaster_tests::server::Stop::Fast).unwrap();
+    vault.require_connects().unwrap();
+    vault.cluster.set("shardmaster.master_key_command", "sleep 100").unwrap();
+    wait::until("the command to be the other one", LIMIT, || {
+        Ok(vault.refusal().ok().filter(|text| text.contains("has not ended within 5 s")).map(drop))
+    })
+    .unwrap();
+    vault.cluster.superuser().unwrap().batch_execute("ALTER SYSTEM RESET ALL").unwrap();
+    vault.cluster.master.configure(&["shardmaster.master_key_command = ''"]).unwrap();
+    vault.cluster.master.set_environment("SHARDMASTER_MASTER_KEY", &key('a'));
+    vault.cluster.master.restart(shardmaster_tests::server::Stop::Fast).unwrap();
+    vault.require_connects().unwrap();
+}

@@ -1,0 +1,233 @@
+//! Where a secret could come to light: logs, sessions, statistics, dumps, errors, results, files.
+
+use postgres::{Client, SimpleQueryMessage};
+use shardmaster_tests::cluster::{DATABASE, MOVER};
+use shardmaster_tests::fixture::{self, LIMIT, plan};
+use shardmaster_tests::server::{Server, Stop};
+use shardmaster_tests::vault::Vault;
+use shardmaster_tests::{env, wait};
+use std::fs;
+use std::process::Command;
+
+const SECRET: &str = "sEcret-7f3a";
+/// Of the master key, which is all of this letter.
+const KEY: &str = "aaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// Who sets secrets, and has everything of it printed.
+const KEEPER: &str = "keeper";
+
+/// A server that logs all that it can.
+const TALKATIVE: [&str; 9] = [
+    "log_statement = all",
+    "log_min_duration_statement = 0",
+    "log_parameter_max_length = -1",
+    "log_parameter_max_length_on_error = -1",
+    "log_min_error_statement = debug5",
+    "log_duration = on",
+    "log_connections = on",
+    "log_error_verbosity = verbose",
+    "track_activity_query_size = 16384",
+];
+
+fn no_secret(what: &str, text: &str) {
+    // As trees of statements are printed.
+    let bytes: Vec<String> = SECRET.bytes().map(|byte| byte.to_string()).collect();
+    for secret in [SECRET, KEY, &bytes.join(" ")] {
+        let Some(at) = text.find(secret) else { continue };
+        let begin = text[..at].char_indices().rev().nth(400).map_or(0, |(begin, _)| begin);
+        let rest: String = text[at..].chars().take(400).collect();
+        panic!("{what} has it: {}{rest}", &text[begin..at]);
+    }
+}
+
+/// All that a query gives, and what it says in vain.
+fn all_of(client: &mut Client, query: &str) -> String {
+    let rows = match client.simple_query(query) {
+        Ok(rows) => rows,
+        Err(error) => return format!("{error:?}"),
+    };
+    let mut text = String::new();
+    for message in rows {
+        if let SimpleQueryMessage::Row(row) = message {
+            (0..row.len()).for_each(|at| text += row.get(at).unwrap_or_default());
+        }
+    }
+    text
+}
+
+/// The name is written in whatever size; parameters come by the protocol; some of it is wrong.
+fn set_in_many_ways(vault: &Vault) {
+    let mut master = vault.cluster.master.connect(DATABASE, KEEPER).unwrap();
+    let object = format!(r#"{{"password": "{SECRET}"}}"#);
+    for statement in [
+        format!("SELECT shard_credential_set('b', 'password', '{object}')"),
+        format!("SELECT Shard_Credential_SET('b', 'password', '{object}')"),
+        format!("SELECT 1; SELECT shard_credential_set('b', 'password', '{object}'); SELECT 2"),
+        format!("PREPARE set AS SELECT shard_credential_set('b', 'password', $1); EXECUTE set('{object}')"),
+        format!("DO $$ BEGIN PERFORM shard_credential_set('b', 'password', '{object}'); END $$"),
+        format!("EXPLAIN (ANALYZE, VERBOSE) SELECT shard_credential_set('b', 'password', '{object}')"),
+    ] {
+        master.batch_execute(&statement).unwrap();
+    }
+    for (statement, state) in [
+        (format!("SELECT shard_credential_set('b', 'password', '{{\"{SECRET}\": 1}}')"), "22023"),
+        (format!("SELECT shard_credential_set('b', 'password', '{{\"password\": \"{SECRET}'))"), "42601"),
+        (format!("SELECT shard_credential_set('b', 'password', '{{\"password\": \"{SECRET}')"), "22P02"),
+        (format!("SELECT shard_credential_set('b', 'libpq', '{object}')"), "22023"),
+        (format!("SELECT shard_credential_set('b', '{object}')"), "42883"),
+        (format!("DO $$ BEGIN PERFORM shard_credential_set('b', 'x', '{object}'); END $$"), "22023"),
+    ] {
+        let refused = master.batch_execute(&statement).unwrap_err();
+        assert_eq!(fixture::state_of(&refused), state, "{refused}");
+    }
+    let call = "SELECT shard_credential_set($1, $2, $3::text::jsonb)";
+    master.execute(call, &[&"b", &"password", &object]).unwrap();
+    assert!(master.execute(call, &[&"b", &"x", &object]).is_err());
+    // Once more, by a session that stays: what it did last is shown while it is idle.
+    master.batch_execute(&format!("SELECT shard_credential_set('b', 'password', '{object}')")).unwrap();
+    let activity = "SELECT string_agg(query, ' ') FROM pg_stat_activity";
+    no_secret("pg_stat_activity", &all_of(&mut vault.cluster.superuser().unwrap(), activity));
+}
+
+fn no_secret_in(server: &Server) {
+    no_secret("the log", &fs::read_to_string(server.log_path()).unwrap());
+    let data = server.data();
+    let found = env::run(
+        Command::new("sh")
+            .args(["-c", "grep -rlaE -- \"$0\" \"$1\" || true", &format!("{SECRET}|{KEY}")])
+            .arg(&data),
+    );
+    assert_eq!(found.unwrap(), "", "files of {}", server.name());
+}
+
+#[test]
+fn no_secret_comes_to_light() {
+    let mut lines = TALKATIVE.to_vec();
+    lines.push("session_preload_libraries = 'auto_explain'");
+    lines.extend(["auto_explain.log_min_duration = 0", "auto_explain.log_nested_statements = on"]);
+    let mut vault = Vault::new("scram-sha-256", &lines).unwrap();
+    // It is there with PostgreSQL's own contrib modules.
+    let libraries = "shared_preload_libraries = 'shardmaster, pg_stat_statements'";
+    vault.cluster.master.configure(&[libraries, "pg_stat_statements.track = 'all'"]).unwrap();
+    vault.cluster.master.configure(&["pg_stat_statements.track_utility = off"]).unwrap();
+    vault.cluster.master.restart(Stop::Fast).unwrap();
+    let mut master = vault.cluster.superuser().unwrap();
+    master.batch_execute("CREATE EXTENSION pg_stat_statements").unwrap();
+    let keeper = format!(
+        "CREATE ROLE {KEEPER} SUPERUSER LOGIN; ALTER ROLE {KEEPER} SET debug_print_plan = on;
+         ALTER ROLE {KEEPER} SET debug_print_parse = on; ALTER ROLE {KEEPER} SET debug_print_rewritten = on"
+    );
+    master.batch_execute(&keeper).unwrap();
+    // As \password does, which sends no password.
+    let verifier = verifier(&mut master);
+    vault.set_password(&verifier).unwrap();
+    set_in_many_ways(&vault);
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    vault.require_connects().unwrap();
+    fixture::finished(&plan(&vault.cluster));
+    // What is refused is shown to many: the split's error, its event, the log.
+    let split =
+        shardmaster_tests::split::Split::plan(&vault.cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    let wrong = format!(r#"{{"password": "{SECRET}-not"}}"#);
+    vault.set_credential("b", "password", &wrong).unwrap();
+    split.call("start_dual_write").unwrap();
+    let waits = format!(
+        "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE id = {} AND waiting_for LIKE '%credential%')",
+        split.id
+    );
+    wait::until_true(&mut master, "the split to say that it is refused", LIMIT, &waits)
+        .unwrap_or_else(|error| panic!("{error}: {}", split.describe()));
+    results_and_tables(&mut master);
+    let dump = env::run(
+        Command::new(env::bindir().unwrap().join("pg_dump"))
+            .args(["-U", "postgres", "-p", "5432", "-d", DATABASE, "-h"])
+            .arg(vault.cluster.master.socket_dir()),
+    )
+    .unwrap();
+    assert!(dump.contains("COPY shardmaster.keychain"), "the dump has it sealed");
+    no_secret("a dump", &dump);
+    master.batch_execute("CHECKPOINT").unwrap();
+    no_secret_in(&vault.cluster.master);
+    no_secret_in(&vault.cluster.servers[1]);
+    let log = fs::read_to_string(vault.cluster.master.log_path()).unwrap();
+    assert!(log.contains("shard_set_endpoint") && log.contains("auto_explain") || log.contains("Query Text"));
+    assert!(!log.to_lowercase().contains("shard_credential_set("), "no line of the log has the call");
+}
+
+/// What the server makes of the password, made where nothing is logged.
+fn verifier(master: &mut Client) -> String {
+    master
+        .batch_execute(
+            "SET log_statement = none; SET log_min_duration_statement = -1; SET log_duration = off;
+             SET auto_explain.log_min_duration = -1",
+        )
+        .unwrap();
+    let text = all_of(
+        master,
+        &format!(
+            "BEGIN; CREATE ROLE scratch PASSWORD '{SECRET}'; SELECT rolpassword FROM pg_authid WHERE rolname = 'scratch'; ROLLBACK"
+        ),
+    );
+    master.batch_execute("RESET ALL").unwrap();
+    assert!(text.starts_with("SCRAM-SHA-256$"), "{text}");
+    text
+}
+
+/// Whatever the extension's functions show, and what is in its tables, the server's views and the
+/// statistics of statements.
+fn results_and_tables(master: &mut Client) {
+    let functions = all_of(
+        master,
+        "SELECT string_agg(format('SELECT * FROM %s(%s)', p.oid::regproc,
+                (SELECT coalesce(string_agg(CASE t::regtype::text WHEN 'text' THEN quote_literal(CASE n WHEN 1 THEN 'shard_b' ELSE 'default' END)
+                                                 WHEN 'bigint' THEN '1' ELSE 'NULL' END || '::' || t::regtype, ', ' ORDER BY n), '')
+                   FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n) WHERE n <= p.pronargs - p.pronargdefaults)), ';')
+           FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+           JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'shardmaster'
+          WHERE p.prokind = 'f' AND p.prorettype <> 'trigger'::regtype
+            AND p.proname ~ 'credentials|check|diagnose|metrics|events|progress|status|topology|verification|figures|line|guards|services|gateway_config|entries|routing_history|shard_of|shard_route|tables|lifecycle'",
+    );
+    assert!(functions.split(';').count() > 20, "{functions}");
+    for call in functions.split(';') {
+        no_secret(call, &all_of(master, call));
+    }
+    let relations = all_of(
+        master,
+        "SELECT string_agg(c.oid::regclass::text, ';') FROM pg_class c
+          WHERE c.relnamespace IN ('shardmaster'::regnamespace, 'public'::regnamespace) AND c.relkind IN ('r', 'v')
+             OR c.relname IN ('pg_stat_activity', 'pg_settings', 'pg_prepared_statements', 'pg_stat_ssl', 'pg_proc', 'pg_description')",
+    );
+    assert!(relations.contains("pg_stat_statements") && relations.contains("shardmaster.keychain"));
+    for relation in relations.split(';') {
+        no_secret(relation, &all_of(master, &format!("SELECT t::text FROM {relation} t")));
+    }
+    let sealed = all_of(master, "SELECT encode(sealed, 'escape') FROM shardmaster.keychain");
+    no_secret("what is sealed", &sealed);
+}
+
+/// A monitor sees that something is set, not what.
+#[test]
+fn a_session_shows_no_secret_while_it_sets_one() {
+    let vault = Vault::new("scram-sha-256", &[]).unwrap();
+    // Somebody else changes it at this moment: the call waits.
+    vault.set_credential("b", "password", r#"{"password": "before"}"#).unwrap();
+    let mut other = vault.cluster.superuser().unwrap();
+    other.batch_execute("BEGIN; SELECT FROM shardmaster.keychain FOR UPDATE").unwrap();
+    let mut setter = vault.cluster.superuser().unwrap();
+    let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let waiting = std::thread::spawn(move || {
+        let statement =
+            format!(r#"SELECT shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
+        setter.batch_execute(&statement).unwrap();
+    });
+    let mut master = vault.cluster.superuser().unwrap();
+    let waits = format!("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)");
+    wait::until_true(&mut master, "the call to wait", LIMIT, &waits).unwrap();
+    let shown = all_of(&mut master, &format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
+    assert_eq!(shown, "a credential is set");
+    other.batch_execute("ROLLBACK").unwrap();
+    waiting.join().unwrap();
+    assert!(
+        master.query_one("SELECT set_by FROM shard_credentials()", &[]).unwrap().get::<_, String>(0) != MOVER
+    );
+}
