@@ -19,11 +19,23 @@ build_harness() {
     done
 }
 
+# What the client in JavaScript needs, once for all runs.
+javascript_packages() {
+    [ target/javascript/node_modules -nt clients/javascript/package.json ] && return
+    rm -rf target/javascript
+    mkdir -p target/javascript
+    cp clients/javascript/package.json target/javascript/
+    (cd target/javascript && npm install --silent --no-audit --no-fund && touch node_modules)
+}
+
 # The servers' user may not be able to read the checkout: it gets copies.
 copy_programs() {
     mkdir -p "$RUN/bin"
     cp target/harness/demo target/harness/bench "$RUN/bin/"
     cp clients/gateway/shardmaster_gateway.py clients/python/{router,test_router}.py "$RUN/bin/"
+    javascript_packages
+    mkdir "$RUN/bin/javascript"
+    cp -r clients/javascript/{package.json,router.js,test_router.js} target/javascript/node_modules "$RUN/bin/javascript/"
     chmod -R a+rX "$RUN/bin"
 }
 
