@@ -8,6 +8,7 @@ mod placement;
 mod redirect;
 mod rig;
 mod routing;
+mod sessions;
 mod stats;
 mod tail;
 mod verify;
@@ -50,7 +51,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 18] = [
+pub const ALL: [(&str, Benchmark); 19] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -69,4 +70,5 @@ pub const ALL: [(&str, Benchmark); 18] = [
     ("hash", routing::hash),
     ("routes", routing::routes),
     ("identifiers", routing::identifiers),
+    ("sessions", sessions::sessions),
 ];
