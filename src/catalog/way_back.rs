@@ -45,6 +45,17 @@ pub fn of(split: i64) -> Result<Option<WayBack>, Failure> {
     .transpose()
 }
 
+/// The splits that shards know by one secret and that have not ended: a split, its way back, and the
+/// way back of that once it has begun.
+pub fn known_by(token: &str) -> Vec<i64> {
+    sql::read(
+        "SELECT id FROM shardmaster.split_plan
+          WHERE token = $1 AND finished_at IS NULL AND phase <> 'rolled_back'",
+        &[token.into()],
+        |row| row.value(1),
+    )
+}
+
 /// Plans the way back of a split: shards know it by the same secret, so that whoever moves the
 /// rows of one is not kept out by the other. Its keys are the split's until it is asked for.
 pub fn create(there: &Plan) -> i64 {

@@ -21,7 +21,7 @@ pub fn remove(tenure: &Tenure, lost: Option<Side>) -> Result<()> {
         if lost == Some(Side::Target) || !transaction(|| split::has_sides(there)) {
             return Ok(());
         }
-        return drop_forgotten(&mut tenure.open(Side::Target, "way back")?, &tenure.plan, &[there]);
+        return drop_forgotten(&mut tenure.open(Side::Target, "way back")?, &tenure.plan);
     };
     if back.is_decided() {
         // This master had forgotten that the split was, too: nothing of either is to be undone.

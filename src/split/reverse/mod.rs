@@ -82,7 +82,7 @@ pub fn install(tenure: &Tenure, sessions: Option<(Connection, Connection)>) -> R
 /// the cutover alone.
 fn capture(source: &mut Connection, back: &Tenure, tables: &[Table]) -> Result<()> {
     install::capture_alone(source, back, tables)?;
-    rest::drop_forgotten(source, &back.plan, &[back.plan.id])?;
+    rest::drop_forgotten(source, &back.plan)?;
     reach(injection_points::REVERSE_CAPTURED)?;
     let now = observe::observe(source, &back.plan, Side::Source)?;
     let baseline = baseline(&now, tables)?;

@@ -80,8 +80,10 @@ fn queue_size(plan: &Plan, identity: &str) -> Result<Option<Option<i64>>> {
 
 /// Ways back of the same split that rest on its target, and that this master does not know: it was
 /// restored to a time before it had planned them. Nobody will ask for them. One that has begun rests no
-/// more, and tells of itself.
-pub fn drop_forgotten(target: &mut Connection, plan: &Plan, known: &[i64]) -> Result<()> {
+/// more, and tells of itself. What this master knows by the same secret stays: where both shards are
+/// schemas of one database, a way back that is about to begin is found by that of its own.
+pub fn drop_forgotten(target: &mut Connection, plan: &Plan) -> Result<()> {
+    let known = transaction(|| way_back::known_by(&plan.token));
     for id in side::resting(target, &plan.token)? {
         if !known.contains(&id) {
             install::drop_side(target, id, Side::Source)?;
