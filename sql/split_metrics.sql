@@ -64,7 +64,7 @@ COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split is to be 
 CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for, CASE WHEN p.goal <> 'finished' AND p.phase = 'completed' THEN shardmaster.split_settles(p.id) END)
-                WHEN d.does AND p.activity = 'retrying' THEN p.waiting_for
+                WHEN (d.does OR a.query LIKE 'connecting to shard %') AND p.activity = 'retrying' THEN p.waiting_for
                 -- It follows its source meanwhile.
                 WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
                      AND g.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'

@@ -54,7 +54,7 @@ pub const JUDGED: &str = "
 
 /// The settings that the engine's sessions pin.
 pub fn pinned() -> Vec<&'static str> {
-    let source = include_str!("../../../src/agent/session.rs");
+    let source = include_str!("../../../src/agent/opening.rs");
     source.split("SET ").skip(1).filter_map(|rest| rest.split(" = ").next()).collect()
 }
 
