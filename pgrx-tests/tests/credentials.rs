@@ -24,6 +24,61 @@ fn carries_splits(vault: &Vault) {
     assert_eq!(rows(&vault.cluster, 0).len(), 300);
 }
 
+fn waits_for(vault: &Vault, text: &str) {
+    let mut master = vault.cluster.superuser().unwrap();
+    let says = format!(
+        "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE activity = 'retrying' AND waiting_for LIKE '%{text}%')"
+    );
+    wait::until_true(&mut master, &format!("the split to wait because of {text}"), LIMIT, &says).unwrap();
+}
+
+fn change(vault: &Vault, value: &str) {
+    let statement = format!("UPDATE items SET val = '{value}' WHERE tenant = 'moves'");
+    fixture::source(&vault.cluster).batch_execute(&statement).unwrap();
+}
+
+/// What the shard takes changes in the middle of a split, and then what the master has: the split
+/// waits meanwhile, and loses nothing.
+fn survives_rotation(vault: &Vault, of_shard: impl FnOnce(), said: &str, of_master: impl FnOnce()) {
+    let split = plan(&vault.cluster);
+    to_pending(&split);
+    of_shard();
+    vault.end_sessions().unwrap();
+    change(vault, "meanwhile");
+    waits_for(vault, said);
+    of_master();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert!(rows(&vault.cluster, 1).values().all(|val| val.starts_with("meanwhile ")));
+    split.finish(LIMIT).unwrap();
+    split.drop_guard().unwrap();
+    let back = Split::plan(&vault.cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+    fixture::finished(&back);
+    back.drop_guard().unwrap();
+}
+
+/// Neither of another authority, nor for another host, nor of another time.
+fn refuses_wrong_certificates(vault: &mut Vault) {
+    let other = Authority::new(&vault.directory, "stranger").unwrap();
+    let stranger = other.issue(HOST, 1).unwrap();
+    let elsewhere = vault.authority.issue("elsewhere", 1).unwrap();
+    let expired = vault.authority.issue(HOST, 0).unwrap();
+    for (certificate, text, alert) in [
+        (&stranger, "certificate verify failed", "unknown ca"),
+        (&elsewhere, "does not match host name", ""),
+        (&expired, "certificate verify failed", "certificate expired"),
+    ] {
+        vault.show(certificate).unwrap();
+        let refused = vault.refusal().unwrap();
+        assert!(refused.contains(text), "{refused}");
+        // What was wrong with it libpq tells the server, not us.
+        let server = &vault.cluster.servers[1];
+        wait::until(alert, LIMIT, || Ok(server.log_tail(4_000).contains(alert).then_some(()))).unwrap();
+    }
+    vault.show(&vault.authority.issue(HOST, 2).unwrap()).unwrap();
+    vault.require_connects().unwrap();
+}
+
 fn with_password() -> Vault {
     let vault = Vault::new("scram-sha-256", &[]).unwrap();
     vault.set_password("first").unwrap();
@@ -39,6 +94,7 @@ fn a_password_carries_splits_and_no_other_server_gets_it() {
     let query = "SELECT detail FROM shard_check('shard_b') WHERE item = 'encryption'";
     let encrypted: String = vault.cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0);
     assert!(encrypted.contains("TLS"), "{encrypted}");
+    refuses_wrong_certificates(&mut vault);
     // A server with the right certificate that asks for the password itself does not get it.
     let server = &vault.cluster.servers[1];
     set_rules(server, "local all all trust\nhostssl all all 127.0.0.0/8 password\n", "").unwrap();
@@ -48,24 +104,7 @@ fn a_password_carries_splits_and_no_other_server_gets_it() {
     vault.lead_to(&(vault.conninfo() + " channel_binding=prefer"), "b").unwrap();
     vault.require_connects().unwrap();
     vault.lead_to(&vault.conninfo(), "b").unwrap();
-    let other = Authority::new(&vault.directory, "other").unwrap();
-    let (stranger, elsewhere) =
-        (other.issue(HOST, 1).unwrap(), vault.authority.issue("elsewhere", 1).unwrap());
-    let expired = vault.authority.issue(HOST, 0).unwrap();
-    for (certificate, text, alert) in [
-        (&stranger, "certificate verify failed", "unknown ca"),
-        (&elsewhere, "does not match host name", ""),
-        (&expired, "certificate verify failed", "certificate expired"),
-    ] {
-        vault.show(certificate).unwrap();
-        let refused = vault.refusal().unwrap();
-        assert!(refused.contains(text), "{refused}");
-        // What was wrong with it libpq tells the server, not us.
-        let server = &vault.cluster.servers[1];
-        wait::until(alert, LIMIT, || Ok(server.log_tail(4_000).contains(alert).then_some(()))).unwrap();
-    }
     // Nor is there a way without TLS.
-    vault.show(&vault.authority.issue("localhost", 2).unwrap()).unwrap();
     let plain = vault.conninfo().replace("sslmode=verify-full", "sslmode=disable");
     vault.lead_to(&plain, "b").unwrap();
     assert!(vault.refusal().unwrap().contains("no encryption"), "{:?}", vault.refusal());
@@ -73,7 +112,7 @@ fn a_password_carries_splits_and_no_other_server_gets_it() {
 
 #[test]
 fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
-    let vault = Vault::new("cert", &[]).unwrap();
+    let mut vault = Vault::new("cert", &[]).unwrap();
     let issued = vault.authority.issue(MOVER, 1).unwrap();
     let read = |path: &Path| fs::read_to_string(path).unwrap().replace('\n', "\\n");
     let secret =
@@ -91,13 +130,20 @@ fn a_certificate_of_the_keychain_carries_splits_and_is_in_no_file() {
             .arg(vault.cluster.master.data().parent().unwrap().parent().unwrap()),
     );
     assert_eq!(found.unwrap(), "", "files with the key");
-    // Of another authority it is nobody's.
-    let other = Authority::new(&vault.directory, "other").unwrap().issue(MOVER, 1).unwrap();
+    refuses_wrong_certificates(&mut vault);
+    // The shard asks for certificates of another authority: then those of the old one are nobody's.
+    let other = Authority::new(&vault.directory, "other").unwrap();
+    let issued = other.issue(MOVER, 1).unwrap();
     let secret =
-        format!(r#"{{"certificate": "{}", "key": "{}"}}"#, read(&other.certificate), read(&other.key));
-    vault.set_credential("b", "mtls_cert", &secret).unwrap();
-    let refused = vault.refusal().unwrap();
-    assert!(refused.contains("unknown ca"), "{refused}");
+        format!(r#"{{"certificate": "{}", "key": "{}"}}"#, read(&issued.certificate), read(&issued.key));
+    let server = &vault.cluster.servers[1];
+    let of_shard = || {
+        server.configure(&[&format!("ssl_ca_file = '{}'", other.root().display())]).unwrap();
+        server.reload().unwrap();
+        wait::until("the server to ask for others", LIMIT, || Ok(vault.refusal().ok().map(drop))).unwrap();
+    };
+    let of_master = || vault.set_credential("b", "mtls_cert", &secret).unwrap();
+    survives_rotation(&vault, of_shard, "unknown ca", of_master);
 }
 
 /// The metadata server of a cloud, as far as tokens are asked of it.
@@ -157,12 +203,13 @@ fn tokens_of_files_commands_and_clouds_carry_splits() {
         vault.lead_to(&vault.conninfo(), kind).unwrap();
         carries_splits(&vault);
     }
+    refuses_wrong_certificates(&mut vault);
     // What has run out is taken anew: of a file at once.
     vault.lead_to(&vault.conninfo(), "token_file").unwrap();
-    vault.set_password("renewed").unwrap();
-    assert!(vault.refusal().unwrap().contains("credential \"token_file\""));
-    fs::write(&file, "renewed").unwrap();
-    vault.require_connects().unwrap();
+    let (of_shard, of_master) =
+        (|| vault.set_password("renewed").unwrap(), || fs::write(&file, "renewed").unwrap());
+    vault.set_password("token-of-file").unwrap();
+    survives_rotation(&vault, of_shard, "credential \"token_file\"", of_master);
     for (command, text) in [
         ("exit 3", "exit status: 3"),
         ("sleep 60", "has not ended within"),
@@ -192,19 +239,6 @@ fn the_servers_own_account_is_known_by_a_socket() {
     carries_splits(&vault);
     set_rules(&vault.cluster.servers[1], &rules, &format!("masters nobody {MOVER}\n")).unwrap();
     assert!(vault.refusal().unwrap().contains("Peer authentication failed"));
-}
-
-fn waits_for(vault: &Vault, text: &str) {
-    let mut master = vault.cluster.superuser().unwrap();
-    let says = format!(
-        "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE id = 1 AND activity = 'retrying' AND waiting_for LIKE '%{text}%')"
-    );
-    wait::until_true(&mut master, &format!("the split to wait because of {text}"), LIMIT, &says).unwrap();
-}
-
-fn change(vault: &Vault, value: &str) {
-    let statement = format!("UPDATE items SET val = '{value}' WHERE tenant = 'moves'");
-    fixture::source(&vault.cluster).batch_execute(&statement).unwrap();
 }
 
 /// First the shard knows the new password, then the master: the split waits, and loses nothing.
