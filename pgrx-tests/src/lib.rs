@@ -35,6 +35,7 @@ pub mod standby;
 pub mod talker;
 pub mod tls;
 pub mod vault;
+pub mod verification;
 pub mod wait;
 pub mod walks;
 pub mod workload;

@@ -75,6 +75,7 @@ mod tables;
 mod throttle;
 mod upgrade;
 mod verify;
+mod verifying;
 mod walks;
 mod windows;
 mod workers;

@@ -27,8 +27,14 @@ impl Connection {
     /// The same for one that takes as long as its tables are big. It ends with the caller's
     /// cancel; that the server's host is gone, keepalives tell.
     pub fn run_unbounded(&mut self, sql: &str) -> Result<Rows, RemoteError> {
+        self.send(sql)?;
+        self.finish_unbounded()
+    }
+
+    /// The answer to such a one that was sent.
+    pub fn finish_unbounded(&mut self) -> Result<Rows, RemoteError> {
         const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-        self.run_within(sql, FOR_EVER)
+        self.finish_within(FOR_EVER)
     }
 
     /// Sends statements and returns at once; `finish` takes the answer. So two

@@ -28,7 +28,8 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::verify::walk::{self, When};
+use crate::split::verify::state::When;
+use crate::split::verify::walk;
 use crate::split::{reads, there};
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,8 @@
 //! them its clients change: each other row must be there as it was, whenever one looks.
 
 use super::key;
-use super::walk::{self, Ended, When};
+use super::state::When;
+use super::walk::{self, Ended};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;

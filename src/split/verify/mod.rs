@@ -6,6 +6,7 @@ pub mod after;
 pub mod changes;
 pub mod key;
 pub mod position;
+mod ranges;
 pub mod repair;
 pub mod rows;
 pub mod state;

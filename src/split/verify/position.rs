@@ -11,6 +11,8 @@ pub enum Read {
     #[default]
     Source,
     Target,
+    /// Both at once, by ranges of the key.
+    Ranges,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +27,9 @@ pub struct Position {
     /// The file that this is a block of.
     #[serde(default)]
     pub file: Option<String>,
+    /// The key up to which ranges are done; none: from the first on.
+    #[serde(default)]
+    pub after: Vec<String>,
 }
 
 impl Position {

@@ -41,6 +41,15 @@ pub struct Compared {
     pub found: Vec<Difference>,
 }
 
+impl Compared {
+    pub fn add(&mut self, more: Compared) {
+        self.rows += more.rows;
+        self.bytes += more.bytes;
+        self.differing += more.differing;
+        self.found.extend(more.found);
+    }
+}
+
 /// Bytes of a value above which its digest stands for it: a row as text has room for 1 GB, in
 /// which a bytea takes twice its size, and a text with quotes in it up to that.
 const LONG: u32 = 1 << 20;

@@ -2,6 +2,15 @@
 
 use crate::catalog::verification::{Difference, Status, Verification};
 
+/// When both sides are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Within a step, at its snapshot.
+    BeforeCutover,
+    /// The source is frozen, and clients write to the target.
+    AfterCutover,
+}
+
 #[derive(Debug, Default)]
 pub struct Run {
     /// Those that are still to be compared, in their order; the first is next.
@@ -16,6 +25,8 @@ pub struct Run {
     pub step_bytes: i64,
     /// Blocks of the next slice.
     pub blocks: i64,
+    /// Keys of the next range.
+    pub keys: i64,
     /// A table whose rows are in another file than those that were compared.
     pub rewritten: Option<i32>,
     /// Why a table could not be compared in this step.

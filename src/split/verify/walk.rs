@@ -6,13 +6,14 @@
 
 use super::changes::Changes;
 use super::position::{Position, Read};
+use super::ranges::{self, Range};
 use super::rows::{self, Compared, Sides};
-use super::state::{Failed, Run};
+use super::state::{Failed, Run, When};
 use super::whole;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Leaf;
 use crate::agent::state::progress::Progress;
-use crate::catalog::verification::{self, Status, Verification};
+use crate::catalog::verification::{self, Difference, Status, Verification};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::server::txn::transaction;
@@ -28,15 +29,6 @@ const LEAST_BLOCKS: i64 = 64;
 const MOST_BLOCKS: i64 = 1 << 16;
 /// Attempts to compare a table, in a row.
 const MOST_FAILURES: u32 = 5;
-
-/// When both sides are compared.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// Within a step, at its snapshot.
-    BeforeCutover,
-    /// The source is frozen, and clients write to the target.
-    AfterCutover,
-}
 
 /// Before a step: which tables are left, and what the sessions need for the next.
 pub fn begin(engine: &mut Engine) -> Result<()> {
@@ -98,11 +90,17 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             run.note(all, Vec::new());
             continue;
         }
-        if run.prepared != Some(table.ordinal) && !prepare(engine, run, (&table, position), when)? {
-            return Ok(());
-        }
-        let unless = unless(engine, progress, position, when)?;
-        bytes += slice(engine, run, (table, position), (when, &unless))?;
+        let at = Position::parse(&table.position);
+        let by_ranges = match at.read {
+            Read::Ranges => true,
+            _ => at == Position::default() && ranges::suits(engine, position)?,
+        };
+        let compared = match by_ranges {
+            true => range(engine, run, (table, position), (when, progress))?,
+            false => blocks_of(engine, run, (table, position), (when, progress))?,
+        };
+        let Some(compared) = compared else { return Ok(()) };
+        bytes += compared;
         run.step_bytes = bytes;
         if run.rewritten.is_some() {
             return Ok(());
@@ -153,6 +151,74 @@ fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When)
     Ok(changes.explain(plan, table))
 }
 
+/// The next blocks of a table; returns the bytes of their rows. None: the sessions do not have the
+/// tables yet that this needs.
+fn blocks_of(
+    engine: &mut Engine,
+    run: &mut Run,
+    (table, position): (Verification, usize),
+    (when, progress): (When, &Progress),
+) -> Result<Option<i64>> {
+    if run.prepared != Some(table.ordinal) && !prepare(engine, run, (&table, position), when)? {
+        return Ok(None);
+    }
+    let unless = unless(engine, progress, position, when)?;
+    slice(engine, run, (table, position), (when, &unless)).map(Some)
+}
+
+/// The next range of a table's key, as above.
+fn range(
+    engine: &mut Engine,
+    run: &mut Run,
+    (table, position): (Verification, usize),
+    (when, progress): (When, &Progress),
+) -> Result<Option<i64>> {
+    let began = Instant::now();
+    let at = Position { read: Read::Ranges, ..Position::parse(&table.position) };
+    let keys = if run.keys == 0 { ranges::FIRST_KEYS } else { run.keys };
+    let range = Range::next(engine, position, &at, keys)?;
+    let compared = match range.compare(engine, position)? {
+        Some(size) => Compared { rows: size.rows, bytes: size.bytes, ..Compared::default() },
+        None => {
+            if run.prepared != Some(table.ordinal) && !prepare(engine, run, (&table, position), when)? {
+                return Ok(None);
+            }
+            let unless = unless(engine, progress, position, when)?;
+            range.compare_rows(engine, position, (when, &unless))?
+        }
+    };
+    let factor = blocks::by_time(began.elapsed()) / 4.0;
+    run.keys = blocks::adapt(keys, factor, ranges::LEAST_KEYS, ranges::MOST_KEYS);
+    let (bytes, differing) = (compared.bytes, table.differing + compared.differing);
+    let (status, position) = match range.to {
+        Some(after) => (Status::Running, Position { after, ..at }.to_text()),
+        None if differing == 0 => (Status::Passed, table.position.clone()),
+        None => (Status::Differs, table.position.clone()),
+    };
+    let (next, found) = noted(table, compared, status, position);
+    run.note(next, found);
+    Ok(Some(bytes))
+}
+
+/// What is stored of a table of which more rows are compared, and those that differ.
+fn noted(
+    table: Verification,
+    compared: Compared,
+    status: Status,
+    position: String,
+) -> (Verification, Vec<Difference>) {
+    let next = Verification {
+        status,
+        position,
+        rows: table.rows + compared.rows,
+        bytes: table.bytes + compared.bytes,
+        differing: table.differing + compared.differing,
+        example: table.example.or_else(|| compared.found.first().cloned()),
+        ..table
+    };
+    (next, compared.found)
+}
+
 /// The next blocks of a table; returns the bytes of their rows.
 fn slice(
     engine: &mut Engine,
@@ -165,8 +231,8 @@ fn slice(
     let is_whole = when == When::AfterCutover && at.read == Read::Target;
     let oids = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.oid.clone()).collect::<Vec<_>>();
     let shape = match at.read {
-        Read::Source => &engine.tables[position].source,
         Read::Target => &engine.tables[position].target,
+        Read::Source | Read::Ranges => &engine.tables[position].source,
     };
     let leaf = if is_whole { None } else { at.next_leaf(&oids(shape.leaves())) };
     let Some(oid) = leaf else {
@@ -182,8 +248,8 @@ fn slice(
     let leaf = shape.leaves().iter().find(|leaf| leaf.oid == oid).map_or(String::new(), |l| l.name.clone());
     let began = Instant::now();
     let session = match at.read {
-        Read::Source => &mut engine.reader,
         Read::Target => &mut engine.target,
+        Read::Source | Read::Ranges => &mut engine.reader,
     };
     let Extent { blocks: total, file, .. } = blocks::of_leaf(session, &oid)?;
     if !at.is_of(file) {
@@ -197,18 +263,10 @@ fn slice(
         run.blocks = blocks::adapt(run.blocks, factor, LEAST_BLOCKS, MOST_BLOCKS);
     }
     at.passed(to);
-    let found = compared.found;
-    let next = Verification {
-        status: Status::Running,
-        position: at.to_text(),
-        rows: table.rows + compared.rows,
-        bytes: table.bytes + compared.bytes,
-        differing: table.differing + compared.differing,
-        example: table.example.or_else(|| found.first().cloned()),
-        ..table
-    };
+    let bytes = compared.bytes;
+    let (next, found) = noted(table, compared, Status::Running, at.to_text());
     run.note(next, found);
-    Ok(compared.bytes)
+    Ok(bytes)
 }
 
 /// Blocks of a leaf, from one on, of so many; where they end, None: at the leaf's end.
@@ -222,16 +280,16 @@ fn compare(
     let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
     let (session, by) = match read {
-        Read::Source => (&mut *reader, &table.source_by),
         Read::Target => (&mut *target, &table.target_by),
+        Read::Source | Read::Ranges => (&mut *reader, &table.source_by),
     };
     let is_small = from == 0 && scope_size::is_small(session, leaf, by, &plan.scope)?;
     let span = Span::next(from, size, total, is_small);
     let condition = span.condition(&plan.scope.predicate(by, "t"));
     let mut sides = Sides { plan, table, source: reader, target };
     let compared = match read {
-        Read::Source => rows::of_source(&mut sides, leaf, &condition, unless)?,
         Read::Target => rows::of_target(&mut sides, leaf, &condition)?,
+        Read::Source | Read::Ranges => rows::of_source(&mut sides, leaf, &condition, unless)?,
     };
     Ok((compared, span.to))
 }

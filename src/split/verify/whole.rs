@@ -11,9 +11,9 @@ use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::number;
 use crate::remote::quote::array_literal;
+use crate::remote::result::Rows;
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
-use crate::split::table::Table;
 
 /// Bytes of a table that are read at once, unless the rate limit lets less through in a step.
 const SMALL: i64 = 16 << 20;
@@ -46,7 +46,7 @@ pub fn is_small(engine: &mut Engine, position: usize, progress: &TableProgress) 
         && are_found(target, &table.target, &table.target_by, &plan.scope)?)
 }
 
-fn bytes(connection: &mut Connection, shape: &TableShape) -> Result<i64> {
+pub fn bytes(connection: &mut Connection, shape: &TableShape) -> Result<i64> {
     let oids: Vec<String> = shape.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
     let query = format!(
         "SELECT coalesce(sum(pg_relation_size(oid)), 0)::bigint FROM unnest({}::oid[]) oid",
@@ -70,31 +70,46 @@ fn are_found(connection: &mut Connection, shape: &TableShape, by: &Column, scope
 
 /// What was compared, if both sides have the same.
 pub fn compare(engine: &mut Engine, position: usize) -> Result<Option<Size>> {
-    let Engine { plan, reader, target, tables, .. } = engine;
+    let table = &engine.tables[position];
+    let scope = &engine.plan.scope;
+    let conditions = [scope.predicate(&table.source_by, "t"), scope.predicate(&table.target_by, "t")];
+    of_rows(engine, position, &conditions, ["", ""])
+}
+
+/// The same of the rows `t` of the source and of the target for which a condition holds; after
+/// some settings of each. The servers work at the same time.
+pub fn of_rows(
+    engine: &mut Engine,
+    position: usize,
+    conditions: &[String; 2],
+    settings: [&str; 2],
+) -> Result<Option<Size>> {
+    let Engine { reader, target, tables, .. } = engine;
     let table = &tables[position];
-    let on_source = format!(
-        "SELECT {} AS x FROM {} t WHERE {}",
-        rows::of_side(table, Side::Source),
-        table.source.name,
-        plan.scope.predicate(&table.source_by, "t")
+    let names = [table.source.name.clone(), table.target_only()];
+    let queries = [Side::Source, Side::Target].into_iter().zip(names).zip(conditions).zip(settings).map(
+        |(((side, name), condition), settings)| {
+            let row = rows::of_side(table, side);
+            format!(
+                "{settings}
+                 SELECT count(*), coalesce(sum({LENGTH}), 0)::bigint, coalesce(sum({CHECKSUM}), 0)::text
+                   FROM (SELECT {row} AS x FROM {name} t WHERE {condition} OFFSET 0) r"
+            )
+        },
     );
-    let on_target = format!(
-        "SELECT {} AS x FROM {} t WHERE {}",
-        rows::of_side(table, Side::Target),
-        table.target_only(),
-        plan.scope.predicate(&table.target_by, "t")
-    );
-    let source = sum(reader, table, &on_source)?;
-    let target = sum(target, table, &on_target)?;
-    Ok((source.0.rows == target.0.rows && source.1 == target.1).then_some(source.0))
+    for (session, query) in [&mut *reader, &mut *target].into_iter().zip(queries) {
+        session.send(&query).map_err(|error| rows::without_values(error, table))?;
+    }
+    // Both are taken in, whatever the one says: each is asked for more.
+    let answers = [reader.finish_unbounded(), target.finish_unbounded()];
+    let [source, there] = answers.map(|answer| answer.map_err(|error| rows::without_values(error, table)));
+    let (source, there) = (sum(reader, source?)?, sum(target, there?)?);
+    Ok((source.0.rows == there.0.rows && source.1 == there.1).then_some(source.0))
 }
 
 /// How many rows there are, and the sum of their checksums, which the order does not change.
-fn sum(connection: &mut Connection, table: &Table, rows_of: &str) -> Result<(Size, String)> {
-    let answer = connection.run_unbounded(&format!(
-        "SELECT count(*), coalesce(sum({LENGTH}), 0)::bigint, coalesce(sum({CHECKSUM}), 0)::text FROM ({rows_of} OFFSET 0) r"
-    )).map_err(|error| rows::without_values(error, table))?;
-    let row = answer.rows.first().cloned().unwrap_or_default();
+fn sum(connection: &Connection, answer: Rows) -> Result<(Size, String)> {
+    let row = answer.rows.into_iter().next().unwrap_or_default();
     let cell = |n: usize| row.get(n).and_then(Option::as_deref);
     let size = Size {
         rows: number::count(connection.shard(), "the number of rows of a table", cell(0))?,

@@ -1,0 +1,195 @@
+//! Both sides of a table at once, a range of its key after the other: each server makes a sum of the
+//! checksums of its rows there, and only where these differ are the rows compared.
+//!
+//! Invariant: the ranges are (-, a], (a, b], .., (z, +), with bounds that the source has named. On
+//! the source each row is in one of them. On the target, whose order may be another one, it is in at
+//! least one: it lies behind the beginning and before the end, so there is a range at whose beginning
+//! it lies behind the bound and at whose end it does not. So where each range has the same rows on
+//! both sides, the tables have; an order that differs shows as a difference, and rows are compared.
+
+use super::position::Position;
+use super::rows::{self, Compared, Sides};
+use super::state::When;
+use super::whole::{self, Size};
+use crate::agent::error::Result;
+use crate::agent::shape::TableShape;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal};
+use crate::split::copy::scope_size;
+use crate::split::engine::Engine;
+use crate::split::table::Table;
+
+/// Keys of the first range, of the smallest, and of the largest.
+pub const FIRST_KEYS: i64 = 50_000;
+pub const LEAST_KEYS: i64 = 2_000;
+pub const MOST_KEYS: i64 = 1 << 22;
+/// How far the order of the key has to be that of the blocks where a table is not in memory: a
+/// range reads each of its blocks once then.
+const LEAST_CORRELATION: f64 = 0.9;
+/// Types whose values one server reads as another has written them.
+const TYPES: [&str; 9] = [
+    "smallint",
+    "integer",
+    "bigint",
+    "uuid",
+    "text",
+    "character varying",
+    "date",
+    "timestamp without time zone",
+    "timestamp with time zone",
+];
+/// An index of the key finds a range, whatever statistics say. Back to what a session has with the
+/// next statement.
+const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;";
+const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on";
+
+/// Whether a table is compared by ranges of its key: where that reads each block about once.
+pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
+    let Engine { plan, reader, tables, .. } = engine;
+    let table = &tables[position];
+    if ![&table.source, &table.target].into_iter().all(is_plain) {
+        return Ok(false);
+    }
+    // An index finds the rows of the scope, of which a range of keys would pass most over.
+    if scope_size::is_small(reader, &table.source.name, &table.source_by, &plan.scope)? {
+        return Ok(false);
+    }
+    is_in_order(reader, &table.source)
+}
+
+/// Without partitions: one that comes has keys of ranges that are done.
+fn is_plain(shape: &TableShape) -> bool {
+    let is_plain = |name: &String| {
+        shape.column(name).is_some_and(|column| column.builtin && TYPES.contains(&column.base.as_str()))
+    };
+    !shape.is_partitioned() && !shape.key().is_empty() && shape.key().iter().all(is_plain)
+}
+
+/// The table is in memory, or its rows lie as its keys are ordered. What the source says of it: a
+/// copy has written them in the same order.
+fn is_in_order(reader: &mut Connection, shape: &TableShape) -> Result<bool> {
+    let room = reader
+        .count("the size of a server's buffers", "SELECT pg_size_bytes(current_setting('shared_buffers'))")?;
+    if whole::bytes(reader, shape)? < room / 2 {
+        return Ok(true);
+    }
+    for leaf in shape.leaves() {
+        let order = reader.query(
+            "SELECT abs(s.correlation) >= $3::float8 FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename
+               JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = s.schemaname
+              WHERE c.oid = $1::oid AND s.attname = $2 AND NOT s.inherited",
+            &[Some(&leaf.oid), shape.key().first().map(String::as_str), Some(&LEAST_CORRELATION.to_string())],
+        )?;
+        if order.scalar() != Some("t") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The bounds of a range: keys behind one and up to another, as texts.
+pub struct Range {
+    pub after: Vec<String>,
+    /// None: to the end.
+    pub to: Option<Vec<String>>,
+}
+
+impl Range {
+    /// The next one, of so many keys of the source.
+    pub fn next(engine: &mut Engine, position: usize, at: &Position, keys: i64) -> Result<Range> {
+        let Engine { reader, tables, .. } = engine;
+        let shape = &tables[position].source;
+        let begins = Range { after: at.after.clone(), to: None };
+        let columns: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
+        let texts: Vec<String> =
+            columns.iter().map(|column| format!("pg_catalog.format('%s', {column})")).collect();
+        let rows = reader.run(&format!(
+            "{BY_INDEX} SELECT {} FROM {} t WHERE {} ORDER BY {} OFFSET {} LIMIT 1",
+            texts.join(", "),
+            shape.name,
+            begins.condition(shape),
+            columns.join(", "),
+            keys - 1
+        ))?;
+        let row = rows.rows.into_iter().next();
+        let to = row.map(|row| row.into_iter().map(Option::unwrap_or_default).collect());
+        Ok(Range { to, ..begins })
+    }
+
+    /// The rows `t` of a side that are in it.
+    fn condition(&self, shape: &TableShape) -> String {
+        let columns: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
+        let bound = |values: &[String], operator: &str| {
+            let values: Vec<String> = shape
+                .key()
+                .iter()
+                .zip(values)
+                .map(|(name, value)| {
+                    let base = shape.column(name).map_or("text", |column| column.base.as_str());
+                    format!("{}::pg_catalog.{}", literal(value), type_name(base))
+                })
+                .collect();
+            format!("ROW({}) OPERATOR(pg_catalog.{operator}) ROW({})", columns.join(", "), values.join(", "))
+        };
+        let behind = (!self.after.is_empty()).then(|| bound(&self.after, ">"));
+        let up_to = self.to.as_ref().map(|to| bound(to, "<="));
+        let both: Vec<String> = behind.into_iter().chain(up_to).collect();
+        if both.is_empty() { "true".to_owned() } else { both.join(" AND ") }
+    }
+
+    /// The same of the scope alone.
+    fn conditions(&self, engine: &Engine, position: usize) -> [String; 2] {
+        let (table, scope) = (&engine.tables[position], &engine.plan.scope);
+        [(&table.source, &table.source_by), (&table.target, &table.target_by)]
+            .map(|(shape, by)| format!("{} AND {}", self.condition(shape), scope.filter(by, "t")))
+    }
+
+    /// What was compared, if both sides have the same there.
+    pub fn compare(&self, engine: &mut Engine, position: usize) -> Result<Option<Size>> {
+        let conditions = self.conditions(engine, position);
+        let outcome = whole::of_rows(engine, position, &conditions, [BY_INDEX, BY_INDEX])?;
+        let Engine { reader, target, .. } = engine;
+        reader.send(AS_BEFORE)?;
+        let there = target.run(AS_BEFORE);
+        reader.finish()?;
+        there?;
+        Ok(outcome)
+    }
+
+    /// Its rows, one by one: those of the source on the target, and before the cutover those of the
+    /// target on the source.
+    pub fn compare_rows(
+        &self,
+        engine: &mut Engine,
+        position: usize,
+        (when, unless): (When, &str),
+    ) -> Result<Compared> {
+        let [here, there] = self.conditions(engine, position);
+        let Engine { plan, reader, target, tables, .. } = engine;
+        let table: &Table = &tables[position];
+        let mut sides = Sides { plan, table, source: reader, target };
+        let mut all = Compared::default();
+        for leaf in table.source.leaves() {
+            all.add(rows::of_source(&mut sides, &leaf.name, &here, unless)?);
+        }
+        if when == When::BeforeCutover {
+            for leaf in table.target.leaves() {
+                all.add(rows::of_target(&mut sides, &leaf.name, &there)?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// As a type of the server's own is called in its schema.
+fn type_name(base: &str) -> &str {
+    match base {
+        "smallint" => "int2",
+        "integer" => "int4",
+        "bigint" => "int8",
+        "character varying" => "varchar",
+        "timestamp without time zone" => "timestamp",
+        "timestamp with time zone" => "timestamptz",
+        other => other,
+    }
+}
