@@ -223,6 +223,7 @@ CREATE TABLE shardmaster.split_plan (
     worker_pid               int,
     started_at               timestamptz,
     attempts                 int NOT NULL DEFAULT 0,
+    retrying_since           timestamptz,
     tail_requests            bigint NOT NULL DEFAULT 0,
     routing_version_at_start bigint,
     routing_version_cutover  bigint,

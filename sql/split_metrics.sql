@@ -95,7 +95,7 @@ RETURNS TABLE (
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
     error_detail text, rehearsed_ms numeric, next_call text, reverse_of bigint, reads_on text,
-    queue_limit bigint)
+    queue_limit bigint, retrying_since timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
@@ -126,7 +126,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN p.finished_at IS NULL THEN @extschema@.shard_split_to_call(p.id) END,
            p.reverse_of,
            CASE WHEN p.finished_at IS NOT NULL THEN NULL
-                WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit
+                WHEN p.phase = 'completed' OR p.reads_on_target THEN p.target_shard ELSE p.source_shard END, f.queue_limit,
+           CASE WHEN p.attempts > 0 THEN p.retrying_since END
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
      CROSS JOIN LATERAL (SELECT p.phase IN ('dual_write', 'backfill', 'tailing', 'cutover_pending')
@@ -136,7 +137,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
 
@@ -177,7 +178,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                CASE WHEN m.phase = 'tailing' THEN format('%s changed rows behind', m.lag_rows) END,
                CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
                     THEN format('writers waited at most %s ms', m.fence_ms) END,
-               CASE WHEN m.activity IN ('retrying', 'failed', 'paused') THEN m.activity END,
+               CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
+                    THEN concat_ws(' since ', m.activity,
+                                   CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
                CASE WHEN m.activity IN ('retrying', 'paused') THEN 'waiting for ' || m.waiting_for END)
       FROM @extschema@.shard_split_metrics(split_id) m
 $$;

@@ -25,7 +25,11 @@ impl Stage {
     pub fn new(config: &[&str]) -> Stage {
         let timeout = format!("shardmaster.cutover_timeout = '{}ms'", TIMEOUT.as_millis());
         let lines: Vec<&str> = [timeout.as_str()].into_iter().chain(config.iter().copied()).collect();
-        let cluster = cluster(&lines);
+        Stage::of(cluster(&lines))
+    }
+
+    /// Puts a relay before either server.
+    pub fn of(cluster: Cluster) -> Stage {
         let relay = |index: usize| Relay::before(&cluster.servers[index]).unwrap();
         let (source, target) = (relay(0), relay(1));
         let mut master = cluster.superuser().unwrap();

@@ -66,7 +66,7 @@ fn a_lost_target_is_not_waited_for_in_a_copy() {
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait_held("step_window", LIMIT).unwrap();
-    stage.target.delay(Duration::from_millis(100));
+    stage.target.throttle(2 << 20);
     stage.cluster.fault("").unwrap();
     let mut target = stage.cluster.servers[1].superuser("app").unwrap();
     let copies = "SELECT EXISTS (SELECT 1 FROM pg_stat_progress_copy WHERE tuples_processed > 0)";

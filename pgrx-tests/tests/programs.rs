@@ -34,6 +34,7 @@ mod long_rows;
 mod lost;
 mod majors;
 mod mover;
+mod networks;
 mod owners;
 mod owners_later;
 mod owners_names;

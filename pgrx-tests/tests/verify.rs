@@ -6,7 +6,7 @@ use shardmaster_tests::fixture::{
     LIMIT, as_worker, client, cluster, cluster_of, plan, rows, state_of, to_pending,
 };
 use shardmaster_tests::split::Split;
-use shardmaster_tests::verification::{Told, outcome, passed, verify};
+use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
 
 /// One thing that is wrong, and what is said of it.
@@ -85,7 +85,8 @@ fn what_is_wrong_in_a_small_table_is_found_and_repaired() {
     notices("int", "SELECT 1");
 }
 
-const BIG: &str = "INSERT INTO items SELECT CASE i % 3 WHEN 0 THEN 'stays' ELSE 'moves' END, i, repeat('v', 500) || i, i
+const BIG: &str =
+    "INSERT INTO items SELECT CASE i % 3 WHEN 0 THEN 'stays' ELSE 'moves' END, i, repeat('v', 500) || i, i
                      FROM generate_series(10001, 70000) i";
 
 #[test]
@@ -409,6 +410,3 @@ fn a_byte_of_a_long_value_is_found() {
     split.wait("completed", LIMIT).unwrap();
     split.finish(LIMIT).unwrap();
 }
-
-/// One that the cutover has overtaken goes on behind it, where rows that only the target has are
-/// its clients'.

@@ -6,6 +6,8 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
 
+/// One that the cutover has overtaken goes on behind it, where rows that only the target has are
+/// its clients'.
 #[test]
 fn a_verification_that_the_cutover_has_overtaken_goes_on() {
     let cluster = cluster_of(

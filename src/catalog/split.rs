@@ -272,6 +272,30 @@ pub fn load(id: i64) -> Result<Plan, Failure> {
     })
 }
 
+/// Sets when the first of the attempts has failed that are in vain since; before they are counted.
+pub const SINCE_FIRST: &str = "retrying_since = CASE WHEN attempts > 0 THEN coalesce(retrying_since, clock_timestamp()) ELSE clock_timestamp() END";
+
+/// So many attempts were in vain, the last one for this reason.
+pub fn tries_again(id: i64, attempts: u32, reason: &str) {
+    sql::write(
+        &format!(
+            "UPDATE shardmaster.split_plan
+                SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp(), {SINCE_FIRST}
+              WHERE id = $1"
+        ),
+        &[id.into(), reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
+    );
+}
+
+/// What earlier workers have tried in vain, and the next one tries again. Who only looks after a
+/// split counts for itself.
+pub fn attempts_before(id: i64) -> u32 {
+    let query =
+        "SELECT attempts FROM shardmaster.split_plan WHERE id = $1 AND activity IN ('retrying', 'working')";
+    let attempts = sql::read_one(query, &[id.into()], |row| row.get::<i32>(1)).flatten();
+    attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0)
+}
+
 /// How often its worker has tried in vain.
 pub fn attempts(id: i64) -> i32 {
     let query = "SELECT attempts FROM shardmaster.split_plan WHERE id = $1";

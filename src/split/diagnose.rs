@@ -112,7 +112,7 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
         found.push(("it is paused".into(), Some(format!("SELECT shard_split_resume({id})."))));
     }
     if let Some(reason) = waits(id).filter(|_| !state.failed && !state.paused) {
-        found.push((format!("it waits for {reason}"), None));
+        found.push((reason, None));
     }
     if let Some((rows, tables)) = verification::differing(id).filter(|_| !state.finished) {
         let repair = match phases::is_decided(state.phase) {
@@ -127,11 +127,14 @@ fn on_master(plan: &Plan, state: &State) -> Vec<Complaint> {
     found.into_iter().map(|(problem, repair)| Complaint::new("master", &problem, repair)).collect()
 }
 
-/// Since its last try, or for a worker; a split that waits for its operator waits for nothing.
+/// What for, since its first try in vain, or for a worker; a split that waits for its operator waits
+/// for nothing.
 fn waits(id: i64) -> Option<String> {
     sql::read_one(
-        "SELECT coalesce(shardmaster.split_waits_for_worker(p.id),
-                         CASE WHEN p.activity = 'retrying' THEN shardmaster.split_waits_for(p.id) END)
+        "SELECT coalesce('it waits for ' || shardmaster.split_waits_for_worker(p.id),
+                         CASE WHEN p.activity = 'retrying'
+                              THEN format('it has tried again since %s, and waits for %s',
+                                          date_trunc('second', p.retrying_since), shardmaster.split_waits_for(p.id)) END)
            FROM shardmaster.split_plan p WHERE p.id = $1",
         &[id.into()],
         |row| row.get::<String>(1),

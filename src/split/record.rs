@@ -255,12 +255,7 @@ pub fn reason(failure: &Failure) -> String {
 pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     let reason = reason(&failure.cleaned());
     standby::commit_alone();
-    sql::write(
-        "UPDATE shardmaster.split_plan
-            SET activity = 'retrying', waiting_for = $2, attempts = $3, updated_at = clock_timestamp()
-          WHERE id = $1",
-        &[id.into(), reason.into(), i32::try_from(attempts).unwrap_or(i32::MAX).into()],
-    );
+    split::tries_again(id, attempts, &reason);
     pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
 }
 

@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(180);
+/// Between two writes of a client.
+const PACE: Duration = Duration::from_millis(10);
+/// The same where many clusters wait beside each other for long.
+const PACE_OF_LONG: Duration = Duration::from_millis(100);
 
 /// What a cell has shown.
 #[derive(Debug)]
@@ -36,9 +40,15 @@ impl std::fmt::Display for Shown {
 }
 
 pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<Shown> {
+    run_for(disaster, injection, None)
+}
+
+/// The same with a disaster that is over after some time.
+pub fn run_for(disaster: Disaster, injection: &'static Injection, outage: Option<Duration>) -> Result<Shown> {
     let mut site = Site::new(disaster)?;
     fill(&site)?;
-    let writers = Writers::start(&site.addresses)?;
+    let is_long = outage.is_some_and(|outage| outage > Duration::from_secs(60));
+    let writers = Writers::start(&site.addresses, if is_long { PACE_OF_LONG } else { PACE })?;
     let mut operator = Operator {
         site: &mut site,
         disaster,
@@ -49,7 +59,7 @@ pub fn run(disaster: Disaster, injection: &'static Injection) -> Result<Shown> {
         seen: BTreeSet::new(),
         helped: Vec::new(),
     };
-    let outcome = play(&mut operator, &writers);
+    let outcome = play(&mut operator, &writers, outage);
     let history = operator.history();
     let (helped, split) = (std::mem::take(&mut operator.helped), operator.split);
     let (mut seen, held) = (std::mem::take(&mut operator.seen), operator.held);
@@ -98,7 +108,11 @@ fn fill(site: &Site) -> Result<()> {
 }
 
 /// From the plan to the end; what may be lost.
-fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Loss>)> {
+fn play(
+    operator: &mut Operator<'_>,
+    writers: &Writers,
+    outage: Option<Duration>,
+) -> Result<(Ended, Vec<Loss>)> {
     writers.wait_for(&[0, 1, 2], 5, LIMIT)?;
     walk::to_injection(operator, writers)?;
     let struck = Instant::now();
@@ -109,7 +123,7 @@ fn play(operator: &mut Operator<'_>, writers: &Writers) -> Result<(Ended, Vec<Lo
     }
     operator.held = struck.elapsed();
     if !operator.disaster.forgets() {
-        observe(operator);
+        observe(operator, outage);
         if operator.disaster.place() != Some(Place::Master) {
             operator.note();
         }
@@ -137,10 +151,11 @@ fn release(operator: &Operator<'_>) -> Result<()> {
 
 /// As long as a cutover may take, and what is promised beyond; where nobody can be kept
 /// waiting, as long as a shard may be silent before it counts as lost.
-fn observe(operator: &Operator<'_>) {
+fn observe(operator: &Operator<'_>, outage: Option<Duration>) {
     let is_over = operator.injection.stage > Stage::Opened;
-    let limit = match operator.disaster {
-        Disaster::Slow(_) => return,
+    let limit = match (operator.disaster, outage) {
+        (_, Some(outage)) => outage,
+        (Disaster::Slow(_), None) => return,
         _ if is_over => Duration::from_secs(3),
         // Longer, so that whoever keeps somebody waiting for all of it is noticed.
         _ => TIMEOUT + GRACE + GRACE,

@@ -88,5 +88,34 @@ pub const INJECTIONS: &[Injection] = &[
     at("rollback_objects", Stage::RollingBack),
 ];
 
+/// Where links alone are struck, beside these: what a server leaves behind that ends there,
+/// `faults.rs` shows.
+pub const OF_LINKS: &[Injection] = &[
+    at("install_begin", Stage::Planned),
+    at("install_ledger", Stage::Planned),
+    at("install_target", Stage::Planned),
+    at("install_guarded", Stage::Planned),
+    at("install_source", Stage::Planned),
+    at("install_trigger", Stage::Planned),
+    at("reverse_planned", Stage::Planned),
+    at("reverse_captured", Stage::Planned),
+    at("install_done", Stage::Planned),
+    at("backfill_begin", Stage::Copying),
+    at("step_begin", Stage::Copying),
+    at("step_snapshot", Stage::Copying),
+    at("step_window", Stage::Copying),
+    at("step_durable", Stage::Copying),
+    at("step_committed", Stage::Copying),
+    at("step_consumed", Stage::Copying),
+    at("backfill_done", Stage::Copying),
+    at("tail_caught_up", Stage::Copying),
+    at("step_begin", Stage::Tailing),
+    at("step_snapshot", Stage::Tailing),
+    at("step_window", Stage::Tailing),
+    at("step_durable", Stage::Tailing),
+    at("step_committed", Stage::Tailing),
+    at("step_consumed", Stage::Tailing),
+];
+
 /// The server's own points that belong into the matrix, by how their names begin.
 pub const FAMILIES: [&str; 4] = ["cutover_", "recovery_", "finish_", "rollback_"];

@@ -22,10 +22,10 @@ mod site;
 mod walk;
 mod writers;
 
-pub use cell::{Shown, run};
+pub use cell::{Shown, run, run_for};
 pub use chosen::CHOSEN;
 pub use ends::{ENDS, End, expected};
 pub use full::mounted as small_disk;
-pub use injections::{FAMILIES, INJECTIONS, Injection, Stage};
+pub use injections::{FAMILIES, INJECTIONS, Injection, OF_LINKS, Stage};
 pub use kinds::{DISASTERS, Disaster, Link, Place};
 pub use operator::{Ended, Help};

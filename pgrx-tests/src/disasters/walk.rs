@@ -16,7 +16,11 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     let (point, stage) = (operator.injection.name, operator.injection.stage);
     if stage == Stage::Planned {
         take_backup(operator, writers)?;
-        return operator.plan();
+        operator.plan()?;
+        return match operator.injection.is_point() {
+            true => hold_at(operator, point, "start_dual_write($1)"),
+            false => Ok(()),
+        };
     }
     operator.plan()?;
     operator.call("start_dual_write($1)")?;
@@ -32,6 +36,11 @@ pub fn to_injection(operator: &mut Operator<'_>, writers: &Writers) -> Result<()
     take_backup(operator, writers)?;
     match point {
         "tailing" => Ok(()),
+        // Clients write all the time: there is always another step.
+        _ if stage == Stage::Tailing && point.starts_with("step_") => {
+            operator.site.cluster.hold(point)?;
+            held(operator, point)
+        }
         "recovery_fenced" | "recovery_awaited" | "recovery_caught_up" => recover_to(operator, point),
         "completed" => cut_over(operator, writers),
         "cutover_reopened" => give_up(operator, point),

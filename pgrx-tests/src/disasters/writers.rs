@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Rows of each tenant.
 pub const ROWS: i32 = 24;
-/// Between two writes.
-const PACE: Duration = Duration::from_millis(10);
+/// Between two looks for a question to the master.
+const LOOK: Duration = Duration::from_millis(10);
 /// Waits that are worth being looked at.
 const NOTABLE: Duration = Duration::from_millis(500);
 
@@ -67,6 +67,8 @@ impl Record {
 
 struct Shared {
     addresses: Arc<Addresses>,
+    /// Between two writes.
+    pace: Duration,
     stop: AtomicBool,
     /// The shard to which the moving tenant's route leads.
     route: AtomicUsize,
@@ -95,9 +97,10 @@ pub struct Writers {
 
 impl Writers {
     /// Writes each tenant's first rows and starts the clients.
-    pub fn start(addresses: &Arc<Addresses>) -> Result<Writers> {
+    pub fn start(addresses: &Arc<Addresses>, pace: Duration) -> Result<Writers> {
         let shared = Arc::new(Shared {
             addresses: addresses.clone(),
+            pace,
             stop: AtomicBool::new(false),
             route: AtomicUsize::new(0),
             ask: AtomicBool::new(false),
@@ -176,7 +179,7 @@ fn be_guide(shared: &Shared) {
     let mut session: Option<Client> = None;
     while !shared.stop.load(Ordering::Relaxed) {
         if !shared.ask.swap(false, Ordering::Relaxed) {
-            std::thread::sleep(PACE);
+            std::thread::sleep(LOOK);
             continue;
         }
         let from = Instant::now();
@@ -239,7 +242,7 @@ impl Writer<'_> {
             // Some rows go and come again.
             let state = if is_there && self.next % 5 == 3 { None } else { Some(self.next) };
             self.change(id, state);
-            std::thread::sleep(PACE);
+            std::thread::sleep(self.shared.pace);
         }
     }
 
@@ -269,7 +272,7 @@ impl Writer<'_> {
                 }
                 Outcome::Refused(_) => {
                     self.shared.ask.store(self.number == MOVING, Ordering::Relaxed);
-                    std::thread::sleep(PACE * 2);
+                    std::thread::sleep(self.shared.pace * 2);
                 }
             }
         }

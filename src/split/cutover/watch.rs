@@ -58,10 +58,13 @@ fn ask(plan: &Plan, side: Side, wanted: (State, i64), identity: &str) -> Result<
 
 fn watched(id: i64, waiting_for: Option<&str>) {
     sql::write(
-        "UPDATE shardmaster.split_plan
-            SET watched_at = clock_timestamp(), waiting_for = $2,
-                attempts = CASE WHEN $2 IS NULL THEN 0 ELSE attempts + 1 END
-          WHERE id = $1",
+        &format!(
+            "UPDATE shardmaster.split_plan
+                SET watched_at = clock_timestamp(), waiting_for = $2, {},
+                    attempts = CASE WHEN $2 IS NULL THEN 0 ELSE attempts + 1 END
+              WHERE id = $1",
+            split::SINCE_FIRST
+        ),
         &[id.into(), waiting_for.into()],
     );
 }

@@ -187,8 +187,12 @@ fn record(id: i64, ended: &ToEnd) {
 
 fn postpone(id: i64, reason: &str) {
     sql::write(
-        "UPDATE shardmaster.split_plan SET watched_at = clock_timestamp(), waiting_for = $2, attempts = attempts + 1
-          WHERE id = $1",
+        &format!(
+            "UPDATE shardmaster.split_plan
+                SET watched_at = clock_timestamp(), waiting_for = $2, attempts = attempts + 1, {}
+              WHERE id = $1",
+            split::SINCE_FIRST
+        ),
         &[id.into(), reason.into()],
     );
 }

@@ -43,6 +43,8 @@ struct Worker {
     attempts: u32,
     /// What its tables wait for, as the history has it.
     told_to_wait: Option<String>,
+    /// What keeps clients out and somebody has to mend is told once, until a turn has passed.
+    told_to_mend: bool,
     /// Steps in a row in which tables could not be compared.
     compare_failures: u32,
     /// None: not yet by this worker, and how long ago by another nobody knows.
@@ -60,8 +62,9 @@ pub fn run(split_id: i64) {
         engine: None,
         ready: None,
         endpoints: String::new(),
-        attempts: 0,
+        attempts: transaction(|| split::attempts_before(split_id)),
         told_to_wait: None,
+        told_to_mend: false,
         compare_failures: 0,
         lease_renewed: None,
         recorded: now,
@@ -79,6 +82,7 @@ pub fn run(split_id: i64) {
         }
         match worker.turn(&state, work) {
             Ok(pause) => {
+                worker.told_to_mend = false;
                 if worker.attempts > 0 {
                     worker.attempts = 0;
                     worker.write(|| record::recovered(split_id));

@@ -62,10 +62,11 @@ impl Worker {
             });
             return;
         }
-        if ends && self.attempts == 0 {
+        if ends && !self.told_to_mend {
             let text =
                 format!("clients of its keys are refused until this is mended: {}", record::reason(&failure));
             transaction(|| split::event(self.id, None, None, &text));
+            self.told_to_mend = true;
         }
         self.retry(&failure);
     }

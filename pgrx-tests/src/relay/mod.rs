@@ -1,18 +1,22 @@
-//! A link to a server that can be cut, stalled and delayed: it listens on a socket of its
-//! own and hands on what comes, as long as nothing is done to it.
+//! A link to a server that can be cut, stalled, delayed, narrow and lossy: it listens on a socket
+//! of its own and hands on what comes, as long as nothing is done to it.
+
+mod way;
+
+pub use way::NOTICE;
 
 use crate::server::Server;
 use crate::{Result, wait};
-use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use way::Way;
 
-/// Between two looks at what is to be done to the link.
+/// Between two looks for a new connection.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// What is done to the link.
@@ -24,6 +28,10 @@ struct Faults {
     cut: bool,
     /// What comes is handed on so much later.
     delay: Duration,
+    /// Bytes a second, each way, of all connections together.
+    rate: Option<u64>,
+    /// Percent of what comes that is lost, and sent again.
+    loss: usize,
     /// What the server answers to connections of a purpose has these bytes instead of those.
     lie: Option<Lie>,
 }
@@ -58,13 +66,12 @@ struct Pipe {
     babbles: bool,
 }
 
-/// Whole, so that it may stand before and after any other message.
-pub const NOTICE: &[u8] = b"N\0\0\0\x18SNOTICE\0C00000\0Mhm\0\0";
-
 #[derive(Default)]
 struct Link {
     faults: Faults,
     pipes: Vec<Arc<Mutex<Pipe>>>,
+    /// Until when either way is taken by what is sent already; only of a narrow line.
+    busy: [Option<Instant>; 2],
 }
 
 /// A relay in front of a server; ends when dropped.
@@ -142,9 +149,20 @@ impl Relay {
         }
     }
 
-    /// Messages take so much longer, each way.
+    /// Everything takes so much longer, each way; as much goes over as before.
     pub fn delay(&self, delay: Duration) {
         lock(&self.link).faults.delay = delay;
+    }
+
+    /// No more bytes a second than that go over, each way.
+    pub fn throttle(&self, rate: u64) {
+        lock(&self.link).faults.rate = Some(rate);
+    }
+
+    /// So many percent of what comes are lost once or more often, and come late with all that is
+    /// behind them.
+    pub fn lose(&self, percent: usize) {
+        lock(&self.link).faults.loss = percent;
     }
 
     /// From now on the server's answers to connections of one purpose are changed on the way.
@@ -157,7 +175,7 @@ impl Relay {
     /// The link is well again. What fell silent goes on where it was.
     pub fn mend(&self) {
         let mut link = lock(&self.link);
-        link.faults = Faults::default();
+        (link.faults, link.busy) = (Faults::default(), [None; 2]);
         for pipe in &link.pipes {
             let mut pipe = lock(pipe);
             (pipe.silenced, pipe.babbles) = (false, false);
@@ -196,67 +214,6 @@ fn accept(link: &Arc<Mutex<Link>>, ended: &Arc<AtomicBool>, client: UnixStream, 
     }));
     lock(link).pipes.push(pipe.clone());
     for (from, to, is_client) in [(up.0, up.1, true), (down.1, down.0, false)] {
-        let (link, ended, pipe) = (link.clone(), ended.clone(), pipe.clone());
-        thread::spawn(move || {
-            pump(&link, &ended, &pipe, from, to, is_client);
-            lock(&link).pipes.retain(|other| !Arc::ptr_eq(other, &pipe));
-        });
+        Way { link: link.clone(), ended: ended.clone(), pipe: pipe.clone(), is_client }.open(from, to);
     }
-}
-
-/// Hands on what comes from one side until either side ends.
-fn pump(
-    link: &Mutex<Link>,
-    ended: &AtomicBool,
-    pipe: &Mutex<Pipe>,
-    mut from: UnixStream,
-    mut to: UnixStream,
-    is_client: bool,
-) {
-    let mut buffer = vec![0; 64 << 10];
-    let _ = from.set_read_timeout(Some(Duration::from_millis(20)));
-    while !ended.load(Ordering::Relaxed) {
-        if !is_client && lock(pipe).babbles {
-            // Without a pause: there is something to be read at any moment.
-            if to.write_all(&NOTICE.repeat(500)).is_err() {
-                break;
-            }
-            continue;
-        }
-        let length = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => length,
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                continue;
-            }
-            Err(_) => break,
-        };
-        if is_client && lock(pipe).application.is_empty() {
-            lock(pipe).application = application_of(&buffer[..length]);
-        }
-        let Faults { delay, lie, .. } = lock(link).faults.clone();
-        thread::sleep(delay);
-        if let Some(lie) = lie.filter(|lie| !is_client && lock(pipe).application.contains(&lie.application)) {
-            lie.tell(&mut buffer[..length]);
-        }
-        while !ended.load(Ordering::Relaxed) && (lock(link).faults.silent || lock(pipe).silenced) {
-            thread::sleep(LOOK);
-        }
-        if to.write_all(&buffer[..length]).is_err() {
-            break;
-        }
-    }
-    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-}
-
-/// The name that the first message of a connection gives, among its parameters.
-fn application_of(start: &[u8]) -> String {
-    let mut words = start.get(8..).unwrap_or_default().split(|byte| *byte == 0);
-    while let Some(word) = words.next() {
-        if word == b"application_name" {
-            return String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
-        }
-    }
-    // A question for TLS comes before.
-    String::new()
 }
