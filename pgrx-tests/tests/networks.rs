@@ -52,7 +52,7 @@ fn a_line_is_what_it_is_said_to_be() {
     line.delay(delay);
     assert!(ask(&mut session, "SELECT 1") >= 2 * delay);
     let took = ask(&mut session, much);
-    assert!(took >= 2 * delay && took < 4 * delay, "{took:?}");
+    assert!(took >= 2 * delay && took < 8 * delay, "{took:?}");
     line.mend();
     // Narrow: two megabytes take two seconds, and two sessions share it.
     line.throttle(1_000_000);
@@ -76,12 +76,14 @@ fn a_line_is_what_it_is_said_to_be() {
     line.mend();
     // Silent: not even the end of a session gets through, which its server has still.
     line.silence();
-    drop(lossy);
+    // It waits for its server to end the connection.
+    let end = std::thread::spawn(move || drop(lossy));
     let mut near = cluster.servers[0].superuser(DATABASE).unwrap();
     let sessions = "SELECT count(*) = 3 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let seen: bool = near.query_one(sessions, &[]).unwrap().get(0);
     assert!(seen);
     line.mend();
+    end.join().unwrap();
     wait::until_true(&mut near, "its server to hear of it", LIMIT, &sessions.replace('3', "2")).unwrap();
 }
 
@@ -123,8 +125,6 @@ fn under_load(weathers: &[(&str, Weather)]) {
 fn splits_go_over_long_lines_under_load() {
     under_load(&[
         ("20 ms to the target", |stage| stage.target.delay(Duration::from_millis(20))),
-        ("80 ms to the target", |stage| stage.target.delay(Duration::from_millis(80))),
-        ("20 ms to the source", |stage| stage.source.delay(Duration::from_millis(20))),
         ("80 ms to the source", |stage| stage.source.delay(Duration::from_millis(80))),
     ]);
 }
@@ -133,8 +133,20 @@ fn splits_go_over_long_lines_under_load() {
 fn splits_go_over_bad_lines_under_load() {
     under_load(&[
         ("300 kB/s to the target", |stage| stage.target.throttle(300_000)),
+        ("1 % lost to the source", |stage| stage.source.lose(1)),
+    ]);
+}
+
+/// In long runs alone.
+#[test]
+fn splits_go_over_all_lines_under_load() {
+    if !is_soak() {
+        return;
+    }
+    under_load(&[
+        ("80 ms to the target", |stage| stage.target.delay(Duration::from_millis(80))),
+        ("20 ms to the source", |stage| stage.source.delay(Duration::from_millis(20))),
         ("300 kB/s to the source", |stage| stage.source.throttle(300_000)),
-        ("1 % lost to the target", |stage| stage.target.lose(1)),
         ("80 ms to both, 1 % lost to the source", |stage| {
             stage.source.delay(Duration::from_millis(80));
             stage.target.delay(Duration::from_millis(80));
@@ -187,6 +199,15 @@ fn whole() -> Vec<Cell> {
     all.flat_map(of).collect()
 }
 
+/// At every point each line once, in turns silent and cut.
+fn alternating() -> Vec<Cell> {
+    let is_its_turn = |(number, (disaster, _)): &(usize, Cell)| {
+        let is_silent = matches!(disaster, Disaster::Silent(_));
+        is_silent == ((number / 4 + number % 2) % 2 == 0)
+    };
+    whole().into_iter().enumerate().filter(is_its_turn).map(|(_, cell)| cell).collect()
+}
+
 /// Longer than `shardmaster.remote_timeout` of these clusters, and than a cutover may take.
 #[test]
 fn a_line_that_is_away_for_ten_seconds_loses_nothing() {
@@ -230,7 +251,7 @@ fn a_line_that_stalls_for_two_seconds_is_waited_for() {
 #[test]
 fn a_line_that_is_away_for_ten_minutes_loses_nothing() {
     if is_soak() {
-        cells(whole(), Duration::from_secs(600), 16);
+        cells(alternating(), Duration::from_secs(600), 40);
     }
 }
 
