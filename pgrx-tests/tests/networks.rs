@@ -298,7 +298,8 @@ fn reads(split: &Split<'_>, shard: &str, side: &str, struck: SystemTime) -> Syst
         Ok((line.contains(&format!("retrying since {stamp}")) && line.contains(&named)).then_some(()))
     };
     wait::until("the line of shard_split_run to say so", LIMIT, says).unwrap();
-    let finding = "SELECT EXISTS (SELECT FROM shard_split_diagnose($1) WHERE place = 'master' AND finding || coalesce(detail, '') LIKE $2),
+    let finding =
+        "SELECT EXISTS (SELECT FROM shard_split_diagnose($1) WHERE place = 'master' AND problem LIKE $2),
                           EXISTS (SELECT FROM shard_split_diagnose($1) WHERE place LIKE $3)";
     let (since_then, place) = (format!("%since {stamp}%"), format!("{side} {named}%"));
     let found = || {

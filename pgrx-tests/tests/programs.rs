@@ -54,6 +54,7 @@ mod references;
 mod refusals;
 mod replay;
 mod reshape;
+mod resting;
 mod restored;
 mod reverse;
 mod reverse_meanwhile;

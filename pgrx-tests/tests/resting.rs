@@ -1,0 +1,103 @@
+//! Which ways back that rest on a shard are taken away from it: those that nobody knows any more.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::{self, LIMIT, completed, finished};
+use shardmaster_tests::split::Split;
+
+const ON: &str = "shardmaster.reverse = on";
+
+fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
+    let query = "SELECT shard_split_reverse($1)";
+    Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
+}
+
+/// The way back of a way back is found where the latter rests, too, and by the same secret.
+#[test]
+fn schemas_of_one_database_keep_theirs() {
+    let cluster = Cluster::namespaces(2, &[ON]).unwrap();
+    for shard in &cluster.shards {
+        let table = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items (tenant text, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON items TO {CLIENT}"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign_many('{moves,stays}', 'shard_a');
+             INSERT INTO shard_a.items SELECT t, i FROM generate_series(1, 100) i, unnest('{moves,stays}'::text[]) t",
+        )
+        .unwrap();
+    let mut split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    split.run(|_| ()).unwrap();
+    for (round, [from, to]) in [["shard_b", "shard_a"], ["shard_a", "shard_b"]].into_iter().enumerate() {
+        let change = format!("DELETE FROM {from}.items WHERE tenant = 'moves' AND id = {}", round + 1);
+        cluster.client().unwrap().batch_execute(&change).unwrap();
+        let back = reverse(&cluster, &split);
+        split.wait("reversed", LIMIT).unwrap();
+        back.wait("completed", LIMIT).unwrap();
+        let rows = format!("SELECT count(*) FROM {to}.items WHERE tenant = 'moves'");
+        assert_eq!(master.query_one(&rows, &[]).unwrap().get::<_, i64>(0), 99 - round as i64);
+        split = back;
+    }
+    split.finish(LIMIT).unwrap();
+}
+
+/// The numbers of ways back that rest on the target.
+fn resting(cluster: &Cluster) -> Vec<i64> {
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    let known = "SELECT to_regclass('shardmaster_agent.side') IS NOT NULL";
+    if !target.query_one(known, &[]).unwrap().get::<_, bool>(0) {
+        return Vec::new();
+    }
+    let query = "SELECT split_id FROM shardmaster_agent.side WHERE side = 'source' ORDER BY 1";
+    let rows = target.query(query, &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The master as it was before it had planned them, with numbers that it gives anew.
+fn forget(cluster: &Cluster, back: i64) {
+    let forget = ["split_event", "split_key", "split_table", "split_progress", "split_ledger"]
+        .map(|table| format!("DELETE FROM shardmaster.{table} WHERE split_id = {back};"))
+        .concat();
+    let forget = format!("BEGIN; {forget} DELETE FROM shardmaster.split_plan WHERE id = {back}; COMMIT");
+    cluster.superuser().unwrap().batch_execute(&forget).unwrap();
+}
+
+#[test]
+fn one_that_a_restored_master_has_forgotten_goes_with_its_split() {
+    let cluster = fixture::cluster(&[ON]);
+    let split = completed(&cluster);
+    assert_eq!(resting(&cluster), [split.id + 1]);
+    forget(&cluster, split.id + 1);
+    split.finish(LIMIT).unwrap();
+    assert!(resting(&cluster).is_empty(), "{:?}", resting(&cluster));
+    // Nobody's writes are captured for it.
+    let left = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%capture%'";
+    let left = cluster.servers[1].superuser(DATABASE).unwrap().query_one(left, &[]).unwrap();
+    assert_eq!(left.get::<_, i64>(0), 0);
+    finished(&Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap());
+}
+
+/// It is planned anew, with another number.
+#[test]
+fn one_that_was_forgotten_goes_with_the_next_one() {
+    let cluster = fixture::cluster(&[ON, "shardmaster.queue_max_size = '1GB'"]);
+    let split = fixture::plan(&cluster);
+    cluster.hold("install_done").unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait_held("install_done", LIMIT).unwrap();
+    let forgotten = split.id + 1;
+    assert_eq!(resting(&cluster), [forgotten]);
+    forget(&cluster, forgotten);
+    cluster.superuser().unwrap().batch_execute("SELECT nextval('shardmaster.split_plan_id_seq')").unwrap();
+    // Its worker begins again.
+    let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE backend_type LIKE 'shardmaster split %'";
+    cluster.superuser().unwrap().batch_execute(end).unwrap();
+    cluster.fault("").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    let now = resting(&cluster);
+    assert!(now.len() == 1 && now[0] > forgotten, "{now:?}");
+    finished(&split);
+}
