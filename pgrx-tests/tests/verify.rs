@@ -36,7 +36,7 @@ const WRONG: &[Wrong] = &[
 
 /// Small: compared as a whole. Else by ranges of the key, and where its type has no text that all
 /// servers read alike, by blocks; of which there are many.
-fn notices(id_type: &str, make_big: &str) {
+fn notices(id_type: &str, make_big: &str, read: &str) {
     let cluster = cluster_of(
         // What the rate lets through in a step is read at once, and no more.
         &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
@@ -56,6 +56,9 @@ fn notices(id_type: &str, make_big: &str) {
     let split = plan(&cluster);
     to_pending(&split);
     assert_eq!(verify(&split), passed(rows));
+    let position = "SELECT position FROM shardmaster.split_verification";
+    let position: String = cluster.superuser().unwrap().query_one(position, &[]).unwrap().get(0);
+    assert!(position.contains(read), "{position}");
     for wrong in WRONG {
         as_worker(&cluster, &split, wrong.server).batch_execute(wrong.done).unwrap();
         let told = verify(&split);
@@ -82,21 +85,21 @@ fn notices(id_type: &str, make_big: &str) {
 
 #[test]
 fn what_is_wrong_in_a_small_table_is_found_and_repaired() {
-    notices("int", "SELECT 1");
+    notices("int", "SELECT 1", "");
 }
 
 const BIG: &str =
     "INSERT INTO items SELECT CASE i % 3 WHEN 0 THEN 'stays' ELSE 'moves' END, i, repeat('v', 500) || i, i
-                     FROM generate_series(10001, 70000) i";
+                     FROM generate_series(10001, 70000) i; ANALYZE items";
 
 #[test]
 fn what_is_wrong_in_a_big_table_is_found_and_repaired() {
-    notices("int", BIG);
+    notices("int", BIG, r#""read":"ranges""#);
 }
 
 #[test]
 fn what_is_wrong_in_blocks_of_a_table_is_found_and_repaired() {
-    notices("numeric", BIG);
+    notices("numeric", BIG, r#""read":"target""#);
 }
 
 /// A table of the other side may have wider columns and other encodings: checksums differ,
