@@ -36,12 +36,32 @@ fn a_cutover_that_was_interrupted_long_ago_is_not_begun_anew() {
         writes_within(&mut client(&stage.cluster), TIMEOUT + GRACE);
         let error = split.wait("completed", LIMIT).unwrap_err().to_string();
         assert!(error.contains("it was interrupted, and asked for longer ago"), "{point}: {error}");
+        assert!(!error.contains("it had met"), "{point}: {error}");
         stage.cluster.fault("").unwrap();
         split.wait_settled(LIMIT).unwrap();
         assert!(is_routed_back(&stage.cluster), "{point}");
         assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");
     }
     cut_over_and_compare(&stage.cluster, &Split::of(&stage.cluster, 1));
+}
+
+/// What a cutover failed for before its worker ended is what its operator has to know.
+#[test]
+fn an_interrupted_cutover_tells_what_it_had_met() {
+    let stage = Stage::new(&[]);
+    let cluster = &stage.cluster;
+    let split = plan(cluster);
+    to_pending(&split);
+    cluster.fault("cutover_disabled=error,cutover_locked=hold").unwrap();
+    split.call("cutover").unwrap();
+    split.wait_held("cutover_locked", LIMIT).unwrap();
+    age_request(cluster);
+    terminate(cluster);
+    cluster.fault("").unwrap();
+    let error = split.wait("completed", LIMIT).unwrap_err().to_string();
+    let told = "longer ago than shardmaster.cutover_timeout; it had met: fault injected at point \"cutover_disabled\"";
+    assert!(error.contains(told), "{error}");
+    cut_over_and_compare(cluster, &split);
 }
 
 /// One whose worker has just ended goes on; so does one that a pause has held back for long.

@@ -21,11 +21,14 @@ pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
 /// What a cutover does not wait for.
 pub const COPIES_AGAIN: &str = "the copy, which had to start again";
 
-/// Why a worker does not begin a cutover that another one has left.
-pub fn interrupted() -> Failure {
+/// Why a worker does not begin a cutover that another one has left; with what that one has met.
+pub fn interrupted(by: Option<&Failure>) -> Failure {
+    let by = by.map(|failure| format!("; it had met: {}", failure.message)).unwrap_or_default();
     Failure::new(
         SqlState::parse("55P03"),
-        "cutover aborted: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout",
+        format!(
+            "cutover aborted: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout{by}"
+        ),
     )
     .hint("Call shard_split_cutover again; until then the split goes on following its source.")
 }

@@ -180,7 +180,7 @@ impl Worker {
             return Err(SplitError::Aborted(aborted::window_over()));
         }
         if is_heard_late {
-            return Err(SplitError::Aborted(aborted::interrupted()));
+            return Err(SplitError::Aborted(aborted::interrupted(state.error.as_ref())));
         }
         let id = self.id;
         if reverse::lacks_partitions(id, &self.attached(state)?.tables)? {
