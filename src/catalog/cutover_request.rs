@@ -62,6 +62,20 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
     );
 }
 
+/// What a cutover that is asked for has met, and is tried again after.
+pub fn met(id: i64, why: &str) {
+    sql::write(
+        "UPDATE shardmaster.split_cutover SET last_error = $2 WHERE split_id = $1",
+        &[id.into(), why.into()],
+    );
+}
+
+/// What it has met last.
+pub fn last_error(id: i64) -> Option<String> {
+    let query = "SELECT last_error FROM shardmaster.split_cutover WHERE split_id = $1";
+    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
+}
+
 /// What is wrong with a window.
 pub fn is_over(wishes: &Wishes) -> bool {
     let query = "SELECT coalesce($1 <= greatest($2, clock_timestamp()), false)";

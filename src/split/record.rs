@@ -256,6 +256,7 @@ pub fn retrying(id: i64, attempts: u32, failure: &Failure) {
     let reason = reason(&failure.cleaned());
     standby::commit_alone();
     split::tries_again(id, attempts, &reason);
+    cutover_request::met(id, &reason);
     pgrx::warning!("split {id} is retrying ({attempts}): {}", clean::said(&failure.message));
 }
 

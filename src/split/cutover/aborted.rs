@@ -22,12 +22,12 @@ pub fn row_in_the_way(table: &str, shard: &str) -> Failure {
 pub const COPIES_AGAIN: &str = "the copy, which had to start again";
 
 /// Why a worker does not begin a cutover that another one has left; with what that one has met.
-pub fn interrupted(by: Option<&Failure>) -> Failure {
-    let by = by.map(|failure| format!("; it had met: {}", failure.message)).unwrap_or_default();
+pub fn interrupted(met: Option<String>) -> Failure {
+    let met = met.map(|why| format!("; it had met: {why}")).unwrap_or_default();
     Failure::new(
         SqlState::parse("55P03"),
         format!(
-            "cutover aborted: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout{by}"
+            "cutover aborted: it was interrupted, and asked for longer ago than shardmaster.cutover_timeout{met}"
         ),
     )
     .hint("Call shard_split_cutover again; until then the split goes on following its source.")

@@ -180,7 +180,9 @@ impl Worker {
             return Err(SplitError::Aborted(aborted::window_over()));
         }
         if is_heard_late {
-            return Err(SplitError::Aborted(aborted::interrupted(state.error.as_ref())));
+            return Err(SplitError::Aborted(aborted::interrupted(transaction(|| {
+                cutover_request::last_error(self.id)
+            }))));
         }
         let id = self.id;
         if reverse::lacks_partitions(id, &self.attached(state)?.tables)? {
