@@ -146,9 +146,10 @@ impl RemoteError {
         RemoteError { sqlstate, hint: Some(hint), ..RemoteError::connection(shard, message) }
     }
 
-    /// Says whose row it was.
+    /// Says whose row it was: too long, or with a value that the other server does not take.
     pub fn of_table(mut self, table: &str) -> RemoteError {
-        if self.sqlstate == Some(SqlState::ROW_TOO_LONG) {
+        let is_of_value = self.sqlstate.is_some_and(|state| state.0.starts_with(b"22"));
+        if is_of_value || self.sqlstate == Some(SqlState::ROW_TOO_LONG) {
             self.message = format!("{} in table {table}", self.message);
         }
         self

@@ -129,13 +129,26 @@ impl Case {
 
     /// Makes the table on both sides, as the application's owner.
     pub fn create(&self, source: &mut postgres::Client, target: &mut postgres::Client) -> Result<()> {
-        for (session, ddl) in [(&mut *source, &self.source), (target, &self.target)] {
-            let ddl = format!(
-                "SET ROLE {OWNER}; {ddl}; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {{t}} TO {CLIENT}; RESET ROLE"
-            );
-            session.batch_execute(&self.with_name(&ddl)).map_err(|e| self.said(e, &ddl))?;
-        }
-        self.run(source, &self.fill)
+        self.define(source, &self.source)?;
+        self.create_empty(target)?;
+        self.fill(source)
+    }
+
+    /// Its first rows, of both tenants.
+    pub fn fill(&self, session: &mut postgres::Client) -> Result<()> {
+        self.run(session, &self.fill)
+    }
+
+    /// The same on a target alone.
+    pub fn create_empty(&self, target: &mut postgres::Client) -> Result<()> {
+        self.define(target, &self.target)
+    }
+
+    fn define(&self, session: &mut postgres::Client, ddl: &str) -> Result<()> {
+        let ddl = format!(
+            "SET ROLE {OWNER}; {ddl}; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {{t}} TO {CLIENT}; RESET ROLE"
+        );
+        session.batch_execute(&self.with_name(&ddl)).map_err(|e| self.said(e, &ddl))
     }
 
     /// Its changes at a moment, in one transaction.

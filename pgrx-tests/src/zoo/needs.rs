@@ -63,6 +63,15 @@ pub struct Has {
 impl Has {
     /// Makes what a server has; the system's server has everything.
     pub fn furnish(session: &mut Client) -> Result<Has> {
+        let has = Has::furnish_in_part(session)?;
+        if has.lacks.is_empty() || env::may_lack() {
+            return Ok(has);
+        }
+        Err(format!("the server lacks {:?}", has.lacks).into())
+    }
+
+    /// The same of a package that may lack some.
+    pub fn furnish_in_part(session: &mut Client) -> Result<Has> {
         let major = "SELECT current_setting('server_version_num')::int / 10000";
         let major: i32 = session.query_one(major, &[])?.get(0);
         let mut has = Has { major: major.cast_unsigned(), lacks: BTreeMap::new() };
@@ -76,10 +85,7 @@ impl Has {
                 other => other?,
             }
         }
-        if has.lacks.is_empty() || env::may_lack() {
-            return Ok(has);
-        }
-        Err(format!("the server lacks {:?}", has.lacks).into())
+        Ok(has)
     }
 
     /// Why a table cannot be on the server.

@@ -8,7 +8,7 @@ pub(super) fn value(table: &str, type_name: &str, before: &str, values: &[&str])
     let ddl = format!(
         "{before}; CREATE TABLE {{t}} (tenant text, id int, v {type_name}, PRIMARY KEY (tenant, id))"
     );
-    let mut case = Case::table(table, &ddl);
+    let mut case = Case::table(table, &ddl).since(if ddl.contains("multirange") { 14 } else { 13 });
     let rows = |from: usize| -> String {
         let all = TENANTS.iter().flat_map(|tenant| {
             let nothing = format!("('{tenant}', {}, NULL)", from + 99);
