@@ -4,6 +4,7 @@ mod buckets;
 mod capture;
 mod copy;
 mod cutover;
+mod distance;
 mod placement;
 mod redirect;
 mod rig;
@@ -51,7 +52,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 19] = [
+pub const ALL: [(&str, Benchmark); 21] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -63,6 +64,8 @@ pub const ALL: [(&str, Benchmark); 19] = [
     ("backlog", tail::backlog),
     ("catch_up", tail::catch_up),
     ("cutover", cutover::cutover),
+    ("tables", distance::tables),
+    ("distance", distance::distance),
     ("shards", placement::shards),
     ("reservations", placement::reservations),
     ("clients", placement::clients),

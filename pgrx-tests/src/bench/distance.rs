@@ -1,0 +1,137 @@
+//! What a cutover costs over a long line, and with many tables.
+
+use super::Size;
+use super::rig::LIMIT;
+use super::stats::{Goal, Measure};
+use crate::Result;
+use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::split::Split;
+use crate::stage::Stage;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tables of a split, and how many of them somebody writes to.
+#[derive(Clone, Copy)]
+struct Shape {
+    tables: usize,
+    busy: usize,
+}
+
+/// What a split has taken.
+struct Took {
+    fence: f64,
+    all: f64,
+}
+
+const ONE: Shape = Shape { tables: 1, busy: 1 };
+
+fn prepared(tables: usize) -> Result<Stage> {
+    let config =
+        ["shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'", "autovacuum = off"];
+    let stage = Stage::of(Cluster::servers(2, &config)?);
+    for shard in &stage.cluster.shards {
+        let mut owner = stage.cluster.owner_of(shard)?;
+        for number in 0..tables {
+            owner.batch_execute(&format!(
+                "SET ROLE {OWNER};
+                 CREATE TABLE t{number} (tenant text, id bigserial, v text, PRIMARY KEY (tenant, id));
+                 GRANT ALL ON t{number}, t{number}_id_seq TO {CLIENT}; RESET ROLE"
+            ))?;
+        }
+    }
+    let mut source = stage.cluster.servers[0].superuser(DATABASE)?;
+    let mut master = stage.cluster.superuser()?;
+    for number in 0..tables {
+        source.batch_execute(&format!(
+            "INSERT INTO t{number} (tenant, v) SELECT 'moves', 'v' || i FROM generate_series(1, 100) i"
+        ))?;
+        master
+            .batch_execute(&format!("SELECT shard_table_add('t{number}', 'tenant', key_type => 'text')"))?;
+    }
+    master.batch_execute("SELECT shard_assign('moves', 'shard_a')")?;
+    Ok(stage)
+}
+
+/// One split, while a writer changes a row of each busy table in turn, and finds out by itself where
+/// they are.
+fn split(stage: &Stage, [from, to]: [usize; 2], busy: usize) -> Result<Took> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(stage, from, busy, &stop));
+        let took = carry_out(&stage.cluster, from, to);
+        stop.store(true, Ordering::Relaxed);
+        let written = writer.join().map_err(|_| "the writer has panicked")?;
+        written.and(took)
+    })
+}
+
+/// Until it is stopped or sent away.
+fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
+    let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
+    for number in (0..busy).cycle() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let change = format!("UPDATE t{number} SET v = v || '.' WHERE tenant = 'moves' AND id = 1");
+        match client.batch_execute(&change) {
+            Ok(()) => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) if error.code().is_some_and(|code| code.code() == "SM001") => break,
+            Err(error) if error.code().is_some_and(|code| code.code() == "SM002") => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<Took> {
+    let began = Instant::now();
+    let split = Split::plan(cluster, &cluster.shards[from].key, &cluster.shards[to].key, &["moves"])?;
+    split.call("start_dual_write")?;
+    split.call("run_backfill")?;
+    split.wait("cutover_pending", LIMIT)?;
+    split.call("cutover")?;
+    split.wait("completed", LIMIT)?;
+    let all = began.elapsed().as_secs_f64();
+    let fence: f64 = split.metric("fence_ms::float8")?;
+    split.finish(LIMIT)?;
+    split.drop_guard()?;
+    Ok(Took { fence, all })
+}
+
+/// Splits there and back of tables over lines of a delay, each beside one of a table without.
+fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Vec<Measure>> {
+    let (one, many) = (prepared(ONE.tables)?, prepared(shape.tables)?);
+    let round_trip = 2 * delay.as_millis();
+    let what = format!("{} tables, {} written to, {round_trip} ms there and back", shape.tables, shape.busy);
+    let mut fence = Measure::new(format!("fence: {what}"), "ms", Goal::AtMost(most));
+    let mut all = Measure::new(format!("to its completion: {what}"), "s", Goal::RatioAtMost(100.0));
+    for number in 0..size.pairs(4) {
+        let way = if number % 2 == 0 { [0, 1] } else { [1, 0] };
+        let reference = split(&one, way, ONE.busy)?;
+        for relay in [&many.source, &many.target] {
+            relay.delay(delay);
+        }
+        let ours = split(&many, way, shape.busy)?;
+        for relay in [&many.source, &many.target] {
+            relay.mend();
+        }
+        fence.pair(reference.fence, ours.fence);
+        all.pair(reference.all, ours.all);
+    }
+    Ok(vec![fence, all])
+}
+
+/// The same tables nearby and far away.
+pub fn distance(size: Size) -> Result<Vec<Measure>> {
+    let mut measures = beside_one(size, ONE, Duration::from_millis(5), 150.0)?;
+    let forty = Shape { tables: 40, busy: 5 };
+    measures.extend(beside_one(size, forty, Duration::from_millis(5), 150.0)?);
+    Ok(measures)
+}
+
+/// Many tables, nothing is far away.
+pub fn tables(size: Size) -> Result<Vec<Measure>> {
+    let mut measures = beside_one(size, Shape { tables: 40, busy: 5 }, Duration::ZERO, 60.0)?;
+    measures.extend(beside_one(size, Shape { tables: 150, busy: 105 }, Duration::ZERO, 60.0)?);
+    Ok(measures)
+}
