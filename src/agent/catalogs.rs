@@ -7,6 +7,7 @@
 //! as long as everything else. And by the same estimates the server makes hash tables for
 //! recursions as large as work_mem allows, for a handful of rows.
 
+use crate::remote::quote;
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 
@@ -27,14 +28,33 @@ pub fn ask(
     by_indexes(connection, |connection| connection.query(query, parameters))
 }
 
-/// One that it asks in each step: prepared under its name the first time.
+/// One that it asks in each step: prepared under its name the first time. The settings go with it in
+/// one message, since each answer is a way there and back.
 pub fn ask_again(
     connection: &mut Connection,
     name: &'static str,
     query: &str,
     parameters: &[Option<&str>],
 ) -> Result<Rows, RemoteError> {
-    by_indexes(connection, |connection| connection.query_prepared(name, query, parameters))
+    Ok(ask_again_and(connection, name, query, parameters, "")?.swap_remove(0))
+}
+
+/// The same with another question behind it; the answers to both.
+pub fn ask_again_and(
+    connection: &mut Connection,
+    name: &'static str,
+    query: &str,
+    parameters: &[Option<&str>],
+    then: &str,
+) -> Result<Vec<Rows>, RemoteError> {
+    connection.prepare(name, query)?;
+    let parameters: Vec<String> =
+        parameters.iter().map(|text| text.map_or("NULL".to_owned(), quote::literal)).collect();
+    // What an error ends, its transaction, takes the settings along.
+    let message = format!("{SET}; EXECUTE {name}({}); {RESET}; {then}", parameters.join(", "));
+    let mut answers = connection.run_for_each(&message)?;
+    answers.resize_with(answers.len().max(2), Rows::default);
+    Ok(answers)
 }
 
 fn by_indexes(

@@ -9,6 +9,7 @@ use crate::agent::named::Named;
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::quote::text_array;
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use std::sync::LazyLock;
 
@@ -26,12 +27,22 @@ static OBSERVE: LazyLock<String> = LazyLock::new(|| {
 
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
+    Ok(observe_and(connection, plan, side, "")?.0)
+}
+
+/// The same with another question behind it, in the same message, and the answer to that.
+pub fn observe_and(
+    connection: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    then: &str,
+) -> Result<(Observation, Rows)> {
     let (schemas, names) = table_names(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let named = Named::by(plan, side);
-    let rows = catalogs::ask_again(
+    let answers = catalogs::ask_again_and(
         connection,
         "observe",
         &OBSERVE,
@@ -45,11 +56,17 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
             Some(&named.names),
             Some(&named.columns),
         ],
+        then,
     )?;
-    let shard = connection.shard().to_owned();
+    let mut answers = answers.into_iter();
+    let (rows, then) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    Ok((read(connection.shard(), plan, &rows)?, then))
+}
+
+fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
     let json = rows.scalar().unwrap_or_default();
     let observation: Observation =
-        serde_json::from_str(json).map_err(|error| RemoteError::unreadable(&shard, error))?;
+        serde_json::from_str(json).map_err(|error| RemoteError::unreadable(shard, error))?;
     if let Some(what) = &observation.endless {
         let text = format!("shard \"{shard}\": {what} is made of more types than a split looks through");
         let hint = format!(
@@ -58,7 +75,7 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
         return Err(SplitError::failed(SqlState::UNSUPPORTED, text, hint));
     }
     match observation.impossible(plan.tables.len()) {
-        Some((what, text)) => Err(RemoteError::no_number(&shard, what, &text).into()),
+        Some((what, text)) => Err(RemoteError::no_number(shard, what, &text).into()),
         None => Ok(observation),
     }
 }

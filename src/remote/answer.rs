@@ -49,6 +49,12 @@ impl Connection {
 
     /// Runs one statement with text parameters.
     pub fn query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<Rows, RemoteError> {
+        self.send_query(sql, params)?;
+        self.finish()
+    }
+
+    /// Sends it and returns at once, as `send` does.
+    pub fn send_query(&mut self, sql: &str, params: &[Option<&str>]) -> Result<(), RemoteError> {
         self.require_kept()?;
         let sql = to_c(sql);
         let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
@@ -68,46 +74,40 @@ impl Connection {
                 0,
             )
         };
-        if sent == 1 { self.finish() } else { Err(self.last_error()) }
+        if sent == 1 { Ok(()) } else { Err(self.last_error()) }
     }
 
-    /// The same for one that a session runs again and again: prepared under its name the
-    /// first time.
-    pub fn query_prepared(
-        &mut self,
-        name: &'static str,
-        sql: &str,
-        params: &[Option<&str>],
-    ) -> Result<Rows, RemoteError> {
+    /// One that a session runs again and again, under a name: the first time.
+    pub fn prepare(&mut self, name: &'static str, sql: &str) -> Result<(), RemoteError> {
         self.require_kept()?;
-        let c_name = to_c(name);
-        if !self.prepared.contains(&name) {
-            let sql = to_c(sql);
-            // SAFETY: the texts outlive the call; no types: they are inferred.
-            let sent =
-                unsafe { pq::PQsendPrepare(self.raw(), c_name.as_ptr(), sql.as_ptr(), 0, std::ptr::null()) };
-            if sent != 1 {
-                return Err(self.last_error());
-            }
-            self.finish()?;
-            self.prepared.push(name);
+        if self.prepared.contains(&name) {
+            return Ok(());
         }
-        let texts: Vec<Option<CString>> = params.iter().map(|p| p.map(to_c)).collect();
-        let values: Vec<*const c_char> =
-            texts.iter().map(|t| t.as_ref().map_or(std::ptr::null(), |t| t.as_ptr())).collect();
-        // SAFETY: the arrays outlive the call; NULL lengths and formats mean text.
-        let sent = unsafe {
-            pq::PQsendQueryPrepared(
-                self.raw(),
-                c_name.as_ptr(),
-                c_int::try_from(values.len()).unwrap_or(0),
-                values.as_ptr(),
-                std::ptr::null(),
-                std::ptr::null(),
-                0,
-            )
-        };
-        if sent == 1 { self.finish() } else { Err(self.last_error()) }
+        let (c_name, sql) = (to_c(name), to_c(sql));
+        // SAFETY: the texts outlive the call; no types: they are inferred.
+        let sent =
+            unsafe { pq::PQsendPrepare(self.raw(), c_name.as_ptr(), sql.as_ptr(), 0, std::ptr::null()) };
+        if sent != 1 {
+            return Err(self.last_error());
+        }
+        self.finish()?;
+        self.prepared.push(name);
+        Ok(())
+    }
+
+    /// Several statements in one message; the rows of each that gives rows.
+    pub fn run_for_each(&mut self, sql: &str) -> Result<Vec<Rows>, RemoteError> {
+        self.send(sql)?;
+        self.collect(self.timeout, |all: &mut Vec<Rows>, next| {
+            if next.has_columns {
+                all.push(next);
+            }
+        })
+    }
+
+    /// The same where one of them does.
+    pub fn run_for_rows(&mut self, sql: &str) -> Result<Rows, RemoteError> {
+        Ok(self.run_for_each(sql)?.pop().unwrap_or_default())
     }
 
     /// The answer to what was sent: the rows of the last statement, or its error.
@@ -116,12 +116,25 @@ impl Connection {
     }
 
     fn finish_within(&mut self, timeout: Duration) -> Result<Rows, RemoteError> {
+        self.collect(timeout, |last, next| *last = next)
+    }
+
+    /// What is kept of the answers to the statements of a message, or their error.
+    fn collect<T: Default>(
+        &mut self,
+        timeout: Duration,
+        keep: impl Fn(&mut T, Rows),
+    ) -> Result<T, RemoteError> {
         self.in_all(timeout, |session| {
-            let mut last = Ok(Rows::default());
+            let mut kept = Ok(T::default());
             while let Some(result) = session.next_result(timeout)? {
-                last = last.and(result.answer(session.shard())?);
+                let next = result.answer(session.shard())?;
+                kept = kept.and_then(|mut kept| {
+                    keep(&mut kept, next?);
+                    Ok(kept)
+                });
             }
-            last
+            kept
         })
     }
 

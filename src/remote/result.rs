@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 #[derive(Debug, Default)]
 pub struct Rows {
     pub rows: Vec<Vec<Option<String>>>,
+    /// It is of a statement that gives rows, even if there were none.
+    pub has_columns: bool,
     /// Rows that a command touched, from its tag.
     pub affected: u64,
 }
@@ -73,6 +75,7 @@ impl QueryResult {
         };
         Rows {
             rows: (0..rows).map(|row| (0..columns).map(|column| cell(row, column)).collect()).collect(),
+            has_columns: columns > 0,
             affected: self.affected(),
         }
     }

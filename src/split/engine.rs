@@ -130,7 +130,7 @@ impl Engine {
     pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
         let id = self.plan.id;
         tenure::begin_as(&mut self.control, id, Side::Source, self.generation)?;
-        match self.control.run(statements).and_then(|_| self.control.run("COMMIT")) {
+        match self.control.run(&format!("{statements}; COMMIT")) {
             Ok(_) => Ok(()),
             Err(error) => {
                 let _ = self.control.run("ROLLBACK");

@@ -10,7 +10,8 @@
 
 use crate::agent::error::Result;
 use crate::remote::quote::literal;
-use crate::remote::{Connection, number};
+use crate::remote::result::Rows;
+use crate::remote::{Connection, RemoteError, number};
 
 /// The source's counters, in one snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,16 +44,26 @@ impl Counters {
 
 /// Reads the counters, and whether there is a mark of an overflow.
 pub fn counters(source: &mut Connection, split: i64) -> Result<Counters> {
-    let rows = source.run(&format!(
+    let rows = source.run(&asked(split))?;
+    Ok(read(source.shard(), &rows)?)
+}
+
+/// The query for them.
+pub fn asked(split: i64) -> String {
+    format!(
         "SELECT c.steps, c.announced,
                 EXISTS (SELECT 1 FROM shardmaster_agent.overflow o WHERE o.split_id = {split})
            FROM shardmaster_agent.consumed c WHERE c.split_id = {split}"
-    ))?;
+    )
+}
+
+/// Its answer.
+pub fn read(shard: &str, rows: &Rows) -> std::result::Result<Counters, RemoteError> {
     let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
     // Without its row the source has forgotten all of it.
     let steps = |at: usize| {
         let cell = if cells.is_empty() { Some("0") } else { cells.get(at).copied() };
-        number::count(source.shard(), "the number of a step", cell)
+        number::count(shard, "the number of a step", cell)
     };
     Ok(Counters { consumed: steps(0)?, announced: steps(1)?, overflowed: cells.get(2) == Some(&"t") })
 }

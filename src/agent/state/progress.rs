@@ -233,9 +233,15 @@ pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<Progress>> 
 
 /// The same, kept from changing until the transaction ends.
 pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<Progress> {
+    read_behind(target, plan, "")
+}
+
+/// The same with what comes before it in one message.
+pub fn read_behind(target: &mut Connection, plan: &Plan, before: &str) -> Result<Progress> {
     let split = plan.id;
-    let rows = target
-        .run(&format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE"))?;
+    let rows = target.run(&format!(
+        "{before} SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE"
+    ))?;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
     Progress::read(state, plan.tables.len()).map_err(|error| {
         SplitError::failed(
@@ -248,7 +254,14 @@ pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<Progress> {
 
 /// Stored in the transaction that is open.
 pub fn store(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
-    target.query(
+    send_store(target, split, progress)?;
+    target.finish()?;
+    Ok(())
+}
+
+/// The same, whose answer is still to be taken.
+pub fn send_store(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
+    target.send_query(
         "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
         &[Some(&split.to_string()), Some(&to_json(progress))],
     )?;

@@ -88,19 +88,30 @@ impl Change {
     /// Makes the change in a transaction of the caller's, which the generation allows. False:
     /// the side was in another state.
     pub fn write(&self, connection: &mut Connection, split: i64, version: Version) -> Result<bool> {
+        self.write_and(connection, split, version, "")
+    }
+
+    /// The same with what follows it in one message.
+    pub fn write_and(
+        &self,
+        connection: &mut Connection,
+        split: i64,
+        version: Version,
+        then: &str,
+    ) -> Result<bool> {
         let version = match version {
             Version::None => "NULL".to_owned(),
             Version::Kept => "version".to_owned(),
             Version::Is(version) => version.to_string(),
         };
-        let changed = connection.run(&format!(
+        let changed = connection.run_for_rows(&format!(
             "UPDATE shardmaster_agent.side SET state = {}, version = {version}
-              WHERE split_id = {split} AND side = {} AND state = {}",
+              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1{then}",
             literal(self.to.as_str()),
             literal(self.side.as_str()),
             literal(self.from.as_str())
         ))?;
-        Ok(changed.affected == 1)
+        Ok(changed.rows.len() == 1)
     }
 }
 

@@ -168,13 +168,22 @@ pub fn register(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 /// Begins a transaction in which a worker's generation cannot be overtaken: the
 /// next worker's update of the row waits for its end.
 pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
-    connection.run("BEGIN")?;
-    let rows = connection.run(&format!(
-        "SELECT 1 FROM shardmaster_agent.generation
+    send_begin_as(connection, split, side, generation)?;
+    finish_begin_as(connection)
+}
+
+/// The same in two parts, so that another server is asked meanwhile.
+pub fn send_begin_as(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
+    connection.send(&format!(
+        "BEGIN; SELECT 1 FROM shardmaster_agent.generation
           WHERE split_id = {split} AND side = {} AND generation = {generation} FOR SHARE",
         literal(side.as_str())
     ))?;
-    if rows.rows.is_empty() {
+    Ok(())
+}
+
+pub fn finish_begin_as(connection: &mut Connection) -> Result<()> {
+    if connection.finish()?.rows.is_empty() {
         let _ = connection.run("ROLLBACK");
         return Err(SplitError::Superseded);
     }
@@ -190,9 +199,7 @@ pub fn change(
     version: Version,
 ) -> Result<bool> {
     begin_as(connection, split, change.side, generation)?;
-    let changed = change.write(connection, split, version)?;
-    connection.run("COMMIT")?;
-    Ok(changed)
+    change.write_and(connection, split, version, "; COMMIT")
 }
 
 /// The row of a side that begins, below the generation of the worker that is about to take it.

@@ -8,14 +8,18 @@ use crate::split::engine::Engine;
 /// 1. Locks before the snapshot: no TRUNCATE and no rewrite comes between the
 ///    snapshot and the data. A snapshot older than one sees an empty table.
 pub fn lock_source(engine: &mut Engine) -> Result<()> {
-    let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
-    names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
-    let locks = format!(
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {} IN ACCESS SHARE MODE",
-        names.join(", ")
-    );
+    let locks = source_locks(engine);
     engine.reader.run(&locks)?;
     Ok(())
+}
+
+fn source_locks(engine: &Engine) -> String {
+    let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
+    names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
+    format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {} IN ACCESS SHARE MODE",
+        names.join(", ")
+    )
 }
 
 /// The same for the last window. No transaction is open that has disabled triggers: what it
@@ -23,24 +27,32 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
 /// tables or detached from them: rows that came so after S would be in no window. Such a
 /// lock waits for another split's cutover too, so not for long.
 pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
-    lock_source(engine)?;
     // Should the worker vanish, the lock goes soon after.
     let limit = guc::cutover_timeout().as_millis();
-    engine.reader.run(&format!(
-        "SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms'"
-    ))?;
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
-    engine.reader.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    let mut locks = format!(
+        "{}; SET LOCAL idle_in_transaction_session_timeout = '{limit}ms'; SET LOCAL lock_timeout = '100ms';
+         LOCK TABLE {} IN ROW EXCLUSIVE MODE",
+        source_locks(engine),
+        tables.join(", ")
+    );
     if !engine.parents.is_empty() {
         let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
-        engine.reader.run(&format!("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")))?;
+        locks.push_str(&format!("; LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")));
     }
+    engine.reader.run(&locks)?;
     Ok(())
 }
 
 /// No column and no file of the target's tables changes until its transaction ends.
 pub fn lock_target(engine: &mut Engine) -> Result<()> {
-    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
-    engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
+    let locks = target_locks(engine);
+    engine.target.run(&locks)?;
     Ok(())
+}
+
+/// The statement that does it.
+pub fn target_locks(engine: &Engine) -> String {
+    let tables: Vec<&str> = engine.tables.iter().map(|t| t.target.name.as_str()).collect();
+    format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", "))
 }

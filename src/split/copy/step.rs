@@ -59,8 +59,9 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
         walk::slices(engine, &outcome.progress, When::BeforeCutover)?;
     }
     if outcome.is_empty() {
-        engine.target.run("ROLLBACK")?;
+        engine.target.send("ROLLBACK")?;
         engine.reader.run("COMMIT")?;
+        engine.target.finish()?;
         return Ok(outcome);
     }
     commit(engine, &mut outcome, &now, Reading::Ends)?;
@@ -69,14 +70,15 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
 
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
-    let now = observe::observe(&mut engine.reader, &engine.plan, Side::Source)?;
+    let counters = consumed::asked(engine.plan.id);
+    let (now, counters) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, &counters)?;
     let looked =
         engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     if looked {
         engine.watch()?;
     }
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
-    engine.counters = consumed::counters(&mut engine.reader, engine.plan.id)?;
+    engine.counters = consumed::read(engine.reader.shard(), &counters)?;
     if let Some(split) = engine.plan.reverse_of {
         there::require_open(&mut engine.reader, split)?;
     }
@@ -87,14 +89,14 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 ///    and only now the cursors are read. `source`: what this step has seen there.
 pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
     tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    locks::lock_target(engine)?;
+    let locks = format!("{};", locks::target_locks(engine));
+    let progress = progress::read_behind(&mut engine.target, &engine.plan, &locks)?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if looked {
         engine.watch()?;
     }
-    let progress = progress::read_locked(&mut engine.target, &engine.plan)?;
     check_target(engine, &progress, source, &now)?;
     Ok((progress, now))
 }
@@ -307,18 +309,22 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
     leaves::check_unchanged(engine, &outcome.progress)?;
     outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
     outcome.progress.worker = engine.generation;
-    progress::store(&mut engine.target, engine.plan.id, &outcome.progress)?;
+    progress::send_store(&mut engine.target, engine.plan.id, &outcome.progress)?;
     make_durable(engine, outcome.progress.steps)?;
+    engine.target.finish()?;
     reach(injection_points::STEP_DURABLE)?;
     engine.target.run("COMMIT")?;
     reach(injection_points::STEP_COMMITTED)?;
     if reading == Reading::Ends {
-        engine.reader.run("COMMIT")?;
+        engine.reader.send("COMMIT")?;
     }
     if outcome.changes > 0 || outcome.restarted.is_some() {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
         let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
         engine.control_transaction(&statements)?;
+    }
+    if reading == Reading::Ends {
+        engine.reader.finish()?;
     }
     reach(injection_points::STEP_CONSUMED)?;
     Ok(())

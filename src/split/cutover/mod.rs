@@ -33,6 +33,7 @@ use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
 use crate::error::{Failure, SqlState};
 use crate::guc;
+use crate::remote::result::Rows;
 use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
@@ -302,14 +303,22 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     // From this commit on a decision may exist that this server might forget.
     engine.deciding = Some(transaction(instance::current));
     step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
-    check_queue_is_empty(engine, &now.snapshot)?;
-    check_no_heir(engine)?;
+    check_behind_fence(engine, &now.snapshot)?;
     Ok(outcome)
 }
 
+/// What must not have come to the source since S_f. Asked in one message: writers wait.
+fn check_behind_fence(engine: &mut Engine, snapshot: &str) -> Result<()> {
+    let message = format!("{}; {}", source::unseen_query(engine, Some(snapshot)), heir_query(engine));
+    let answers = engine.control.run_for_each(&message)?;
+    let of = |number: usize| answers.get(number).and_then(Rows::scalar);
+    let left = number::count(engine.control.shard(), source::UNSEEN, of(0))?;
+    require_queue_is_empty(engine, left)?;
+    of(1).map_or(Ok(()), |heir| Err(has_heir(engine, heir)))
+}
+
 /// Behind the fence nobody can have queued what S_f has not seen.
-fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
-    let left = source::unseen_entries(engine, Some(snapshot))?;
+fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
     if left == 0 {
         return Ok(());
     }
@@ -324,20 +333,22 @@ fn check_queue_is_empty(engine: &mut Engine, snapshot: &str) -> Result<()> {
 
 /// A table may have come to inherit from a moving one since S_f: a lock against it would wait
 /// for each vacuum. What comes after this look finish finds.
-fn check_no_heir(engine: &mut Engine) -> Result<()> {
+fn heir_query(engine: &Engine) -> String {
     let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
     let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();
-    let rows = engine.control.run(&format!(
+    format!(
         "SELECT format('%s inherits from %s', inhrelid::regclass, inhparent::regclass)
            FROM pg_inherits WHERE inhparent = ANY ('{{{}}}'::oid[]) LIMIT 1",
         oids.join(",")
-    ))?;
-    let Some(heir) = rows.scalar() else { return Ok(()) };
-    Err(SplitError::failed(
+    )
+}
+
+fn has_heir(engine: &Engine, heir: &str) -> SplitError {
+    SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
         "Use partitions, or move the rows into the table, and call shard_split_cutover again.",
-    ))
+    )
 }
 
 /// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
@@ -416,6 +427,10 @@ fn record_opened(plan: &Plan) {
 pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let guards = old_guards::find(target, plan)?;
     tenure::begin_as(target, plan.id, Side::Target, generation)?;
+    if guards.is_empty() {
+        side::OPEN.write_and(target, plan.id, Version::Is(version), "; COMMIT")?;
+        return Ok(());
+    }
     side::OPEN.write(target, plan.id, Version::Is(version))?;
     old_guards::release(target, plan, &guards)?;
     target.run("COMMIT")?;

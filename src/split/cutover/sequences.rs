@@ -4,21 +4,23 @@
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::guc;
-use crate::remote::quote::literal;
+use crate::remote::quote::{array_of, literal};
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 use std::time::{Duration, Instant};
 
-/// Sequences that fill columns of a table: owned by them, or called in a default. The last
+/// Sequences that fill columns of tables: owned by them, or called in a default. The last
 /// column: the table's owner, where he may not set the sequence himself. A default of his that
 /// draws from somebody else's does not have it raised.
-const OF_TABLE: &str = "
-    SELECT a.attname, format('%I.%I', n.nspname, s.relname),
+const OF_TABLES: &str = "
+    SELECT w.position, a.attname, format('%I.%I', n.nspname, s.relname),
            CASE WHEN NOT pg_has_role(t.relowner, s.relowner, 'USAGE')
                  AND NOT has_sequence_privilege(t.relowner, s.oid, 'UPDATE') THEN t.relowner::regrole END
-      FROM pg_attribute a
+      FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
+      JOIN pg_attribute a ON a.attrelid = w.relation
       JOIN pg_class t ON t.oid = a.attrelid
       LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
       JOIN pg_depend p
@@ -28,11 +30,13 @@ const OF_TABLE: &str = "
       JOIN pg_class s
         ON s.relkind = 'S' AND s.oid = CASE WHEN p.classid = 'pg_class'::regclass THEN p.objid ELSE p.refobjid END
       JOIN pg_namespace n ON n.oid = s.relnamespace
-     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
-     GROUP BY 1, 2, 3 ORDER BY 1, 2";
+     WHERE a.attnum > 0 AND NOT a.attisdropped
+     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3";
 
 /// A sequence that fills a column.
 struct Filler {
+    /// The table's position in the list that was asked for.
+    table: String,
     column: String,
     /// Qualified and quoted.
     sequence: String,
@@ -59,54 +63,98 @@ pub enum Ahead {
 /// Raises every sequence of the target to where the source's is, plus a margin. Until the
 /// deadline it waits for those who have drawn from one.
 pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<()> {
-    for Table { source, target, .. } in &engine.tables {
-        let oids = (source.oid.as_deref(), target.oid.as_deref());
-        raise_of_table(&mut engine.control, &mut engine.target, oids, ahead, deadline)?;
-    }
-    Ok(())
+    let tables: Vec<Oids<'_>> = engine
+        .tables
+        .iter()
+        .map(|Table { source, target, .. }| (source.oid.as_deref(), target.oid.as_deref()))
+        .collect();
+    raise_of_tables(&mut engine.control, &mut engine.target, &tables, ahead, deadline)
 }
 
-/// The same for one table, by its oids on both sides.
-pub fn raise_of_table(
+/// A table's on both sides.
+pub type Oids<'a> = (Option<&'a str>, Option<&'a str>);
+
+/// The same for some tables. Whatever their number, each server is asked twice, and both at once;
+/// those sequences alone cost more that are to be raised.
+pub fn raise_of_tables(
     source: &mut Connection,
     target: &mut Connection,
-    oids: (Option<&str>, Option<&str>),
+    tables: &[Oids<'_>],
     ahead: Ahead,
     deadline: Instant,
 ) -> Result<()> {
-    for pair in pairs_of(source, target, oids)? {
-        raise_one(source, target, &pair, ahead, deadline)?;
+    let pairs = pairs_of(source, target, tables)?;
+    for (pair, (value, state)) in pairs.iter().zip(positions(source, target, &pairs)?) {
+        if let (Some(value), Some(state)) = (value, state) {
+            raise_one(target, pair, (value, state), ahead, deadline)?;
+        }
     }
     Ok(())
 }
 
 /// Sequences of the same column on both sides.
-fn pairs_of(
-    source: &mut Connection,
-    target: &mut Connection,
-    (from, to): (Option<&str>, Option<&str>),
-) -> Result<Vec<Pair>> {
-    let from = of_table(source, from)?;
-    let mut to = of_table(target, to)?;
+fn pairs_of(source: &mut Connection, target: &mut Connection, tables: &[Oids<'_>]) -> Result<Vec<Pair>> {
+    let list = |oids: Vec<Option<&str>>| array_of(oids.into_iter());
+    source.send_query(OF_TABLES, &[Some(&list(tables.iter().map(|(oid, _)| *oid).collect()))])?;
+    target.send_query(OF_TABLES, &[Some(&list(tables.iter().map(|(_, oid)| *oid).collect()))])?;
+    let (from, to) = (source.finish(), target.finish());
+    let (from, mut to) = (fillers(from?), fillers(to?));
     Ok(from
         .into_iter()
         .filter_map(|from| {
-            let counterpart = to.iter().position(|to| to.column == from.column)?;
+            let is_same = |to: &Filler| to.table == from.table && to.column == from.column;
+            let counterpart = to.iter().position(is_same)?;
             Some(Pair { from: from.sequence, to: to.remove(counterpart) })
         })
         .collect())
 }
 
-fn of_table(connection: &mut Connection, oid: Option<&str>) -> Result<Vec<Filler>> {
-    let rows = connection.query(OF_TABLE, &[oid])?;
-    Ok(rows
-        .rows
-        .into_iter()
-        .filter_map(|row| match <[_; 3]>::try_from(row) {
-            Ok([Some(column), Some(sequence), may_not]) => Some(Filler { column, sequence, may_not }),
-            Ok(_) | Err(_) => None,
+fn fillers(rows: Rows) -> Vec<Filler> {
+    let filler = |row| match <[_; 4]>::try_from(row) {
+        Ok([Some(table), Some(column), Some(sequence), may_not]) => {
+            Some(Filler { table, column, sequence, may_not })
+        }
+        Ok(_) | Err(_) => None,
+    };
+    rows.rows.into_iter().filter_map(filler).collect()
+}
+
+/// Where each of the sequences is, on the source and on the target. None: it is not there any more.
+fn positions(
+    source: &mut Connection,
+    target: &mut Connection,
+    pairs: &[Pair],
+) -> Result<Vec<(Option<i64>, Option<State>)>> {
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let numbered = |query: &dyn Fn(&Pair) -> String| {
+        let parts =
+            pairs.iter().enumerate().map(|(number, pair)| format!("SELECT {number}, {}", query(pair)));
+        parts.collect::<Vec<_>>().join(" UNION ALL ")
+    };
+    source.send(&numbered(&|pair| format!("last_value FROM {}", pair.from)))?;
+    target.send(&format!(
+        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now
+           FROM ({}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation",
+        numbered(&|pair| {
+            let sequence = &pair.to.sequence;
+            format!("{}::regclass, last_value FROM {sequence}", literal(sequence))
         })
-        .collect())
+    ))?;
+    let (values, states) = (source.finish(), target.finish());
+    let (values, states) = (values?, states?);
+    let row_of = |rows: &Rows, number: usize| {
+        let number = number.to_string();
+        rows.rows.iter().find(|row| row.first().is_some_and(|cell| cell.as_deref() == Some(&number))).cloned()
+    };
+    let positions = pairs.iter().enumerate().map(|(number, pair)| {
+        let value = row_of(&values, number).map(|row| value_in(source, &pair.from, &row[1..])).transpose()?;
+        let state =
+            row_of(&states, number).map(|row| state_in(target, &pair.to.sequence, &row[1..])).transpose()?;
+        Ok((value, state))
+    });
+    positions.collect()
 }
 
 impl Filler {
@@ -127,21 +175,23 @@ pub fn find_unfit(
     target: &mut Connection,
     tables: (Option<&str>, Option<&str>),
 ) -> Result<Option<(String, String)>> {
-    for Pair { from, to } in pairs_of(source, target, tables)? {
-        if let Some(unfit) = to.not_to_be_set() {
+    let pairs = pairs_of(source, target, &[tables])?;
+    let positions = positions(source, target, &pairs)?;
+    for (pair, (value, state)) in pairs.iter().zip(positions) {
+        if let Some(unfit) = pair.to.not_to_be_set() {
             return Ok(Some(unfit));
         }
-        let to = to.sequence;
+        let to = &pair.to.sequence;
         let owner = target.query(
             "SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = $1::regclass AND NOT pg_has_role(c.relowner, 'USAGE')",
-            &[Some(&to)],
+            &[Some(to)],
         )?;
         if let Some(owner) = owner.scalar() {
             let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
             return Ok(Some((format!("sequence {to} belongs to {owner}"), hint)));
         }
-        let Some(value) = last_value(source, &from)? else { continue };
-        if let Some(unfit) = state(target, &to)?.and_then(|state| out_of_reach(state, &to, value)) {
+        let (Some(value), Some(state)) = (value, state) else { continue };
+        if let Some(unfit) = out_of_reach(state, to, value) {
             return Ok(Some(unfit));
         }
     }
@@ -222,29 +272,25 @@ impl State {
     }
 }
 
-/// None: the sequence is not there any more.
-fn last_value(connection: &mut Connection, sequence: &str) -> Result<Option<i64>> {
-    let read = connection.run(&format!("SELECT last_value FROM {sequence}"))?;
-    let Some(text) = read.scalar() else { return Ok(None) };
-    let no_number = || RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), text);
-    Ok(Some(text.parse().map_err(|_| no_number())?))
+/// The numbers of a row, or what stands in their place.
+fn numbers(connection: &Connection, sequence: &str, row: &[Option<String>]) -> Result<Vec<i64>> {
+    let numbers: Option<Vec<i64>> = row.iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
+    Ok(numbers.ok_or_else(|| no_numbers(connection, sequence, row))?)
 }
 
-fn state(connection: &mut Connection, sequence: &str) -> Result<Option<State>> {
-    let state = connection.query(
-        &format!(
-            "SELECT seqincrement, seqmin, seqmax, seqstart, (SELECT last_value FROM {sequence}) FROM pg_sequence WHERE seqrelid = $1::regclass"
-        ),
-        &[Some(sequence)],
-    )?;
-    let Some(row) = state.rows.first() else { return Ok(None) };
-    let numbers: Option<Vec<i64>> = row.iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
-    let read = numbers.and_then(|numbers| State::read(&numbers));
-    let no_number = || {
-        let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
-        RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), &cells.join(", "))
-    };
-    Ok(Some(read.ok_or_else(no_number)?))
+fn no_numbers(connection: &Connection, sequence: &str, row: &[Option<String>]) -> RemoteError {
+    let cells: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("nothing")).collect();
+    RemoteError::no_number(connection.shard(), &format!("sequence {sequence}"), &cells.join(", "))
+}
+
+fn value_in(source: &Connection, sequence: &str, row: &[Option<String>]) -> Result<i64> {
+    let value = numbers(source, sequence, row)?.first().copied();
+    Ok(value.ok_or_else(|| no_numbers(source, sequence, row))?)
+}
+
+fn state_in(target: &Connection, sequence: &str, row: &[Option<String>]) -> Result<State> {
+    let state = State::read(&numbers(target, sequence, row)?);
+    Ok(state.ok_or_else(|| no_numbers(target, sequence, row))?)
 }
 
 /// Why a sequence is not raised so far, and what to do about it.
@@ -272,16 +318,13 @@ fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, Str
 /// Only upwards, under the lock that ALTER SEQUENCE takes: read and set apart, ids
 /// were given out twice. A sequence that counts down is raised downwards.
 fn raise_one(
-    source: &mut Connection,
     target: &mut Connection,
-    pair: &Pair,
+    Pair { to: filler, .. }: &Pair,
+    (value, state): (i64, State),
     ahead: Ahead,
     deadline: Instant,
 ) -> Result<()> {
-    let Pair { from, to: filler } = pair;
     let to = filler.sequence.as_str();
-    let Some(value) = last_value(source, from)? else { return Ok(()) };
-    let Some(state) = state(target, to)? else { return Ok(()) };
     let unfit = |target: &Connection, (text, hint): (String, String)| {
         SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
     };

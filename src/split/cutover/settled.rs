@@ -106,7 +106,7 @@ fn raise_sequences(source: &mut Connection, target: &mut Connection, plan: &Plan
         let to = oid(target, &plan.target.namespace)?;
         let oids = (from.as_deref(), to.as_deref());
         let ahead = sequences::Ahead::Enough;
-        if let Err(error) = sequences::raise_of_table(source, target, oids, ahead, Instant::now()) {
+        if let Err(error) = sequences::raise_of_tables(source, target, &[oids], ahead, Instant::now()) {
             recovery::tell_of_sequences(plan.id, &error.to_string());
             target.run("ROLLBACK")?;
         }

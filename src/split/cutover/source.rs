@@ -33,10 +33,19 @@ pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
 
 /// Queued changes that a snapshot has not seen; without one, all of them.
 pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
+    let query = unseen_query(engine, snapshot);
+    Ok(engine.control.count(UNSEEN, &query)?)
+}
+
+/// What their number is called.
+pub const UNSEEN: &str = "the number of changes in a queue";
+
+/// The query for it.
+pub fn unseen_query(engine: &Engine, snapshot: Option<&str>) -> String {
     let condition = queue::is_new(snapshot);
     let mut counts: Vec<String> =
         engine.tables.iter().map(|t| format!("({})", queue::count(&t.queue, &condition))).collect();
     // Each of these transactions made at least one.
     counts.push(format!("({})", overflow::count(engine.plan.id, &condition)));
-    Ok(engine.control.count("the number of changes in a queue", &format!("SELECT {}", counts.join(" + ")))?)
+    format!("SELECT {}", counts.join(" + "))
 }

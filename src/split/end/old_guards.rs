@@ -19,6 +19,12 @@ pub struct OldGuards {
     splits: Vec<i64>,
 }
 
+impl OldGuards {
+    pub fn is_empty(&self) -> bool {
+        self.redirect.is_none() && self.splits.is_empty()
+    }
+}
+
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let entries = plan.scope.strategy();
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
