@@ -55,8 +55,8 @@ impl Bounds {
 /// What looks at bytes on their way.
 pub type Look<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), RemoteError>;
 
-/// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN) on
-/// the target, and carries either side's failure to the other. Gives up at the bounds.
+/// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with what comes
+/// before it) on the target, and carries either side's failure to the other. Gives up at the bounds.
 /// After an error both sessions may be in the middle of something: the caller closes them.
 pub fn pipe(
     source: &mut Connection,
@@ -118,19 +118,20 @@ fn started(connection: &mut Connection, stall: Duration) -> Result<(), RemoteErr
 }
 
 fn begun(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
-    match connection.next_result(stall)? {
-        Some(result) => match result.status() {
-            Status::Copy => Ok(()),
+    while let Some(result) = connection.next_result(stall)? {
+        match result.status() {
+            Status::Copy => return Ok(()),
             Status::Failed => {
                 let error = result.error(connection.shard());
                 drop(result);
                 while connection.next_result(stall)?.is_some() {}
-                Err(error)
+                return Err(error);
             }
-            Status::Rows => Err(RemoteError::connection(connection.shard(), "no COPY was started")),
-        },
-        None => Err(RemoteError::connection(connection.shard(), "no answer to COPY")),
+            // Of what comes before it.
+            Status::Rows => {}
+        }
     }
+    Err(RemoteError::connection(connection.shard(), "no COPY was started"))
 }
 
 /// Bytes that are collected into one message to the target: libpq hands out a message

@@ -36,7 +36,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         table.format()
     );
     let began = Instant::now();
-    let copied = copy_rows(engine, position, &out, Bounds::unlimited())?;
+    let copied = copy_rows(engine, position, &out, "", Bounds::unlimited())?;
     if span.to.is_some() {
         progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);

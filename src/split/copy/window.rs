@@ -10,13 +10,13 @@ use crate::agent::state::{consumed, queue};
 use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied};
 use crate::remote::quote::literal;
-use crate::remote::{Connection, RemoteError, number};
+use crate::remote::{RemoteError, number};
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
 /// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
-/// and end, and the rows in between are deleted.
-pub const ROUND_TRIPS: u32 = 5;
+/// and end; the rows are deleted with what begins the second one.
+pub const ROUND_TRIPS: u32 = 4;
 
 /// What one table's queue holds of a window.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,7 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         &format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
         Bounds::unlimited(),
     )?;
-    delete_changed(&mut engine.target, &engine.plan.scope, table)?;
+    let delete = delete_changed(&engine.plan.scope, table);
     let scope = engine.plan.scope.filter(&table.source_by, "t");
     let out = format!(
         "COPY (SELECT {} FROM {} AND {scope} AND {below}) TO STDOUT ({})",
@@ -102,26 +102,32 @@ pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Resul
         table.format()
     );
     let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
-    copy_rows(engine, position, &out, bounds)?;
+    copy_rows(engine, position, &out, &delete, bounds)?;
     Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
 }
 
-/// By key and scope: by key alone it would remove another tenant's row.
-fn delete_changed(target: &mut Connection, scope: &Scope, table: &Table) -> Result<()> {
-    // The planner knows nothing of the window's size before.
-    target.run(&format!(
-        "ANALYZE {window}; DELETE FROM {} t USING {window} k WHERE {} AND {}",
+/// By key and scope: by key alone it would remove another tenant's row. The planner knows nothing
+/// of the window's size before.
+fn delete_changed(scope: &Scope, table: &Table) -> String {
+    format!(
+        "ANALYZE {window}; DELETE FROM {} t USING {window} k WHERE {} AND {}; ",
         table.target_only(),
         table.target_join(),
         scope.filter(&table.target_by, "t"),
         window = table.window_table(),
-    ))?;
-    Ok(())
+    )
 }
 
 /// Copies rows of the source into the target: those of the scope, whatever the source gives.
-/// Another one is an error, found on the way where the bytes tell, else by the target.
-pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds) -> Result<Copied> {
+/// Another one is an error, found on the way where the bytes tell, else by the target. What the
+/// target does before goes in one message with it.
+pub fn copy_rows(
+    engine: &mut Engine,
+    position: usize,
+    out: &str,
+    before: &str,
+    bounds: Bounds,
+) -> Result<Copied> {
     let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
     let copied = match &table.mesh {
@@ -129,9 +135,13 @@ pub fn copy_rows(engine: &mut Engine, position: usize, out: &str, bounds: Bounds
             let mut sieve = Sieve::new(mesh.clone());
             let mut look =
                 |bytes: &[u8]| sieve.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name));
-            copy::pipe_through(reader, out, target, &copy_into(table), bounds, &mut look)
+            let into = format!("{before}{}", copy_into(table));
+            copy::pipe_through(reader, out, target, &into, bounds, &mut look)
         }
-        None => copy::pipe(reader, out, target, &copy_scope_into(&plan.scope, table), bounds),
+        None => {
+            let into = format!("{before}{}", copy_scope_into(&plan.scope, table));
+            copy::pipe(reader, out, target, &into, bounds)
+        }
     };
     let name = engine.tables[position].source.name.clone();
     copied.map_err(|error| collision::explain(error.of_table(&name), engine, position))
