@@ -105,11 +105,6 @@ impl Connection {
         })
     }
 
-    /// The same where one of them does.
-    pub fn run_for_rows(&mut self, sql: &str) -> Result<Rows, RemoteError> {
-        Ok(self.run_for_each(sql)?.pop().unwrap_or_default())
-    }
-
     /// The answer to what was sent: the rows of the last statement, or its error.
     pub fn finish(&mut self) -> Result<Rows, RemoteError> {
         self.finish_within(self.timeout)

@@ -128,15 +128,9 @@ impl Engine {
     /// Runs statements on the source's control session in one transaction that the
     /// generation allows.
     pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
-        let id = self.plan.id;
-        tenure::begin_as(&mut self.control, id, Side::Source, self.generation)?;
-        match self.control.run(&format!("{statements}; COMMIT")) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let _ = self.control.run("ROLLBACK");
-                Err(error.into())
-            }
-        }
+        let begin = tenure::begin_statements(self.plan.id, Side::Source, self.generation);
+        let outcome = self.control.run(&format!("{begin}; {statements}; COMMIT"));
+        tenure::begun(&mut self.control, outcome).map(|_| ())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::remote::number::{self, MOST, MOST_BLOCKS};
+use crate::remote::result::Rows;
 use serde::{Deserialize, Serialize};
 
 /// The snapshot S, the cursors and the counters.
@@ -233,15 +234,18 @@ pub fn stored(target: &mut Connection, plan: &Plan) -> Result<Option<Progress>> 
 
 /// The same, kept from changing until the transaction ends.
 pub fn read_locked(target: &mut Connection, plan: &Plan) -> Result<Progress> {
-    read_behind(target, plan, "")
+    let rows = target.run(&locked(plan.id))?;
+    read_from(target, plan, &rows)
 }
 
-/// The same with what comes before it in one message.
-pub fn read_behind(target: &mut Connection, plan: &Plan, before: &str) -> Result<Progress> {
+/// The query for it.
+pub fn locked(split: i64) -> String {
+    format!("SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE")
+}
+
+/// Its answer.
+pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<Progress> {
     let split = plan.id;
-    let rows = target.run(&format!(
-        "{before} SELECT state FROM shardmaster_agent.progress WHERE split_id = {split} FOR UPDATE"
-    ))?;
     let state = rows.scalar().ok_or(SplitError::Superseded)?;
     Progress::read(state, plan.tables.len()).map_err(|error| {
         SplitError::failed(

@@ -88,30 +88,24 @@ impl Change {
     /// Makes the change in a transaction of the caller's, which the generation allows. False:
     /// the side was in another state.
     pub fn write(&self, connection: &mut Connection, split: i64, version: Version) -> Result<bool> {
-        self.write_and(connection, split, version, "")
+        let changed = connection.run(&self.statement(split, version))?;
+        Ok(changed.rows.len() == 1)
     }
 
-    /// The same with what follows it in one message.
-    pub fn write_and(
-        &self,
-        connection: &mut Connection,
-        split: i64,
-        version: Version,
-        then: &str,
-    ) -> Result<bool> {
+    /// The statement, which gives a row if the side was in that state.
+    pub fn statement(&self, split: i64, version: Version) -> String {
         let version = match version {
             Version::None => "NULL".to_owned(),
             Version::Kept => "version".to_owned(),
             Version::Is(version) => version.to_string(),
         };
-        let changed = connection.run_for_rows(&format!(
+        format!(
             "UPDATE shardmaster_agent.side SET state = {}, version = {version}
-              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1{then}",
+              WHERE split_id = {split} AND side = {} AND state = {} RETURNING 1",
             literal(self.to.as_str()),
             literal(self.side.as_str()),
             literal(self.from.as_str())
-        ))?;
-        Ok(changed.rows.len() == 1)
+        )
     }
 }
 

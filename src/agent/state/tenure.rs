@@ -6,8 +6,8 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
-use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
 use std::time::{Duration, Instant};
 
@@ -168,27 +168,30 @@ pub fn register(connection: &mut Connection, plan: &Plan, side: Side) -> Result<
 /// Begins a transaction in which a worker's generation cannot be overtaken: the
 /// next worker's update of the row waits for its end.
 pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
-    send_begin_as(connection, split, side, generation)?;
-    finish_begin_as(connection)
+    let outcome = connection.run(&begin_statements(split, side, generation));
+    begun(connection, outcome).map(|_| ())
 }
 
-/// The same in two parts, so that another server is asked meanwhile.
-pub fn send_begin_as(connection: &mut Connection, split: i64, side: Side, generation: i64) -> Result<()> {
-    connection.send(&format!(
-        "BEGIN; SELECT 1 FROM shardmaster_agent.generation
-          WHERE split_id = {split} AND side = {} AND generation = {generation} FOR SHARE",
+/// The statements that begin it, for a message with what follows. Where another worker has taken over,
+/// the second one fails, and nothing of the rest is done: a division by zero, since a message of
+/// several statements has no other condition.
+pub fn begin_statements(split: i64, side: Side, generation: i64) -> String {
+    format!(
+        "BEGIN; SELECT 1 / count(*) FROM (SELECT FROM shardmaster_agent.generation
+          WHERE split_id = {split} AND side = {} AND generation = {generation} FOR SHARE) mine",
         literal(side.as_str())
-    ))?;
-    Ok(())
+    )
 }
 
-pub fn finish_begin_as(connection: &mut Connection) -> Result<()> {
-    if connection.finish()?.rows.is_empty() {
+/// What has come of such a message.
+pub fn begun<T>(connection: &mut Connection, outcome: std::result::Result<T, RemoteError>) -> Result<T> {
+    outcome.map_err(|error| {
         let _ = connection.run("ROLLBACK");
-        return Err(SplitError::Superseded);
-    }
-    Ok(())
+        if error.is(DIVISION_BY_ZERO) { SplitError::Superseded } else { error.into() }
+    })
 }
+
+const DIVISION_BY_ZERO: &str = "22012";
 
 /// A change of a side's state in a transaction of its own. False: it was in another state.
 pub fn change(
@@ -198,8 +201,10 @@ pub fn change(
     change: &Change,
     version: Version,
 ) -> Result<bool> {
-    begin_as(connection, split, change.side, generation)?;
-    change.write_and(connection, split, version, "; COMMIT")
+    let begin = begin_statements(split, change.side, generation);
+    let outcome = connection.run_for_each(&format!("{begin}; {}; COMMIT", change.statement(split, version)));
+    let answers = begun(connection, outcome)?;
+    Ok(answers.last().is_some_and(|changed| changed.rows.len() == 1))
 }
 
 /// The row of a side that begins, below the generation of the worker that is about to take it.

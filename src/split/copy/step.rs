@@ -53,7 +53,8 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     if !differences.uncaptured.is_empty() {
         return capture_new_leaves(engine, differences, &now);
     }
-    let mut outcome = apply(engine, before, &now, differences)?;
+    let entries = window::count(engine, &before)?;
+    let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target stands where S does.
     if outcome.progress.is_copied() && outcome.restarted.is_none() {
         walk::slices(engine, &outcome.progress, When::BeforeCutover)?;
@@ -88,9 +89,23 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
 /// 3. The target's transaction: only the current generation gets the progress row,
 ///    and only now the cursors are read. `source`: what this step has seen there.
 pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
-    tenure::begin_as(&mut engine.target, engine.plan.id, Side::Target, engine.generation)?;
-    let locks = format!("{};", locks::target_locks(engine));
-    let progress = progress::read_behind(&mut engine.target, &engine.plan, &locks)?;
+    send_begin_target(engine)?;
+    finish_begin_target(engine, source)
+}
+
+/// The same in two parts, so that the source is asked meanwhile.
+pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
+    let id = engine.plan.id;
+    let begin = tenure::begin_statements(id, Side::Target, engine.generation);
+    let message = format!("{begin}; {}; {}", locks::target_locks(engine), progress::locked(id));
+    engine.target.send(&message)?;
+    Ok(())
+}
+
+pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
+    let outcome = engine.target.finish();
+    let rows = tenure::begun(&mut engine.target, outcome)?;
+    let progress = progress::read_from(&engine.target, &engine.plan, &rows)?;
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
@@ -185,9 +200,9 @@ pub fn apply(
     mut progress: Progress,
     now: &Observation,
     differences: Differences,
+    entries: &[Entries],
 ) -> Result<Outcome> {
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
-    let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
         require_no_reads(engine.plan.id)?;
@@ -197,7 +212,7 @@ pub fn apply(
             "the copy to start again: the queue of changes was full or its lease had ended".into(),
         ));
     }
-    let resets = tables_to_reset(&differences.reset, &entries, restarted.is_some(), engine.tables.len());
+    let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
     if !resets.is_empty() || !differences.grown.is_empty() {
         require_no_reads(engine.plan.id)?;
     }

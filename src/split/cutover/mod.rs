@@ -273,11 +273,12 @@ pub fn close_fence(engine: &mut Engine, fence: &mut Connection, deadline: Instan
 ///    ever be on the source.
 fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> {
     let locked = engine.parents.clone();
+    step::send_begin_target(engine)?;
     let now = step::observe_source(engine)?;
     if engine.parents != locked {
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }
-    let (mut before, there) = step::begin_target(engine, &now)?;
+    let (mut before, there) = step::finish_begin_target(engine, &now)?;
     let lost = leaves::admit(engine, &mut before, &there)?;
     let differences = compare::compare(engine, &before, &now)?;
     if differences.restart.is_some()
@@ -286,7 +287,8 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
     {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let waiting = number::sum(window::count(engine, &before)?.iter().map(|entry| entry.rows));
+    let entries = window::count(engine, &before)?;
+    let waiting = number::sum(entries.iter().map(|entry| entry.rows));
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("writers for most of shardmaster.cutover_timeout")));
     }
@@ -294,7 +296,7 @@ fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> 
         return Err(SplitError::Aborted(aborted::because(&format!("{waiting} changed rows to be applied"))));
     }
     engine.window_limit = Some(guc::cutover_max_bytes());
-    let applied = step::apply(engine, before, &now, differences);
+    let applied = step::apply(engine, before, &now, differences, &entries);
     engine.window_limit = None;
     let mut outcome = applied?;
     if !outcome.progress.is_copied() {
@@ -426,11 +428,10 @@ fn record_opened(plan: &Plan) {
 /// The part of it that is done on the target.
 pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let guards = old_guards::find(target, plan)?;
-    tenure::begin_as(target, plan.id, Side::Target, generation)?;
     if guards.is_empty() {
-        side::OPEN.write_and(target, plan.id, Version::Is(version), "; COMMIT")?;
-        return Ok(());
+        return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(version)).map(|_| ());
     }
+    tenure::begin_as(target, plan.id, Side::Target, generation)?;
     side::OPEN.write(target, plan.id, Version::Is(version))?;
     old_guards::release(target, plan, &guards)?;
     target.run("COMMIT")?;
