@@ -5,6 +5,7 @@ use shardmaster_tests::fixture::{LIMIT, cluster, cluster_of, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
+use std::time::{Duration, Instant};
 
 /// One that the cutover has overtaken goes on behind it, where rows that only the target has are
 /// its clients'.
@@ -60,4 +61,22 @@ fn a_verification_keeps_no_other_split_from_being_watched() {
     assert_eq!(status, "pending", "somebody has the table all the time");
     holder.batch_execute("COMMIT").unwrap();
     assert_eq!(outcome(&splits[0])[0].status, "passed");
+}
+
+/// Both servers have other work than to be compared.
+#[test]
+fn a_verification_keeps_to_its_rate_before_the_cutover() {
+    let cluster = cluster_of(
+        &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
+        "CREATE TABLE items (tenant text, id numeric, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('v', 1000) || i, i FROM generate_series(10001, 30000) i; ANALYZE items";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.superuser().unwrap().batch_execute("ALTER SYSTEM SET shardmaster.max_copy_rate = 4000").unwrap();
+    cluster.superuser().unwrap().batch_execute("SELECT pg_reload_conf()").unwrap();
+    let began = Instant::now();
+    assert_eq!(verify(&split), passed(20_300));
+    assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
 }

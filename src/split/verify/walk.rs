@@ -51,6 +51,15 @@ pub fn begin(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
+/// Before a step in which nothing is compared: what the sessions have is kept for the next.
+pub fn rest(engine: &mut Engine) {
+    if let Some(run) = engine.verification.as_mut() {
+        run.tables.clear();
+        run.compared.clear();
+        run.step_bytes = 0;
+    }
+}
+
 fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
     engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
 }
