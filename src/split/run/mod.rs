@@ -208,6 +208,7 @@ impl Worker {
 
     fn cut_over_to(&mut self, state: &State, aim: Aim) -> Result<Option<Rehearsed>> {
         let (id, work) = (self.id, work::next(state));
+        transaction(|| lifecycle::require_alike(id)).map_err(SplitError::Aborted)?;
         let wished = transaction(|| cutover_request::max_fence(id));
         let limit = wished.map_or(guc::cutover_timeout(), |limit| limit.min(guc::cutover_timeout()));
         let engine = self.attached(state)?;
