@@ -181,6 +181,7 @@ pub fn apply(
     let entries = window::count(engine, &progress)?;
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
+        there::require_alike(&engine.plan)?;
         reads::require_none(engine.plan.id, COPIED_AGAIN)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
