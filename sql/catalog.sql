@@ -381,6 +381,7 @@ CREATE TABLE shardmaster.split_verification (
     rows_compared bigint NOT NULL DEFAULT 0,
     bytes         bigint NOT NULL DEFAULT 0,
     differing     bigint NOT NULL DEFAULT 0,
+    differed      bigint NOT NULL DEFAULT 0,
     example_key   text,
     what          text,
     request       bigint NOT NULL DEFAULT 1,
@@ -389,6 +390,7 @@ CREATE TABLE shardmaster.split_verification (
 );
 COMMENT ON TABLE shardmaster.split_verification IS 'how far the comparison of each table of a split is, and what it has found';
 COMMENT ON COLUMN shardmaster.split_verification."position" IS 'where the comparison goes on: the side that is read, its partitions that are done, the block of the next';
+COMMENT ON COLUMN shardmaster.split_verification.differed IS 'rows that earlier comparisons have found to differ; 0: one has passed since';
 COMMENT ON COLUMN shardmaster.split_verification.request IS 'counts how often the comparison was asked for: what an earlier one finds does not count any more';
 
 -- Keys of rows that were found to differ: at most 10,000 of a table.

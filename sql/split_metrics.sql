@@ -53,7 +53,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'settles ' || concat_ws(', or ', s.age || ' after the cutover',
                                    'when the queue of its way back has ' || s.queue_bytes || ' bytes')
            || CASE WHEN EXISTS (SELECT FROM shardmaster.split_verification v WHERE v.split_id = $1
-                                                AND (v.differing > 0 OR v.status IN ('pending', 'running')))
+                                                AND (v.differing > 0 OR v.differed > 0 OR v.status IN ('pending', 'running')))
                    THEN ', but not while rows are compared or known to differ' ELSE '' END
       FROM shardmaster.split_settle s WHERE s.split_id = $1
 $$;

@@ -47,6 +47,7 @@ mod places;
 mod poolers;
 mod promises;
 mod protocol;
+mod ranges;
 mod reads;
 mod redirect_ends;
 mod redirects;

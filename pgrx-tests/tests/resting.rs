@@ -1,8 +1,12 @@
-//! Which ways back that rest on a shard are taken away from it: those that nobody knows any more.
+//! Which ways back that rest on a shard are taken away from it: those that nobody knows any more. And
+//! what one does whose queue has become full while it rested.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{self, LIMIT, completed, finished};
+use shardmaster_tests::fixture::{
+    self, LIMIT, as_worker, by_superuser, cluster_of, completed, finished, rows,
+};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::verification::verify;
 
 const ON: &str = "shardmaster.reverse = on";
 
@@ -100,4 +104,32 @@ fn one_that_was_forgotten_goes_with_the_next_one() {
     let now = resting(&cluster);
     assert!(now.len() == 1 && now[0] > forgotten, "{now:?}");
     finished(&split);
+}
+
+/// One that has to copy all would replace rows that are right by those that were found to be others.
+#[test]
+fn one_that_was_full_replaces_no_row_that_was_found_to_differ() {
+    let cluster = cluster_of(
+        &["shardmaster.queue_max_size = '1MB'"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more = "INSERT INTO items SELECT 'moves', i, 'v', i FROM generate_series(10001, 40000) i";
+    by_superuser(&cluster, 0, more);
+    let split = completed(&cluster);
+    let lost = "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 100";
+    as_worker(&cluster, &split, 1).batch_execute(lost).unwrap();
+    assert_eq!(verify(&split)[0].differing, 1);
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id > 10000").unwrap();
+    let right = rows(&cluster, 0);
+    let back = reverse(&cluster, &split);
+    let refused = back.failure(LIMIT).unwrap();
+    assert!(refused.contains("1 rows of items are not on shard \"shard_b\" as they were"), "{refused}");
+    assert_eq!(rows(&cluster, 0), right);
+    let goes_on = "UPDATE items SET val = 'goes on' WHERE tenant = 'moves' AND id = 102";
+    client.batch_execute(goes_on).unwrap();
+    back.call("rollback").unwrap();
+    back.wait("rolled_back", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), right);
+    split.finish_accepting(LIMIT).unwrap();
 }

@@ -1,10 +1,11 @@
 //! Comparisons beside what else goes on: a cutover, other splits.
 
-use shardmaster_tests::cluster::{CLIENT, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, cluster, cluster_of, plan, to_pending};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
+use shardmaster_tests::fixture::{LIMIT, as_worker, cluster, cluster_of, completed, plan, to_pending};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::{outcome, passed, verify};
 use shardmaster_tests::wait;
+use std::time::{Duration, Instant};
 
 /// One that the cutover has overtaken goes on behind it, where rows that only the target has are
 /// its clients'.
@@ -60,4 +61,180 @@ fn a_verification_keeps_no_other_split_from_being_watched() {
     assert_eq!(status, "pending", "somebody has the table all the time");
     holder.batch_execute("COMMIT").unwrap();
     assert_eq!(outcome(&splits[0])[0].status, "passed");
+}
+
+/// What was compared before the cutover has not been since: a finish that would be refused leaves
+/// the way back.
+#[test]
+fn what_was_compared_before_the_cutover_is_compared_again_before_a_finish() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let split = plan(&cluster);
+    to_pending(&split);
+    assert_eq!(verify(&split), passed(300));
+    split.call("pause").unwrap();
+    let half = r#"UPDATE shardmaster.split_verification
+                     SET status = 'running', rows_compared = 100, verified_at = NULL,
+                         position = '{"read": "ranges", "done": [], "leaf": null, "block": 0, "after": ["moves", "200"]}'"#;
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute(half).unwrap();
+    as_worker(&cluster, &split, 1).batch_execute("UPDATE items SET val = 'lost' WHERE id = 100").unwrap();
+    split.call("cutover").unwrap();
+    split.call("resume").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    split.call("finish").unwrap();
+    let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("are not on shard"), "{refused}");
+    split.call("reverse").unwrap();
+}
+
+/// Both servers have other work than to be compared.
+#[test]
+fn a_verification_keeps_to_its_rate_before_the_cutover() {
+    let cluster = cluster_of(
+        &["shardmaster.step_time = 100", "shardmaster.max_copy_rate = 20000"],
+        "CREATE TABLE items (tenant text, id numeric, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more = "INSERT INTO items SELECT 'moves', i, repeat('v', 1000) || i, i FROM generate_series(10001, 30000) i; ANALYZE items";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    to_pending(&split);
+    cluster.superuser().unwrap().batch_execute("ALTER SYSTEM SET shardmaster.max_copy_rate = 4000").unwrap();
+    cluster.superuser().unwrap().batch_execute("SELECT pg_reload_conf()").unwrap();
+    let began = Instant::now();
+    assert_eq!(verify(&split), passed(20_300));
+    assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+fn lose(cluster: &Cluster, split: &Split<'_>) {
+    as_worker(cluster, split, 1)
+        .batch_execute("DELETE FROM items WHERE tenant = 'moves' AND id = 100")
+        .unwrap();
+}
+
+/// A cutover that was asked for before, and is to come later.
+#[test]
+fn what_differs_by_the_time_of_a_cutover_is_not_cut_over() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let split = plan(&cluster);
+    to_pending(&split);
+    let later = "SELECT shard_split_cutover($1, not_before => clock_timestamp() + interval '8 s')";
+    cluster.superuser().unwrap().execute(later, &[&split.id]).unwrap();
+    lose(&cluster, &split);
+    assert_eq!(verify(&split)[0].status, "differs");
+    let refused = split.wait("completed", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("1 rows of items differ between its sides"), "{refused}");
+    assert_eq!(split.phase().unwrap(), "cutover_pending");
+    split.call("repair").unwrap();
+    wait::until("the repair", LIMIT, || Ok((outcome(&split)[0].status == "passed").then_some(()))).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+}
+
+/// Rows that are known to be missing are not read there.
+#[test]
+fn readers_leave_a_target_whose_rows_are_found_to_differ() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let split = plan(&cluster);
+    to_pending(&split);
+    split.call("switch_reads").unwrap();
+    let read = || -> String {
+        let query = "SELECT shard_of('moves', 'read')";
+        cluster.superuser().unwrap().query_one(query, &[]).unwrap().get(0)
+    };
+    assert_eq!(verify(&split), passed(300));
+    assert_eq!(read(), "shard_b");
+    lose(&cluster, &split);
+    let told = verify(&split);
+    assert_eq!((told[0].status.as_str(), told[0].differing), ("differs", 1), "{told:?}");
+    assert_eq!(read(), "shard_a");
+}
+
+/// Clients change so many rows while a slice is compared that the log cannot tell which.
+#[test]
+fn rows_that_change_past_the_log_while_they_are_compared_do_not_differ() {
+    let cluster = cluster_of(
+        &["shardmaster.queue_max_size = '1MB'"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more =
+        "INSERT INTO items SELECT 'moves', i, repeat('v', 200) || i, i FROM generate_series(10001, 50000) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = plan(&cluster);
+    let map = "SELECT shard_split_map($1, 'items', 'val', 'md5(repeat(val, 1000)) || val')";
+    cluster.superuser().unwrap().execute(map, &[&split.id]).unwrap();
+    to_pending(&split);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id = 100").unwrap();
+    client.batch_execute("BEGIN; UPDATE items SET val = 'new' WHERE tenant = 'moves'").unwrap();
+    split.call("verify").unwrap();
+    let copies =
+        "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY (SELECT k1, k2, %hash%'";
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    wait::until("keys to be brought", LIMIT, || Ok((!source.query(copies, &[])?.is_empty()).then_some(())))
+        .unwrap();
+    client.batch_execute("COMMIT").unwrap();
+    let told = outcome(&split);
+    let said = (told[0].status.as_str(), told[0].differing);
+    assert_eq!(said, ("failed", 0), "{told:?}");
+}
+
+/// To ask once more is not to have compared.
+#[test]
+fn what_differs_is_known_until_a_comparison_has_passed() {
+    let cluster = cluster_of(
+        &[],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let split = plan(&cluster);
+    to_pending(&split);
+    lose(&cluster, &split);
+    assert_eq!(verify(&split)[0].status, "differs");
+    split.call("pause").unwrap();
+    split.call("verify").unwrap();
+    for call in ["cutover", "switch_reads"] {
+        let refused = split.call(call).unwrap_err().to_string();
+        assert!(refused.contains("1 rows of items differ between its sides"), "{call}: {refused}");
+    }
+    split.call("resume").unwrap();
+    assert_eq!(outcome(&split)[0].status, "differs");
+    split.call("repair").unwrap();
+    wait::until("the repair", LIMIT, || Ok((outcome(&split)[0].status == "passed").then_some(()))).unwrap();
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+}
+
+/// What was found is not forgotten with the log by which it was: a finish that goes by keys would
+/// delete the only row that is right.
+#[test]
+fn what_was_found_to_differ_is_not_finished_once_the_log_is_full() {
+    let cluster = cluster_of(
+        &["shardmaster.queue_max_size = '1MB'"],
+        "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
+    );
+    let more = "INSERT INTO items SELECT 'moves', i, 'v', i FROM generate_series(10001, 40000) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(more).unwrap();
+    let split = completed(&cluster);
+    as_worker(&cluster, &split, 1).batch_execute("UPDATE items SET val = 'lost' WHERE id = 100").unwrap();
+    let told = verify(&split);
+    assert_eq!((told[0].status.as_str(), told[0].differing), ("differs", 1), "{told:?}");
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id > 10000").unwrap();
+    split.call("finish").unwrap();
+    let refused = split.wait("finished", LIMIT).unwrap_err().to_string();
+    assert!(refused.contains("1 rows of the moved keys are not on shard"), "{refused}");
+    let kept = "SELECT val FROM items WHERE tenant = 'moves' AND id = 100";
+    let kept: String = cluster.servers[0].superuser(DATABASE).unwrap().query_one(kept, &[]).unwrap().get(0);
+    assert_eq!(kept, "100");
+    split.call("reverse").unwrap();
 }

@@ -21,7 +21,7 @@ pub const IS_DUE: &str = "EXISTS (SELECT 1 FROM shardmaster.split_settle s
                                      AND (s.is_full OR pg_catalog.clock_timestamp() - p.cutover_at >= s.age)
                                      AND NOT EXISTS (SELECT 1 FROM shardmaster.split_verification v
                                                       WHERE v.split_id = p.id
-                                                        AND (v.differing > 0 OR v.status IN ('pending', 'running'))))";
+                                                        AND (v.differing > 0 OR v.differed > 0 OR v.status IN ('pending', 'running'))))";
 
 /// Takes the place of what was said before.
 pub fn set(id: i64, terms: &Terms) {

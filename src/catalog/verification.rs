@@ -89,11 +89,23 @@ pub fn ask_unproven(id: i64) {
     unproven.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
 }
 
+/// The cutover has decided: a comparison that is under way begins anew, since the rows that it has
+/// passed were changed and carried over since.
+pub fn cut_over(id: i64) {
+    let running = sql::read(
+        "SELECT ordinal FROM shardmaster.split_verification WHERE split_id = $1 AND status = 'running'",
+        &[id.into()],
+        |row| row.value::<i32>(1),
+    );
+    running.into_iter().for_each(|ordinal| begin_again(id, Some(ordinal)));
+}
+
 /// A table that was not shown to be alike.
 pub struct Unproven {
     pub ordinal: i32,
+    /// By this comparison, or an earlier one that was not shown to be wrong.
     pub differing: i64,
-    /// The key of a row that differs.
+    /// The key of a row that differs; None: an earlier one has told it.
     pub example: Option<String>,
     /// What differs, or why the table could not be compared.
     pub what: String,
@@ -102,7 +114,7 @@ pub struct Unproven {
 /// Those whose comparison has ended, and not well.
 pub fn unproven(id: i64) -> Vec<Unproven> {
     sql::read(
-        "SELECT ordinal, differing, example_key, coalesce(what, '') FROM shardmaster.split_verification
+        "SELECT ordinal, greatest(differing, differed), example_key, coalesce(what, '') FROM shardmaster.split_verification
           WHERE split_id = $1 AND status IN ('failed', 'differs') ORDER BY ordinal",
         &[id.into()],
         |row| Unproven {
@@ -114,7 +126,8 @@ pub fn unproven(id: i64) -> Vec<Unproven> {
     )
 }
 
-/// What is compared anew: one table, or all that were to be compared.
+/// What is compared anew: one table, or all that were to be compared. What was known to differ is
+/// known until a comparison has passed.
 pub fn begin_again(id: i64, ordinal: Option<i32>) {
     sql::write(
         "DELETE FROM shardmaster.split_difference WHERE split_id = $1 AND ordinal = coalesce($2, ordinal)",
@@ -123,7 +136,8 @@ pub fn begin_again(id: i64, ordinal: Option<i32>) {
     sql::write(
         "UPDATE shardmaster.split_verification
             SET status = 'pending', \"position\" = '', rows_compared = 0, bytes = 0, differing = 0,
-                example_key = NULL, what = NULL, verified_at = NULL, request = request + 1
+                differed = greatest(differed, differing), example_key = NULL, what = NULL, verified_at = NULL,
+                request = request + 1
           WHERE split_id = $1 AND ordinal = coalesce($2, ordinal)",
         &[id.into(), ordinal.into()],
     );
@@ -156,7 +170,8 @@ pub fn store(id: i64, table: &Verification, found: &[Difference]) {
         "UPDATE shardmaster.split_verification
             SET status = $4, \"position\" = $5, rows_compared = $6, bytes = $7, differing = $8,
                 example_key = coalesce(example_key, $9), what = coalesce(what, $10),
-                verified_at = CASE WHEN $11 THEN clock_timestamp() END
+                verified_at = CASE WHEN $11 THEN clock_timestamp() END,
+                differed = CASE WHEN $4 = 'passed' THEN 0 ELSE differed END
           WHERE split_id = $1 AND ordinal = $2 AND request = $3",
         &[
             id.into(),
@@ -202,10 +217,10 @@ pub fn fail(id: i64, ordinal: i32, message: &str) {
 /// Rows that are known to differ, and their tables.
 pub fn differing(id: i64) -> Option<(i64, String)> {
     sql::read_one(
-        "SELECT sum(v.differing)::bigint, string_agg(t.table_name, ', ' ORDER BY t.ordinal)
+        "SELECT sum(greatest(v.differing, v.differed))::bigint, string_agg(t.table_name, ', ' ORDER BY t.ordinal)
            FROM shardmaster.split_verification v
            JOIN shardmaster.split_table t ON t.split_id = v.split_id AND t.ordinal = v.ordinal
-          WHERE v.split_id = $1 AND v.differing > 0 HAVING count(*) > 0",
+          WHERE v.split_id = $1 AND (v.differing > 0 OR v.differed > 0) HAVING count(*) > 0",
         &[id.into()],
         |row| (row.value(1), row.value(2)),
     )

@@ -11,6 +11,9 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+/// What takes as long as its tables are big.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 impl Connection {
     /// Runs one or several statements without parameters; the rows of the last.
     pub fn run(&mut self, sql: &str) -> Result<Rows, RemoteError> {
@@ -28,13 +31,42 @@ impl Connection {
     /// cancel; that the server's host is gone, keepalives tell.
     pub fn run_unbounded(&mut self, sql: &str) -> Result<Rows, RemoteError> {
         self.send(sql)?;
-        self.finish_unbounded()
+        self.finish_within(FOR_EVER)
     }
 
-    /// The answer to such a one that was sent.
-    pub fn finish_unbounded(&mut self) -> Result<Rows, RemoteError> {
-        const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-        self.finish_within(FOR_EVER)
+    /// The answers of two sessions to such ones. Each is taken in when it comes: a session whose
+    /// answer nobody has taken counts as one at work, and would be given no sign of life while the
+    /// other is waited for.
+    pub fn finish_both(&mut self, other: &mut Connection) -> [Result<Rows, RemoteError>; 2] {
+        let mut sessions = [self, other];
+        let mut answers = [Ok(Rows::default()), Ok(Rows::default())];
+        let mut waits_for = [Some(Ready::ReadOrWrite); 2];
+        loop {
+            for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&mut waits_for) {
+                if ready.is_some() {
+                    *ready = session.go_on_answering(answer).unwrap_or_else(|error| {
+                        *answer = Err(error);
+                        None
+                    });
+                }
+            }
+            let waiting: Vec<(&Connection, Ready)> = sessions
+                .iter()
+                .zip(waits_for)
+                .filter_map(|(session, ready)| Some((&**session, ready?)))
+                .collect();
+            if waiting.is_empty() {
+                return answers;
+            }
+            if let Err(error) = Connection::wait_any(&waiting, FOR_EVER) {
+                for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(waits_for) {
+                    if ready.is_some() {
+                        *answer = Err(session.give_up(error.clone()));
+                    }
+                }
+                return answers;
+            }
+        }
     }
 
     /// Sends statements and returns at once; `finish` takes the answer. So two

@@ -2,10 +2,12 @@
 //! target has all of the rows as the source had them, as late as the lag says. So before rows of
 //! it are deleted to be copied again, or the split is undone, they go back, and as soon as it fails.
 
+use crate::agent::error::{Result as Outcome, SplitError};
 use crate::catalog::split::{self, Plan};
 use crate::error::Failure;
 use crate::routing::change;
 use crate::server::sql;
+use crate::server::txn::{soon, transaction};
 
 /// Whether reads go to the target.
 pub fn are_on_target(id: i64) -> bool {
@@ -23,6 +25,19 @@ pub fn send_back(id: i64, why: &str) -> Result<(), Failure> {
         return Ok(());
     }
     send(&split::load(id)?, false, why)
+}
+
+/// Rows of the target are about to go, or were found to be others: whoever reads there goes to the source
+/// first. The step is done again afterwards.
+pub fn require_none(id: i64, why: &str) -> Outcome<()> {
+    if !transaction(|| are_on_target(id)) {
+        return Ok(());
+    }
+    // Somebody may hold the routes on the master for long; this step holds locks on the target.
+    if let Some(done) = soon(|| send_back(id, why)) {
+        done?;
+    }
+    Err(SplitError::Retry("reads to go back to the source".into()))
 }
 
 /// The split has failed, and follows its source no longer. What keeps them is no reason not to say so.

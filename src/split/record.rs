@@ -9,7 +9,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{cutover_request, event, settlement, split, way_back};
+use crate::catalog::{cutover_request, event, settlement, split, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
@@ -420,6 +420,7 @@ pub fn change_phase(id: i64, from: Phase, to: Phase, detail: &str) -> Result<()>
 /// The cutover has decided, with this version of the routing.
 pub fn decided(id: i64, version: i64) -> Result<()> {
     cutover_request::forget(id);
+    verification::cut_over(id);
     change_phase(id, Phase::CutoverPending, Phase::Completed, &format!("routing version {version}"))
 }
 

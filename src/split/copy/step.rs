@@ -22,16 +22,19 @@ use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::quote::ident;
-use crate::server::txn::{soon, transaction};
+use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::verify::state::When;
+use crate::split::verify::state::{Run, When};
 use crate::split::verify::walk;
 use crate::split::{reads, there};
 use std::time::{Duration, Instant};
+
+/// Why reads go back.
+const COPIED_AGAIN: &str = ": rows are copied again";
 
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
@@ -58,6 +61,9 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     // The target stands where S does.
     if outcome.progress.is_copied() && outcome.restarted.is_none() {
         walk::slices(engine, &outcome.progress, When::BeforeCutover)?;
+        if engine.verification.as_ref().is_some_and(Run::has_found) {
+            reads::require_none(engine.plan.id, ": rows differ there")?;
+        }
     }
     if outcome.is_empty() {
         engine.target.send("ROLLBACK")?;
@@ -157,19 +163,6 @@ fn remember_restart(engine: &mut Engine, before: Progress, why: String) -> Resul
     Ok(())
 }
 
-/// Rows of the target are about to go, or to be missing: whoever reads there goes to the source
-/// first. The step is done again afterwards.
-fn require_no_reads(id: i64) -> Result<()> {
-    if !transaction(|| reads::are_on_target(id)) {
-        return Ok(());
-    }
-    // Somebody may hold the routes on the master for long; this step holds locks on the target.
-    if let Some(done) = soon(|| reads::send_back(id, ": rows are copied again")) {
-        done?;
-    }
-    Err(SplitError::Retry("reads to go back to the source".into()))
-}
-
 /// A partition that is new on the source gets its triggers; the step is done again
 /// afterwards, and copies it from its beginning.
 fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Observation) -> Result<Outcome> {
@@ -205,7 +198,8 @@ pub fn apply(
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
-        require_no_reads(engine.plan.id)?;
+        there::require_alike(&engine.plan)?;
+        reads::require_none(engine.plan.id, COPIED_AGAIN)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
         return Err(SplitError::Retry(
@@ -214,7 +208,7 @@ pub fn apply(
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
     if !resets.is_empty() || !differences.grown.is_empty() {
-        require_no_reads(engine.plan.id)?;
+        reads::require_none(engine.plan.id, COPIED_AGAIN)?;
     }
     reset(engine, &mut progress, &resets, now, &mut restarted)?;
     progress.again = None;

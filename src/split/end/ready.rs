@@ -61,14 +61,15 @@ fn require_like(engine: &mut Engine, unproven: &Unproven) -> Result<()> {
         "table {name}: {} rows of the moved keys are not on shard \"{}\" as they were",
         unproven.differing, plan.target.shard_key
     );
-    let mut detail = format!(
-        "one of them has the key {} and {}; no client has changed it there since the cutover",
-        unproven.example.as_deref().unwrap_or_default(),
-        match &*unproven.what {
-            "missing on the target" => "is missing there",
-            what => what,
+    let mut detail = match (&unproven.example, &*unproven.what) {
+        (None, what) => {
+            format!("an earlier comparison has found them, and the last one could not be made: {what}")
         }
-    );
+        (Some(key), what) => format!(
+            "one of them has the key {key} and {}; no client has changed it there since the cutover",
+            if what == "missing on the target" { "is missing there" } else { what }
+        ),
+    };
     if target.run(&format!("SELECT {}", changes.are_of(table)))?.scalar() != Some("t") {
         let _ = write!(
             detail,

@@ -47,6 +47,8 @@ struct Worker {
     told_to_mend: bool,
     /// Steps in a row in which tables could not be compared.
     compare_failures: u32,
+    /// Until then the rate limit has them rest; changes come over meanwhile.
+    compares_after: Instant,
     /// None: not yet by this worker, and how long ago by another nobody knows.
     lease_renewed: Option<Instant>,
     recorded: Instant,
@@ -66,6 +68,7 @@ pub fn run(split_id: i64) {
         told_to_wait: None,
         told_to_mend: false,
         compare_failures: 0,
+        compares_after: now,
         lease_renewed: None,
         recorded: now,
         began: now,
@@ -205,6 +208,7 @@ impl Worker {
 
     fn cut_over_to(&mut self, state: &State, aim: Aim) -> Result<Option<Rehearsed>> {
         let (id, work) = (self.id, work::next(state));
+        transaction(|| lifecycle::require_alike(id)).map_err(SplitError::Aborted)?;
         let wished = transaction(|| cutover_request::max_fence(id));
         let limit = wished.map_or(guc::cutover_timeout(), |limit| limit.min(guc::cutover_timeout()));
         let engine = self.attached(state)?;
@@ -352,14 +356,15 @@ impl Worker {
 
     fn tail(&mut self, state: &State) -> Result<Duration> {
         let began = Instant::now();
-        let mut failures = self.compare_failures;
+        let (mut failures, rests_until) = (self.compare_failures, self.compares_after);
         let engine = self.attached(state)?;
         if state.repairs {
             repair::run(engine)?;
         }
-        match state.verifies {
-            true => walk::begin(engine)?,
-            false => engine.verification = None,
+        match (state.verifies, began < rests_until) {
+            (true, false) => walk::begin(engine)?,
+            (true, true) => walk::rest(engine),
+            (false, _) => engine.verification = None,
         }
         let outcome = step::run(engine);
         let ended = outcome.as_ref().ok().map(|outcome| match outcome.restarted {
@@ -367,7 +372,11 @@ impl Worker {
             Some(_) => Ended::CopyRestarted,
         });
         walk::record(engine, ended, &mut failures);
+        let compared = engine.verification.as_ref().map_or(0, |run| run.step_bytes);
         self.compare_failures = failures;
+        if compared > 0 {
+            self.compares_after = Instant::now() + rest_by_rate(compared, began.elapsed());
+        }
         let outcome = outcome?;
         if outcome.lag < guc::max_lag() && outcome.progress.is_copied() {
             reach(injection_points::TAIL_CAUGHT_UP)?;
@@ -396,7 +405,8 @@ impl Worker {
             false => "waiting for shard_split_cutover".to_owned(),
         };
         wait::report(&text);
-        Ok(if behind || state.verifies || state.repairs { Duration::ZERO } else { guc::tail_interval() })
+        let compares = state.verifies && self.compares_after <= Instant::now();
+        Ok(if behind || compares || state.repairs { Duration::ZERO } else { guc::tail_interval() })
     }
 
     /// The master is told, at once if the phase changes, else once a second.

@@ -26,6 +26,10 @@ pub const MOST_KEYS: i64 = 1 << 22;
 /// How far the order of the key has to be that of the blocks where a table is not in memory: a
 /// range reads each of its blocks once then.
 const LEAST_CORRELATION: f64 = 0.9;
+/// How much bigger the target's table may be than the source's.
+const MOST_MORE: i64 = 2;
+/// What its texts are ordered by.
+const ORDER: &str = include_str!("../../../sql/agent/order.sql");
 /// Types whose values one server reads as another has written them.
 const TYPES: [&str; 9] = [
     "smallint",
@@ -45,9 +49,16 @@ const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmaps
 
 /// Whether a table is compared by ranges of its key: where that reads each block about once.
 pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
-    let Engine { plan, reader, tables, .. } = engine;
+    let Engine { plan, reader, target, tables, .. } = engine;
     let table = &tables[position];
     if ![&table.source, &table.target].into_iter().all(is_plain) {
+        return Ok(false);
+    }
+    if has_texts(&table.source) && (table.encoding.is_some() || !have_one_order(reader, target, table)?) {
+        return Ok(false);
+    }
+    // A range is cut by keys of the source alone: of a target that has far more, all may lie in one.
+    if whole::bytes(target, &table.target)? > whole::bytes(reader, &table.source)?.saturating_mul(MOST_MORE) {
         return Ok(false);
     }
     // An index finds the rows of the scope, of which a range of keys would pass most over.
@@ -63,6 +74,21 @@ fn is_plain(shape: &TableShape) -> bool {
         shape.column(name).is_some_and(|column| column.builtin && TYPES.contains(&column.base.as_str()))
     };
     !shape.is_partitioned() && !shape.key().is_empty() && shape.key().iter().all(is_plain)
+}
+
+fn has_texts(shape: &TableShape) -> bool {
+    let is_text = |base: &str| matches!(base, "text" | "character varying");
+    shape.key().iter().filter_map(|name| shape.column(name)).any(|column| is_text(&column.base))
+}
+
+/// Both sides order texts in one way. In two, a row of the target would lie between the bounds of
+/// many ranges, and be read with each.
+fn have_one_order(reader: &mut Connection, target: &mut Connection, table: &Table) -> Result<bool> {
+    let of = |session: &mut Connection, shape: &TableShape| -> Result<Option<String>> {
+        let order = session.query(ORDER, &[shape.oid.as_deref()])?;
+        Ok(order.scalar().map(str::to_owned))
+    };
+    Ok(of(reader, &table.source)? == of(target, &table.target)?)
 }
 
 /// The table is in memory, or its rows lie as its keys are ordered. What the source says of it: a

@@ -42,6 +42,11 @@ pub struct Failed {
 }
 
 impl Run {
+    /// Rows differ in what this step has compared.
+    pub fn has_found(&self) -> bool {
+        self.compared.iter().any(|(table, _)| table.differing > 0)
+    }
+
     /// Notes what has come of a slice of the first table.
     pub fn note(&mut self, table: Verification, found: Vec<Difference>) {
         let is_done = matches!(table.status, Status::Passed | Status::Differs);

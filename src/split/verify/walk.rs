@@ -16,6 +16,7 @@ use crate::agent::state::progress::Progress;
 use crate::catalog::verification::{self, Difference, Status, Verification};
 use crate::error::{Failure, SqlState};
 use crate::guc;
+use crate::remote::Connection;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::blocks::{self, Extent, Span};
@@ -49,6 +50,15 @@ pub fn begin(engine: &mut Engine) -> Result<()> {
     }
     engine.verification = Some(run);
     Ok(())
+}
+
+/// Before a step in which nothing is compared: what the sessions have is kept for the next.
+pub fn rest(engine: &mut Engine) {
+    if let Some(run) = engine.verification.as_mut() {
+        run.tables.clear();
+        run.compared.clear();
+        run.step_bytes = 0;
+    }
 }
 
 fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
@@ -90,6 +100,7 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             run.note(all, Vec::new());
             continue;
         }
+        let known = table.differing;
         let at = Position::parse(&table.position);
         let by_ranges = match at.read {
             Read::Ranges => true,
@@ -100,6 +111,12 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             false => blocks_of(engine, run, (table, position), (when, progress))?,
         };
         let Some(compared) = compared else { return Ok(()) };
+        let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
+        if when == When::AfterCutover && differing > known {
+            // It may have become so long since it was asked.
+            let changes = Changes::of(&engine.plan, progress, &engine.tables[position], position);
+            require_noted(&mut engine.target, &changes)?;
+        }
         bytes += compared;
         run.step_bytes = bytes;
         if run.rewritten.is_some() {
@@ -141,14 +158,20 @@ fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When)
     }
     let mut changes = Changes::of(plan, progress, table, position);
     changes.look(plan, target, table)?;
-    if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() == Some("t") {
-        return Err(Failure::new(
-            SqlState::NOT_IN_STATE,
-            "not all rows are known that clients have changed since the cutover: the log of them is full (shardmaster.queue_max_size)",
-        )
-        .into());
-    }
+    require_noted(target, &changes)?;
     Ok(changes.explain(plan, table))
+}
+
+/// Refuses to say which rows clients have changed where the log of them is too long.
+fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
+    if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() != Some("t") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        SqlState::NOT_IN_STATE,
+        "not all rows are known that clients have changed since the cutover: the log of them is full (shardmaster.queue_max_size)",
+    )
+    .into())
 }
 
 /// The next blocks of a table; returns the bytes of their rows. None: the sessions do not have the

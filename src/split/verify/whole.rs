@@ -101,7 +101,7 @@ pub fn of_rows(
         session.send(&query).map_err(|error| rows::without_values(error, table))?;
     }
     // Both are taken in, whatever the one says: each is asked for more.
-    let answers = [reader.finish_unbounded(), target.finish_unbounded()];
+    let answers = reader.finish_both(target);
     let [source, there] = answers.map(|answer| answer.map_err(|error| rows::without_values(error, table)));
     let (source, there) = (sum(reader, source?)?, sum(target, there?)?);
     Ok((source.0.rows == there.0.rows && source.1 == there.1).then_some(source.0))
