@@ -37,10 +37,13 @@ impl Given {
         self.port.is_some() || texts.iter().any(|text| text.is_some())
     }
 
-    /// Whether a connection string comes of it, which is for superusers.
+    /// Whether a connection string comes of it, which is for superusers. The mover's own leads to
+    /// the server's account's database where it is empty; what clients get is then taken away.
     fn leads_somewhere(&self) -> bool {
-        let strings = [&self.conninfo, &self.client_conninfo, &self.read_conninfo];
-        self.has_parts() || strings.iter().any(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
+        let of_clients = [&self.client_conninfo, &self.read_conninfo];
+        self.has_parts()
+            || self.conninfo.is_some()
+            || of_clients.iter().any(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
     }
 
     /// The connection string that it makes of the one that there was.
