@@ -5,6 +5,7 @@ pub mod command;
 pub mod error;
 pub mod kind;
 pub mod master_key;
+pub mod plain_file;
 pub mod seal;
 pub mod secret;
 pub mod token;
