@@ -231,3 +231,44 @@ fn a_session_shows_no_secret_while_it_sets_one() {
         master.query_one("SELECT set_by FROM shard_credentials()", &[]).unwrap().get::<_, String>(0) != MOVER
     );
 }
+
+/// What a session did last is shown while it is idle, also where it was in vain, or only prepared
+/// something; and statements without constants of their own are kept as they are written.
+#[test]
+fn a_call_that_is_never_made_leaves_no_secret_behind() {
+    let mut vault = Vault::new("scram-sha-256", &TALKATIVE).unwrap();
+    vault
+        .cluster
+        .master
+        .configure(&["shared_preload_libraries = 'shardmaster, pg_stat_statements'"])
+        .unwrap();
+    vault.cluster.master.restart(Stop::Fast).unwrap();
+    vault.cluster.superuser().unwrap().batch_execute("CREATE EXTENSION pg_stat_statements").unwrap();
+    let call = format!(r#"shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
+    let torn = format!(r#"'{{"password": "{SECRET}'"#);
+    for (before, statement) in [
+        ("", format!("SELECT shard_credential_set('b', '{SECRET}')")),
+        ("", format!("SELECT shard_credential_set('b', 'password', {torn})")),
+        ("", format!("SELECT {call} FROM")),
+        ("", format!("SELECT 1 / 0; SELECT {call}")),
+        ("", format!("PREPARE later AS SELECT {call}")),
+        ("", format!("EXPLAIN SELECT {call}")),
+        ("", format!("SELECT {call} WHERE false")),
+        ("", format!("DO $$ BEGIN PERFORM {call}; END $$")),
+        ("", format!("CREATE TEMP TABLE t AS SELECT {call}::text")),
+        ("", format!("DECLARE c CURSOR WITH HOLD FOR SELECT {call}")),
+        ("PREPARE set AS SELECT shard_credential_set('b', 'password', $1)", format!("EXECUTE set({torn})")),
+    ] {
+        let mut setter = vault.cluster.superuser().unwrap();
+        let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+        setter.batch_execute(before).unwrap();
+        // Whatever becomes of it.
+        let _ = setter.batch_execute(&statement);
+        let mut other = vault.cluster.master.connect(DATABASE, "postgres").unwrap();
+        let shown = all_of(&mut other, &format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
+        no_secret(&format!("pg_stat_activity behind {statement}"), &shown);
+        let kept = all_of(&mut other, "SELECT string_agg(query, ' ') FROM pg_stat_statements");
+        no_secret(&format!("pg_stat_statements behind {statement}"), &kept);
+    }
+    no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
+}

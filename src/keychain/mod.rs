@@ -10,3 +10,4 @@ pub mod seal;
 pub mod secret;
 pub mod token;
 pub mod unlogged;
+pub mod unshown;
