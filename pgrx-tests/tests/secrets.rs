@@ -7,6 +7,8 @@ use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::vault::Vault;
 use shardmaster_tests::{env, wait};
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 use std::process::Command;
 
 const SECRET: &str = "sEcret-7f3a";
@@ -271,4 +273,55 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
         no_secret(&format!("pg_stat_statements behind {statement}"), &kept);
     }
     no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
+}
+
+/// What a process has in memory that it may write, as a core would have it.
+fn memory_of(pid: i32) -> Vec<u8> {
+    let mut memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut all = Vec::new();
+    for line in fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines() {
+        let mut words = line.split(' ');
+        let (range, rights) = (words.next().unwrap(), words.next().unwrap());
+        if !rights.starts_with("rw-p") {
+            continue;
+        }
+        let ends: Vec<u64> = range.split('-').map(|end| u64::from_str_radix(end, 16).unwrap()).collect();
+        let mut piece = vec![0; usize::try_from(ends[1] - ends[0]).unwrap()];
+        memory.seek(SeekFrom::Start(ends[0])).unwrap();
+        if memory.read_exact(&mut piece).is_ok() {
+            all.extend(piece);
+        }
+    }
+    all
+}
+
+/// Once its session has begun, what a process has opened of a secret is wiped.
+#[test]
+fn no_opened_key_stays_in_memory() {
+    let vault = Vault::new("cert", &[]).unwrap();
+    let issued = vault.authority.issue(MOVER, 1).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap().replace('\n', "\\n");
+    let secret =
+        format!(r#"{{"certificate": "{}", "key": "{}"}}"#, read(&issued.certificate), read(&issued.key));
+    vault.set_credential("b", "mtls_cert", &secret).unwrap();
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    let key = fs::read_to_string(&issued.key).unwrap();
+    let lines: Vec<&str> = key.lines().filter(|line| line.len() > 32 && !line.contains("PRIVATE")).collect();
+    let mut session = vault.cluster.superuser().unwrap();
+    let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    for _ in 0..3 {
+        let query = "SELECT ok FROM shard_check('shard_b') WHERE item = 'connect'";
+        assert!(session.query_one(query, &[]).unwrap().get::<_, bool>(0));
+    }
+    let memory = memory_of(pid);
+    let found: Vec<usize> = lines
+        .iter()
+        .map(|line| memory.windows(24).filter(|window| *window == &line.as_bytes()[8..32]).count())
+        .collect();
+    assert!(found.iter().all(|count| *count == 0), "lines of the key in memory: {found:?}");
+    // Nor the master key, as text or as bytes.
+    for wiped in [[b'a'; 64].as_slice(), [0xaa; 32].as_slice()] {
+        let found = memory.windows(wiped.len()).filter(|window| *window == wiped).count();
+        assert_eq!(found, 0, "the master key is in memory: {} bytes", wiped.len());
+    }
 }

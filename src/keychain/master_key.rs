@@ -69,7 +69,8 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
 }
 
 fn read(text: &[u8]) -> Result<Vec<MasterKey>, String> {
-    let mut keys = Vec::new();
+    // It does not grow: that would leave keys behind.
+    let mut keys = Vec::with_capacity(MOST_KEYS);
     for (at, line) in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate() {
         if line.is_empty() || line.starts_with(b"#") {
             continue;
