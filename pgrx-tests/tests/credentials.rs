@@ -347,6 +347,13 @@ fn the_master_key_comes_by_a_command_or_by_the_environment() {
     vault.cluster.master.set_environment("SHARDMASTER_MASTER_KEY", &key('a'));
     vault.cluster.master.restart(shardmaster_tests::server::Stop::Fast).unwrap();
     vault.require_connects().unwrap();
+    // What runs for a token has it not.
+    set_rules(&vault.cluster.servers[1], "local all all trust\nhostssl all all 127.0.0.0/8 password\n", "")
+        .unwrap();
+    let secret = r#"{"command": "echo \"${SHARDMASTER_MASTER_KEY:-first}\""}"#;
+    vault.set_credential("of command", "token_command", secret).unwrap();
+    vault.lead_to(&vault.conninfo(), "of command").unwrap();
+    vault.require_connects().unwrap();
 }
 
 /// What is no plain file is not waited for: whoever opens a pipe that nobody writes into hears no

@@ -14,7 +14,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Of the server's environment, where neither file nor command is set.
-const VARIABLE: &str = "SHARDMASTER_MASTER_KEY";
+pub(super) const VARIABLE: &str = "SHARDMASTER_MASTER_KEY";
 /// A vault may be asked by the command.
 const COMMAND_TIME: Duration = Duration::from_secs(5);
 /// Old ones are taken out once nothing is sealed under them.

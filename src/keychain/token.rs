@@ -4,8 +4,8 @@
 use super::command;
 use super::error::KeychainError;
 use super::kind::Token;
-use super::plain_file;
 use super::secret::Secret;
+use super::{master_key, plain_file};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::io::Read;
@@ -78,7 +78,9 @@ fn wrong(problem: String) -> KeychainError {
     KeychainError::Token(problem)
 }
 
-fn run(command: Command, name: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn run(mut command: Command, name: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+    // What others have written need not know what opens the whole keychain.
+    command.env_remove(master_key::VARIABLE);
     command::output(command, COMMAND_TIME, MOST_BYTES).map_err(|problem| wrong(format!("{name} {problem}")))
 }
 
