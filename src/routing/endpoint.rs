@@ -157,8 +157,13 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     if kind == POSTGRES && endpoint.uri.is_some() {
         return Err(invalid("uri", "a shard of kind \"postgres\" has a connection string".to_owned()));
     }
-    for (argument, text) in [("uri", &endpoint.uri), ("credential_alias", &endpoint.credential_alias)] {
-        if let Some(problem) = text.as_deref().and_then(name::problem) {
+    let alias = &endpoint.credential_alias;
+    let problems = [
+        ("uri", endpoint.uri.as_deref().and_then(name::problem_of_uri)),
+        ("credential_alias", alias.as_deref().and_then(name::problem)),
+    ];
+    for (argument, problem) in problems {
+        if let Some(problem) = problem {
             return Err(invalid(argument, problem));
         }
     }
