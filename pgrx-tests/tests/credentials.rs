@@ -367,6 +367,13 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
     vault.lead_to(&vault.conninfo(), "pipe").unwrap();
     let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
     assert!(refused.contains("no plain file"), "{refused}");
+    // Nor by libpq, of what the connection string names.
+    vault.set_credential("b", "password", r#"{"password": "first"}"#).unwrap();
+    for keyword in ["sslrootcert", "sslcert", "sslcrl"] {
+        vault.lead_to(&format!("{} {keyword}={}", vault.conninfo(), pipe.display()), "b").unwrap();
+        let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
+        assert!(refused.contains("no plain file") && refused.contains(keyword), "{refused}");
+    }
     fs::rename(&pipe, vault.key_path()).unwrap();
     let status = || -> String {
         let status = "SELECT value FROM shard_status() WHERE item = 'keychain'";
