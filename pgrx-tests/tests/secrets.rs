@@ -7,9 +7,11 @@ use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::vault::Vault;
 use shardmaster_tests::{env, wait};
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 const SECRET: &str = "sEcret-7f3a";
 /// Of the master key, which is all of this letter.
@@ -217,7 +219,7 @@ fn a_session_shows_no_secret_while_it_sets_one() {
     other.batch_execute("BEGIN; SELECT FROM shardmaster.keychain FOR UPDATE").unwrap();
     let mut setter = vault.cluster.superuser().unwrap();
     let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
-    let waiting = std::thread::spawn(move || {
+    let waiting = thread::spawn(move || {
         let statement =
             format!(r#"SELECT shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
         setter.batch_execute(&statement).unwrap();
@@ -324,4 +326,45 @@ fn no_opened_key_stays_in_memory() {
         let found = memory.windows(wiped.len()).filter(|window| *window == wiped).count();
         assert_eq!(found, 0, "the master key is in memory: {} bytes", wiped.len());
     }
+}
+
+/// What asks for the password, and says it to everybody.
+fn parrot(directory: &Path) {
+    let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut asked, clear_text) = ([0; 4096], b"R\0\0\0\x08\0\0\0\x03");
+            let _ = stream.read(&mut asked).and_then(|_| stream.write_all(clear_text));
+            let length = stream.read(&mut asked).unwrap_or(0);
+            let said = String::from_utf8_lossy(asked.get(5..length.max(6) - 1).unwrap_or_default());
+            let fields = format!("SFATAL\0C28P01\0Mpassword {said} is wrong\0\0");
+            let mut answer = vec![b'E'];
+            answer.extend(u32::try_from(fields.len() + 4).unwrap().to_be_bytes());
+            let _ = stream.write_all(&[answer, fields.into_bytes()].concat());
+        }
+    });
+}
+
+/// A pooler that is too helpful, say.
+#[test]
+fn a_server_that_repeats_a_secret_is_not_quoted() {
+    let vault = Vault::new("reject", &TALKATIVE).unwrap();
+    let directory = vault.directory.join("parrot");
+    fs::create_dir(&directory).unwrap();
+    parrot(&directory);
+    let file = vault.directory.join("token");
+    fs::write(&file, SECRET).unwrap();
+    vault.set_credential("b", "token_file", &format!(r#"{{"file": "{}"}}"#, file.display())).unwrap();
+    let conninfo = format!("host={} dbname=app user=mover", directory.display());
+    vault.lead_to(&conninfo, "b").unwrap();
+    let refused = vault.refusal().unwrap();
+    assert!(refused.contains("is wrong"), "{refused}");
+    no_secret("an error", &refused);
+    let split = plan(&vault.cluster);
+    split.call("start_dual_write").unwrap();
+    let mut master = vault.cluster.superuser().unwrap();
+    let says = "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE waiting_for LIKE '%is wrong%')";
+    wait::until_true(&mut master, "the split to say that it is refused", LIMIT, says).unwrap();
+    no_secret("splits", &all_of(&mut master, "SELECT p::text FROM shardmaster.split_plan p"));
+    no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
 }
