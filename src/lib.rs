@@ -42,6 +42,7 @@ pub extern "C-unwind" fn _PG_init() {
     // Nothing below can be registered by a session that loads the library later.
     if server::preload::at_start() {
         keychain::unlogged::register();
+        keychain::unshown::register();
         placement::sweep_clock::register();
         snowflake::register();
         worker::register();

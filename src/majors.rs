@@ -1,8 +1,9 @@
 //! Where the supported versions of the server name a thing differently: one function
 //! each, so that no other module asks for the version.
 
-use pgrx::pg_sys;
+use pgrx::{pg_guard, pg_sys};
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
 
 #[cfg(not(feature = "pg18"))]
 pub use pg_sys::pqsignal;
@@ -69,5 +70,54 @@ pub unsafe fn string_value(node: *mut pg_sys::Node) -> *mut c_char {
         return (*node.cast::<pg_sys::Value>()).val.str_;
         #[cfg(not(any(feature = "pg13", feature = "pg14")))]
         (*node.cast::<pg_sys::String>()).sval
+    }
+}
+
+/// Told of each statement once it is analysed, and of the text that it is from.
+type OfStatement = unsafe fn(*mut pg_sys::Query, *const c_char);
+
+static OF_STATEMENT: OnceLock<(OfStatement, pg_sys::post_parse_analyze_hook_type)> = OnceLock::new();
+
+/// Chains the hook of statements.
+///
+/// # Safety
+/// Called once, in `_PG_init` of the postmaster. What is told runs for every statement and raises
+/// nothing of its own.
+pub unsafe fn on_statements(told: OfStatement) {
+    // SAFETY: in the postmaster nothing else runs while it loads libraries.
+    unsafe {
+        if OF_STATEMENT.set((told, pg_sys::post_parse_analyze_hook)).is_ok() {
+            pg_sys::post_parse_analyze_hook = Some(of_statement);
+        }
+    }
+}
+
+#[cfg(feature = "pg13")]
+#[pg_guard]
+unsafe extern "C-unwind" fn of_statement(state: *mut pg_sys::ParseState, query: *mut pg_sys::Query) {
+    let Some((told, previous)) = OF_STATEMENT.get() else { return };
+    // SAFETY: what the server passes is handed on as it is.
+    unsafe {
+        if let Some(previous) = previous {
+            previous(state, query);
+        }
+        told(query, (*state).p_sourcetext);
+    }
+}
+
+#[cfg(not(feature = "pg13"))]
+#[pg_guard]
+unsafe extern "C-unwind" fn of_statement(
+    state: *mut pg_sys::ParseState,
+    query: *mut pg_sys::Query,
+    jumbled: *mut pg_sys::JumbleState,
+) {
+    let Some((told, previous)) = OF_STATEMENT.get() else { return };
+    // SAFETY: what the server passes is handed on as it is.
+    unsafe {
+        if let Some(previous) = previous {
+            previous(state, query, jumbled);
+        }
+        told(query, (*state).p_sourcetext);
     }
 }

@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A split there and back with what the endpoint says now.
 fn carries_splits(vault: &Vault) {
@@ -346,4 +347,54 @@ fn the_master_key_comes_by_a_command_or_by_the_environment() {
     vault.cluster.master.set_environment("SHARDMASTER_MASTER_KEY", &key('a'));
     vault.cluster.master.restart(shardmaster_tests::server::Stop::Fast).unwrap();
     vault.require_connects().unwrap();
+    // What runs for a token has it not.
+    set_rules(&vault.cluster.servers[1], "local all all trust\nhostssl all all 127.0.0.0/8 password\n", "")
+        .unwrap();
+    let secret = r#"{"command": "echo \"${SHARDMASTER_MASTER_KEY:-first}\""}"#;
+    vault.set_credential("of command", "token_command", secret).unwrap();
+    vault.lead_to(&vault.conninfo(), "of command").unwrap();
+    vault.require_connects().unwrap();
+}
+
+/// What is no plain file is not waited for: whoever opens a pipe that nobody writes into hears no
+/// cancel and no shutdown.
+#[test]
+fn a_pipe_in_the_place_of_a_file_keeps_nobody() {
+    let vault = with_password();
+    let pipe = vault.directory.join("pipe");
+    env::run(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe)).unwrap();
+    vault.set_credential("pipe", "token_file", &format!(r#"{{"file": "{}"}}"#, pipe.display())).unwrap();
+    vault.lead_to(&vault.conninfo(), "pipe").unwrap();
+    let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
+    assert!(refused.contains("no plain file"), "{refused}");
+    // Nor by libpq, of what the connection string names.
+    vault.set_credential("b", "password", r#"{"password": "first"}"#).unwrap();
+    for keyword in ["sslrootcert", "sslcert", "sslcrl"] {
+        vault.lead_to(&format!("{} {keyword}={}", vault.conninfo(), pipe.display()), "b").unwrap();
+        let refused = within(Duration::from_secs(20), || vault.refusal().unwrap());
+        assert!(refused.contains("no plain file") && refused.contains(keyword), "{refused}");
+    }
+    fs::rename(&pipe, vault.key_path()).unwrap();
+    let status = || -> String {
+        let status = "SELECT value FROM shard_status() WHERE item = 'keychain'";
+        vault.cluster.superuser().unwrap().query_one(status, &[]).unwrap().get(0)
+    };
+    let said = within(Duration::from_secs(20), status);
+    assert!(said.contains("no plain file"), "{said}");
+}
+
+/// What a call gives that ends in time.
+fn within<T: Send>(limit: Duration, call: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let calling = scope.spawn(call);
+        let until = Instant::now() + limit;
+        while !calling.is_finished() {
+            if Instant::now() >= until {
+                eprintln!("the call has not ended within {limit:?}");
+                std::process::abort();
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        calling.join().unwrap()
+    })
 }

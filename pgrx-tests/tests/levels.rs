@@ -78,6 +78,14 @@ fn an_operator_adds_no_server_by_a_connection_string() {
         .unwrap();
     let mut operator = cluster.master.connect(DATABASE, "operator").unwrap();
     let socket = cluster.master.socket_dir().display().to_string();
+    // An empty one leads to whatever libpq takes where nothing is said: the server's own account's
+    // database on its own machine.
+    for call in
+        ["shard_add('evil', '')", "shard_add('evil', conninfo => '')", "shard_set_endpoint('there', '')"]
+    {
+        let error = operator.batch_execute(&format!("SELECT {call}")).unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "42501", "{call}: {error}");
+    }
     for conninfo in [
         format!("host={socket} user=postgres dbname={DATABASE}"),
         "service=x".to_owned(),

@@ -7,7 +7,11 @@ use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::vault::Vault;
 use shardmaster_tests::{env, wait};
 use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 const SECRET: &str = "sEcret-7f3a";
 /// Of the master key, which is all of this letter.
@@ -215,7 +219,7 @@ fn a_session_shows_no_secret_while_it_sets_one() {
     other.batch_execute("BEGIN; SELECT FROM shardmaster.keychain FOR UPDATE").unwrap();
     let mut setter = vault.cluster.superuser().unwrap();
     let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
-    let waiting = std::thread::spawn(move || {
+    let waiting = thread::spawn(move || {
         let statement =
             format!(r#"SELECT shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
         setter.batch_execute(&statement).unwrap();
@@ -230,4 +234,137 @@ fn a_session_shows_no_secret_while_it_sets_one() {
     assert!(
         master.query_one("SELECT set_by FROM shard_credentials()", &[]).unwrap().get::<_, String>(0) != MOVER
     );
+}
+
+/// What a session did last is shown while it is idle, also where it was in vain, or only prepared
+/// something; and statements without constants of their own are kept as they are written.
+#[test]
+fn a_call_that_is_never_made_leaves_no_secret_behind() {
+    let mut vault = Vault::new("scram-sha-256", &TALKATIVE).unwrap();
+    vault
+        .cluster
+        .master
+        .configure(&["shared_preload_libraries = 'shardmaster, pg_stat_statements'"])
+        .unwrap();
+    vault.cluster.master.restart(Stop::Fast).unwrap();
+    vault.cluster.superuser().unwrap().batch_execute("CREATE EXTENSION pg_stat_statements").unwrap();
+    let call = format!(r#"shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
+    let torn = format!(r#"'{{"password": "{SECRET}'"#);
+    for (before, statement) in [
+        ("", format!("SELECT shard_credential_set('b', '{SECRET}')")),
+        ("", format!("SELECT shard_credential_set('b', 'password', {torn})")),
+        ("", format!("SELECT {call} FROM")),
+        ("", format!("SELECT 1 / 0; SELECT {call}")),
+        ("", format!("PREPARE later AS SELECT {call}")),
+        ("", format!("EXPLAIN SELECT {call}")),
+        ("", format!("SELECT {call} WHERE false")),
+        ("", format!("DO $$ BEGIN PERFORM {call}; END $$")),
+        ("", format!("CREATE TEMP TABLE t AS SELECT {call}::text")),
+        ("", format!("DECLARE c CURSOR WITH HOLD FOR SELECT {call}")),
+        ("PREPARE set AS SELECT shard_credential_set('b', 'password', $1)", format!("EXECUTE set({torn})")),
+    ] {
+        let mut setter = vault.cluster.superuser().unwrap();
+        let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+        setter.batch_execute(before).unwrap();
+        // Whatever becomes of it.
+        let _ = setter.batch_execute(&statement);
+        let mut other = vault.cluster.master.connect(DATABASE, "postgres").unwrap();
+        let shown = all_of(&mut other, &format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
+        no_secret(&format!("pg_stat_activity behind {statement}"), &shown);
+        let kept = all_of(&mut other, "SELECT string_agg(query, ' ') FROM pg_stat_statements");
+        no_secret(&format!("pg_stat_statements behind {statement}"), &kept);
+    }
+    no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
+}
+
+/// What a process has in memory that it may write, as a core would have it.
+fn memory_of(pid: i32) -> Vec<u8> {
+    let mut memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut all = Vec::new();
+    for line in fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines() {
+        let mut words = line.split(' ');
+        let (range, rights) = (words.next().unwrap(), words.next().unwrap());
+        if !rights.starts_with("rw-p") {
+            continue;
+        }
+        let ends: Vec<u64> = range.split('-').map(|end| u64::from_str_radix(end, 16).unwrap()).collect();
+        let mut piece = vec![0; usize::try_from(ends[1] - ends[0]).unwrap()];
+        memory.seek(SeekFrom::Start(ends[0])).unwrap();
+        if memory.read_exact(&mut piece).is_ok() {
+            all.extend(piece);
+        }
+    }
+    all
+}
+
+/// Once its session has begun, what a process has opened of a secret is wiped.
+#[test]
+fn no_opened_key_stays_in_memory() {
+    let vault = Vault::new("cert", &[]).unwrap();
+    let issued = vault.authority.issue(MOVER, 1).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap().replace('\n', "\\n");
+    let secret =
+        format!(r#"{{"certificate": "{}", "key": "{}"}}"#, read(&issued.certificate), read(&issued.key));
+    vault.set_credential("b", "mtls_cert", &secret).unwrap();
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    let key = fs::read_to_string(&issued.key).unwrap();
+    let lines: Vec<&str> = key.lines().filter(|line| line.len() > 32 && !line.contains("PRIVATE")).collect();
+    let mut session = vault.cluster.superuser().unwrap();
+    let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    for _ in 0..3 {
+        let query = "SELECT ok FROM shard_check('shard_b') WHERE item = 'connect'";
+        assert!(session.query_one(query, &[]).unwrap().get::<_, bool>(0));
+    }
+    let memory = memory_of(pid);
+    let found: Vec<usize> = lines
+        .iter()
+        .map(|line| memory.windows(24).filter(|window| *window == &line.as_bytes()[8..32]).count())
+        .collect();
+    assert!(found.iter().all(|count| *count == 0), "lines of the key in memory: {found:?}");
+    // Nor the master key, as text or as bytes.
+    for wiped in [[b'a'; 64].as_slice(), [0xaa; 32].as_slice()] {
+        let found = memory.windows(wiped.len()).filter(|window| *window == wiped).count();
+        assert_eq!(found, 0, "the master key is in memory: {} bytes", wiped.len());
+    }
+}
+
+/// What asks for the password, and says it to everybody.
+fn parrot(directory: &Path) {
+    let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut asked, clear_text) = ([0; 4096], b"R\0\0\0\x08\0\0\0\x03");
+            let _ = stream.read(&mut asked).and_then(|_| stream.write_all(clear_text));
+            let length = stream.read(&mut asked).unwrap_or(0);
+            let said = String::from_utf8_lossy(asked.get(5..length.max(6) - 1).unwrap_or_default());
+            let fields = format!("SFATAL\0C28P01\0Mpassword {said} is wrong\0\0");
+            let mut answer = vec![b'E'];
+            answer.extend(u32::try_from(fields.len() + 4).unwrap().to_be_bytes());
+            let _ = stream.write_all(&[answer, fields.into_bytes()].concat());
+        }
+    });
+}
+
+/// A pooler that is too helpful, say.
+#[test]
+fn a_server_that_repeats_a_secret_is_not_quoted() {
+    let vault = Vault::new("reject", &TALKATIVE).unwrap();
+    let directory = vault.directory.join("parrot");
+    fs::create_dir(&directory).unwrap();
+    parrot(&directory);
+    let file = vault.directory.join("token");
+    fs::write(&file, SECRET).unwrap();
+    vault.set_credential("b", "token_file", &format!(r#"{{"file": "{}"}}"#, file.display())).unwrap();
+    let conninfo = format!("host={} dbname=app user=mover", directory.display());
+    vault.lead_to(&conninfo, "b").unwrap();
+    let refused = vault.refusal().unwrap();
+    assert!(refused.contains("is wrong"), "{refused}");
+    no_secret("an error", &refused);
+    let split = plan(&vault.cluster);
+    split.call("start_dual_write").unwrap();
+    let mut master = vault.cluster.superuser().unwrap();
+    let says = "SELECT EXISTS (SELECT FROM shardmaster.split_plan WHERE waiting_for LIKE '%is wrong%')";
+    wait::until_true(&mut master, "the split to say that it is refused", LIMIT, says).unwrap();
+    no_secret("splits", &all_of(&mut master, "SELECT p::text FROM shardmaster.split_plan p"));
+    no_secret("the log", &fs::read_to_string(vault.cluster.master.log_path()).unwrap());
 }

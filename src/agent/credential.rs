@@ -10,6 +10,7 @@ use crate::keychain::{master_key, seal};
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
 use crate::remote::{self, RemoteError};
+use std::os::unix::fs::FileTypeExt;
 use zeroize::Zeroizing;
 
 pub struct Credential<'a> {
@@ -29,12 +30,26 @@ pub fn of<'a>(shard: &'a Shard, conninfo: &str) -> Result<Credential<'a>, Remote
     let kind = kind::by_name(&shard.auth_kind)
         .ok_or_else(|| failed(&format!("auth_kind \"{}\" is not known", shard.auth_kind)))?;
     let conninfo = Conninfo::parse(conninfo).map_err(|error| failed(&error.to_string()))?;
+    if let Some(problem) = pipe_in(&conninfo) {
+        return Err(failed(&problem));
+    }
     let secret = match (kind.has_secret(), &shard.credential_alias) {
         (false, _) => None,
         (true, Some(alias)) => Some(open(shard, kind, alias).map_err(|error| no_credential(shard, &error))?),
         (true, None) => return Err(failed("it has no credential")),
     };
     Ok(Credential { shard, kind, conninfo, secret })
+}
+
+/// libpq opens these without a look at what they are, and a pipe that nobody writes into keeps it for
+/// ever.
+fn pipe_in(conninfo: &Conninfo) -> Option<String> {
+    let files = ["sslcert", "sslrootcert", "sslcrl"].map(|keyword| conninfo.get(keyword).zip(Some(keyword)));
+    let (path, keyword) = files
+        .into_iter()
+        .flatten()
+        .find(|(path, _)| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()))?;
+    Some(format!("{keyword}: \"{path}\" is no plain file, but a pipe"))
 }
 
 fn no_credential(shard: &Shard, error: &KeychainError) -> RemoteError {

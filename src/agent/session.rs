@@ -104,8 +104,8 @@ fn open_by(
     let _said = wait::said();
     wait::report(&format!("connecting to shard \"{}\"", shard.shard_key));
     let mut connection = Connection::open(&shard.shard_key, params, timeout)
-        .map_err(|error| credential::refused(shard, error))?;
-    let opened = opening.begin(&mut connection)?;
+        .map_err(|error| credential::refused(shard, error.concealing(params)))?;
+    let opened = opening.begin(&mut connection).map_err(|error| error.concealing(params))?;
     place::learn(&mut connection, shard);
     Ok((connection, opened))
 }

@@ -20,8 +20,30 @@ pub fn problem(name: &str) -> Option<String> {
     if name.starts_with(' ') || name.ends_with(' ') {
         return Some("a name neither begins nor ends with a space".into());
     }
-    let forbidden = name.chars().find(|c| c.is_control() || FORBIDDEN.contains(c) || is_invisible(*c))?;
+    let forbidden = forbidden(name)?;
     Some(format!("a name cannot contain the character {}", forbidden.escape_unicode()))
+}
+
+fn forbidden(text: &str) -> Option<char> {
+    text.chars().find(|c| c.is_control() || FORBIDDEN.contains(c) || is_invisible(*c))
+}
+
+/// Longest address, in bytes.
+const MAX_URI_BYTES: usize = 2_048;
+
+/// What is wrong with the address of a shard that nothing connects to. It is stored and dumped as it
+/// is, so it has no password.
+pub fn problem_of_uri(uri: &str) -> Option<String> {
+    if uri.len() > MAX_URI_BYTES {
+        return Some(format!("it has more than {MAX_URI_BYTES} bytes"));
+    }
+    if let Some(forbidden) = forbidden(uri) {
+        return Some(format!("it cannot contain the character {}", forbidden.escape_unicode()));
+    }
+    let behind = uri.split_once("//").map_or(uri, |(_, behind)| behind);
+    let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    let (user, _) = authority.rsplit_once('@')?;
+    user.contains(':').then(|| "it has a password: keep that as a credential, by its credential_alias".into())
 }
 
 /// Characters that change how the text around them is shown.
@@ -31,7 +53,20 @@ fn is_invisible(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::problem;
+    use super::{problem, problem_of_uri};
+
+    #[test]
+    fn an_address_has_no_password() {
+        let long = format!("https://vectors.example.com/{}", "v".repeat(1_000));
+        for uri in ["s3://bucket/a:b@c", "https://user@h:80/x?y=a:b@c", "//h", "h", "mailto", &long] {
+            assert_eq!(problem_of_uri(uri), None, "{uri}");
+        }
+        let longer = "v".repeat(2_049);
+        for uri in ["https://user:sEcret@h/x", "//:sEcret@h", "user:sEcret@h", "https://h/\n", &longer] {
+            let problem = problem_of_uri(uri).unwrap();
+            assert!(!problem.contains("sEcret"), "{problem}");
+        }
+    }
 
     #[test]
     fn names_that_people_give_are_names() {

@@ -36,7 +36,7 @@ impl KeychainError {
             }
             KeychainError::Changed(_) => "Set it anew with shard_credential_set().",
             KeychainError::Sealing(_) => "The server has no random numbers to give.",
-            KeychainError::Secret { .. } => "docs/operations.md has an example of each kind.",
+            KeychainError::Secret { .. } => "docs/credentials.md has an example of each kind.",
             KeychainError::Token(_) => {
                 "Run it as the user of the operating system that the master's server runs as."
             }

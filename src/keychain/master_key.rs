@@ -2,10 +2,10 @@
 
 use super::command;
 use super::error::KeychainError;
+use super::plain_file;
 use super::seal::{KEY_BYTES, MasterKey};
 use crate::guc;
 use crate::server::data_directory;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Of the server's environment, where neither file nor command is set.
-const VARIABLE: &str = "SHARDMASTER_MASTER_KEY";
+pub(super) const VARIABLE: &str = "SHARDMASTER_MASTER_KEY";
 /// A vault may be asked by the command.
 const COMMAND_TIME: Duration = Duration::from_secs(5);
 /// Old ones are taken out once nothing is sealed under them.
@@ -56,12 +56,12 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     if data_directory::path().is_some_and(|data| real.starts_with(data)) {
         return Err(wrong(format!("file \"{name}\" is in the data directory, which backups copy")));
     }
-    let file = File::open(&real).map_err(failed)?;
+    let file = plain_file::open(&real).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     // Root may let a group read it.
     let forbidden = if found.uid() == 0 { 0o027 } else { 0o077 };
-    if !found.is_file() || found.mode() & forbidden != 0 {
-        return Err(wrong(format!("file \"{name}\" is no plain file that the server's account alone reads")));
+    if found.mode() & forbidden != 0 {
+        return Err(wrong(format!("file \"{name}\" is no file that the server's account alone reads")));
     }
     let mut text = Zeroizing::new(Vec::with_capacity(MOST_BYTES + 1));
     file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text).map_err(failed)?;
@@ -69,7 +69,8 @@ fn file(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
 }
 
 fn read(text: &[u8]) -> Result<Vec<MasterKey>, String> {
-    let mut keys = Vec::new();
+    // It does not grow: that would leave keys behind.
+    let mut keys = Vec::with_capacity(MOST_KEYS);
     for (at, line) in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate() {
         if line.is_empty() || line.starts_with(b"#") {
             continue;

@@ -2,8 +2,9 @@
 
 use super::error::KeychainError;
 use super::kind::Kind;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::str::Chars;
 use zeroize::Zeroizing;
 
 /// Longer than a chain of certificates.
@@ -16,11 +17,9 @@ impl Secret {
     /// the secret where a name belongs.
     pub fn of(kind: &'static Kind, json: &[u8]) -> Result<Secret, KeychainError> {
         let invalid = |problem: String| KeychainError::Secret { kind: kind.name, problem };
-        let Ok(Value::Object(object)) = serde_json::from_slice(json) else {
+        let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(json) else {
             return Err(invalid("it is no JSON object, or one nested too deeply".to_owned()));
         };
-        // First of all: what is taken is wiped with it, whatever is wrong with the rest.
-        let fields = taken(object);
         let names: Vec<&str> = kind.required.iter().chain(kind.optional).copied().collect();
         if fields.keys().any(|name| !names.contains(&name.as_str())) {
             return Err(invalid(format!("it has a field that is none of: {}", names.join(", "))));
@@ -30,7 +29,7 @@ impl Secret {
         }
         let mut secret = BTreeMap::new();
         for (name, value) in fields {
-            let value = value.ok_or_else(|| invalid(format!("field \"{name}\" is no text")))?;
+            let value = text(value.get()).ok_or_else(|| invalid(format!("field \"{name}\" is no text")))?;
             if value.is_empty() || value.len() > MOST_BYTES || value.contains('\0') {
                 let problem = format!("field \"{name}\" is empty, has a zero byte or more than 64 kB");
                 return Err(invalid(problem));
@@ -61,13 +60,34 @@ impl Secret {
     }
 }
 
-/// None: no text.
-fn taken(object: Map<String, Value>) -> BTreeMap<String, Option<Zeroizing<String>>> {
-    let text = |value| match value {
-        Value::String(text) => Some(Zeroizing::new(text)),
-        _ => None,
-    };
-    object.into_iter().map(|(name, value)| (name, text(value))).collect()
+/// None: no text. Read here because a parser leaves what it has read of a text with escapes, as a key
+/// of several lines is, in buffers that nobody wipes.
+fn text(json: &str) -> Option<Zeroizing<String>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    // None is shorter than what it stands for.
+    let mut text = Zeroizing::new(String::with_capacity(inner.len()));
+    let mut rest = inner.chars();
+    while let Some(character) = rest.next() {
+        text.push(if character == '\\' { escaped(&mut rest)? } else { character });
+    }
+    Some(text)
+}
+
+/// What an escape stands for. None: half a character, which the server has not let through.
+fn escaped(rest: &mut Chars<'_>) -> Option<char> {
+    Some(match rest.next()? {
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'u' => {
+            let digits = rest.as_str().get(..4)?;
+            rest.nth(3)?;
+            char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
+        }
+        itself => itself,
+    })
 }
 
 /// In place: a buffer that grows leaves what it held behind.
@@ -96,6 +116,9 @@ mod tests {
         let good = of(json!({"password": "a\"b\\\n\u{1}ä", "username": "m"})).unwrap();
         let back = Secret::of(password, &good.json()).unwrap();
         assert_eq!([back.get("password"), back.get("username")], [Some("a\"b\\\n\u{1}ä"), Some("m")]);
+        let escapes = Secret::of(password, br#"{"password": "\b\f\n\r\t\/\\\"\u00e4u"}"#).unwrap();
+        assert_eq!(escapes.get("password"), Some("\u{8}\u{c}\n\r\t/\\\"\u{e4}u"));
+        assert!(Secret::of(password, br#"{"password": "\ud834"}"#).is_err());
         for wrong in [
             json!("sEcret"),
             json!(["sEcret"]),

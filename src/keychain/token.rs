@@ -5,10 +5,11 @@ use super::command;
 use super::error::KeychainError;
 use super::kind::Token;
 use super::secret::Secret;
+use super::{master_key, plain_file};
 use serde_json::Value;
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -77,13 +78,16 @@ fn wrong(problem: String) -> KeychainError {
     KeychainError::Token(problem)
 }
 
-fn run(command: Command, name: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn run(mut command: Command, name: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+    // What others have written need not know what opens the whole keychain.
+    command.env_remove(master_key::VARIABLE);
     command::output(command, COMMAND_TIME, MOST_BYTES).map_err(|problem| wrong(format!("{name} {problem}")))
 }
 
 fn read_file(path: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     let mut text = Zeroizing::new(Vec::with_capacity(MOST_BYTES + 1));
-    let read = File::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text));
+    let read = plain_file::open(Path::new(path))
+        .and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut text));
     match read {
         Ok(length) if length <= MOST_BYTES => Ok(text),
         Ok(_) => Err(wrong(format!("file \"{path}\" has more than {MOST_BYTES} bytes"))),

@@ -3,13 +3,16 @@
 //! function of somebody else's, is not known here.
 
 use pgrx::pg_sys;
-use std::ffi::{CStr, c_char};
+use pgrx::pg_sys::elog::PgLogLevel;
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
 /// What the text of such a statement has in it, in letters of either size.
 const NAME: &[u8] = b"shard_credential_set";
 /// What stands in its place.
 const INSTEAD: &CStr = c"a credential is set";
+/// In the place of a statement that calls it without naming it.
+const UNNAMED: &CStr = c"shard_credential_set";
 
 static PREVIOUS: OnceLock<pg_sys::emit_log_hook_type> = OnceLock::new();
 
@@ -25,12 +28,23 @@ pub fn register() {
 
 /// From here on neither a monitor's look at sessions nor an error shows the statement that runs.
 pub fn hide_statement() {
-    // SAFETY: the server copies the one, and keeps the other, which lives for ever, until the
-    // statement ends.
-    unsafe {
-        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, INSTEAD.as_ptr());
-        pg_sys::debug_query_string = INSTEAD.as_ptr();
-    }
+    hide_activity();
+    // SAFETY: the server keeps it, which lives for ever, until the statement ends.
+    unsafe { pg_sys::debug_query_string = INSTEAD.as_ptr() };
+}
+
+/// The same of a statement that has a secret and not the name, which is kept out of the log until it
+/// ends.
+pub fn hide_unnamed() {
+    hide_activity();
+    // SAFETY: as above.
+    unsafe { pg_sys::debug_query_string = UNNAMED.as_ptr() };
+}
+
+/// From here on no look at sessions shows the statement, nor what has become of it.
+pub fn hide_activity() {
+    // SAFETY: the server copies the text, into memory that it has; it raises nothing.
+    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, INSTEAD.as_ptr()) };
 }
 
 /// Neither allocates nor raises: it runs while an error is reported. To keep a line out of the log is
@@ -51,8 +65,13 @@ unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
             ];
             // A context of such a call has its parameters in it, in words of whatever language.
             let within = std::ptr::eq(pg_sys::debug_query_string, INSTEAD.as_ptr());
-            report.output_to_server =
-                !(within && !report.context.is_null() || texts.into_iter().any(|text| has_name(text)));
+            let is_named = texts.into_iter().any(|text| has_name(text));
+            report.output_to_server = !(is_named || within && !report.context.is_null());
+            // Whoever waits for its next statement shows the last one, which may have failed before
+            // anything of this library ran.
+            if is_named && report.elevel >= PgLogLevel::ERROR as c_int {
+                hide_activity();
+            }
         }
         if let Some(next) = PREVIOUS.get().copied().flatten() {
             next(data);
@@ -67,6 +86,52 @@ unsafe fn has_name(text: *const c_char) -> bool {
         return false;
     }
     // SAFETY: as the caller promises.
-    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-    text.windows(NAME.len()).any(|window| window.eq_ignore_ascii_case(NAME))
+    names(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// By how much the name may be moved on where its last letter falls on another one: most of a text is
+/// passed over by its length, for every statement is looked at.
+const STEPS: [u8; 256] = {
+    let mut steps = [NAME.len() as u8; 256];
+    let mut at = 0;
+    while at + 1 < NAME.len() {
+        steps[NAME[at] as usize] = (NAME.len() - 1 - at) as u8;
+        steps[NAME[at].to_ascii_uppercase() as usize] = (NAME.len() - 1 - at) as u8;
+        at += 1;
+    }
+    steps
+};
+
+/// Whether a text has the name.
+pub fn names(text: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some(window) = text.get(at..at + NAME.len()) {
+        if window.eq_ignore_ascii_case(NAME) {
+            return true;
+        }
+        let last = window.last().copied().unwrap_or_default();
+        at += usize::from(STEPS.get(usize::from(last)).copied().unwrap_or(1));
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAME, names};
+
+    #[test]
+    fn the_name_is_found_wherever_it_stands() {
+        let name = String::from_utf8(NAME.to_vec()).unwrap();
+        for before in 0..45 {
+            for filler in ["x", "_", "shard_", "t", "credential_se"] {
+                let before: String = filler.chars().cycle().take(before).collect();
+                for text in [format!("{before}{name}"), format!("{before}{}(1)", name.to_uppercase())] {
+                    assert!(names(text.as_bytes()), "{text}");
+                }
+                let cut = format!("{before} {} {}", &name[1..], &name[..name.len() - 1]);
+                assert!(!names(cut.as_bytes()), "{cut}");
+            }
+        }
+        assert!(!names(b"") && !names(&NAME[1..]));
+    }
 }

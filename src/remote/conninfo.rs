@@ -27,7 +27,7 @@ impl From<ConninfoError> for Failure {
                 .hint("Values hold no line breaks or other control characters: they end up in configurations of gateways."),
             ConninfoError::Password { keyword } => failure
                 .detail(format!("The keyword is \"{keyword}\"."))
-                .hint("Use a password file (passfile=) or a service (service=) of the account that runs the master; an encrypted keychain comes in a later version."),
+                .hint("Set it with shard_credential_set() and name it as the shard's credential_alias; or use a password file (passfile=) or a service (service=) of the account that runs the master."),
         }
     }
 }
@@ -37,8 +37,9 @@ impl From<ConninfoError> for Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conninfo(Vec<(String, String)>);
 
-/// What is secret wherever it is written.
-const SECRETS: [&str; 2] = ["password", "sslpassword"];
+/// What is secret wherever it is written; the last three are those of libpq 18.
+const SECRETS: [&str; 5] =
+    ["password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
 /// What a client gets to know. A list of what is kept: a keyword that a later libpq
 /// adds may be a path or a secret.
@@ -79,13 +80,16 @@ impl Conninfo {
 
     /// Reads a string that is to be stored: one with a password in it is refused.
     pub fn parse_without_secret(text: &str) -> Result<Conninfo, ConninfoError> {
-        let conninfo = Conninfo::parse(text)?;
-        if let Some(keyword) = SECRETS.into_iter().find(|keyword| conninfo.get(keyword).is_some()) {
+        Conninfo::parse(text)?.without_secret()
+    }
+
+    fn without_secret(self) -> Result<Conninfo, ConninfoError> {
+        if let Some(keyword) = SECRETS.into_iter().find(|keyword| self.get(keyword).is_some()) {
             return Err(ConninfoError::Password { keyword: keyword.into() });
         }
-        match conninfo.0.iter().find(|(_, value)| value.chars().any(char::is_control)) {
+        match self.0.iter().find(|(_, value)| value.chars().any(char::is_control)) {
             Some((keyword, _)) => Err(ConninfoError::Control { keyword: keyword.clone() }),
-            None => Ok(conninfo),
+            None => Ok(self),
         }
     }
 
@@ -158,7 +162,8 @@ pub fn quote(value: &str) -> String {
 /// libpq's message repeats parts of the string, which may be parts of a password.
 fn may_hold_secret(text: &str) -> bool {
     let uri = text.starts_with("postgresql://") || text.starts_with("postgres://");
-    uri || text.to_ascii_lowercase().contains("pass")
+    let text = text.to_ascii_lowercase();
+    uri || ["pass", "secret", "scram"].iter().any(|word| text.contains(word))
 }
 
 /// The error is libpq's message, where it gave one.
@@ -198,4 +203,21 @@ fn take_message(message: *mut c_char) -> Option<String> {
         text
     };
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Conninfo, SECRETS};
+
+    #[test]
+    fn what_a_later_libpq_keeps_secret_is_not_stored() {
+        for keyword in SECRETS {
+            let conninfo = |value: &str| Conninfo(vec![(keyword.to_owned(), value.to_owned())]);
+            assert!(conninfo("x").without_secret().is_err(), "{keyword}");
+            assert!(conninfo("").without_secret().is_ok(), "{keyword}");
+            assert_eq!(conninfo("x").for_client(), "");
+            // An older libpq repeats what it does not know.
+            assert!(super::may_hold_secret(&format!("{}='sEcret", keyword.to_uppercase())), "{keyword}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What went wrong on a shard, with the shard's name.
 
+use super::params::Params;
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use std::time::Duration;
@@ -79,6 +80,14 @@ impl RemoteError {
                 "The shard does not take credential \"{alias}\": set the one that it knows with shard_credential_set(), or see its pg_hba.conf and its log."
             ));
         }
+        self
+    }
+
+    /// Of a session that is being opened: what answers may say what it was shown.
+    pub fn concealing(mut self, params: &Params) -> RemoteError {
+        self.message = params.conceal(&self.message);
+        self.detail = self.detail.map(|text| params.conceal(&text));
+        self.hint = self.hint.map(|text| params.conceal(&text));
         self
     }
 

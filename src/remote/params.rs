@@ -3,6 +3,9 @@
 use super::secret_file::SecretFile;
 use zeroize::Zeroizing;
 
+/// Bytes of a secret below which a text has it by chance.
+const SHORTEST: usize = 4;
+
 /// As they are given to libpq, in their order: what comes last counts. Values are wiped from memory
 /// with them, and the files are gone.
 #[derive(Default)]
@@ -28,6 +31,14 @@ impl Params {
     /// Without the last one.
     pub fn pop(&mut self) {
         self.list.pop();
+    }
+
+    /// A text of the other side, without the secrets that it was shown: it may repeat them.
+    pub fn conceal(&self, text: &str) -> String {
+        let is_secret = |keyword: &str| matches!(keyword, "password" | "sslpassword");
+        let secrets =
+            self.list.iter().filter(|(keyword, value)| is_secret(keyword) && value.len() >= SHORTEST);
+        secrets.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "***"))
     }
 
     /// With more behind, for libpq.

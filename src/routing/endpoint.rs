@@ -37,10 +37,13 @@ impl Given {
         self.port.is_some() || texts.iter().any(|text| text.is_some())
     }
 
-    /// Whether a connection string comes of it, which is for superusers.
+    /// Whether a connection string comes of it, which is for superusers. The mover's own leads to
+    /// the server's account's database where it is empty; what clients get is then taken away.
     fn leads_somewhere(&self) -> bool {
-        let strings = [&self.conninfo, &self.client_conninfo, &self.read_conninfo];
-        self.has_parts() || strings.iter().any(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
+        let of_clients = [&self.client_conninfo, &self.read_conninfo];
+        self.has_parts()
+            || self.conninfo.is_some()
+            || of_clients.iter().any(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
     }
 
     /// The connection string that it makes of the one that there was.
@@ -154,8 +157,13 @@ pub fn require_valid(kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     if kind == POSTGRES && endpoint.uri.is_some() {
         return Err(invalid("uri", "a shard of kind \"postgres\" has a connection string".to_owned()));
     }
-    for (argument, text) in [("uri", &endpoint.uri), ("credential_alias", &endpoint.credential_alias)] {
-        if let Some(problem) = text.as_deref().and_then(name::problem) {
+    let alias = &endpoint.credential_alias;
+    let problems = [
+        ("uri", endpoint.uri.as_deref().and_then(name::problem_of_uri)),
+        ("credential_alias", alias.as_deref().and_then(name::problem)),
+    ];
+    for (argument, problem) in problems {
+        if let Some(problem) = problem {
             return Err(invalid(argument, problem));
         }
     }

@@ -93,10 +93,13 @@ SELECT shard_of('k1');
 -- Shards of other kinds have a uri.
 SELECT shard_set_endpoint('vectors', uri => 'https://vectors.example.com/v1', credential_alias => 'vectors');
 SELECT kind, host, uri, auth_kind, credential_alias FROM shardmaster.shard_endpoint WHERE shard_key = 'vectors';
+SELECT shard_set_endpoint('vectors', uri => 's3://a-bucket-with-quite-a-long-name.s3.eu-central-1.amazonaws.com/vectors/of/2026/v1');
 -- Not so:
 SELECT shard_set_endpoint('home', 'host=h');
 SELECT shard_set_endpoint('vectors', 'host=h');
 SELECT shard_set_endpoint('berlin', uri => 'https://h');
+SELECT shard_set_endpoint('vectors', uri => 'https://user:sEcret@vectors.example.com/v1');
+SELECT shard_set_endpoint('vectors', uri => repeat('v', 2049));
 SELECT shard_set_endpoint('berlin', options => 'password=sEcret');
 SELECT shard_set_endpoint('berlin', options => 'colour=blue');
 SELECT shard_set_endpoint('berlin', auth_kind => 'guess');

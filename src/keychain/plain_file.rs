@@ -1,0 +1,36 @@
+//! Files of others that a session waits for: plain ones alone.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// To open a pipe that nobody writes into never ends, and hears neither a cancel nor a shutdown: so
+/// nothing is waited for, and what is no plain file is not read.
+pub fn open(path: &Path) -> Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(Error::new(ErrorKind::InvalidInput, "it is no plain file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open;
+    use std::ffi::CString;
+    use std::path::Path;
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let path = std::env::temp_dir().join(format!("shardmaster-pipe-{}", std::process::id()));
+        let path_c = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a system call with a text that ends.
+        assert_eq!(unsafe { libc::mkfifo(path_c.as_ptr(), 0o600) }, 0);
+        let opened = open(&path).map(drop);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(opened.unwrap_err().to_string(), "it is no plain file");
+        assert!(open(&std::env::temp_dir()).is_err() && open(Path::new("/dev/tty")).is_err());
+        assert!(open(&std::env::current_exe().unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,66 @@
+//! Statements with a secret in them are out of sight of whoever looks at sessions and at statistics of
+//! statements, from the moment that the server has analysed them: one that fails before its call, or
+//! that has none (`PREPARE`, `EXPLAIN`), is shown by its session for as long as that is idle.
+
+use super::unlogged::{hide_activity, hide_unnamed, names};
+use crate::majors;
+use pgrx::pg_sys;
+use std::ffi::{CStr, c_char};
+
+/// Called once, from `_PG_init` of the postmaster.
+pub fn register() {
+    // SAFETY: as it asks for: it allocates nothing, and nothing that it calls raises.
+    unsafe { majors::on_statements(look) };
+}
+
+unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
+    // SAFETY: the server passes what it has analysed, and the text that it is from, or none.
+    unsafe {
+        let Some(query) = query.as_mut().filter(|_| !text.is_null()) else { return };
+        if names(own_text(query, text)) {
+            hide_activity();
+            // Of a statement without constants of its own pg_stat_statements keeps the whole text,
+            // unless it has no number.
+            if !query.utilityStmt.is_null() {
+                query.queryId = 0;
+            }
+        } else if executes_named(query.utilityStmt) {
+            hide_unnamed();
+        }
+    }
+}
+
+/// Of one of several statements its own text alone: each byte is looked at once.
+///
+/// # Safety
+/// The text is NUL-terminated, and the query's.
+unsafe fn own_text<'a>(query: &pg_sys::Query, text: *const c_char) -> &'a [u8] {
+    let start = usize::try_from(query.stmt_location).unwrap_or(0);
+    // SAFETY: the server has found the statement there, in as many bytes as it says; none: up to the end.
+    unsafe {
+        let text = text.add(start);
+        match usize::try_from(query.stmt_len) {
+            Ok(length) if length > 0 => std::slice::from_raw_parts(text.cast(), length),
+            _ => CStr::from_ptr(text).to_bytes(),
+        }
+    }
+}
+
+/// Whether it is an EXECUTE of a statement that has the name: its arguments are the secret.
+///
+/// # Safety
+/// A node of the server's, or NULL.
+unsafe fn executes_named(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: as the caller promises; what is prepared stays until it is deallocated.
+    unsafe {
+        if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_ExecuteStmt {
+            return false;
+        }
+        let name = (*node.cast::<pg_sys::ExecuteStmt>()).name;
+        let prepared = pg_sys::FetchPreparedStatement(name, false);
+        prepared.as_ref().is_some_and(|prepared| {
+            let source = (*prepared.plansource).query_string;
+            !source.is_null() && names(CStr::from_ptr(source).to_bytes())
+        })
+    }
+}
