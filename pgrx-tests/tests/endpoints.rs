@@ -3,6 +3,7 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{self, LIMIT, insert, outcome, plan, rows, to_pending};
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::vault::Vault;
 use shardmaster_tests::wait;
 
 /// What `shard_check` says of a shard: items, and whether each is as it should be.
@@ -123,4 +124,77 @@ fn a_session_begins_with_one_message() {
             assert!(begun > 0, "no session of {purpose}");
         }
     }
+}
+
+/// Where an endpoint leads elsewhere by now: a target to its source, or each to the other. What was
+/// there before is known by what the split has installed there: nothing is copied onto itself, and
+/// nothing deleted for a copy.
+#[test]
+fn sides_that_are_taken_for_each_other_lose_no_row() {
+    let cluster = fixture::cluster(&["shardmaster.remote_timeout = 3000"]);
+    let ends = [0, 1].map(|server| cluster.servers[server].conninfo(DATABASE, MOVER));
+    let lead = |a: usize, b: usize| {
+        let call = "SELECT shard_set_endpoint('shard_a', $1), shard_set_endpoint('shard_b', $2)";
+        cluster.superuser().unwrap().execute(call, &[&ends[a], &ends[b]]).unwrap();
+    };
+    let some_time = || std::thread::sleep(std::time::Duration::from_secs(4));
+    let source = |count: usize| assert_eq!(rows(&cluster, 0).len(), count);
+    let split = plan(&cluster);
+    to_pending(&split);
+    lead(0, 0);
+    let _ = split.call("cutover");
+    some_time();
+    source(300);
+    lead(1, 0);
+    let _ = split.call("resume");
+    some_time();
+    source(300);
+    lead(0, 1);
+    let _ = split.call("resume");
+    let _ = split.call("cutover");
+    split.wait("completed", LIMIT).unwrap_or_else(|error| panic!("{error}: {}", split.describe()));
+    let moved = rows(&cluster, 1);
+    assert_eq!(moved.len(), 300);
+    for (a, b) in [(0, 0), (1, 0), (1, 1)] {
+        lead(a, b);
+        let _ = split.call("finish");
+        some_time();
+        eprintln!("{a} {b}: {}", split.describe());
+        source(300);
+        assert_eq!(rows(&cluster, 1), moved);
+    }
+    lead(0, 1);
+    let _ = split.call("resume");
+    split.finish(LIMIT).unwrap_or_else(|error| panic!("{error}: {}", split.describe()));
+    source(0);
+    assert_eq!(rows(&cluster, 1), moved);
+    split.drop_guard().unwrap();
+}
+
+/// Whoever says where a shard is and whoever sets its credential take their locks in one order.
+#[test]
+fn endpoints_and_credentials_are_changed_at_once() {
+    let vault = Vault::new("scram-sha-256", &["deadlock_timeout = 100"]).unwrap();
+    vault.set_password("first").unwrap();
+    vault.set_credential("b", "password", r#"{"password": "first"}"#).unwrap();
+    vault.lead_to(&vault.conninfo(), "b").unwrap();
+    let calls = [
+        r#"SELECT shard_credential_set('b', 'password', '{"password": "first"}')"#,
+        "SELECT shard_set_endpoint('shard_b', notes => clock_timestamp()::text)",
+        "SELECT shard_set_endpoint('shard_b', notes => clock_timestamp()::text, active => random() < 0.5)",
+        "SELECT shard_set_status('shard_b', CASE WHEN random() < 0.5 THEN 'active' ELSE 'disabled' END)",
+        "SELECT shard_keychain_rotate()",
+    ];
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    std::thread::scope(|scope| {
+        for call in calls {
+            let mut session = vault.cluster.master.connect(DATABASE, "postgres").unwrap();
+            scope.spawn(move || {
+                while std::time::Instant::now() < until {
+                    session.batch_execute(call).unwrap_or_else(|error| panic!("{call}: {error:?}"));
+                }
+            });
+        }
+    });
+    vault.require_connects().unwrap();
 }

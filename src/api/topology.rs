@@ -7,7 +7,7 @@ use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
 use crate::routing::endpoint::Given;
-use crate::routing::{endpoint, topology};
+use crate::routing::topology;
 use crate::server::database;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -100,10 +100,7 @@ pub fn shard_set_endpoint(
         credential_alias,
         notes,
     };
-    Ok(Caller::as_owner(|caller| {
-        endpoint::set(&shard_key, &given, caller)?;
-        active.map_or(Ok(()), |active| topology::set_active(&shard_key, active))
-    })?)
+    Ok(Caller::as_owner(|caller| topology::set_endpoint(&shard_key, &given, active, caller))?)
 }
 
 /// SECURITY INVOKER, as above.

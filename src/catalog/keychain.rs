@@ -66,6 +66,14 @@ pub fn delete(alias: &str) {
     sql::write("DELETE FROM shardmaster.keychain WHERE alias = $1", &[alias.into()]);
 }
 
+/// Nobody else says where the shards are that use it before the transaction ends.
+pub fn lock_shards_with(alias: &str) {
+    sql::write(
+        "SELECT FROM shardmaster.shard WHERE credential_alias = $1 AND kind = 'postgres' ORDER BY id FOR NO KEY UPDATE",
+        &[alias.into()],
+    );
+}
+
 /// Shards of kind "postgres" that use it, as of now: whoever asks has locked it.
 pub fn shards_with(alias: &str) -> Vec<String> {
     sql::read_latest(

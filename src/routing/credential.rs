@@ -30,6 +30,8 @@ pub fn set(alias: &str, kind: &str, secret: &[u8], caller: &Caller) -> Result<()
         return Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, text)
             .hint("The master's server runs or reads what it names. Let a superuser set it."));
     }
+    // Before the credential, as whoever says where they are takes them.
+    stored::lock_shards_with(alias);
     let before = stored::lock(alias);
     let shards = stored::shards_with(alias);
     if before.is_some_and(|before| before.kind != kind.name) && !shards.is_empty() {

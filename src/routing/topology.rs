@@ -119,8 +119,23 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Where a shard is from now on, and whether it is used. The keyspaces are locked first, as by
+/// whoever else changes what a shard is used for.
+pub fn set_endpoint(
+    shard_key: &str,
+    given: &Given,
+    active: Option<bool>,
+    caller: &Caller,
+) -> Result<(), Failure> {
+    if active.is_some() {
+        keyspace::lock_all()?;
+    }
+    endpoint::set(shard_key, given, caller)?;
+    active.map_or(Ok(()), |active| set_active(shard_key, active))
+}
+
 /// An inactive one is neither routed to nor planned with.
-pub fn set_active(shard_key: &str, active: bool) -> Result<(), Failure> {
+fn set_active(shard_key: &str, active: bool) -> Result<(), Failure> {
     let is_active = shard::by_key(shard_key)?.status != ShardStatus::Disabled;
     match active {
         _ if active == is_active => Ok(()),
