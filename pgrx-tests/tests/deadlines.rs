@@ -455,14 +455,18 @@ fn a_worker_that_comes_too_late_says_so() {
 /// operator says that it is lost.
 #[test]
 fn a_lost_target_is_not_connected_to_any_longer() {
-    let stage = Stage::new(&[]);
+    // No step is under way as the line falls silent: its worker would wait for that first.
+    let stage = Stage::new(&["shardmaster.tail_interval = '60s'"]);
     let split = plan(&stage.cluster);
     to_pending(&split);
+    let mut master = stage.cluster.superuser().unwrap();
+    let rests =
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'waiting for shard_split_cutover%')";
+    wait::until_true(&mut master, "the worker to rest", LIMIT, rests).unwrap();
     stage.target.silence();
     split.call("rollback").unwrap();
     split.wait_held("connecting to shard \"shard_b\"", LIMIT).unwrap();
     let began = Instant::now();
-    let mut master = stage.cluster.superuser().unwrap();
     master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&split.id]).unwrap();
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
