@@ -73,11 +73,12 @@ SELECT shard_keychain_rotate();
 SELECT shard_credential_set('north', 'password', '{"password": "sEcret"}');
 SELECT ok FROM shard_status() WHERE item = 'keychain';
 
--- Below superuser nothing is set that the server would run or read.
+-- Below superuser nothing is set that the server would run or read, nor who the mover is.
 CREATE ROLE keeper;
 SELECT shard_grant('keeper', 'admin');
 SET ROLE keeper;
 SELECT shard_credential_set('own', 'password', '{"password": "sEcret"}');
+SELECT shard_credential_set('own', 'password', '{"password": "sEcret", "username": "postgres"}');
 SELECT shard_credential_set('own', 'token_command', '{"command": "id"}');
 SELECT shard_credential_set('sidecar', 'token_file', '{"file": "/etc/passwd"}');
 SELECT shard_set_endpoint('a', credential_alias => 'own');
