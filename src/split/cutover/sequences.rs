@@ -176,12 +176,12 @@ pub fn find_unfit(
     tables: (Option<&str>, Option<&str>),
 ) -> Result<Option<(String, String)>> {
     let pairs = pairs_of(source, target, &[tables])?;
-    let positions = positions(source, target, &pairs)?;
-    for (pair, (value, state)) in pairs.iter().zip(positions) {
-        if let Some(unfit) = pair.to.not_to_be_set() {
+    // Who may not set it may not read it either, perhaps.
+    for Pair { to, .. } in &pairs {
+        if let Some(unfit) = to.not_to_be_set() {
             return Ok(Some(unfit));
         }
-        let to = &pair.to.sequence;
+        let to = &to.sequence;
         let owner = target.query(
             "SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = $1::regclass AND NOT pg_has_role(c.relowner, 'USAGE')",
             &[Some(to)],
@@ -190,8 +190,10 @@ pub fn find_unfit(
             let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
             return Ok(Some((format!("sequence {to} belongs to {owner}"), hint)));
         }
-        let (Some(value), Some(state)) = (value, state) else { continue };
-        if let Some(unfit) = out_of_reach(state, to, value) {
+    }
+    for (pair, position) in pairs.iter().zip(positions(source, target, &pairs)?) {
+        let (Some(value), Some(state)) = position else { continue };
+        if let Some(unfit) = out_of_reach(state, &pair.to.sequence, value) {
             return Ok(Some(unfit));
         }
     }
