@@ -11,6 +11,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+/// Statements of one message whose rows are kept.
+const MOST_ANSWERS: usize = 4;
 /// What takes as long as its tables are big.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -127,11 +129,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Several statements in one message; the rows of each that gives rows.
+    /// Several statements in one message; the rows of each that gives rows. Of a server that sends more
+    /// answers than it was asked for no more are kept.
     pub fn run_for_each(&mut self, sql: &str) -> Result<Vec<Rows>, RemoteError> {
         self.send(sql)?;
         self.collect(self.timeout, |all: &mut Vec<Rows>, next| {
-            if next.has_columns {
+            if next.has_columns && all.len() < MOST_ANSWERS {
                 all.push(next);
             }
         })
