@@ -62,10 +62,12 @@ pub fn ask(id: i64, wishes: &Wishes, rehearses: bool) {
     );
 }
 
-/// What a cutover that is asked for has met, and is tried again after.
+/// What a cutover that is asked for has met, and is tried again after. Before its window begins it is
+/// something else that is tried.
 pub fn met(id: i64, why: &str) {
     sql::write(
-        "UPDATE shardmaster.split_cutover SET last_error = $2 WHERE split_id = $1",
+        "UPDATE shardmaster.split_cutover SET last_error = $2
+          WHERE split_id = $1 AND coalesce(not_before <= clock_timestamp(), true)",
         &[id.into(), why.into()],
     );
 }
