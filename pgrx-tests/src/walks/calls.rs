@@ -230,6 +230,10 @@ impl Walk {
         let call = self.choose_call(&before);
         let query = format!("SELECT {}({})", call.function(), before.id);
         if call == Call::GuardDrop {
+            // Its clients have to stand still, and some wait for the rows that are held.
+            if self.holds_rows {
+                return self.plan();
+            }
             self.refresh_routes();
         }
         let told = self.make(&query)?;

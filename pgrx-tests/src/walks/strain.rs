@@ -82,7 +82,9 @@ impl Walk {
             Ok(client) => client,
             Err(error) => return self.forgive(&what, Err(error)),
         };
+        self.holds_rows = true;
         let meanwhile = self.drive();
+        self.holds_rows = false;
         std::thread::sleep(Duration::from_millis(self.random.below(HELD) as u64));
         if is_prepared {
             self.end_prepared(shard, end)?;

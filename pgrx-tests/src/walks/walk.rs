@@ -32,6 +32,8 @@ pub struct Walk {
     pub(super) lasting: Vec<Lasting>,
     pub(super) points: Vec<String>,
     pub(super) has_faults: bool,
+    /// A transaction of this walk keeps rows from the clients.
+    pub(super) holds_rows: bool,
     /// Until when a split may fail because of what an owner has done to a table.
     excused: Instant,
     excused_all: Instant,
@@ -60,6 +62,7 @@ impl Walk {
             lasting: Vec::new(),
             points: Vec::new(),
             has_faults,
+            holds_rows: false,
             excused: Instant::now(),
             excused_all: Instant::now(),
             spares: vec![Spares::default(); SHARDS],
