@@ -285,3 +285,20 @@ fn behind_the_decision_no_sequence_is_waited_for() {
     assert!(split.events().unwrap().contains("sequences stay as the cutover had raised them"));
     idle.batch_execute("COMMIT").unwrap();
 }
+
+/// The target is asked while the source is looked at: what the source has new is looked for on both once
+/// the target has answered.
+#[test]
+fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
+    let stage = Stage::new(&["shardmaster.cutover_timeout = '10s'"]);
+    let split = plan(&stage.cluster);
+    to_pending(&split);
+    interrupt(&split, &stage.cluster, "cutover_fenced", || {
+        let new = "CREATE FUNCTION looks() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
+                   CREATE EVENT TRIGGER looks ON ddl_command_end EXECUTE FUNCTION looks()";
+        stage.cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(new).unwrap();
+    });
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&stage.cluster, 0), rows(&stage.cluster, 1));
+    split.finish(LIMIT).unwrap();
+}

@@ -29,6 +29,8 @@ pub struct Engine {
     pub tables: Vec<Table>,
     /// Foreign keys of the target that the server does not check for the mover.
     pub watched: Watched,
+    /// They are to be found anew, once the target has answered what it was asked.
+    pub is_to_watch: bool,
     /// What code of others was looked for in.
     pub looked_through: LookedThrough,
     /// The partitioned tables of the source, as it was observed last.
@@ -53,6 +55,7 @@ impl Engine {
     /// What is to be looked at is found anew: a foreign key has come or gone, a table that is
     /// referenced has another name, or its name another table.
     pub fn watch(&mut self) -> Result<()> {
+        self.is_to_watch = false;
         self.watched = Watched::load(&mut self.control, &mut self.target, &self.plan, &self.tables)?;
         Ok(())
     }
@@ -78,6 +81,7 @@ impl Engine {
             target,
             tables,
             watched,
+            is_to_watch: false,
             looked_through: LookedThrough::default(),
             parents: Vec::new(),
             counters: Counters::default(),
