@@ -244,6 +244,7 @@ CREATE TABLE shardmaster.split_plan (
     reads_on_target          boolean NOT NULL DEFAULT false,
     on_ddl                   text NOT NULL DEFAULT 'wait' CHECK (on_ddl IN ('wait', 'replay')),
     reverse_of               bigint REFERENCES shardmaster.split_plan (id),
+    copy_again               boolean NOT NULL DEFAULT false,
     baseline                 jsonb,
     CHECK ((baseline IS NULL) OR (reverse_of IS NOT NULL))
 );
@@ -259,6 +260,7 @@ COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator l
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more: nothing was in the way of its end';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';
+COMMENT ON COLUMN shardmaster.split_plan.copy_again IS 'a way back may replace rows that were not compared since the cutover, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.accept_missing IS 'finish deletes rows that it cannot show to be on the target, too: the operator has said so';
 COMMENT ON COLUMN shardmaster.split_plan.target_lost IS 'rollback asks nothing of the target: the operator has said that it is gone for good';
 COMMENT ON COLUMN shardmaster.split_plan.source_lost IS 'finish asks nothing of the source: the operator has said that it is gone for good';

@@ -106,21 +106,72 @@ fn one_that_was_forgotten_goes_with_the_next_one() {
     finished(&split);
 }
 
-/// One that has to copy all would replace rows that are right by those that were found to be others.
-#[test]
-fn one_that_was_full_replaces_no_row_that_was_found_to_differ() {
+/// A small queue, and enough rows to fill it.
+fn soon_full() -> Cluster {
     let cluster = cluster_of(
         &["shardmaster.queue_max_size = '1MB'"],
         "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))",
     );
     let more = "INSERT INTO items SELECT 'moves', i, 'v', i FROM generate_series(10001, 40000) i";
     by_superuser(&cluster, 0, more);
+    cluster
+}
+
+const FILLS: &str = "UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id > 10000";
+
+/// A row that the target has lost, as if its change had never been carried over.
+const LOST: &str = "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 100";
+
+/// One that has to copy all would replace rows that are right by others, and nobody has looked.
+#[test]
+fn one_that_was_full_replaces_no_row_that_nobody_has_compared() {
+    let cluster = soon_full();
     let split = completed(&cluster);
-    let lost = "UPDATE items SET val = 'lost' WHERE tenant = 'moves' AND id = 100";
-    as_worker(&cluster, &split, 1).batch_execute(lost).unwrap();
+    as_worker(&cluster, &split, 1).batch_execute(LOST).unwrap();
+    let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
+    client.batch_execute(FILLS).unwrap();
+    let right = rows(&cluster, 0);
+    let back = reverse(&cluster, &split);
+    let refused = back.failure(LIMIT).unwrap();
+    let unseen = "all rows of items on shard \"shard_a\" would be replaced by those of shard \"shard_b\", and were not compared";
+    assert!(refused.contains(unseen) && refused.contains("the queue of changes was full"), "{refused}");
+    assert_eq!(rows(&cluster, 0), right);
+    // Asked for as before it is refused again; the operator's word is needed, and is kept.
+    reverse(&cluster, &split);
+    assert!(back.failure(LIMIT).unwrap().contains(unseen));
+    assert_eq!(rows(&cluster, 0), right);
+    let expected = rows(&cluster, 1);
+    let query = "SELECT shard_split_reverse($1, copy_again => true)";
+    cluster.superuser().unwrap().execute(query, &[&split.id]).unwrap();
+    split.wait("reversed", LIMIT).unwrap();
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), expected);
+    assert!(split.events().unwrap().contains("with a copy if it must"));
+}
+
+/// What was compared since the cutover may be replaced without a word of the operator.
+#[test]
+fn one_that_was_compared_before_it_was_full_is_copied() {
+    let cluster = soon_full();
+    let split = completed(&cluster);
+    assert_eq!(verify(&split)[0].status, "passed");
+    cluster.servers[1].connect(DATABASE, CLIENT).unwrap().batch_execute(FILLS).unwrap();
+    let expected = rows(&cluster, 1);
+    let back = reverse(&cluster, &split);
+    split.wait("reversed", LIMIT).unwrap();
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), expected);
+}
+
+/// One that has to copy all would replace rows that are right by those that were found to be others.
+#[test]
+fn one_that_was_full_replaces_no_row_that_was_found_to_differ() {
+    let cluster = soon_full();
+    let split = completed(&cluster);
+    as_worker(&cluster, &split, 1).batch_execute(LOST).unwrap();
     assert_eq!(verify(&split)[0].differing, 1);
     let mut client = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
-    client.batch_execute("UPDATE items SET val = 'new' WHERE tenant = 'moves' AND id > 10000").unwrap();
+    client.batch_execute(FILLS).unwrap();
     let right = rows(&cluster, 0);
     let back = reverse(&cluster, &split);
     let refused = back.failure(LIMIT).unwrap();

@@ -356,6 +356,10 @@ fn a_source_that_was_set_back_is_copied_again() {
     let expected = rows(&cluster, 1);
     assert_ne!(rows(&cluster, 0), expected);
     let back = reverse(&cluster, &split);
+    let error = back.failure(LIMIT).unwrap();
+    assert!(error.contains("were not compared with them since the cutover"), "{error}");
+    let query = "SELECT shard_split_reverse($1, copy_again => true)";
+    cluster.superuser().unwrap().execute(query, &[&split.id]).unwrap();
     reversed(&split);
     assert_eq!(rows(&cluster, 0), expected);
     assert!(back.events().unwrap().contains("was set back since the cutover"), "{}", back.events().unwrap());

@@ -7,6 +7,7 @@ use shardmaster_tests::fixture::{
 };
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::verification::verify;
 use shardmaster_tests::{standby, wait};
 use std::time::Duration;
 
@@ -48,8 +49,9 @@ fn change(cluster: &Cluster) {
         .unwrap();
 }
 
+/// Nobody has compared anything, and what has to be is copied.
 fn reverse<'a>(cluster: &'a Cluster, split: &Split<'_>) -> Split<'a> {
-    let query = "SELECT shard_split_reverse($1)";
+    let query = "SELECT shard_split_reverse($1, copy_again => true)";
     Split::of(cluster, cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0))
 }
 
@@ -362,6 +364,36 @@ fn a_change_after_the_cutover_goes_back_with_the_rows() {
         assert!(events.contains(told), "{change}: {events}");
         back.finish(LIMIT).unwrap();
     }
+}
+
+/// A table that is copied again on its way back replaces what its split's source has kept: rows that were
+/// compared since the cutover, or of which the operator says so.
+#[test]
+fn a_table_that_is_copied_again_was_compared_first() {
+    let plain = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (tenant, id))";
+    let cluster = cluster_of(&[ON], plain);
+    let split = changed(&cluster);
+    by_superuser(&cluster, 1, "VACUUM FULL items");
+    for server in [1, 0] {
+        by_owner(&cluster, server, "ALTER TABLE items ADD COLUMN extra int DEFAULT 7");
+    }
+    let before = rows(&cluster, 0);
+    let query = "SELECT shard_split_reverse($1)";
+    cluster.superuser().unwrap().execute(query, &[&split.id]).unwrap();
+    let back = Split::of(&cluster, split.id + 1);
+    let error = back.failure(LIMIT).unwrap();
+    assert!(
+        error.contains("would be replaced by those of shard \"shard_b\", and were not compared"),
+        "{error}"
+    );
+    assert_eq!(rows(&cluster, 0), before);
+    let told = verify(&split);
+    assert_eq!((told[0].status.as_str(), told[0].differing), ("passed", 0), "{told:?}");
+    cluster.superuser().unwrap().execute(query, &[&split.id]).unwrap();
+    let expected = rows(&cluster, 1);
+    split.wait("reversed", LIMIT).unwrap();
+    back.wait("completed", LIMIT).unwrap();
+    assert_eq!(rows(&cluster, 0), expected);
 }
 
 /// Next month's partition: of one that came before the cutover the way back has all in its queue, of one

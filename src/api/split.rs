@@ -174,9 +174,13 @@ pub fn shard_split_rollback(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_split_reverse(split_id: Option<i64>) -> Result<i64, ErrorReport> {
+pub fn shard_split_reverse(
+    split_id: Option<i64>,
+    copy_again: default!(Option<bool>, "false"),
+) -> Result<i64, ErrorReport> {
     on_primary("shard_split_reverse")?;
-    Ok(lifecycle::reverse(required(split_id, "split_id")?)?)
+    let copy_again = required(copy_again, "copy_again")?;
+    Ok(lifecycle::reverse(required(split_id, "split_id")?, copy_again)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

@@ -226,6 +226,20 @@ pub fn differing(id: i64) -> Option<(i64, String)> {
     )
 }
 
+/// The names of those tables that were not shown to be alike since the cutover; None: all were.
+pub fn not_compared(id: i64, ordinals: &[i32]) -> Option<String> {
+    sql::read_one(
+        "SELECT string_agg(t.table_name, ', ' ORDER BY t.ordinal)
+           FROM shardmaster.split_table t JOIN shardmaster.split_plan p ON p.id = t.split_id
+           LEFT JOIN shardmaster.split_verification v ON v.split_id = t.split_id AND v.ordinal = t.ordinal
+          WHERE t.split_id = $1 AND t.ordinal = ANY ($2)
+            AND NOT coalesce(v.status = 'passed' AND v.verified_at > p.cutover_at, false)",
+        &[id.into(), ordinals.to_vec().into()],
+        |row| row.get::<String>(1),
+    )
+    .flatten()
+}
+
 /// What is known to differ is to come over again; how many keys.
 pub fn ask_repair(id: i64) -> i64 {
     let asked = sql::write(

@@ -119,6 +119,18 @@ pub fn there(id: i64) -> Option<i64> {
     .flatten()
 }
 
+/// Rows that were not compared since the cutover may be replaced: the operator has said so.
+pub fn allow_copy(id: i64) {
+    sql::write("UPDATE shardmaster.split_plan SET copy_again = true WHERE id = $1", &[id.into()]);
+}
+
+pub fn may_copy(id: i64) -> bool {
+    sql::read_one("SELECT copy_again FROM shardmaster.split_plan WHERE id = $1", &[id.into()], |row| {
+        row.value(1)
+    })
+    .unwrap_or_default()
+}
+
 /// It rests no more: somebody has asked for it.
 pub fn begin(id: i64) {
     sql::write(

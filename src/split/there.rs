@@ -23,21 +23,50 @@ pub fn require_open(source: &mut Connection, there: i64) -> Result<()> {
     }
 }
 
-/// The way back has lost count of what has changed on the target of the split, and is about to copy all: rows of the
-/// split's source that were found to be others there would be replaced, and may be the only right ones.
-pub fn require_alike(plan: &Plan) -> Result<()> {
-    let Some(there) = plan.reverse_of else { return Ok(()) };
-    let Some((rows, tables)) = transaction(|| verification::differing(there)) else { return Ok(()) };
+/// The way back is about to copy these tables (by position) again: the rows that its target has kept since the
+/// cutover of the split are replaced. They go if they were shown to be on the other side since, as before `finish`,
+/// or if the operator has said that they may; those that were found to be others never, since they may be the
+/// only right ones.
+pub fn require_proven(plan: &Plan, tables: &[usize], why: &str) -> Result<()> {
+    let Some(there) = plan.reverse_of.filter(|_| !tables.is_empty()) else { return Ok(()) };
+    let ordinals: Vec<i32> = tables.iter().filter_map(|at| plan.tables.get(*at)).map(|t| t.ordinal).collect();
+    let (differing, unproven, may_copy) = transaction(|| {
+        let unproven = verification::not_compared(there, &ordinals);
+        (verification::differing(there), unproven, way_back::may_copy(plan.id))
+    });
+    if let Some(found) = differing {
+        return Err(differs(plan, there, &found, why));
+    }
+    match unproven {
+        Some(names) if !may_copy => Err(unknown(plan, there, &names, why)),
+        _ => Ok(()),
+    }
+}
+
+fn differs(plan: &Plan, there: i64, (rows, tables): &(i64, String), why: &str) -> SplitError {
     let (from, to, id) = (&plan.source.shard_key, &plan.target.shard_key, plan.id);
-    Err(SplitError::failed(
+    SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "{rows} rows of {tables} are not on shard \"{from}\" as they were at the cutover of split {there}, and all rows of shard \"{to}\" would be replaced by its own: the queue of changes was full or its lease had ended"
+            "{rows} rows of {tables} are not on shard \"{from}\" as they were at the cutover of split {there}, and all rows of shard \"{to}\" would be replaced by its own: {why}"
         ),
         format!(
             "Nothing was changed. SELECT shard_split_rollback({id}) leaves split {there} as it is; bring the right rows from shard \"{to}\" to shard \"{from}\" by hand, then SELECT shard_split_finish({there}, accept_missing => true)."
         ),
-    ))
+    )
+}
+
+fn unknown(plan: &Plan, there: i64, tables: &str, why: &str) -> SplitError {
+    let (from, to, id) = (&plan.source.shard_key, &plan.target.shard_key, plan.id);
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "all rows of {tables} on shard \"{to}\" would be replaced by those of shard \"{from}\", and were not compared with them since the cutover of split {there}: {why}"
+        ),
+        format!(
+            "Nothing was changed. SELECT shard_split_verify({there}) compares them, where the changes since the cutover are all known, then SELECT shard_split_reverse({there}) goes on. If they may be replaced unseen: SELECT shard_split_reverse({there}, copy_again => true). SELECT shard_split_rollback({id}) leaves split {there} as it is."
+        ),
+    )
 }
 
 /// In the commit that decides the way back, which is the end of the split.

@@ -225,6 +225,7 @@ impl<'a> Operator<'a> {
                     Next::Reverse(there) => {
                         self.done.given_up += usize::from(was_asked && !state.error.is_empty());
                         was_asked = true;
+                        // A failover in its middle may have it copied again.
                         self.call(there, "reverse");
                     }
                 }
@@ -260,7 +261,8 @@ impl<'a> Operator<'a> {
     }
 
     fn call(&mut self, id: i64, name: &str) {
-        let query = format!("SELECT shard_split_{name}($1)");
+        let more = if name == "reverse" { ", copy_again => true" } else { "" };
+        let query = format!("SELECT shard_split_{name}($1{more})");
         if let Err(error) = self.ask(|master| Ok(master.execute(&query, &[&id])?)) {
             self.note(&query, &error);
         }

@@ -16,7 +16,7 @@ impl Walk {
         }
         let id = *self.random.one_of(from);
         let may_be_refused = self.may_be_refused(id);
-        let query = format!("SELECT shard_split_reverse({id})");
+        let query = format!("SELECT shard_split_reverse({id}, copy_again => true)");
         let told: Told = self.master()?.query_one(&query, &[]).map(drop).map_err(Refusal::of);
         self.judge(&query, &told)?;
         self.look()?;

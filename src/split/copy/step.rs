@@ -81,9 +81,8 @@ pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
     let (now, counters) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, &counters)?;
     let looked =
         engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
-    if looked {
-        engine.watch()?;
-    }
+    // In a cutover the target has been asked already, and its answer is still to be taken.
+    engine.is_to_watch |= looked;
     engine.parents = now.tables.iter().flat_map(|table| table.parents().to_vec()).collect();
     engine.counters = consumed::read(engine.reader.shard(), &counters)?;
     if let Some(split) = engine.plan.reverse_of {
@@ -115,7 +114,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
-    if looked {
+    if looked || engine.is_to_watch {
         engine.watch()?;
     }
     check_target(engine, &progress, source, &now)?;
@@ -198,7 +197,8 @@ pub fn apply(
     let was_copied = progress.is_copied() && progress.snapshot.is_some();
     let mut restarted = differences.restart;
     if restarted.is_none() && engine.counters.overflowed {
-        there::require_alike(&engine.plan)?;
+        let all: Vec<usize> = (0..engine.tables.len()).collect();
+        there::require_proven(&engine.plan, &all, "the queue of changes was full or its lease had ended")?;
         reads::require_none(engine.plan.id, COPIED_AGAIN)?;
         tell_stopped(engine)?;
         drain_overflow(engine, &progress)?;
@@ -207,6 +207,8 @@ pub fn apply(
         ));
     }
     let resets = tables_to_reset(&differences.reset, entries, restarted.is_some(), engine.tables.len());
+    let replaced = restarted.as_deref().unwrap_or(REPLACED);
+    there::require_proven(&engine.plan, &with_rows(&progress, &resets), replaced)?;
     if !resets.is_empty() || !differences.grown.is_empty() {
         reads::require_none(engine.plan.id, COPIED_AGAIN)?;
     }
@@ -248,6 +250,8 @@ pub fn apply(
     Ok(outcome)
 }
 
+const REPLACED: &str = "truncated, rewritten or changed there, or without one of its partitions";
+
 /// Deletes what the target has of tables that are copied anew, and forgets how far they were.
 fn reset(
     engine: &mut Engine,
@@ -270,6 +274,12 @@ fn reset(
         }
     }
     Ok(())
+}
+
+/// Of these tables rows may be on the target.
+fn with_rows(progress: &Progress, resets: &[usize]) -> Vec<usize> {
+    let has_begun = |position: &&usize| !progress.tables[**position].leaves.is_empty();
+    resets.iter().filter(has_begun).copied().collect()
 }
 
 fn tables_to_reset(differ: &[usize], entries: &[Entries], all: bool, count: usize) -> Vec<usize> {

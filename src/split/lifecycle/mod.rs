@@ -175,8 +175,9 @@ pub fn rollback(id: i64, target_lost: bool) -> Result<(), Failure> {
 }
 
 /// Asks for the way back of a split whose cutover has decided; which split that is. It goes
-/// all of its way, as soon as it can. Asked for again, it is cut over again.
-pub fn reverse(id: i64) -> Result<i64, Failure> {
+/// all of its way, as soon as it can. Asked for again, it is cut over again. `copy_again`: rows that the
+/// split's source has kept may be replaced by others of its target, proven or not.
+pub fn reverse(id: i64, copy_again: bool) -> Result<i64, Failure> {
     // In the order in which a decision takes their locks.
     let known = way_back::of(id)?;
     let back = known.map(|back| split::lock(back.id).map(|state| (back.id, state))).transpose()?;
@@ -187,6 +188,9 @@ pub fn reverse(id: i64) -> Result<i64, Failure> {
     };
     if there.goal == Goal::Finished {
         way_back::forget_finish(id);
+    }
+    if copy_again {
+        way_back::allow_copy(back);
     }
     match (state.phase, state.goal) {
         (Phase::Planning, Goal::Planning) => {
@@ -203,7 +207,15 @@ pub fn reverse(id: i64) -> Result<i64, Failure> {
         (_, goal) if state.failed => set_goal(back, goal),
         _ => {}
     }
-    split::event(id, None, None, &format!("asked to be taken back, by split {back}"));
+    split::event(
+        id,
+        None,
+        None,
+        &format!(
+            "asked to be taken back, by split {back}{}",
+            if copy_again { ", with a copy if it must" } else { "" }
+        ),
+    );
     Ok(back)
 }
 
