@@ -1,9 +1,9 @@
 //! Both sides of a table at once, a range of its key after the other: each server makes a sum of the
 //! checksums of its rows there, and only where these differ are the rows compared.
 //!
-//! Invariant: the ranges are (-, a], (a, b], .., (z, +), with bounds that the source has named. On
-//! the source each row is in one of them. On the target, whose order may be another one, it is in at
-//! least one: it lies behind the beginning and before the end, so there is a range at whose beginning
+//! Invariant: the ranges are (-, a], (a, b], .., (z, +), with bounds that the source has named, and behind its last
+//! row the target. On the source each row is in one of them. On the target, whose order may be another one, it is in
+//! at least one: it lies behind the beginning and before the end, so there is a range at whose beginning
 //! it lies behind the bound and at whose end it does not. So where each range has the same rows on
 //! both sides, the tables have; an order that differs shows as a difference, and rows are compared.
 
@@ -14,13 +14,14 @@ use super::whole::{self, Size};
 use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::{array_literal, ident, literal};
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
-/// Keys of the first range, of the smallest, and of the largest.
-pub const FIRST_KEYS: i64 = 50_000;
+/// Keys of the first range, and bytes of it where rows are wide; keys of the smallest and of the largest.
+const FIRST_KEYS: i64 = 50_000;
+const FIRST_BYTES: i64 = 32 << 20;
 pub const LEAST_KEYS: i64 = 2_000;
 pub const MOST_KEYS: i64 = 1 << 22;
 /// How far the order of the key has to be that of the blocks where a table is not in memory: a
@@ -66,6 +67,20 @@ pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
         return Ok(false);
     }
     is_in_order(reader, &table.source)
+}
+
+/// How many keys a table's first range has: of wide rows, which mostly lie apart from their table, few. Of one that
+/// was never analysed nobody knows how wide its rows are.
+pub fn first_keys(engine: &mut Engine, position: usize) -> Result<i64> {
+    let Engine { reader, tables, .. } = engine;
+    let leaves: Vec<String> = tables[position].source.leaves().iter().map(|leaf| leaf.oid.clone()).collect();
+    let query = format!(
+        "SELECT coalesce(min(greatest(c.reltuples, 0)::float8 * {FIRST_BYTES} / greatest(pg_table_size(c.oid), 1)), 0)::numeric::bigint
+           FROM pg_class c WHERE c.oid = ANY ({}::oid[])",
+        array_literal(&leaves)
+    );
+    let keys = reader.count("the keys of a range", &query)?;
+    Ok(keys.clamp(LEAST_KEYS, FIRST_KEYS))
 }
 
 /// Without partitions: one that comes has keys of ranges that are done.
@@ -121,25 +136,34 @@ pub struct Range {
 }
 
 impl Range {
-    /// The next one, of so many keys of the source.
+    /// The next one, of so many keys of the source; where it has no more of them, of the target, to whose end
+    /// clients may have added any number since the cutover.
     pub fn next(engine: &mut Engine, position: usize, at: &Position, keys: i64) -> Result<Range> {
-        let Engine { reader, tables, .. } = engine;
-        let shape = &tables[position].source;
+        let Engine { reader, target, tables, .. } = engine;
+        let table = &tables[position];
         let begins = Range { after: at.after.clone(), to: None };
+        let to = match begins.key_at(reader, &table.source, keys)? {
+            None => begins.key_at(target, &table.target, keys)?,
+            some => some,
+        };
+        Ok(Range { to, ..begins })
+    }
+
+    /// The key that many rows of a side behind its beginning.
+    fn key_at(&self, side: &mut Connection, shape: &TableShape, keys: i64) -> Result<Option<Vec<String>>> {
         let columns: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
         let texts: Vec<String> =
             columns.iter().map(|column| format!("pg_catalog.format('%s', {column})")).collect();
-        let rows = reader.run(&format!(
+        let rows = side.run(&format!(
             "{BY_INDEX} SELECT {} FROM {} t WHERE {} ORDER BY {} OFFSET {} LIMIT 1",
             texts.join(", "),
             shape.name,
-            begins.condition(shape),
+            self.condition(shape),
             columns.join(", "),
             keys - 1
         ))?;
         let row = rows.rows.into_iter().next();
-        let to = row.map(|row| row.into_iter().map(Option::unwrap_or_default).collect());
-        Ok(Range { to, ..begins })
+        Ok(row.map(|row| row.into_iter().map(Option::unwrap_or_default).collect()))
     }
 
     /// The rows `t` of a side that are in it.

@@ -198,7 +198,8 @@ fn range(
 ) -> Result<Option<i64>> {
     let began = Instant::now();
     let at = Position { read: Read::Ranges, ..Position::parse(&table.position) };
-    let keys = if run.keys == 0 { ranges::FIRST_KEYS } else { run.keys };
+    let is_first = run.keys == 0 || at.after.is_empty();
+    let keys = if is_first { ranges::first_keys(engine, position)? } else { run.keys };
     let range = Range::next(engine, position, &at, keys)?;
     let compared = match range.compare(engine, position)? {
         Some(size) => Compared { rows: size.rows, bytes: size.bytes, ..Compared::default() },
