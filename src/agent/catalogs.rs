@@ -47,14 +47,24 @@ pub fn ask_again_and(
     parameters: &[Option<&str>],
     then: &str,
 ) -> Result<Vec<Rows>, RemoteError> {
+    let message = statements(connection, name, query, parameters)?;
+    let mut answers = connection.run_for_each(&format!("{message}; {then}"))?;
+    answers.resize_with(answers.len().max(2), Rows::default);
+    Ok(answers)
+}
+
+/// Its statements, to be sent with others.
+pub fn statements(
+    connection: &mut Connection,
+    name: &'static str,
+    query: &str,
+    parameters: &[Option<&str>],
+) -> Result<String, RemoteError> {
     connection.prepare(name, query)?;
     let parameters: Vec<String> =
         parameters.iter().map(|text| text.map_or("NULL".to_owned(), quote::literal)).collect();
     // What an error ends, its transaction, takes the settings along.
-    let message = format!("{SET}; EXECUTE {name}({}); {RESET}; {then}", parameters.join(", "));
-    let mut answers = connection.run_for_each(&message)?;
-    answers.resize_with(answers.len().max(2), Rows::default);
-    Ok(answers)
+    Ok(format!("{SET}; EXECUTE {name}({}); {RESET}", parameters.join(", ")))
 }
 
 fn by_indexes(

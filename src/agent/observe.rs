@@ -37,33 +37,35 @@ pub fn observe_and(
     side: Side,
     then: &str,
 ) -> Result<(Observation, Rows)> {
+    let message = statements(connection, plan, side)?;
+    let mut answers = connection.run_for_each(&format!("{message}; {then}"))?.into_iter();
+    let (rows, then) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    Ok((read(connection.shard(), plan, &rows)?, then))
+}
+
+/// The statements that ask it, of which one gives rows: to be sent with others.
+pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let (schemas, names) = table_names(plan, side);
     let functions: Vec<String> =
         plan.tables.iter().map(|t| agent::trigger_function(plan.id, side, t.ordinal)).collect();
     let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
     let named = Named::by(plan, side);
-    let answers = catalogs::ask_again_and(
-        connection,
-        "observe",
-        &OBSERVE,
-        &[
-            Some(&text_array(&schemas)),
-            Some(&text_array(&names)),
-            Some(&agent::trigger_prefix(plan.id, side)),
-            Some(&text_array(&functions)),
-            Some(&text_array(&columns)),
-            Some(&named.schemas),
-            Some(&named.names),
-            Some(&named.columns),
-        ],
-        then,
-    )?;
-    let mut answers = answers.into_iter();
-    let (rows, then) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
-    Ok((read(connection.shard(), plan, &rows)?, then))
+    let parameters = [
+        &text_array(&schemas),
+        &text_array(&names),
+        &agent::trigger_prefix(plan.id, side),
+        &text_array(&functions),
+        &text_array(&columns),
+        &named.schemas,
+        &named.names,
+        &named.columns,
+    ];
+    let parameters = parameters.map(|text| Some(text.as_str()));
+    Ok(catalogs::statements(connection, "observe", &OBSERVE, &parameters)?)
 }
 
-fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
+/// What the shard has answered.
+pub fn read(shard: &str, plan: &Plan, rows: &Rows) -> Result<Observation> {
     let json = rows.scalar().unwrap_or_default();
     let observation: Observation =
         serde_json::from_str(json).map_err(|error| RemoteError::unreadable(shard, error))?;

@@ -133,6 +133,11 @@ impl Connection {
     /// answers than it was asked for no more are kept.
     pub fn run_for_each(&mut self, sql: &str) -> Result<Vec<Rows>, RemoteError> {
         self.send(sql)?;
+        self.finish_for_each()
+    }
+
+    /// The same of what was sent.
+    pub fn finish_for_each(&mut self) -> Result<Vec<Rows>, RemoteError> {
         self.collect(self.timeout, |all: &mut Vec<Rows>, next| {
             if next.has_columns && all.len() < MOST_ANSWERS {
                 all.push(next);

@@ -5,6 +5,7 @@ use super::{LONGEST, has};
 use crate::agent::error::Result;
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
+use crate::remote::result::Rows;
 
 /// A redirect as it is on a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,11 +53,17 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Redirect>> {
     if !has(connection, "redirect")? {
         return Ok(Vec::new());
     }
-    let rows = connection
-        .run("SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect
-               WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries)) < 200 ORDER BY id")?;
+    Ok(read(&connection.run(ALL)?))
+}
+
+/// The query for them, where there is such a table.
+pub const ALL: &str = "SELECT id, namespace, keyspace, entries FROM shardmaster_agent.redirect
+    WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries)) < 200 ORDER BY id";
+
+/// Its answer.
+pub fn read(rows: &Rows) -> Vec<Redirect> {
     let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < LONGEST);
-    Ok(rows.rows.iter().filter(short).filter_map(|row| Redirect::from_row(row)).collect())
+    rows.rows.iter().filter(short).filter_map(|row| Redirect::from_row(row)).collect()
 }
 
 /// The one of a namespace and keyspace, whatever the shard is called.
@@ -66,9 +73,13 @@ pub fn find(
     keyspace: &str,
     entries: Strategy,
 ) -> Result<Option<Redirect>> {
-    let found = all(connection)?;
+    Ok(choose(all(connection)?, namespace, keyspace, entries))
+}
+
+/// The same among these.
+pub fn choose(all: Vec<Redirect>, namespace: &str, keyspace: &str, entries: Strategy) -> Option<Redirect> {
     let is_it = |r: &Redirect| r.namespace == namespace && r.keyspace == keyspace && r.entries == entries;
-    Ok(found.into_iter().find(is_it))
+    all.into_iter().find(is_it)
 }
 
 /// One that is there stays as it is.

@@ -10,6 +10,7 @@ use crate::error::{Failure, SqlState};
 use crate::keys::strategy::Strategy;
 use crate::remote::Connection;
 use crate::remote::quote::{self, literal};
+use crate::remote::result::Rows;
 
 /// What a side does with its clients' writes of the moving keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,23 +190,22 @@ pub fn insert(connection: &mut Connection, plan: &Plan, side: Side, entries: &st
     Ok(())
 }
 
-/// Other splits of the same keyspace whose keys have left this database and that are not
+/// The query for other splits of the same keyspace whose keys have left this database and that are not
 /// finished, in the order in which all splits lock them.
-pub fn moved_away(connection: &mut Connection, plan: &Plan, entries: &str) -> Result<Vec<i64>> {
-    let splits = connection.query(
+pub fn moved_away(plan: &Plan, entries: &str) -> String {
+    let [token, namespace, keyspace, entries, moved] =
+        [&*plan.token, &*plan.target.namespace, &*plan.keyspace, entries, State::Moved.as_str()].map(literal);
+    format!(
         "SELECT split_id FROM shardmaster_agent.side
-          WHERE side = 'source' AND state = $5 AND (split_id <> $6 OR token <> $1)
-            AND namespace = $2 AND keyspace = $3 AND entries = $4 ORDER BY split_id",
-        &[
-            Some(&plan.token),
-            Some(&plan.target.namespace),
-            Some(&plan.keyspace),
-            Some(entries),
-            Some(State::Moved.as_str()),
-            Some(&plan.id.to_string()),
-        ],
-    )?;
-    Ok(splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect())
+          WHERE side = 'source' AND state = {moved} AND (split_id <> {} OR token <> {token})
+            AND namespace = {namespace} AND keyspace = {keyspace} AND entries = {entries} ORDER BY split_id",
+        plan.id
+    )
+}
+
+/// The splits that such a query has found.
+pub fn numbers(splits: &Rows) -> Vec<i64> {
+    splits.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect()
 }
 
 /// A side of a split on a shard.

@@ -102,16 +102,20 @@ pub fn begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progre
 pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     let id = engine.plan.id;
     let begin = tenure::begin_statements(id, Side::Target, engine.generation);
-    let message = format!("{begin}; {}; {}", locks::target_locks(engine), progress::locked(id));
+    let locks = locks::target_locks(engine);
+    // Under these locks, and with the cursors, what the tables look like.
+    let observe = observe::statements(&mut engine.target, &engine.plan, Side::Target)?;
+    let message = format!("{begin}; {locks}; {}; {observe}", progress::locked(id));
     engine.target.send(&message)?;
     Ok(())
 }
 
 pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<(Progress, Observation)> {
-    let outcome = engine.target.finish();
-    let rows = tenure::begun(&mut engine.target, outcome)?;
-    let progress = progress::read_from(&engine.target, &engine.plan, &rows)?;
-    let now = observe::observe(&mut engine.target, &engine.plan, Side::Target)?;
+    let outcome = engine.target.finish_for_each();
+    let answers = tenure::begun(&mut engine.target, outcome)?;
+    let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
+    let progress = progress::read_from(&engine.target, &engine.plan, row)?;
+    let now = observe::read(engine.target.shard(), &engine.plan, tables)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if looked || engine.is_to_watch {

@@ -146,13 +146,23 @@ fn attempt(split: i64, deadline: Instant) -> String {
 /// Whether the fence has held since it was taken: a transaction that was ended meanwhile
 /// has let writers through.
 pub fn require_held(fence: &mut Connection, deadline: Instant) -> Result<()> {
+    ask_whether_held(fence, deadline)?;
+    take_whether_held(fence)
+}
+
+/// The question, and its answer: others may be asked meanwhile.
+pub fn ask_whether_held(fence: &mut Connection, deadline: Instant) -> Result<()> {
     let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(100);
-    let held = fence.run(&format!(
+    fence.send(&format!(
         "SET LOCAL idle_in_transaction_session_timeout = '{left}ms';
          SELECT count(*) FROM pg_locks
           WHERE pid = pg_backend_pid() AND locktype = 'relation' AND mode = 'ExclusiveLock'"
-    ));
-    match held {
+    ))?;
+    Ok(())
+}
+
+pub fn take_whether_held(fence: &mut Connection) -> Result<()> {
+    match fence.finish() {
         Ok(rows) if rows.scalar() == Some("1") => Ok(()),
         Ok(_) => Err(SplitError::Retry("the fence, which was lost".into())),
         Err(error) => Err(error.into()),

@@ -115,10 +115,10 @@ fn steps(
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = Source::Fenced;
-    close_fence(engine, fence, deadline)?;
+    close_fence(engine)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
-    let outcome = apply_last_window(engine, deadline)?;
+    let outcome = apply_last_window(engine, fence, deadline)?;
     reach(injection_points::CUTOVER_APPLIED)?;
     in_time(deadline)?;
     sequences::raise(engine, Ahead::Enough, deadline).map_err(aborted::deadline_passed)?;
@@ -258,23 +258,25 @@ fn unlock_source(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-/// 3. The state that writers read once they have the lock. While the fence still holds, no
-///    writer has read the one before.
-pub fn close_fence(engine: &mut Engine, fence: &mut Connection, deadline: Instant) -> Result<()> {
+/// 3. The state that writers read once they have the lock. If the fence still holds, which is to be asked from
+///    now on, no writer has read the one before.
+pub fn close_fence(engine: &mut Engine) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     let control = &mut engine.control;
     if !tenure::change(control, id, generation, &side::FENCE, Version::None)? {
         return Err(SplitError::Retry("the state of the source to be settled".into()));
     }
-    fence::require_held(fence, deadline)
+    Ok(())
 }
 
 /// 4. The reading session's first query now: S_f sees every write that there will
-///    ever be on the source.
-fn apply_last_window(engine: &mut Engine, deadline: Instant) -> Result<Outcome> {
+///    ever be on the source, if the fence holds.
+fn apply_last_window(engine: &mut Engine, fence: &mut Connection, deadline: Instant) -> Result<Outcome> {
     let locked = engine.parents.clone();
+    fence::ask_whether_held(fence, deadline)?;
     step::send_begin_target(engine)?;
     let now = step::observe_source(engine)?;
+    fence::take_whether_held(fence)?;
     if engine.parents != locked {
         return Err(SplitError::Retry("the partitions of the source, which have just changed".into()));
     }

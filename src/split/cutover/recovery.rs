@@ -296,7 +296,8 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
     fence::take(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
-    cutover::close_fence(engine, &mut session, deadline)?;
+    cutover::close_fence(engine)?;
+    fence::require_held(&mut session, deadline)?;
     fence::release(&mut session)?;
     let id = engine.plan.id;
     transaction(|| split::event(id, None, None, "the source had lost its fence and was fenced again"));

@@ -25,13 +25,27 @@ impl OldGuards {
     }
 }
 
+/// Asked in one message: clients wait.
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let entries = plan.scope.strategy();
+    let splits = side::moved_away(plan, &entries.entries());
+    let (redirects, splits) = match target.run_for_each(&format!("{}; {splits}", redirects::ALL)) {
+        Ok(answers) => {
+            let mut answers = answers.into_iter();
+            (redirects::read(&answers.next().unwrap_or_default()), answers.next().unwrap_or_default())
+        }
+        // Nothing has ever left this database.
+        Err(error) if error.is(UNDEFINED_TABLE) => (Vec::new(), target.run(&splits)?),
+        Err(error) => return Err(error.into()),
+    };
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
-    let redirect = redirects::find(target, namespace, keyspace, entries)?;
-    let splits = side::moved_away(target, plan, &entries.entries())?;
-    Ok(OldGuards { redirect, splits })
+    Ok(OldGuards {
+        redirect: redirects::choose(redirects, namespace, keyspace, entries),
+        splits: side::numbers(&splits),
+    })
 }
+
+const UNDEFINED_TABLE: &str = "42P01";
 
 /// Takes the split's keys out of them, in the target's open transaction.
 pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Result<()> {
