@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod callers;
+mod checks;
 mod client;
 mod collisions;
 mod credentials;
