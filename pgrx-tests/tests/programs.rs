@@ -27,6 +27,7 @@ mod hostile;
 mod hostile_texts;
 mod injected;
 mod interrupted;
+mod keychain;
 mod levels;
 mod lies;
 mod lifecycle;
