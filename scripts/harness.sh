@@ -102,7 +102,10 @@ mount_small_disk() {
 # beside_servers PROGRAM ...: runs it as the servers' user, told where things are. Servers of
 # another version have a SERVERS_DIR of their own: one cluster there is a template for all.
 beside_servers() {
-    as_user env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="${SERVERS_DIR:-$RUN}" \
+    local files=()
+    # Long runs have dozens of clusters at once, with their links and sessions in one process.
+    [ -z "${SHARDMASTER_SOAK:-}" ] || files=(prlimit "--nofile=$(ulimit -Hn)")
+    as_user "${files[@]}" env HOME="$RUN" SHARDMASTER_BINDIR="$BINDIR" SHARDMASTER_RUN_DIR="${SERVERS_DIR:-$RUN}" \
         SHARDMASTER_PROGRAMS="$RUN/bin" SHARDMASTER_MAJORS="$RUN/majors" SHARDMASTER_BUILT="$RUN/built" ${SMALL_DISK:+SHARDMASTER_SMALL_DISK="$SMALL_DISK"} \
         ${FULL_DISK:+SHARDMASTER_FULL_DISK="$FULL_DISK"} \
         ${MAY_LACK:+SHARDMASTER_MAY_LACK="$MAY_LACK"} "$@"

@@ -34,6 +34,7 @@ CREATE TABLE shardmaster.shard (
     capacity        bigint CHECK (capacity >= 0),
     next_slot       bigint NOT NULL DEFAULT 0,
     status          text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'draining', 'disabled')),
+    status_active   text CHECK (status_active IN ('active', 'draining')),
     conninfo        text,
     client_conninfo text,
     read_conninfo   text,
@@ -49,6 +50,7 @@ CREATE TABLE shardmaster.shard (
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE shardmaster.shard IS 'places that hold data or resources';
+COMMENT ON COLUMN shardmaster.shard.status_active IS 'of a disabled one: the status that it had before, which shard_set_endpoint(active => true) gives back';
 COMMENT ON COLUMN shardmaster.shard.shard_index IS '0-based number, given once, never reused';
 COMMENT ON COLUMN shardmaster.shard.conninfo IS 'libpq connection string of the mover; NULL: this very database';
 COMMENT ON COLUMN shardmaster.shard.added_by IS 'the role that has added it: whether it may have a schema of this very database as a shard is looked at again by splits';

@@ -9,6 +9,7 @@ import pg from "pg";
 const LONGEST_KEPT = 30_000;
 const WITHOUT_MASTER = 1_000;
 const MOST_ROUTES = 100_000;
+const MODES = new Set(["allow", "prefer", "require", "verify-ca", "verify-full"]);
 // What a shard says of a key that has moved, is on its way, or moved since the snapshot.
 const MOVING = new Set(["SM001", "SM002", "40001"]);
 
@@ -36,21 +37,52 @@ function pairsOf(conninfo) {
 }
 
 /**
- * A configuration for pg.Client of the connection string of a route, with more of one's own: the user,
- * and `ca` in `ssl` where no sslrootcert is named. TLS as sslmode says, with verify-full and
- * verify-ca only by a certificate of that authority.
+ * A configuration of the connection string of a route, with more of one's own: the user, and `ca` in
+ * `ssl` where no sslrootcert is named. TLS as sslmode says, with verify-full and verify-ca only by a
+ * certificate of that authority. It is for connect(): pg.Client itself knows TLS or none, and where
+ * the string leaves that open (`prefer`, which is what libpq does where none is said, and `allow`)
+ * it insists on TLS.
  */
 export function configOf(conninfo, own = {}) {
   const { host, hostaddr, port, dbname, user, sslmode = "prefer", sslrootcert } = pairsOf(conninfo);
   const config = { host: hostaddr ?? host, port: port && Number(port), database: dbname, user, ...own };
-  if (["disable", "allow", "prefer"].includes(sslmode) || host?.startsWith("/")) return { ...config, ssl: false };
+  const isSocket = (hostaddr ?? host ?? "/").startsWith("/");
+  if (sslmode === "disable" || isSocket) return { ...config, ssl: false };
+  if (!MODES.has(sslmode)) throw new Error(`sslmode "${sslmode}" is not known`);
   const ssl = { ...own.ssl, servername: host, rejectUnauthorized: sslmode.startsWith("verify-") };
   if (sslrootcert) ssl.ca = readFileSync(sslrootcert);
   if (sslmode === "verify-ca") ssl.checkServerIdentity = () => undefined;
-  return { ...config, ssl };
+  return { ...config, ssl, mayBePlain: ["prefer", "allow"].includes(sslmode) };
 }
 
-/** Routes of one keyspace. `master` is a configuration for pg.Client. */
+/**
+ * A session of a configuration of configOf(). Where TLS is left open it is tried first, and done
+ * without where the server has none, or lets nobody in by it.
+ */
+export async function connect(config) {
+  try {
+    return await opened(config);
+  } catch (error) {
+    const isRefused = error.code === "28000" || error.message?.includes("does not support SSL");
+    if (!config.mayBePlain || !isRefused) throw error;
+    return await opened({ ...config, ssl: false });
+  }
+}
+
+async function opened(config) {
+  const session = new pg.Client(config);
+  // Without a listener an error of an idle session ends the program.
+  session.on("error", () => {});
+  try {
+    await session.connect();
+    return session;
+  } catch (error) {
+    session.end().catch(() => {});
+    throw error;
+  }
+}
+
+/** Routes of one keyspace. `master` is a configuration of configOf(), or one for pg.Client. */
 export class Router {
   #master;
   #keyspace;
@@ -66,12 +98,11 @@ export class Router {
   }
 
   async #open() {
-    const session = new pg.Client(this.#master);
+    const session = await connect(this.#master);
     session.on("notification", ({ payload }) => isChange(payload) && this.#allAreOld());
     session.on("error", () => this.#forget(session));
     session.on("end", () => this.#forget(session));
     try {
-      await session.connect();
       await session.query("LISTEN shardmaster");
     } catch (error) {
       session.end().catch(() => {});

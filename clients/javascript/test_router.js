@@ -4,8 +4,7 @@
 
 import assert from "node:assert";
 import { setTimeout as sleep } from "node:timers/promises";
-import pg from "pg";
-import { Router, configOf } from "./router.js";
+import { Router, configOf, connect } from "./router.js";
 
 const [master, tenant, target, other] = process.argv.slice(2);
 const own = configOf(master);
@@ -16,9 +15,7 @@ async function count(route) {
   if (!sessions.has(route.shard_key)) {
     // The shard's address for clients names neither a user nor files.
     const config = configOf(route.conninfo, { user: own.user, ssl: { ca: own.ssl?.ca } });
-    const session = new pg.Client(config);
-    await session.connect();
-    sessions.set(route.shard_key, session);
+    sessions.set(route.shard_key, await connect(config));
   }
   const text = "UPDATE counter SET value = value + 1 WHERE tenant = $1 RETURNING value";
   const { rows } = await sessions.get(route.shard_key).query(text, [tenant]);

@@ -222,6 +222,45 @@ fn a_client_in_python_follows_its_tenant() {
     follows(command);
 }
 
+/// What libpq does where nothing is said of TLS: a server that has it is not talked to in clear, and
+/// one that has none, or lets nobody in by it, is reached.
+#[test]
+fn a_client_in_javascript_prefers_tls() {
+    let mut cluster = cluster();
+    let directory = Directory::new("prefers").unwrap();
+    let authority = Authority::new(&directory, "authority").unwrap();
+    let address = with_tls(&mut cluster.master, &authority);
+    let conninfo = format!("host={address} port=5432 dbname={DATABASE} user={CLIENT}");
+    let asks = |more: &str| {
+        let script = "const { configOf, connect } = await import(process.argv[1]);
+             const session = await connect(configOf(process.argv[2]));
+             const { rows } = await session.query('SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()');
+             console.log(rows[0].ssl);
+             await session.end();";
+        let mut node = Command::new("node");
+        node.args(["--input-type=module", "-e", script]).arg(env::program("javascript/router.js").unwrap());
+        env::run(node.arg(format!("{conninfo}{more}"))).map(|said| said.trim().to_owned())
+    };
+    let rules = |rule: &str| {
+        let text = format!("local all all trust\n{rule} all all 127.0.0.0/8 trust\n");
+        shardmaster_tests::vault::set_rules(&cluster.master, &text, "").unwrap();
+    };
+    rules("host");
+    for more in ["", " sslmode=prefer", " sslmode=allow", " sslmode=require"] {
+        assert_eq!(asks(more).unwrap(), "true", "{more}");
+    }
+    assert_eq!(asks(" sslmode=disable").unwrap(), "false");
+    rules("hostnossl");
+    assert_eq!(asks("").unwrap(), "false");
+    assert!(asks(" sslmode=require").is_err());
+    rules("host");
+    cluster.master.configure(&["ssl = off"]).unwrap();
+    cluster.master.restart(Stop::Fast).unwrap();
+    assert_eq!(asks(" sslmode=prefer").unwrap(), "false");
+    assert!(asks(" sslmode=require").unwrap_err().to_string().contains("does not support SSL"));
+    assert!(asks(" sslmode=perhaps").is_err());
+}
+
 #[test]
 fn a_client_in_javascript_follows_its_tenant() {
     let mut command = Command::new("node");

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod callers;
+mod checks;
 mod client;
 mod collisions;
 mod credentials;
@@ -26,6 +27,7 @@ mod hostile;
 mod hostile_texts;
 mod injected;
 mod interrupted;
+mod keychain;
 mod levels;
 mod lies;
 mod lifecycle;

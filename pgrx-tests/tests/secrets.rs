@@ -17,6 +17,8 @@ const SECRET: &str = "sEcret-7f3a";
 /// Of the master key, which is all of this letter.
 const KEY: &str = "aaaaaaaaaaaaaaaaaaaaaaaa";
 
+const PREPARED: &str = "PREPARE set AS SELECT shard_credential_set('b', 'password', $1)";
+
 /// Who sets secrets, and has everything of it printed.
 const KEEPER: &str = "keeper";
 
@@ -249,6 +251,7 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
     vault.cluster.master.restart(Stop::Fast).unwrap();
     vault.cluster.superuser().unwrap().batch_execute("CREATE EXTENSION pg_stat_statements").unwrap();
     let call = format!(r#"shard_credential_set('b', 'password', '{{"password": "{SECRET}"}}')"#);
+    let whole = format!(r#"'{{"password": "{SECRET}"}}'"#);
     let torn = format!(r#"'{{"password": "{SECRET}'"#);
     for (before, statement) in [
         ("", format!("SELECT shard_credential_set('b', '{SECRET}')")),
@@ -261,7 +264,15 @@ fn a_call_that_is_never_made_leaves_no_secret_behind() {
         ("", format!("DO $$ BEGIN PERFORM {call}; END $$")),
         ("", format!("CREATE TEMP TABLE t AS SELECT {call}::text")),
         ("", format!("DECLARE c CURSOR WITH HOLD FOR SELECT {call}")),
-        ("PREPARE set AS SELECT shard_credential_set('b', 'password', $1)", format!("EXECUTE set({torn})")),
+        (PREPARED, format!("EXECUTE set({torn})")),
+        (PREPARED, format!("EXECUTE set({torn}")),
+        (PREPARED, format!("EXPLAIN EXECUTE set({torn})")),
+        (PREPARED, format!("EXPLAIN (VERBOSE, ANALYZE) EXECUTE set({whole})")),
+        (PREPARED, format!("CREATE TEMP TABLE t AS EXECUTE set({whole})")),
+        (PREPARED, format!("EXPLAIN ANALYZE CREATE TEMP TABLE t AS EXECUTE set({torn})")),
+        (PREPARED, format!("SELECT 1; EXECUTE set({torn})")),
+        (PREPARED, format!("DEALLOCATE set; EXECUTE set({whole})")),
+        (PREPARED, format!("EXECUTE sett({whole})")),
     ] {
         let mut setter = vault.cluster.superuser().unwrap();
         let pid: i32 = setter.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);

@@ -79,18 +79,22 @@ fn clocks(connection: &mut Connection) -> Result<[Found; 2]> {
         let (asked, before) = (Instant::now(), now());
         let rows = connection.run("SELECT extract(epoch FROM clock_timestamp())")?;
         let took = asked.elapsed();
-        let there: f64 = rows.scalar().and_then(|text| text.parse().ok()).unwrap_or(before);
+        let there: f64 = rows.scalar().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
         if best.is_none_or(|(least, _)| took < least) {
             best = Some((took, there - before - took.as_secs_f64() / 2.0));
         }
     }
     let (took, difference) = best.unwrap_or_default();
+    let told = match difference.is_finite() {
+        true => format!("{:+.0} ms to this server's", difference * 1000.0),
+        false => "it tells no time".to_owned(),
+    };
     Ok([
         found("round trip", true, format!("{:.1} ms", took.as_secs_f64() * 1000.0), ""),
         found(
             "clock",
             difference.abs() < MOST_DIFFERENCE,
-            format!("{:+.0} ms to this server's", difference * 1000.0),
+            told,
             "Let both servers take their time from NTP: times of events cannot be compared.",
         ),
     ])

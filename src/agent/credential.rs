@@ -2,6 +2,7 @@
 //! and wiped with what is told to libpq.
 
 use crate::catalog::shard::Shard;
+use crate::keychain::command::Patience;
 use crate::keychain::error::KeychainError;
 use crate::keychain::kind::{self, Kind, Way};
 use crate::keychain::secret::Secret;
@@ -11,6 +12,7 @@ use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
 use crate::remote::{self, RemoteError};
 use std::os::unix::fs::FileTypeExt;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 pub struct Credential<'a> {
@@ -18,14 +20,20 @@ pub struct Credential<'a> {
     kind: &'static Kind,
     conninfo: Conninfo,
     secret: Option<Secret>,
+    patience: Patience,
 }
 
 /// libpq knows `require_auth` from this version on.
 const REQUIRES_AUTH: i32 = 160_000;
 
 /// The credential with which a shard is reached; of the kinds that have none in the keychain,
-/// without a secret.
-pub fn of<'a>(shard: &'a Shard, conninfo: &str) -> Result<Credential<'a>, RemoteError> {
+/// without a secret. What has to be run for it is waited for no longer than `limit`.
+pub fn of<'a>(
+    shard: &'a Shard,
+    conninfo: &str,
+    limit: Option<Duration>,
+) -> Result<Credential<'a>, RemoteError> {
+    let patience = Patience::of(limit);
     let failed = |text: &str| RemoteError::no_credential(&shard.shard_key, text, "See shard_set_endpoint().");
     let kind = kind::by_name(&shard.auth_kind)
         .ok_or_else(|| failed(&format!("auth_kind \"{}\" is not known", shard.auth_kind)))?;
@@ -35,10 +43,12 @@ pub fn of<'a>(shard: &'a Shard, conninfo: &str) -> Result<Credential<'a>, Remote
     }
     let secret = match (kind.has_secret(), &shard.credential_alias) {
         (false, _) => None,
-        (true, Some(alias)) => Some(open(shard, kind, alias).map_err(|error| no_credential(shard, &error))?),
+        (true, Some(alias)) => {
+            Some(open(shard, kind, alias, patience).map_err(|error| no_credential(shard, &error))?)
+        }
         (true, None) => return Err(failed("it has no credential")),
     };
-    Ok(Credential { shard, kind, conninfo, secret })
+    Ok(Credential { shard, kind, conninfo, secret, patience })
 }
 
 /// libpq opens these without a look at what they are, and a pipe that nobody writes into keeps it for
@@ -56,9 +66,14 @@ fn no_credential(shard: &Shard, error: &KeychainError) -> RemoteError {
     RemoteError::no_credential(&shard.shard_key, &error.to_string(), error.hint())
 }
 
-fn open(shard: &Shard, kind: &'static Kind, alias: &str) -> Result<Secret, KeychainError> {
+fn open(
+    shard: &Shard,
+    kind: &'static Kind,
+    alias: &str,
+    patience: Patience,
+) -> Result<Secret, KeychainError> {
     let sealed = shard.sealed.as_deref().unwrap_or_default();
-    let plain = seal::open(&master_key::all()?, alias, kind.name, sealed)?;
+    let plain = seal::open(&master_key::all_within(patience)?, alias, kind.name, sealed)?;
     Secret::of(kind, &plain)
 }
 
@@ -127,6 +142,7 @@ impl Credential<'_> {
             user: part("user").unwrap_or_default(),
         };
         let sealed = self.shard.sealed.as_deref().unwrap_or_default();
-        token::of(token, secret, sealed, &account).map_err(|error| no_credential(self.shard, &error))
+        token::of(token, secret, sealed, &account, self.patience)
+            .map_err(|error| no_credential(self.shard, &error))
     }
 }

@@ -32,6 +32,16 @@ impl Side {
 
 /// How a shard is reached, as libpq's keywords. `purpose` shows in pg_stat_activity.
 pub fn parameters(shard: &Shard, purpose: &str) -> std::result::Result<Params, RemoteError> {
+    parameters_within(shard, purpose, None)
+}
+
+/// The same where what has to be run for its credential is not waited for as long as elsewhere.
+pub fn parameters_within(
+    shard: &Shard,
+    purpose: &str,
+    limit: Option<Duration>,
+) -> std::result::Result<Params, RemoteError> {
+    let limit = [limit, PATIENCE.get()].into_iter().flatten().min();
     let mut params = Params::default();
     params.push("connect_timeout", &guc::remote_timeout().as_secs().max(2).to_string());
     // A link that is gone is noticed within 15 seconds.
@@ -43,7 +53,7 @@ pub fn parameters(shard: &Shard, purpose: &str) -> std::result::Result<Params, R
         // libpq expands a connection string given as dbname where it stands, so
         // what stands before it are defaults and what follows is pinned.
         Some(conninfo) => {
-            let credential = credential::of(shard, conninfo)?;
+            let credential = credential::of(shard, conninfo, limit)?;
             credential.push_defaults(&mut params);
             params.push("dbname", conninfo);
             credential.push_secrets(&mut params)?;
@@ -74,7 +84,8 @@ pub fn open_within(
     purpose: &str,
     limit: Duration,
 ) -> std::result::Result<Connection, RemoteError> {
-    let (params, limit) = (parameters(shard, purpose)?, limit.min(guc::remote_timeout()));
+    let params = parameters_within(shard, purpose, Some(limit))?;
+    let limit = limit.min(guc::remote_timeout());
     open_by(shard, &params, limit, &Opening::default()).map(|(session, _)| session)
 }
 

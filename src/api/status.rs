@@ -2,6 +2,7 @@
 
 use crate::catalog::keychain;
 use crate::guc;
+use crate::keychain::error::KeychainError;
 use crate::keychain::{master_key, seal};
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
@@ -153,14 +154,16 @@ fn credentials() -> Option<Item> {
         Ok(keys) => keys,
         Err(error) => return Some(item("keychain", format!("{error}. {}", error.hint()), false)),
     };
-    let wrong = all.iter().find_map(|listed| {
+    let is_wrong = |listed: &keychain::Listed| {
         let credential = &listed.credential;
         seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed).err()
-    });
+    };
+    let wrong: Vec<KeychainError> = all.iter().filter_map(is_wrong).collect();
     let first = keys.first().map(seal::MasterKey::id).unwrap_or_default();
     let others = all.iter().filter(|listed| seal::key_id(&listed.credential.sealed) != first).count();
-    Some(match wrong {
-        Some(error) => item("keychain", format!("{error}. {}", error.hint()), false),
+    let texts: Vec<String> = wrong.iter().map(KeychainError::to_string).collect();
+    Some(match wrong.first() {
+        Some(error) => item("keychain", format!("{}. {}", texts.join("; "), error.hint()), false),
         None if others > 0 => {
             let value = format!(
                 "{} credentials, {others} of them not sealed under master key {first}: call shard_keychain_rotate()",

@@ -3,7 +3,7 @@
 use super::on_primary;
 use crate::agent::check;
 use crate::catalog::caller::Caller;
-use crate::catalog::shard::{self, NewShard, POSTGRES, Shard, ShardStatus};
+use crate::catalog::shard::{self, NewShard, POSTGRES, Shard};
 use crate::error::{Failure, required};
 use crate::remote::conninfo::Conninfo;
 use crate::routing::endpoint::Given;
@@ -255,7 +255,7 @@ fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
         None if shard.kind == POSTGRES => (None, None, Some(database::name())),
         None => (None, None, None),
     };
-    let holds_rows = shard.holds_rows();
+    let (holds_rows, is_active) = (shard.holds_rows(), shard.is_active());
     Ok((
         shard.shard_index,
         shard.shard_key,
@@ -267,7 +267,7 @@ fn topology_row(shard: Shard) -> Result<TopologyRow, Failure> {
         holds_rows.then_some(shard.namespace),
         holds_rows.then_some(shard.auth_kind),
         shard.credential_alias,
-        shard.status == ShardStatus::Active,
+        is_active,
     ))
 }
 

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use crate::server::sql::{self, Row};
+use pgrx::datum::DatumWithOid;
 use pgrx::prelude::TimestampWithTimeZone;
 
 pub struct Credential {
@@ -34,24 +35,53 @@ pub fn lock(alias: &str) -> Option<Credential> {
     sql::write_returning(query, &[alias.into()], |row| from_row(&row)).into_iter().next()
 }
 
+/// Before the master keys are read for a change: while all are sealed anew none comes, goes or is
+/// changed, so that none is left sealed under a key that is taken away afterwards.
+pub fn begin_change() {
+    sql::write("LOCK TABLE shardmaster.keychain IN ROW EXCLUSIVE MODE", &[]);
+}
+
+/// Waits for whoever changes one, before the master keys are read.
+pub fn begin_rotation() {
+    sql::write("LOCK TABLE shardmaster.keychain IN SHARE ROW EXCLUSIVE MODE", &[]);
+}
+
+/// How many there are by now, whatever the transaction sees.
+pub fn count_latest() -> usize {
+    let query = "SELECT count(*) FROM shardmaster.keychain";
+    let count = sql::read_latest(query, &[], |row| row.value::<i64>(1)).into_iter().next();
+    count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}
+
 /// All, in the order of their aliases.
 pub fn lock_all() -> Vec<Credential> {
     let query = "SELECT alias, auth_kind, sealed FROM shardmaster.keychain ORDER BY alias FOR UPDATE";
     sql::write_returning(query, &[], |row| from_row(&row))
 }
 
-pub fn store(credential: &Credential, caller: &Caller) {
-    sql::write(
-        "INSERT INTO shardmaster.keychain (alias, auth_kind, sealed, set_by) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (alias) DO UPDATE
-            SET auth_kind = $2, sealed = $3, set_by = $4, updated_at = clock_timestamp()",
-        &[
-            credential.alias.as_str().into(),
-            credential.kind.as_str().into(),
-            credential.sealed.clone().into(),
-            caller.name().into(),
-        ],
-    );
+/// One that there was not; false: by now there is, and what it is has to be looked at.
+pub fn insert(credential: &Credential, caller: &Caller) -> bool {
+    let query = "INSERT INTO shardmaster.keychain (alias, auth_kind, sealed, set_by) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (alias) DO NOTHING RETURNING true";
+    sql::write_returning(query, &values(credential, caller), |row| row.value(1))
+        .into_iter()
+        .any(|done: bool| done)
+}
+
+/// One that is locked.
+pub fn replace(credential: &Credential, caller: &Caller) {
+    let query = "UPDATE shardmaster.keychain
+                    SET auth_kind = $2, sealed = $3, set_by = $4, updated_at = clock_timestamp() WHERE alias = $1";
+    sql::write(query, &values(credential, caller));
+}
+
+fn values<'a>(credential: &'a Credential, caller: &'a Caller) -> [DatumWithOid<'a>; 4] {
+    [
+        credential.alias.as_str().into(),
+        credential.kind.as_str().into(),
+        credential.sealed.clone().into(),
+        caller.name().into(),
+    ]
 }
 
 /// The same secret, sealed under another key.

@@ -173,6 +173,11 @@ impl Shard {
         self.kind == POSTGRES
     }
 
+    /// Routed to and planned with.
+    pub fn is_active(&self) -> bool {
+        self.status != ShardStatus::Disabled
+    }
+
     pub fn takes_placement(&self) -> bool {
         self.status == ShardStatus::Active
     }
@@ -256,11 +261,20 @@ pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
     ids.first().copied().unwrap_or_default()
 }
 
+/// One that becomes disabled keeps in mind what it was.
 pub fn set_status(shard: &Shard, status: ShardStatus) {
     sql::write(
-        "UPDATE shardmaster.shard SET status = $2, updated_at = clock_timestamp() WHERE id = $1",
+        "UPDATE shardmaster.shard
+            SET status = $2, status_active = CASE WHEN $2 = 'disabled' THEN nullif(status, 'disabled') END, updated_at = clock_timestamp() WHERE id = $1",
         &[shard.id.into(), status.as_str().into()],
     );
+}
+
+/// What a disabled one was before.
+pub fn status_before(shard: &Shard) -> ShardStatus {
+    let query = "SELECT status_active FROM shardmaster.shard WHERE id = $1";
+    let before: Option<String> = sql::read_one(query, &[shard.id.into()], |row| row.get(1)).flatten();
+    before.map_or(ShardStatus::Active, |before| ShardStatus::from_catalog(&before))
 }
 
 pub fn set_capacity(shard: &Shard, capacity: Option<i64>) {

@@ -26,6 +26,22 @@ impl Drop for Running {
     }
 }
 
+/// Until when whoever asks waits for all that is run for one credential; None: as long as each of it
+/// may take.
+#[derive(Clone, Copy, Default)]
+pub struct Patience(Option<Instant>);
+
+impl Patience {
+    pub fn of(limit: Option<Duration>) -> Patience {
+        Patience(limit.map(|limit| Instant::now() + limit))
+    }
+
+    /// What is left of a time.
+    pub fn at_most(self, time: Duration) -> Duration {
+        self.0.map_or(time, |until| time.min(until.saturating_duration_since(Instant::now())))
+    }
+}
+
 /// Its standard output; an error has nothing of it. What it writes elsewhere is in the server's log.
 pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let until = Instant::now() + limit;
@@ -36,7 +52,7 @@ pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zero
     let mut piece = Zeroizing::new([0; 4096]);
     loop {
         if !wait::for_socket(pipe.as_raw_fd(), Ready::Read, until) {
-            return Err(format!("has not ended within {} s", limit.as_secs()));
+            return Err(late(limit));
         }
         // It may have been the latch that woke.
         if !is_readable(pipe.as_raw_fd()) {
@@ -52,8 +68,12 @@ pub fn output(mut command: Command, limit: Duration, most: usize) -> Result<Zero
     match ended(&mut running, until) {
         Some(status) if status.success() => Ok(all),
         Some(status) => Err(format!("has ended with {status}")),
-        None => Err(format!("has not ended within {} s", limit.as_secs())),
+        None => Err(late(limit)),
     }
+}
+
+fn late(limit: Duration) -> String {
+    format!("has not ended within {:.0} s", limit.as_secs_f64())
 }
 
 /// Whether a read returns at once.

@@ -34,7 +34,9 @@ impl KeychainError {
             KeychainError::OtherKey { .. } => {
                 "Add that key as a further line of what shardmaster.master_key_file or shardmaster.master_key_command gives, or set the credential anew with shard_credential_set()."
             }
-            KeychainError::Changed(_) => "Set it anew with shard_credential_set().",
+            KeychainError::Changed(_) => {
+                "Set it anew with shard_credential_set(), or drop it with shard_credential_drop() where no shard uses it."
+            }
             KeychainError::Sealing(_) => "The server has no random numbers to give.",
             KeychainError::Secret { .. } => "docs/credentials.md has an example of each kind.",
             KeychainError::Token(_) => {

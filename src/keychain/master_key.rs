@@ -1,6 +1,6 @@
 //! The keys that credentials are sealed under: read anew each time, and kept by nobody.
 
-use super::command;
+use super::command::{self, Patience};
 use super::error::KeychainError;
 use super::plain_file;
 use super::seal::{KEY_BYTES, MasterKey};
@@ -23,12 +23,17 @@ const MOST_BYTES: usize = 8 << 10;
 
 /// All of them, a line each: the first one seals, each opens what it has sealed.
 pub fn all() -> Result<Vec<MasterKey>, KeychainError> {
+    all_within(Patience::default())
+}
+
+/// The same for whoever waits no longer than that for the command.
+pub fn all_within(patience: Patience) -> Result<Vec<MasterKey>, KeychainError> {
     let (text, whence) = match (guc::master_key_file(), guc::master_key_command()) {
         (Some(path), _) => (file(Path::new(&path))?, format!("file \"{path}\"")),
         (None, Some(shell)) => {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &shell]);
-            let said = command::output(command, COMMAND_TIME, MOST_BYTES)
+            let said = command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
                 .map_err(|problem| wrong(format!("shardmaster.master_key_command {problem}")))?;
             (said, "what shardmaster.master_key_command writes".to_owned())
         }

@@ -1,7 +1,7 @@
 //! Tokens that live shortly: of a file that somebody else renews, of a command, or of a cloud's own
 //! way to get them.
 
-use super::command;
+use super::command::{self, Patience};
 use super::error::KeychainError;
 use super::kind::Token;
 use super::secret::Secret;
@@ -51,6 +51,7 @@ pub fn of(
     secret: &Secret,
     sealed: &[u8],
     account: &Account<'_>,
+    patience: Patience,
 ) -> Result<Zeroizing<String>, KeychainError> {
     let field = |name| secret.get(name).unwrap_or_default();
     if token == Token::File {
@@ -65,9 +66,9 @@ pub fn of(
         return Ok(token);
     }
     let said = match token {
-        Token::Aws => run(aws(secret, account), "aws")?,
-        Token::Gcp => access_token(&run(gcp(secret), "curl")?)?,
-        _ => run(shell(field("command"), account), "the command")?,
+        Token::Aws => run(aws(secret, account), "aws", patience)?,
+        Token::Gcp => access_token(&run(gcp(secret), "curl", patience)?)?,
+        _ => run(shell(field("command"), account), "the command", patience)?,
     };
     let token = one_line(&said)?;
     KEPT.set(Some(Kept { sealed: sealed.to_owned(), whose, token: token.clone(), since: Instant::now() }));
@@ -78,10 +79,11 @@ fn wrong(problem: String) -> KeychainError {
     KeychainError::Token(problem)
 }
 
-fn run(mut command: Command, name: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
+fn run(mut command: Command, name: &str, patience: Patience) -> Result<Zeroizing<Vec<u8>>, KeychainError> {
     // What others have written need not know what opens the whole keychain.
     command.env_remove(master_key::VARIABLE);
-    command::output(command, COMMAND_TIME, MOST_BYTES).map_err(|problem| wrong(format!("{name} {problem}")))
+    command::output(command, patience.at_most(COMMAND_TIME), MOST_BYTES)
+        .map_err(|problem| wrong(format!("{name} {problem}")))
 }
 
 fn read_file(path: &str) -> Result<Zeroizing<Vec<u8>>, KeychainError> {

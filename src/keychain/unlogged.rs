@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::elog::PgLogLevel;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the text of such a statement has in it, in letters of either size.
 const NAME: &[u8] = b"shard_credential_set";
@@ -13,6 +14,10 @@ const NAME: &[u8] = b"shard_credential_set";
 const INSTEAD: &CStr = c"a credential is set";
 /// In the place of a statement that calls it without naming it.
 const UNNAMED: &CStr = c"shard_credential_set";
+
+/// Whether this session has had a statement that has the name, so that one of its EXECUTEs may have a
+/// secret and not the name.
+static IS_NAMED: AtomicBool = AtomicBool::new(false);
 
 static PREVIOUS: OnceLock<pg_sys::emit_log_hook_type> = OnceLock::new();
 
@@ -41,6 +46,12 @@ pub fn hide_unnamed() {
     unsafe { pg_sys::debug_query_string = UNNAMED.as_ptr() };
 }
 
+/// From here on this session's EXECUTEs are kept out of the log: a line that is written before one is
+/// analysed, or of one that cannot be, does not tell what it would have executed.
+pub fn note_named() {
+    IS_NAMED.store(true, Ordering::Relaxed);
+}
+
 /// From here on no look at sessions shows the statement, nor what has become of it.
 pub fn hide_activity() {
     // SAFETY: the server copies the text, into memory that it has; it raises nothing.
@@ -65,7 +76,9 @@ unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
             ];
             // A context of such a call has its parameters in it, in words of whatever language.
             let within = std::ptr::eq(pg_sys::debug_query_string, INSTEAD.as_ptr());
-            let is_named = texts.into_iter().any(|text| has_name(text));
+            // The statement itself is the message where it is hidden besides.
+            let is_named =
+                texts.into_iter().any(|text| has_name(text)) || may_execute_named(pg_sys::debug_query_string);
             report.output_to_server = !(is_named || within && !report.context.is_null());
             // Whoever waits for its next statement shows the last one, which may have failed before
             // anything of this library ran.
@@ -77,6 +90,30 @@ unsafe extern "C-unwind" fn look(data: *mut pg_sys::ErrorData) {
             next(data);
         }
     }
+}
+
+/// # Safety
+/// The text is NUL-terminated, or NULL.
+unsafe fn may_execute_named(statement: *const c_char) -> bool {
+    if statement.is_null() || !IS_NAMED.load(Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: as the caller promises.
+    executes(unsafe { CStr::from_ptr(statement) }.to_bytes())
+}
+
+/// Whether a text has an EXECUTE of something that may be prepared: neither of a right nor of a
+/// trigger's function.
+fn executes(text: &[u8]) -> bool {
+    const WORD: &[u8] = b"execute";
+    let starts = |at: usize, word: &[u8]| {
+        text.get(at..at + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word))
+    };
+    (0..text.len()).filter(|at| starts(*at, WORD)).any(|at| {
+        let rest = text.get(at + WORD.len()..).unwrap_or_default();
+        let after = text.len() - rest.trim_ascii_start().len();
+        ![b"on ".as_slice(), b"function ", b"procedure "].into_iter().any(|word| starts(after, word))
+    })
 }
 
 /// # Safety
@@ -117,7 +154,21 @@ pub fn names(text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAME, names};
+    use super::{NAME, executes, names};
+
+    #[test]
+    fn an_execute_is_found_unless_it_executes_nothing_prepared() {
+        for text in
+            ["EXECUTE s('x')", "explain (analyze) execute  s", "CREATE TABLE t AS EXECUTE\ts", "EXECUTE"]
+        {
+            assert!(executes(text.as_bytes()), "{text}");
+        }
+        let others =
+            ["GRANT EXECUTE  ON FUNCTION f TO r", "CREATE TRIGGER t EXECUTE FUNCTION f()", "SELECT 1"];
+        for text in others {
+            assert!(!executes(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn the_name_is_found_wherever_it_stands() {

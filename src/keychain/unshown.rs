@@ -2,7 +2,7 @@
 //! statements, from the moment that the server has analysed them: one that fails before its call, or
 //! that has none (`PREPARE`, `EXPLAIN`), is shown by its session for as long as that is idle.
 
-use super::unlogged::{hide_activity, hide_unnamed, names};
+use super::unlogged::{hide_activity, hide_unnamed, names, note_named};
 use crate::majors;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_char};
@@ -19,6 +19,7 @@ unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
         let Some(query) = query.as_mut().filter(|_| !text.is_null()) else { return };
         if names(own_text(query, text)) {
             hide_activity();
+            note_named();
             // Of a statement without constants of its own pg_stat_statements keeps the whole text,
             // unless it has no number.
             if !query.utilityStmt.is_null() {
@@ -26,6 +27,7 @@ unsafe fn look(query: *mut pg_sys::Query, text: *const c_char) {
             }
         } else if executes_named(query.utilityStmt) {
             hide_unnamed();
+            query.queryId = 0;
         }
     }
 }
@@ -49,18 +51,35 @@ unsafe fn own_text<'a>(query: &pg_sys::Query, text: *const c_char) -> &'a [u8] {
 /// Whether it is an EXECUTE of a statement that has the name: its arguments are the secret.
 ///
 /// # Safety
-/// A node of the server's, or NULL.
+/// A node of the server's, analysed, or NULL.
 unsafe fn executes_named(node: *mut pg_sys::Node) -> bool {
     // SAFETY: as the caller promises; what is prepared stays until it is deallocated.
     unsafe {
-        if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_ExecuteStmt {
-            return false;
-        }
-        let name = (*node.cast::<pg_sys::ExecuteStmt>()).name;
-        let prepared = pg_sys::FetchPreparedStatement(name, false);
+        let Some(execute) = execute_in(node).as_ref() else { return false };
+        let prepared = pg_sys::FetchPreparedStatement(execute.name, false);
         prepared.as_ref().is_some_and(|prepared| {
             let source = (*prepared.plansource).query_string;
             !source.is_null() && names(CStr::from_ptr(source).to_bytes())
         })
+    }
+}
+
+/// The EXECUTE that a statement is, or that it explains or makes a table of; or NULL.
+///
+/// # Safety
+/// As above.
+unsafe fn execute_in(mut node: *mut pg_sys::Node) -> *mut pg_sys::ExecuteStmt {
+    // SAFETY: as the caller promises: each node is of the type that its tag says.
+    unsafe {
+        while !node.is_null() {
+            node = match (*node).type_ {
+                pg_sys::NodeTag::T_ExecuteStmt => return node.cast(),
+                pg_sys::NodeTag::T_ExplainStmt => (*node.cast::<pg_sys::ExplainStmt>()).query,
+                pg_sys::NodeTag::T_CreateTableAsStmt => (*node.cast::<pg_sys::CreateTableAsStmt>()).query,
+                pg_sys::NodeTag::T_Query => (*node.cast::<pg_sys::Query>()).utilityStmt,
+                _ => break,
+            };
+        }
+        std::ptr::null_mut()
     }
 }

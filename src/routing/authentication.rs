@@ -4,7 +4,7 @@ use crate::catalog::endpoint::Endpoint;
 use crate::catalog::keychain;
 use crate::catalog::shard::{POSTGRES, TopologyError};
 use crate::error::{Failure, SqlState};
-use crate::keychain::kind::{self, Kind, Way};
+use crate::keychain::kind::{self, Kind, Token, Way};
 use crate::remote::conninfo::Conninfo;
 
 pub fn unknown(alias: &str) -> Failure {
@@ -56,6 +56,12 @@ pub fn require(shard_kind: &str, endpoint: &Endpoint) -> Result<(), Failure> {
 }
 
 fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
+    if way == Way::Token(Token::Aws) && !is_one_host(conninfo) {
+        let problem = "a token of kind \"aws_iam\" is signed for one host by its name";
+        return Err(invalid("conninfo", problem.to_owned()).hint(
+            "Name the instance's or the cluster's own endpoint as host, and that alone; hostaddr may say besides where it is.",
+        ));
+    }
     let mode = conninfo.get("sslmode");
     let is_proven = matches!(mode, Some("verify-ca" | "verify-full"));
     // SCRAM is bound to the connection from `require` on. To go without is for somebody to say:
@@ -77,6 +83,13 @@ fn require_way(way: Way, conninfo: &Conninfo) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     Err(invalid("conninfo", problem.to_owned()))
+}
+
+/// Neither several nor an address alone, nor what a service or the environment has.
+fn is_one_host(conninfo: &Conninfo) -> bool {
+    let is_one = |keyword| conninfo.get(keyword).is_none_or(|value| !value.contains(','));
+    conninfo.get("host").is_some_and(|host| !host.is_empty())
+        && ["host", "hostaddr", "port"].into_iter().all(is_one)
 }
 
 /// Over sockets of this machine's files alone.

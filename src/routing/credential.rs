@@ -26,11 +26,27 @@ pub fn set(alias: &str, kind: &str, secret: &[u8], caller: &Caller) -> Result<()
     let kind = kind_with_secret(kind)?;
     let secret = Secret::of(kind, secret)?;
     require_right(kind, &secret, caller)?;
+    let shards = loop {
+        if let Some(shards) = store(alias, kind, &secret, caller)? {
+            break shards;
+        }
+    };
+    for shard_key in &shards {
+        let shard = shard::by_key(shard_key)?;
+        place::touch(&shard);
+        endpoint::changed(&shard);
+    }
+    Ok(())
+}
+
+/// The shards that use it; None: it has come meanwhile, from somebody else, and with shards perhaps.
+fn store(alias: &str, kind: &Kind, secret: &Secret, caller: &Caller) -> Result<Option<Vec<String>>, Failure> {
     // Before the credential, as whoever says where they are takes them.
     stored::lock_shards_with(alias);
+    stored::begin_change();
     let before = stored::lock(alias);
     let shards = stored::shards_with(alias);
-    if before.is_some_and(|before| before.kind != kind.name) && !shards.is_empty() {
+    if before.as_ref().is_some_and(|before| before.kind != kind.name) && !shards.is_empty() {
         let why = "Set one of the other kind under another alias, and name that with shard_set_endpoint().";
         return Err(in_use(alias, &shards, why));
     }
@@ -38,13 +54,12 @@ pub fn set(alias: &str, kind: &str, secret: &[u8], caller: &Caller) -> Result<()
     let first = keys.first().ok_or(KeychainError::NoMasterKey)?;
     let sealed = first.seal(alias, kind.name, &secret.json())?;
     let credential = Credential { alias: alias.to_owned(), kind: kind.name.to_owned(), sealed };
-    stored::store(&credential, caller);
-    for shard_key in &shards {
-        let shard = shard::by_key(shard_key)?;
-        place::touch(&shard);
-        endpoint::changed(&shard);
+    if before.is_some() {
+        stored::replace(&credential, caller);
+    } else if !stored::insert(&credential, caller) {
+        return Ok(None);
     }
-    Ok(())
+    Ok(Some(shards))
 }
 
 /// Below superuser nothing is set that the server would run or read, nor who the mover is: a shard
@@ -79,6 +94,7 @@ fn kind_with_secret(name: &str) -> Result<&'static Kind, Failure> {
 }
 
 pub fn drop(alias: &str) -> Result<(), Failure> {
+    stored::begin_change();
     stored::lock(alias).ok_or_else(|| unknown(alias))?;
     let shards = stored::shards_with(alias);
     if !shards.is_empty() {
@@ -88,15 +104,41 @@ pub fn drop(alias: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seals all anew under the first of the keys; how many.
+/// Seals all anew under the first of the keys; how many. One that cannot be opened keeps all of them
+/// as they are: whoever takes the old keys away by this call's word loses nothing by it.
 pub fn rotate() -> Result<i64, Failure> {
+    stored::begin_rotation();
     let keys = master_key::all()?;
     let first = keys.first().ok_or(KeychainError::NoMasterKey)?;
-    let mut count = 0;
-    for credential in stored::lock_all() {
-        let plain = seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed)?;
-        stored::seal_anew(&credential.alias, first.seal(&credential.alias, &credential.kind, &plain)?);
-        count += 1;
+    let all = stored::lock_all();
+    if all.len() != stored::count_latest() {
+        let text = "could not seal all credentials: some have come since this transaction began";
+        return Err(
+            Failure::new(SqlState::SERIALIZATION_FAILURE, text).hint("Call it again, in a new transaction.")
+        );
     }
-    Ok(count)
+    let (mut count, mut damaged) = (0, Vec::new());
+    for credential in all {
+        match seal::open(&keys, &credential.alias, &credential.kind, &credential.sealed) {
+            Err(error) => damaged.push((credential.alias, error)),
+            Ok(plain) if damaged.is_empty() => {
+                let sealed = first.seal(&credential.alias, &credential.kind, &plain)?;
+                stored::seal_anew(&credential.alias, sealed);
+                count += 1;
+            }
+            Ok(_) => {}
+        }
+    }
+    if damaged.is_empty() { Ok(count) } else { Err(cannot_be_opened(&damaged)) }
+}
+
+fn cannot_be_opened(damaged: &[(String, KeychainError)]) -> Failure {
+    let aliases: Vec<String> = damaged.iter().map(|(alias, _)| format!("\"{alias}\"")).collect();
+    let reasons: Vec<String> = damaged.iter().map(|(_, error)| error.to_string()).collect();
+    let is_changed = damaged.iter().any(|(_, error)| matches!(error, KeychainError::Changed(_)));
+    let state = if is_changed { SqlState::parse("XX001") } else { SqlState::NOT_IN_STATE };
+    let text = format!("credentials that cannot be opened: {}", aliases.join(", "));
+    Failure::new(state, text).detail(reasons.join("\n")).hint(
+        "Set each of them anew with shard_credential_set(), or drop it with shard_credential_drop(), or add the master key that is missing; then call shard_keychain_rotate() again. Nothing has been sealed anew: the old master keys are still needed.",
+    )
 }

@@ -134,12 +134,13 @@ pub fn set_endpoint(
     active.map_or(Ok(()), |active| set_active(shard_key, active))
 }
 
-/// An inactive one is neither routed to nor planned with.
+/// An inactive one is neither routed to nor planned with. One that becomes active again is what it
+/// was: draining, perhaps.
 fn set_active(shard_key: &str, active: bool) -> Result<(), Failure> {
-    let is_active = shard::by_key(shard_key)?.status != ShardStatus::Disabled;
+    let shard = shard::by_key(shard_key)?;
     match active {
-        _ if active == is_active => Ok(()),
-        true => set_status(shard_key, ShardStatus::Active.as_str()),
+        _ if active == shard.is_active() => Ok(()),
+        true => set_status(shard_key, shard::status_before(&shard).as_str()),
         false => set_status(shard_key, ShardStatus::Disabled.as_str()),
     }
 }

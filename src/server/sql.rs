@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiError, SpiHeapTupleData};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::{CString, c_char};
 use std::rc::Rc;
 use std::thread::LocalKey;
 
@@ -42,7 +43,49 @@ pub fn read_latest<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Ro
         pg_sys::GetTransactionSnapshot();
         pg_sys::GetLatestSnapshot()
     };
-    read_in(latest, query, args, row)
+    // SAFETY: pushed and popped in pairs, as in `read_in`.
+    unsafe {
+        pg_sys::PushActiveSnapshot(latest);
+    }
+    let rows = Spi::connect(|_| read_as_it_is(query, args, row));
+    // SAFETY: as above.
+    unsafe {
+        pg_sys::PopActiveSnapshot();
+    }
+    rows
+}
+
+/// With the snapshot that is active. pgrx's own calls take the transaction's once that has written.
+fn read_as_it_is<R>(query: &str, args: &[DatumWithOid<'_>], mut row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
+    let text = CString::new(query).unwrap_or_default();
+    let mut types: Vec<pg_sys::Oid> = args.iter().map(DatumWithOid::oid).collect();
+    let datum =
+        |arg: &DatumWithOid<'_>| arg.datum().map_or(pg_sys::Datum::null(), |datum| datum.sans_lifetime());
+    let mut values: Vec<pg_sys::Datum> = args.iter().map(datum).collect();
+    let is_null = |arg: &DatumWithOid<'_>| if arg.datum().is_some() { b' ' } else { b'n' };
+    let nulls: Vec<c_char> = args.iter().map(|arg| is_null(arg) as c_char).collect();
+    // SAFETY: within a connection to SPI; as many types, values and signs of NULL as are told, which
+    // live for the call. What it returns lives as long as the connection.
+    unsafe {
+        let count = args.len() as i32;
+        let status = pg_sys::SPI_execute_with_args(
+            text.as_ptr(),
+            count,
+            types.as_mut_ptr(),
+            values.as_mut_ptr(),
+            nulls.as_ptr(),
+            true,
+            0,
+        );
+        let Some(table) = pg_sys::SPI_tuptable.as_ref().filter(|_| status == pg_sys::SPI_OK_SELECT as i32)
+        else {
+            error!("a query of the catalog has ended with {status}");
+        };
+        let tuples = (0..pg_sys::SPI_processed as usize).map(|at| *table.vals.add(at));
+        let read =
+            |tuple| bug_if_error(SpiHeapTupleData::new(table.tupdesc, tuple)).map(|found| row(Row(found)));
+        tuples.filter_map(read).collect()
+    }
 }
 
 fn read_in<R>(

@@ -52,6 +52,15 @@ SELECT shard_set_endpoint('a', 'host=a dbname=app user=mover sslmode=prefer', cr
 SELECT shard_set_endpoint('a', 'host=/run/postgresql dbname=app', auth_kind => 'peer');
 SELECT shard_set_endpoint('a', 'host=/run/postgresql dbname=app user=mover', credential_alias => 'sidecar');
 SELECT shard_add('b', namespace => 'b', credential_alias => 'north');
+-- A token that is signed for one host is for no other.
+SELECT shard_set_endpoint('a', 'host=a1,a2 dbname=app user=mover sslmode=verify-full', credential_alias => 'amazon');
+SELECT shard_set_endpoint('a', 'hostaddr=192.0.2.1 dbname=app user=mover sslmode=verify-ca', credential_alias => 'amazon');
+SELECT shard_set_endpoint('a', 'host=a hostaddr=192.0.2.1,192.0.2.2 dbname=app user=mover sslmode=verify-full', credential_alias => 'amazon');
+SELECT shard_set_endpoint('a', 'service=a user=mover sslmode=verify-full', credential_alias => 'amazon');
+BEGIN;
+SELECT shard_set_endpoint('a', 'host=a hostaddr=192.0.2.1 port=6432 dbname=app user=mover sslmode=verify-full', credential_alias => 'amazon');
+SELECT shard_set_endpoint('a', host => 'a1,a2');
+ROLLBACK;
 
 -- It stays while it is used, and keeps its kind.
 SELECT shard_credential_drop('sidecar');

@@ -88,8 +88,23 @@ SELECT conninfo FROM shard_route('k1', 'read');
 -- An inactive one is refused.
 SELECT shard_set_endpoint('berlin', active => false);
 SELECT * FROM shard_route('k1');
+SELECT shard_split_plan('home', 'berlin', '{k2}');
 SELECT shard_set_endpoint('berlin', active => true);
 SELECT shard_of('k1');
+-- What it was before, it is again; "active" is one thing wherever it is shown.
+SELECT shard_set_status('berlin', 'draining');
+SELECT shard_set_endpoint('berlin', active => true);
+SELECT t.status, t.active, e.active FROM shard_topology() t JOIN shardmaster.shard_endpoint e USING (shard_key) WHERE shard_key = 'berlin';
+SELECT shard_set_endpoint('berlin', active => false);
+SELECT shard_set_status('berlin', 'disabled');
+SELECT t.status, t.active, e.active FROM shard_topology() t JOIN shardmaster.shard_endpoint e USING (shard_key) WHERE shard_key = 'berlin';
+SELECT shard_set_endpoint('berlin', active => true);
+SELECT t.status, t.active, e.active FROM shard_topology() t JOIN shardmaster.shard_endpoint e USING (shard_key) WHERE shard_key = 'berlin';
+SELECT shard_set_status('berlin', 'disabled');
+SELECT shard_set_status('berlin', 'active');
+SELECT shard_set_endpoint('berlin', active => false);
+SELECT shard_set_endpoint('berlin', active => true);
+SELECT t.status, t.active, e.active FROM shard_topology() t JOIN shardmaster.shard_endpoint e USING (shard_key) WHERE shard_key = 'berlin';
 -- Shards of other kinds have a uri.
 SELECT shard_set_endpoint('vectors', uri => 'https://vectors.example.com/v1', credential_alias => 'vectors');
 SELECT kind, host, uri, auth_kind, credential_alias FROM shardmaster.shard_endpoint WHERE shard_key = 'vectors';
