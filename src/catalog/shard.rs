@@ -265,7 +265,9 @@ pub fn insert(shard: NewShard, shard_index: i32, caller: &Caller) -> i64 {
 pub fn set_status(shard: &Shard, status: ShardStatus) {
     sql::write(
         "UPDATE shardmaster.shard
-            SET status = $2, status_active = CASE WHEN $2 = 'disabled' THEN nullif(status, 'disabled') END, updated_at = clock_timestamp() WHERE id = $1",
+            SET status = $2, updated_at = clock_timestamp(),
+                status_active = CASE WHEN $2 <> 'disabled' THEN NULL WHEN status = 'disabled' THEN status_active ELSE status END
+          WHERE id = $1",
         &[shard.id.into(), status.as_str().into()],
     );
 }
