@@ -53,7 +53,18 @@ impl Bounds {
 }
 
 /// What looks at bytes on their way.
-pub type Look<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), RemoteError>;
+pub type Look<'a> = Box<dyn FnMut(&[u8]) -> Result<(), RemoteError> + 'a>;
+
+/// One COPY from the source into the target.
+pub struct Piece<'a> {
+    /// COPY .. TO STDOUT, on the source.
+    pub out: String,
+    /// COPY .. FROM STDIN, on the target, with what comes before it.
+    pub into: String,
+    pub bounds: Bounds,
+    /// What looks at each piece of bytes before the target gets it.
+    pub look: Option<Look<'a>>,
+}
 
 /// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with what comes
 /// before it) on the target, and carries either side's failure to the other. Gives up at the bounds.
@@ -65,27 +76,61 @@ pub fn pipe(
     into: &str,
     bounds: Bounds,
 ) -> Result<Copied, RemoteError> {
-    pipe_through(source, out, target, into, bounds, &mut |_| Ok(()))
+    pipe_one(source, target, Piece { out: out.to_owned(), into: into.to_owned(), bounds, look: None })
 }
 
-/// The same, of which each piece is looked at before the target gets it.
-pub fn pipe_through(
+pub fn pipe_one(
     source: &mut Connection,
-    out: &str,
     target: &mut Connection,
-    into: &str,
-    bounds: Bounds,
-    look: Look<'_>,
+    piece: Piece<'_>,
 ) -> Result<Copied, RemoteError> {
-    let stall = bounds.stall;
+    let copied = pipe_all(source, target, vec![piece]).map_err(|(_, error)| error)?;
+    Ok(copied.into_iter().next().unwrap_or_default())
+}
+
+/// Several, one behind the other, of which each side is asked in one message: beside what all of them wait for, each
+/// waits for one answer. For few rows: a source that has given all waits for the target, without a sign of life.
+/// An error comes with the number of its piece.
+pub fn pipe_all(
+    source: &mut Connection,
+    target: &mut Connection,
+    pieces: Vec<Piece<'_>>,
+) -> Result<Vec<Copied>, (usize, RemoteError)> {
+    if pieces.is_empty() {
+        return Ok(Vec::new());
+    }
+    let message = |of: &dyn Fn(&Piece<'_>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
     // Both at once: neither has to wait for the other to begin.
-    source.send(out)?;
-    target.send(into)?;
+    source.send(&message(&|piece| piece.out.clone())).map_err(|error| (0, error))?;
+    target.send(&message(&|piece| piece.into.clone())).map_err(|error| (0, error))?;
+    let mut all = Vec::new();
+    let last = pieces.len().saturating_sub(1);
+    for (number, mut piece) in pieces.into_iter().enumerate() {
+        let which = if number == last { Which::Last } else { Which::OneOfMany };
+        all.push(next_piece(source, target, &mut piece, which).map_err(|error| (number, error))?);
+    }
+    Ok(all)
+}
+
+/// Whether a message ends with a COPY.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    OneOfMany,
+    Last,
+}
+
+fn next_piece(
+    source: &mut Connection,
+    target: &mut Connection,
+    piece: &mut Piece<'_>,
+    which: Which,
+) -> Result<Copied, RemoteError> {
+    let stall = piece.bounds.stall;
     started(source, stall)?;
     started(target, stall)?;
-    match forward(source, target, bounds, look) {
+    match forward(source, target, (piece.bounds, which), piece.look.as_mut()) {
         Ok(Sent { rows: sent, bytes }) => {
-            let rows = end(target, None, stall)?;
+            let rows = end(target, None, stall, which)?;
             if rows != sent {
                 let message = format!("{sent} rows were copied and {rows} arrived");
                 return Err(RemoteError::of_data(target.shard(), message));
@@ -95,7 +140,7 @@ pub fn pipe_through(
         Err(Broken::Source(error)) => {
             // Without this the target would take the end of the connection, or
             // worse an ordinary end, for the end of the data.
-            let _ = end(target, Some("the source failed"), stall);
+            let _ = end(target, Some("the source failed"), stall, Which::Last);
             Err(error)
         }
         Err(Broken::Target(error)) => Err(error),
@@ -184,8 +229,8 @@ fn next(source: &mut Connection) -> Next {
 fn forward(
     source: &mut Connection,
     target: &mut Connection,
-    bounds: Bounds,
-    look: Look<'_>,
+    (bounds, which): (Bounds, Which),
+    mut look: Option<&mut Look<'_>>,
 ) -> Result<Sent, Broken> {
     let mut bytes = 0_u64;
     let mut outgoing = Outgoing::new(bounds);
@@ -205,7 +250,9 @@ fn forward(
                 if let Some(limit) = bounds.bytes.filter(|limit| bytes > *limit) {
                     return Err(Broken::Source(RemoteError::too_large(source.shard(), limit)));
                 }
-                look(row.bytes()).map_err(Broken::Source)?;
+                if let Some(look) = look.as_mut() {
+                    look(row.bytes()).map_err(Broken::Source)?;
+                }
                 outgoing.add(target, row.bytes()).map_err(Broken::Target)?;
             }
             Next::Wait => {
@@ -223,10 +270,8 @@ fn forward(
             }
             Next::End => {
                 outgoing.send(target).map_err(Broken::Target)?;
-                return match source.finish() {
-                    Ok(done) => Ok(Sent { rows: done.affected, bytes }),
-                    Err(error) => Err(Broken::Source(error)),
-                };
+                let rows = done(source, source.timeout, which).map_err(Broken::Source)?;
+                return Ok(Sent { rows, bytes });
             }
             Next::Failed => return Err(Broken::Source(source.last_error())),
         }
@@ -342,20 +387,34 @@ fn flush(target: &mut Connection, bounds: Bounds) -> Result<(), RemoteError> {
 }
 
 /// Ends the target's COPY, as complete or with the reason why it is not; the rows.
-fn end(target: &mut Connection, failure: Option<&str>, stall: Duration) -> Result<u64, RemoteError> {
+fn end(
+    target: &mut Connection,
+    failure: Option<&str>,
+    stall: Duration,
+    which: Which,
+) -> Result<u64, RemoteError> {
     let text = failure.map(super::connection::to_c);
     let message = text.as_ref().map_or(std::ptr::null(), |t| t.as_ptr());
     // SAFETY: a live connection in COPY IN state.
     if unsafe { pq::PQputCopyEnd(target.raw(), message) } == -1 {
         return Err(target_error(target, stall));
     }
-    target.in_all(stall, |target| {
+    done(target, stall, which)
+}
+
+/// The rows of a COPY that has ended. Of the last one of a message all is taken, and of one that has failed, which is
+/// the last by that.
+fn done(session: &mut Connection, timeout: Duration, which: Which) -> Result<u64, RemoteError> {
+    session.in_all(timeout, |session| {
         let mut rows = 0;
         let mut failed = None;
-        while let Some(result) = target.next_result(stall)? {
+        while let Some(result) = session.next_result(timeout)? {
             match result.status() {
-                Status::Failed => failed = Some(result.error(target.shard())),
+                Status::Failed => failed = Some(result.error(session.shard())),
                 Status::Rows | Status::Copy => rows = result.affected(),
+            }
+            if which == Which::OneOfMany && failed.is_none() {
+                break;
             }
         }
         failed.map_or(Ok(rows), Err)

@@ -5,7 +5,7 @@ use super::window::copy_rows;
 use crate::agent::error::Result;
 use crate::agent::state::progress::{Cursor, Progress};
 use crate::guc;
-use crate::remote::copy::{Bounds, Copied};
+use crate::remote::copy::Copied;
 use crate::split::blocks::{self, Extent, Span};
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<
         table.format()
     );
     let began = Instant::now();
-    let copied = copy_rows(engine, position, &out, "", Bounds::unlimited())?;
+    let copied = copy_rows(engine, position, out)?;
     if span.to.is_some() {
         progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);

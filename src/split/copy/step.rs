@@ -8,7 +8,7 @@
 use super::compare::{self, Differences};
 use super::computed;
 use super::foreign_keys::{self, Look};
-use super::window::{self, Entries};
+use super::window::{self, Company, Entries};
 use super::{chunk, leaves, locks, places};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
@@ -228,15 +228,17 @@ pub fn apply(
     }
     let mut changes: i64 = 0;
     let (began, mut round_trips) = (Instant::now(), 0);
-    for (position, entry) in entries.iter().enumerate() {
+    for entry in entries {
         changes = changes.saturating_add(entry.rows);
         progress.last_event_at = progress.last_event_at.max(entry.newest);
-        if entry.rows > 0 && !resets.contains(&position) {
-            let applied = window::apply(engine, position, &progress)?;
-            let known = &mut progress.tables[position].changes_applied;
-            *known = known.saturating_add(applied);
-            round_trips += window::ROUND_TRIPS;
+    }
+    for company in Company::of(entries, &resets) {
+        let applied = window::apply(engine, &company, &progress)?;
+        for (position, keys) in company.tables.iter().zip(applied) {
+            let known = &mut progress.tables[*position].changes_applied;
+            *known = known.saturating_add(keys);
         }
+        round_trips += company.round_trips();
     }
     let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
     progress.last_event_id = progress.last_event_id.saturating_add(changes);

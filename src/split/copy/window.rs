@@ -3,20 +3,58 @@
 
 use super::collision;
 use super::sieve::{Sieve, explain};
-use crate::agent::error::Result;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
 use crate::agent::state::progress::{Cursor, Progress, TableProgress};
 use crate::agent::state::{consumed, queue};
+use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
-use crate::remote::copy::{self, Bounds, Copied};
+use crate::remote::copy::{self, Bounds, Copied, Look, Piece};
 use crate::remote::quote::literal;
-use crate::remote::{RemoteError, number};
+use crate::remote::{Connection, RemoteError, number};
 use crate::split::engine::Engine;
 use crate::split::table::Table;
 
-/// Messages whose answers `apply` waits for, whatever the number of rows: both COPYs begin
-/// and end; the rows are deleted with what begins the second one.
-pub const ROUND_TRIPS: u32 = 4;
+/// Rows of windows that are brought over in one message. More of a table come by themselves: what one COPY does on
+/// the target takes its time, and a source that had given all would wait for it without a sign of life.
+const FEW: i64 = 10_000;
+
+/// Tables whose windows are brought over together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Company {
+    /// By position.
+    pub tables: Vec<usize>,
+    rows: i64,
+}
+
+impl Company {
+    /// Those that have changed, in their order.
+    pub fn of(entries: &[Entries], but_for: &[usize]) -> Vec<Company> {
+        let mut all: Vec<Company> = Vec::new();
+        let changed = entries.iter().enumerate().filter(|(_, entries)| entries.rows > 0);
+        for (position, Entries { rows, .. }) in changed.filter(|(position, _)| !but_for.contains(position)) {
+            match all.last_mut().filter(|company| company.rows.saturating_add(*rows) <= FEW) {
+                Some(company) => {
+                    company.tables.push(position);
+                    company.rows += rows;
+                }
+                None => all.push(Company { tables: vec![position], rows: *rows }),
+            }
+        }
+        all
+    }
+
+    fn is_small(&self) -> bool {
+        self.rows <= FEW
+    }
+
+    /// Answers that `apply` waits for. In one message the first COPY begins, and each of two a table ends, with which
+    /// the next one has begun; the rows are deleted with what begins the second one.
+    pub fn round_trips(&self) -> u32 {
+        let copies = 2 * self.tables.len();
+        u32::try_from(if self.is_small() { copies + 1 } else { 2 * copies }).unwrap_or(u32::MAX)
+    }
+}
 
 /// What one table's queue holds of a window.
 #[derive(Clone, Debug, Default)]
@@ -80,30 +118,67 @@ fn copied_rows(progress: &TableProgress) -> Option<String> {
     (!parts.is_empty()).then(|| format!("({})", parts.join(" OR ")))
 }
 
-/// Brings the rows of one table that changed in the window, and that are below the
-/// cursors, to their state in S. Returns how many keys changed.
-pub fn apply(engine: &mut Engine, position: usize, progress: &Progress) -> Result<i64> {
-    let Some(below) = copied_rows(&progress.tables[position]) else { return Ok(0) };
-    let table = &engine.tables[position];
+/// Brings the rows of some tables that changed in the window, and that are below the
+/// cursors, to their state in S. Returns how many keys changed, of each.
+pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Result<Vec<i64>> {
     let condition = condition(progress);
-    let changed = copy::pipe(
-        &mut engine.reader,
-        &format!("COPY ({}) TO STDOUT ({})", table.window(&condition), table.text_format()),
-        &mut engine.target,
-        &format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
-        Bounds::unlimited(),
-    )?;
-    let delete = delete_changed(&engine.plan.scope, table);
-    let scope = engine.plan.scope.filter(&table.source_by, "t");
+    let limit = engine.window_limit;
+    let Engine { plan, reader, target, tables, .. } = &mut *engine;
+    let (mut pieces, mut of) = (Vec::new(), Vec::new());
+    for position in &company.tables {
+        let Some(below) = copied_rows(&progress.tables[*position]) else { continue };
+        pieces.extend(window_pieces(plan, &tables[*position], &condition, (&below, limit)));
+        of.push(*position);
+    }
+    let copied = match company.is_small() {
+        true => copy::pipe_all(reader, target, pieces),
+        false => one_by_one(reader, target, pieces),
+    };
+    let copied = copied.map_err(|(piece, error)| explained(engine, of[piece / 2], error))?;
+    let keys = |position: &usize| {
+        let at = of.iter().position(|other| other == position);
+        at.and_then(|at| copied.get(2 * at)).map_or(0, |keys| i64::try_from(keys.rows).unwrap_or(i64::MAX))
+    };
+    Ok(company.tables.iter().map(keys).collect())
+}
+
+fn one_by_one(
+    reader: &mut Connection,
+    target: &mut Connection,
+    pieces: Vec<Piece<'_>>,
+) -> std::result::Result<Vec<Copied>, (usize, RemoteError)> {
+    let each = pieces.into_iter().enumerate();
+    each.map(|(number, piece)| copy::pipe_one(reader, target, piece).map_err(|error| (number, error)))
+        .collect()
+}
+
+/// The keys that have changed, then the rows that they have now, for those that are there no more.
+fn window_pieces<'a>(
+    plan: &'a Plan,
+    table: &'a Table,
+    condition: &str,
+    (below, limit): (&str, Option<u64>),
+) -> [Piece<'a>; 2] {
+    let keys = Piece {
+        out: format!("COPY ({}) TO STDOUT ({})", table.window(condition), table.text_format()),
+        into: format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
+        bounds: Bounds::unlimited(),
+        look: None,
+    };
+    let scope = plan.scope.filter(&table.source_by, "t");
     let out = format!(
         "COPY (SELECT {} FROM {} AND {scope} AND {below}) TO STDOUT ({})",
         table.select_list(),
-        table.changed_rows(&condition),
+        table.changed_rows(condition),
         table.format()
     );
-    let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
-    copy_rows(engine, position, &out, &delete, bounds)?;
-    Ok(i64::try_from(changed.rows).unwrap_or(i64::MAX))
+    let bounds = Bounds { bytes: limit, ..Bounds::unlimited() };
+    [keys, rows_piece(plan, table, out, &delete_changed(&plan.scope, table), bounds)]
+}
+
+fn explained(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
+    let name = engine.tables[position].source.name.clone();
+    collision::explain(error.of_table(&name), engine, position)
 }
 
 /// By key and scope: by key alone it would remove another tenant's row. The planner knows nothing
@@ -118,33 +193,25 @@ fn delete_changed(scope: &Scope, table: &Table) -> String {
     )
 }
 
-/// Copies rows of the source into the target: those of the scope, whatever the source gives.
+/// Copies rows of the source into the target.
+pub fn copy_rows(engine: &mut Engine, position: usize, out: String) -> Result<Copied> {
+    let Engine { plan, reader, target, tables, .. } = &mut *engine;
+    let piece = rows_piece(plan, &tables[position], out, "", Bounds::unlimited());
+    copy::pipe_one(reader, target, piece).map_err(|error| explained(engine, position, error))
+}
+
+/// Rows of the source for the target: those of the scope, whatever the source gives.
 /// Another one is an error, found on the way where the bytes tell, else by the target. What the
 /// target does before goes in one message with it.
-pub fn copy_rows(
-    engine: &mut Engine,
-    position: usize,
-    out: &str,
-    before: &str,
-    bounds: Bounds,
-) -> Result<Copied> {
-    let Engine { plan, reader, target, tables, .. } = engine;
-    let table = &tables[position];
-    let copied = match &table.mesh {
-        Some(mesh) => {
-            let mut sieve = Sieve::new(mesh.clone());
-            let mut look =
-                |bytes: &[u8]| sieve.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name));
-            let into = format!("{before}{}", copy_into(table));
-            copy::pipe_through(reader, out, target, &into, bounds, &mut look)
-        }
-        None => {
-            let into = format!("{before}{}", copy_scope_into(&plan.scope, table));
-            copy::pipe(reader, out, target, &into, bounds)
-        }
+fn rows_piece<'a>(plan: &'a Plan, table: &'a Table, out: String, before: &str, bounds: Bounds) -> Piece<'a> {
+    let Some(mesh) = &table.mesh else {
+        let into = format!("{before}{}", copy_scope_into(&plan.scope, table));
+        return Piece { out, into, bounds, look: None };
     };
-    let name = engine.tables[position].source.name.clone();
-    copied.map_err(|error| collision::explain(error.of_table(&name), engine, position))
+    let mut sieve = Sieve::new(mesh.clone());
+    let look: Look<'_> =
+        Box::new(move |bytes| sieve.pass(bytes).map_err(|stray| explain(stray, plan, &table.target.name)));
+    Piece { out, into: format!("{before}{}", copy_into(table)), bounds, look: Some(look) }
 }
 
 fn copy_into(table: &Table) -> String {
@@ -186,4 +253,25 @@ pub fn consume(engine: &Engine, snapshot: &str, step: i64, queues: &[usize]) -> 
         .collect();
     statements.push(consumed::give_away(engine.plan.id, step, snapshot));
     statements.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Company, Entries, FEW};
+
+    fn companies(rows: &[i64], but_for: &[usize]) -> Vec<(Vec<usize>, u32)> {
+        let entries: Vec<Entries> =
+            rows.iter().map(|rows| Entries { rows: *rows, ..Entries::default() }).collect();
+        let all = Company::of(&entries, but_for);
+        all.into_iter().map(|company| (company.tables.clone(), company.round_trips())).collect()
+    }
+
+    #[test]
+    fn few_rows_come_together_and_many_by_themselves() {
+        assert_eq!(companies(&[0, 0], &[]), []);
+        assert_eq!(companies(&[3, 0, 4, 5], &[2]), [(vec![0, 3], 5)]);
+        assert_eq!(companies(&[FEW, 1], &[]), [(vec![0], 3), (vec![1], 3)]);
+        assert_eq!(companies(&[1, FEW + 1, 2, 3], &[]), [(vec![0], 3), (vec![1], 4), (vec![2, 3], 5)]);
+        assert_eq!(companies(&[i64::MAX, i64::MAX], &[]), [(vec![0], 4), (vec![1], 4)]);
+    }
 }
