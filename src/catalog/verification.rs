@@ -216,12 +216,18 @@ pub fn fail(id: i64, ordinal: i32, message: &str) {
 
 /// Rows that are known to differ, and their tables.
 pub fn differing(id: i64) -> Option<(i64, String)> {
+    differing_among(id, None)
+}
+
+/// The same of some tables.
+pub fn differing_among(id: i64, ordinals: Option<&[i32]>) -> Option<(i64, String)> {
     sql::read_one(
         "SELECT sum(greatest(v.differing, v.differed))::bigint, string_agg(t.table_name, ', ' ORDER BY t.ordinal)
            FROM shardmaster.split_verification v
            JOIN shardmaster.split_table t ON t.split_id = v.split_id AND t.ordinal = v.ordinal
-          WHERE v.split_id = $1 AND (v.differing > 0 OR v.differed > 0) HAVING count(*) > 0",
-        &[id.into()],
+          WHERE v.split_id = $1 AND (v.differing > 0 OR v.differed > 0) AND ($2::int[] IS NULL OR v.ordinal = ANY ($2))
+         HAVING count(*) > 0",
+        &[id.into(), ordinals.map(<[i32]>::to_vec).into()],
         |row| (row.value(1), row.value(2)),
     )
 }

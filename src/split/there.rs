@@ -32,7 +32,7 @@ pub fn require_proven(plan: &Plan, tables: &[usize], why: &str) -> Result<()> {
     let ordinals: Vec<i32> = tables.iter().filter_map(|at| plan.tables.get(*at)).map(|t| t.ordinal).collect();
     let (differing, unproven, may_copy) = transaction(|| {
         let unproven = verification::not_compared(there, &ordinals);
-        (verification::differing(there), unproven, way_back::may_copy(plan.id))
+        (verification::differing_among(there, Some(&ordinals)), unproven, way_back::may_copy(plan.id))
     });
     if let Some(found) = differing {
         return Err(differs(plan, there, &found, why));
@@ -48,7 +48,7 @@ fn differs(plan: &Plan, there: i64, (rows, tables): &(i64, String), why: &str) -
     SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!(
-            "{rows} rows of {tables} are not on shard \"{from}\" as they were at the cutover of split {there}, and all rows of shard \"{to}\" would be replaced by its own: {why}"
+            "{rows} rows of {tables} are not on shard \"{from}\" as they were at the cutover of split {there}, and all rows of these tables on shard \"{to}\" would be replaced by its own: {why}"
         ),
         format!(
             "Nothing was changed. SELECT shard_split_rollback({id}) leaves split {there} as it is; bring the right rows from shard \"{to}\" to shard \"{from}\" by hand, then SELECT shard_split_finish({there}, accept_missing => true)."
