@@ -4,7 +4,7 @@
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+    LIMIT, by_owner, client, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::split::Split;
@@ -301,4 +301,36 @@ fn what_comes_to_the_source_behind_the_fence_is_looked_at() {
     split.wait("completed", LIMIT).unwrap();
     assert_eq!(rows(&stage.cluster, 0), rows(&stage.cluster, 1));
     split.finish(LIMIT).unwrap();
+}
+
+/// Whatever a check asks just then: a session that ends says nothing of the tables.
+#[test]
+fn a_check_whose_sessions_end_is_made_again() {
+    let stage = Stage::new(&[]);
+    let cluster = &stage.cluster;
+    for server in 0..2 {
+        by_owner(
+            cluster,
+            server,
+            "CREATE TABLE kinds (id int PRIMARY KEY); INSERT INTO kinds SELECT generate_series(1, 600);
+             ALTER TABLE items ADD CONSTRAINT of_kind FOREIGN KEY (code) REFERENCES kinds, ADD CHECK (id > 0);
+             CREATE FUNCTION checked(int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 > 0'",
+        );
+    }
+    let split = plan(cluster);
+    let mut servers = [0, 1].map(|server| cluster.servers[server].superuser(DATABASE).unwrap());
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % check'";
+    split.call("start_dual_write").unwrap();
+    let mut ended = 0;
+    while ended < 60 && split.phase().unwrap() == "planning" {
+        for server in &mut servers {
+            ended += server.query_one(end, &[]).unwrap().get::<_, i64>(0);
+        }
+        assert_eq!(split.metric::<Option<String>>("error_message").unwrap(), None);
+    }
+    assert!(ended > 10, "{ended}");
+    split.wait("dual_write", LIMIT).unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(cluster, &split);
 }

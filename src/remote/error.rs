@@ -198,6 +198,11 @@ impl RemoteError {
         self.is("55P03") || self.is("40P01")
     }
 
+    /// What the server has said of the question itself, and would say again.
+    pub fn is_verdict(&self) -> bool {
+        self.sqlstate.is_some() && !self.is_transient()
+    }
+
     /// What may pass by itself: a lost connection, a server that starts or stops or is a
     /// standby that is not promoted yet, a conflict, a lock or statement timeout, too many
     /// connections.

@@ -154,7 +154,7 @@ fn is_same(
         Ok(rows) if rows.scalar() == Some("1") => Ok(Same::Yes),
         Ok(_) => Ok(Same::No),
         // What cannot be read there is not the same.
-        Err(error) if error.sqlstate.is_some() => {
+        Err(error) if error.is_verdict() => {
             ended?;
             Ok(Same::No)
         }

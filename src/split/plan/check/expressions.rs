@@ -137,7 +137,7 @@ fn unbound(connection: &mut Connection) -> std::result::Result<Option<String>, R
         };
         match connection.query("SELECT fmgr_sql_validator($1)", &[Some(number)]) {
             Ok(_) => {}
-            Err(error) if error.sqlstate.is_some() => {
+            Err(error) if error.is_verdict() => {
                 let message = error.message;
                 return Ok(Some(format!(
                     "{function} has no SET search_path, and does not work under the mover's: {message}"

@@ -79,7 +79,7 @@ pub fn find(plan: &Plan, side: Side, connection: &mut Connection) -> Result<Vec<
 fn failure(connection: &mut Connection, function: &str) -> Result<Option<String>> {
     match connection.query("SELECT fmgr_sql_validator($1)", &[Some(function)]) {
         Ok(_) => Ok(None),
-        Err(error) if error.sqlstate.is_some() => Ok(Some(error.message)),
+        Err(error) if error.is_verdict() => Ok(Some(error.message)),
         Err(error) => Err(error.into()),
     }
 }

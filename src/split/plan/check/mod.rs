@@ -21,8 +21,8 @@ use crate::agent::state::master;
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
-use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
+use crate::remote::{Connection, RemoteError};
 use crate::split::copy::computed;
 use crate::split::end::copies;
 use crate::split::finding::Finding;
@@ -104,7 +104,7 @@ fn sequences(
             Ok(Some((text, hint))) => {
                 findings.push(Finding::new(name, false, format!("{}: {text}", to.name), &hint));
             }
-            Err(SplitError::Remote(error)) if error.sqlstate.is_some() => {
+            Err(SplitError::Remote(error)) if error.is_verdict() => {
                 let hint = "Grant the sequence's owner to the mover.";
                 findings.push(Finding::new(name, false, format!("{}: {}", to.name, error.message), hint));
             }
@@ -256,12 +256,9 @@ fn replica_role(connection: &mut Connection, name: &str) -> Finding {
         Ok(_) => "session_replication_role can be set".to_owned(),
         Err(error) => error.message.clone(),
     };
-    Finding::new(
-        name,
-        set.is_ok(),
-        detail,
-        "GRANT SET ON PARAMETER session_replication_role TO the mover's role (before PostgreSQL 15: a superuser).",
-    )
+    let transient = set.as_ref().is_err_and(RemoteError::is_transient);
+    let hint = "GRANT SET ON PARAMETER session_replication_role TO the mover's role (before PostgreSQL 15: a superuser).";
+    Finding { transient, ..Finding::new(name, set.is_ok(), detail, hint) }
 }
 
 /// A side that cannot be looked at has a finding of its own already.
@@ -270,13 +267,11 @@ fn foreign_keys(plan: &Plan, source: &mut Connection, target: &mut Connection, f
         Ok(found) => findings.extend(found),
         Err(_) if findings.iter().any(|finding| !finding.ok) => {}
         Err(error) => {
+            let transient = error.is_transient();
             let failure = error.into_failure();
-            findings.push(Finding::new(
-                "foreign keys",
-                false,
-                failure.message,
-                &failure.hint.unwrap_or_default(),
-            ));
+            let found =
+                Finding::new("foreign keys", false, failure.message, &failure.hint.unwrap_or_default());
+            findings.push(Finding { transient, ..found });
         }
     }
 }

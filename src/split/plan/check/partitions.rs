@@ -105,7 +105,7 @@ fn homeless(
             let detail = format!("{leaf}: no partition of the target takes the row with key ({row})");
             Finding::new(NAME, false, detail, hint)
         }),
-        Err(error) if error.sqlstate.is_some() => {
+        Err(error) if error.is_verdict() => {
             let detail =
                 format!("{leaf}: whether the target takes its rows cannot be asked: {}", error.message);
             Some(Finding::new(NAME, false, detail, hint_of_both))

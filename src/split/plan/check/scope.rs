@@ -150,7 +150,7 @@ fn keys_of_type(
                 Finding::new(name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
             }
         },
-        Err(error) if error.sqlstate.is_some() => Finding::new(name, false, error.message, hint),
+        Err(error) if error.is_verdict() => Finding::new(name, false, error.message, hint),
         Err(error) => return Err(error.into()),
     })
 }
