@@ -59,12 +59,34 @@ impl Walk {
         }
         let deadline = Instant::now() + SETTLED;
         let is_deciding = |split: &Seen| split.phase == Phase::CutoverPending && split.goal == "completed";
-        while self.look()?.iter().any(is_deciding) {
+        loop {
+            let opened = self.opened()?;
+            let is_lost = |split: &Seen| {
+                opened.contains(&split.id) && split.phase != Phase::Completed && !split.is_failed
+            };
+            if !self.look()?.iter().any(|split| is_deciding(split) || !split.is_over() && is_lost(split)) {
+                return Ok(());
+            }
             if Instant::now() > deadline {
                 return Err("a cutover does not come to its end on the restored master".into());
             }
             std::thread::sleep(Duration::from_millis(50)); // between two looks
         }
-        Ok(())
+    }
+
+    /// Splits whose target is open, as the targets say: also of a decision that came after the dump.
+    fn opened(&self) -> Result<Vec<i64>> {
+        let mut all = Vec::new();
+        for server in &self.stage.cluster.servers {
+            let mut client = server.superuser(DATABASE)?;
+            let is_known =
+                client.query_one("SELECT to_regclass('shardmaster_agent.side') IS NOT NULL", &[])?;
+            if is_known.get(0) {
+                let query =
+                    "SELECT split_id FROM shardmaster_agent.side WHERE side = 'target' AND state = 'open'";
+                all.extend(client.query(query, &[])?.iter().map(|row| row.get::<_, i64>(0)));
+            }
+        }
+        Ok(all)
     }
 }
