@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 12] = [
     &["keychain"],
     &["catalog"],
     &["agent"],
-    &["placement", "gateway", "snowflake"],
+    &["placement", "gateway", "snowflake", "query"],
     &["routing"],
     &["split"],
     &["worker"],

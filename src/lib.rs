@@ -16,6 +16,7 @@ mod keys;
 mod layers;
 mod majors;
 mod placement;
+mod query;
 mod remote;
 mod routing;
 mod server;
@@ -29,6 +30,7 @@ mod worker;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
+extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 extension_sql_file!("../sql/access.sql", name = "access");

@@ -49,6 +49,7 @@ mod places;
 mod poolers;
 mod promises;
 mod protocol;
+mod queries;
 mod ranges;
 mod reads;
 mod redirect_ends;

@@ -6,8 +6,9 @@ use super::{credential, place, session_hash};
 use crate::catalog::shard::Shard;
 use crate::catalog::split::Plan;
 use crate::guc;
+use crate::remote::conninfo::{self, Conninfo};
 use crate::remote::params::Params;
-use crate::remote::{Connection, RemoteError, conninfo};
+use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
 use pgrx::pg_sys;
 use std::cell::Cell;
@@ -121,6 +122,23 @@ fn open_by(
     Ok((connection, opened))
 }
 
+/// Where this very database is, as a connection string without a user.
+pub fn here() -> Conninfo {
+    let local = LocalEndpoint::current();
+    Conninfo::default()
+        .with("host", &local.socket_dir)
+        .with("port", &local.port)
+        .with("dbname", &local.database)
+}
+
+/// The mover's role on a shard; None: what libpq finds by itself.
+pub fn mover(shard: &Shard) -> std::result::Result<Option<String>, conninfo::ConninfoError> {
+    Ok(match &shard.conninfo {
+        Some(conninfo) => Conninfo::parse(conninfo)?.get("user").map(str::to_owned),
+        None => Some(LocalEndpoint::current().user),
+    })
+}
+
 /// This very database, over the server's own socket.
 struct LocalEndpoint {
     socket_dir: String,
@@ -187,7 +205,7 @@ fn own_options(shard: &Shard) -> Option<String> {
         return None;
     }
     let Some(text) = &shard.conninfo else { return Some(String::new()) };
-    let conninfo = conninfo::Conninfo::parse(text).ok()?;
+    let conninfo = Conninfo::parse(text).ok()?;
     conninfo.get("service").is_none().then(|| conninfo.get("options").unwrap_or_default().to_owned())
 }
 

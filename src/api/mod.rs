@@ -9,6 +9,7 @@ mod json_text;
 pub mod keychain;
 pub mod keyspace;
 pub mod placement;
+pub mod query;
 mod regtype;
 pub mod routing;
 pub mod snowflake;

@@ -29,6 +29,10 @@ impl Caller {
         body(&Caller(user))
     }
 
+    pub fn id(&self) -> pg_sys::Oid {
+        self.0
+    }
+
     pub fn is_superuser(&self) -> bool {
         // SAFETY: a look-up in the catalog, in a transaction.
         unsafe { pg_sys::superuser_arg(self.0) }

@@ -9,6 +9,7 @@ pub mod in_use;
 pub mod keychain;
 pub mod keyspace;
 pub mod local;
+pub mod login;
 pub mod name;
 pub mod naming;
 pub mod place;

@@ -34,7 +34,7 @@ impl From<ConninfoError> for Failure {
 
 /// What a connection string says: the keywords that have a value, in libpq's order.
 /// Defaults and services are not resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conninfo(Vec<(String, String)>);
 
 /// What is secret wherever it is written; the last three are those of libpq 18.

@@ -8,6 +8,7 @@ pub mod connection;
 pub mod conninfo;
 pub mod copy;
 mod error;
+pub mod fan_out;
 mod flood;
 mod hosts;
 pub mod number;

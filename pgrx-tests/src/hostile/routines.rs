@@ -20,6 +20,8 @@ pub struct Routine {
     pub level: Option<String>,
     /// Granted to PUBLIC.
     pub is_public: bool,
+    /// Its caller says which columns it gives.
+    pub is_declared: bool,
 }
 
 /// All that depends on the extension or lies in its schema.
@@ -28,7 +30,7 @@ pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
                         r.level, p.proname = 'shard_for',
                         coalesce(p.proargnames[1:p.pronargs], '{}'),
                         ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (t, n) ORDER BY n),
-                        p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname)
+                        p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.prorettype = 'record'::regtype AND p.proallargtypes IS NULL
                    FROM pg_proc p
                    LEFT JOIN shardmaster.routine_levels() r ON r.routine = p.proname AND p.pronamespace <> 'shardmaster'::regnamespace
                   WHERE p.pronamespace = 'shardmaster'::regnamespace
@@ -51,6 +53,7 @@ pub fn all(client: &mut Client) -> Result<Vec<Routine>> {
             is_variadic: row.get(3),
             level: row.get(4),
             is_public: row.get(5),
+            is_declared: row.get(9),
             parameters,
         });
     }
@@ -70,7 +73,8 @@ impl Routine {
         if self.is_procedure {
             format!("CALL {}({arguments})", self.name)
         } else {
-            format!("SELECT * FROM {}({arguments})", self.name)
+            let columns = if self.is_declared { " AS t (shard_error jsonb)" } else { "" };
+            format!("SELECT * FROM {}({arguments}){columns}", self.name)
         }
     }
 }

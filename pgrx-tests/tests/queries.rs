@@ -1,0 +1,503 @@
+//! Questions to all shards: each key is answered for once, whatever splits do; nobody asks as the mover.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
+use shardmaster_tests::fixture::{
+    self, LIMIT, by_owner, by_superuser, by_superusers, cluster, outcome, state_of,
+};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const ASK: &str = "SELECT count(*), count(DISTINCT tenant || id), sum(id)::bigint FROM shard_query('SELECT tenant, id FROM items') AS t (tenant text, id int)";
+
+/// Two shards, whom the role `analyst` asks as `reader`.
+fn stage(config: &[&str]) -> Cluster {
+    let cluster = cluster(config);
+    for server in 0..cluster.servers.len() {
+        by_superuser(&cluster, server, "CREATE ROLE reader LOGIN");
+        by_owner(&cluster, server, "GRANT SELECT ON items TO reader");
+    }
+    cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            "CREATE ROLE analyst LOGIN; CREATE ROLE nobody LOGIN; SELECT shard_grant('analyst', 'client'), shard_grant('nobody', 'client');
+             SELECT shard_login_set('analyst', 'reader')",
+        )
+        .unwrap();
+    cluster
+}
+
+fn analyst(cluster: &Cluster) -> Client {
+    cluster.master.connect(DATABASE, "analyst").unwrap()
+}
+
+fn ask(client: &mut Client) -> (i64, i64, i64) {
+    let row = client.query_one(ASK, &[]).unwrap();
+    (row.get(0), row.get(1), row.get(2))
+}
+
+const ALL: (i64, i64, i64) = (600, 600, 300 * 601);
+
+fn json(client: &mut Client, call: &str) -> Vec<String> {
+    let rows = client.query(&format!("SELECT j::text FROM {call} AS j ORDER BY 1"), &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+fn error(client: &mut Client, statement: &str) -> (String, String) {
+    let error = client.query(statement, &[]).unwrap_err();
+    let message = error.as_db_error().map_or(String::new(), |error| error.message().to_owned());
+    (state_of(&error).to_owned(), message)
+}
+
+#[test]
+fn both_forms_give_the_rows_of_all_shards() {
+    let cluster = stage(&[]);
+    by_owner(&cluster, 1, "INSERT INTO items VALUES ('other', 1, E'\\t\\\\ä\"', 5)");
+    let mut client = analyst(&cluster);
+    let found = json(
+        &mut client,
+        "shard_query_json($q$SELECT current_setting('shardmaster_query.shard') AS shard, tenant, count(*), min(val) FROM items GROUP BY 2 -- each $q$)",
+    );
+    assert_eq!(
+        found,
+        [
+            r#"{"min": "1", "count": 300, "shard": "shard_a", "tenant": "stays"}"#,
+            r#"{"min": "10", "count": 300, "shard": "shard_a", "tenant": "moves"}"#,
+            r#"{"min": "\t\\ä\"", "count": 1, "shard": "shard_b", "tenant": "other"}"#,
+        ]
+    );
+    let row = client
+        .query_one(
+            "SELECT sum(n)::bigint, max(day)::text, bool_or(void IS NULL)
+               FROM shard_query('SELECT count(*), current_date, NULL::int FROM items; ', shards => '{shard_b,shard_a,shard_b}') AS t (n bigint, day date, void int)",
+            &[],
+        )
+        .unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(2)), (601, true));
+    for (declared, says) in [
+        (
+            "t (n int, day date)",
+            "column 1 of shard \"shard_a\" is of type bigint, and is declared as integer",
+        ),
+        ("t (n bigint)", "shard \"shard_a\" gives 2 columns, and 1 are declared"),
+    ] {
+        let call = format!(
+            "SELECT * FROM shard_query('SELECT count(*), current_date FROM items', shards => '{{shard_a}}') AS {declared}"
+        );
+        assert_eq!(error(&mut client, &call), ("42804".to_owned(), says.to_owned()));
+    }
+    let (state, _) = error(&mut client, "SELECT shard_query('SELECT 1')");
+    assert!(["0A000", "42601"].contains(&state.as_str()), "{state}");
+    // Literals are the caller's, as in a query of his own.
+    client.batch_execute("SET DateStyle = 'German, DMY'; SET TimeZone = 'Asia/Tokyo'").unwrap();
+    let row = client
+        .query_one(
+            "SELECT d = '2026-03-02'::date, w = '2026-01-01 00:00+09'::timestamptz, at
+               FROM shard_query($$SELECT '02.03.2026'::date, '2026-01-01'::timestamptz, to_char(now(), 'OF')$$, shards => '{shard_a}') AS t (d date, w timestamptz, at text)",
+            &[],
+        )
+        .unwrap();
+    assert_eq!((row.get(0), row.get(1), row.get(2)), (true, true, "+09"));
+}
+
+#[test]
+fn each_key_is_answered_for_once_while_splits_go_there_and_back() {
+    let cluster = stage(&["shardmaster.reverse = on"]);
+    let (ends, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut client = analyst(&cluster);
+            while !ends.load(Ordering::Relaxed) {
+                assert_eq!(ask(&mut client), ALL);
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let enough = |since: u64| {
+            wait::until("more answers", LIMIT, || {
+                let is_over = asking.is_finished() || asked.load(Ordering::Relaxed) > since + 3;
+                Ok(is_over.then_some(()))
+            })
+            .unwrap();
+        };
+        let pause = || enough(asked.load(Ordering::Relaxed));
+        pause();
+        let split = fixture::plan(&cluster);
+        fixture::to_pending(&split);
+        pause();
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        pause();
+        let query = "SELECT shard_split_reverse($1)";
+        let back: i64 = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+        let back = Split::of(&cluster, back);
+        back.wait("completed", LIMIT).unwrap();
+        split.wait("reversed", LIMIT).unwrap();
+        pause();
+        back.finish(LIMIT).unwrap();
+        pause();
+        let again = fixture::plan(&cluster);
+        fixture::to_pending(&again);
+        again.call("rollback").unwrap();
+        again.wait("rolled_back", LIMIT).unwrap();
+        pause();
+        let last = fixture::completed(&cluster);
+        last.finish(LIMIT).unwrap();
+        pause();
+        ends.store(true, Ordering::Relaxed);
+        asking.join().unwrap();
+    });
+    assert_eq!(fixture::rows(&cluster, 0).len() + fixture::rows(&cluster, 1).len(), 300);
+}
+
+/// A query in whose middle a cutover decides sees what was before it, or what is after it, of all keys.
+#[test]
+fn a_decision_in_between_is_asked_about_again() {
+    let cluster = stage(&[]);
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    // Whoever is about to take its snapshot on the first shard waits until the split has decided.
+    let mut blocker = cluster.servers[0].superuser(DATABASE).unwrap();
+    blocker.batch_execute("BEGIN; LOCK pg_catalog.pg_inherits IN ACCESS EXCLUSIVE MODE").unwrap();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| ask(&mut analyst(&cluster)));
+        let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
+        let is_there = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'shardmaster query of analyst'";
+        wait::until_true(&mut other, "the query to begin", LIMIT, is_there).unwrap();
+        blocker.batch_execute("COMMIT").unwrap();
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        assert_eq!(asking.join().unwrap(), ALL);
+    });
+    assert_eq!(ask(&mut analyst(&cluster)), ALL);
+}
+
+#[test]
+fn a_key_is_hidden_by_bucket_and_by_range_as_well() {
+    for (strategy, assign, plan) in [
+        (
+            "SELECT shard_keyspace_add('k', strategy => 'hash', buckets => 8, key_type => 'integer')",
+            "SELECT shard_assign_bucket(b, 'shard_a', 'k', force => true) FROM generate_series(0, 7) b",
+            "SELECT shard_split_plan('shard_a', 'shard_b', '{1,2,3}', keyspace => 'k')",
+        ),
+        (
+            "SELECT shard_keyspace_add('k', strategy => 'range', key_type => 'integer')",
+            "SELECT shard_assign_range(NULL, NULL, 'shard_a', 'k')",
+            "SELECT shard_split_plan_range('shard_a', 'shard_b', '100', '200', keyspace => 'k')",
+        ),
+    ] {
+        let cluster = stage(&[]);
+        for server in 0..2 {
+            by_owner(
+                &cluster,
+                server,
+                "CREATE DOMAIN number AS int; CREATE TABLE things (id number PRIMARY KEY, name text);
+                 GRANT SELECT ON things TO reader; GRANT ALL ON things TO app",
+            );
+        }
+        by_owner(&cluster, 0, "INSERT INTO things SELECT i, i FROM generate_series(1, 500) i");
+        let mut master = cluster.superuser().unwrap();
+        for statement in [strategy, "SELECT shard_table_add('things', 'id', keyspace => 'k')", assign] {
+            master.batch_execute(statement).unwrap();
+        }
+        let split = Split::plan_by(&cluster, plan).unwrap();
+        let all = |client: &mut Client| -> (i64, i64) {
+            let query = "SELECT count(*), sum(id)::bigint FROM shard_query('SELECT id::int FROM things', 'k') AS t (id int)";
+            let row = client.query_one(query, &[]).unwrap();
+            (row.get(0), row.get(1))
+        };
+        let mut client = analyst(&cluster);
+        fixture::to_pending(&split);
+        assert_eq!(all(&mut client), (500, 250 * 501));
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        assert_eq!(all(&mut client), (500, 250 * 501));
+        split.finish(LIMIT).unwrap();
+        assert_eq!(all(&mut client), (500, 250 * 501));
+    }
+}
+
+#[test]
+fn what_reads_past_what_is_hidden_is_refused() {
+    let cluster = stage(&[]);
+    let more = "CREATE VIEW seen AS SELECT * FROM items;
+        CREATE MATERIALIZED VIEW kept AS SELECT * FROM items;
+        CREATE FUNCTION total() RETURNS bigint LANGUAGE plpgsql STABLE AS 'BEGIN RETURN (SELECT count(*) FROM public.items); END';
+        CREATE FUNCTION pure(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+        CREATE AGGREGATE summed (int) (SFUNC = pg_catalog.int4pl, STYPE = int, INITCOND = '0');
+        CREATE FUNCTION added(int, int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN $1 + (SELECT count(*) FROM public.items); END';
+        CREATE OPERATOR @+@ (FUNCTION = added, LEFTARG = int, RIGHTARG = int);
+        CREATE TABLE heir () INHERITS (items);
+        CREATE TABLE plain (id int); INSERT INTO plain VALUES (1);
+        GRANT SELECT ON seen, kept, heir, plain TO reader";
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    by_owner(&cluster, 1, more);
+    let mut client = analyst(&cluster);
+    for (query, what) in [
+        ("SELECT tenant FROM public.items", "table items"),
+        ("SELECT tenant FROM ONLY public.items", "table items"),
+        ("SELECT 1 WHERE EXISTS (SELECT FROM public.items)", "table items"),
+        ("SELECT 1) AS one, public.items AS more, (SELECT 2", "table items"),
+        ("SELECT tenant FROM seen", "table items"),
+        ("SELECT tenant FROM kept", "table items"),
+        ("SELECT tenant FROM heir", "table items"),
+        ("SELECT total()", "function total()"),
+        ("SELECT 1 @+@ 1", "function added(integer,integer)"),
+        ("SELECT query_to_xml('SELECT * FROM public.items', true, true, '')", "function query_to_xml"),
+    ] {
+        let quoted = format!("SELECT shard_query_json($q${query}$q$, shards => '{{shard_b}}')");
+        let (state, message) = error(&mut client, &quoted);
+        let says =
+            format!("shard \"shard_b\": {what} may give rows that split {} has between two shards", split.id);
+        assert_eq!((state.as_str(), message.replace("public.", "")), ("SM002", says), "{query}");
+    }
+    for (query, count) in [
+        ("SELECT pure(1), summed(id) FROM plain", 1),
+        ("SELECT i.id FROM items i JOIN plain USING (id)", 0),
+        ("WITH public AS (SELECT 1) SELECT * FROM public", 1),
+        ("TABLE items", 0),
+    ] {
+        let call = format!("shard_query_json('{query}', shards => '{{shard_b}}')");
+        assert_eq!(json(&mut client, &call).len(), count, "{query}");
+    }
+}
+
+#[test]
+fn nobody_asks_as_the_mover_and_no_reader_writes() {
+    let cluster = stage(&[]);
+    let mut master = cluster.superuser().unwrap();
+    let set = |role: &str, name: &str| format!("SELECT shard_login_set('{role}', '{name}')");
+    assert_eq!(outcome(&mut master, &set("nobody", MOVER)), "22023");
+    assert_eq!(outcome(&mut master, &set("unknown", "reader")), "42704");
+    assert_eq!(outcome(&mut master, "SELECT shard_login_set('nobody', 'reader', 'no such')"), "42704");
+    let mut client = cluster.master.connect(DATABASE, "nobody").unwrap();
+    let (state, message) = error(&mut client, "SELECT shard_query_json('SELECT 1')");
+    assert_eq!((state.as_str(), message.as_str()), ("42501", "role \"nobody\" has no login for the shards"));
+    // A superuser is not asked for less.
+    assert_eq!(outcome(&mut master, "SELECT shard_query_json('SELECT 1')"), "42501");
+    for call in [
+        "SELECT shard_login_set('nobody', 'reader')",
+        "SELECT shard_login_drop('analyst')",
+        "SELECT * FROM shard_logins()",
+    ] {
+        assert_eq!(outcome(&mut client, call), "42501", "{call}");
+    }
+    // The rights of a role with a login bring it along, those of two have to be chosen.
+    master.batch_execute("GRANT analyst TO nobody").unwrap();
+    assert_eq!(
+        json(&mut client, "shard_query_json('SELECT session_user AS who')"),
+        [r#"{"who": "reader"}"#; 2]
+    );
+    master
+        .batch_execute("CREATE ROLE second; GRANT second TO nobody; SELECT shard_login_set('second', 'app')")
+        .unwrap();
+    assert_eq!(error(&mut client, "SELECT shard_query_json('SELECT 1')").0, "42501");
+    client.batch_execute("SET ROLE analyst").unwrap();
+    assert_eq!(
+        json(&mut client, "shard_query_json('SELECT session_user AS who')"),
+        [r#"{"who": "reader"}"#; 2]
+    );
+
+    // Whoever may write there does not do it by a query.
+    master.batch_execute("SELECT shard_login_set('analyst', 'app'), shard_login_set('analyst', 'reader', shard => 'shard_b')").unwrap();
+    by_superusers(
+        &cluster,
+        "CREATE FUNCTION public.writes() RETURNS int LANGUAGE sql AS $$DELETE FROM public.items RETURNING 1$$;
+         CREATE FUNCTION public.unties() RETURNS int LANGUAGE plpgsql AS $$BEGIN SET transaction_read_only = off; RETURN public.writes(); END$$;
+         CREATE FUNCTION public.makes() RETURNS int LANGUAGE plpgsql AS $$BEGIN CREATE TABLE public.made (); RETURN 1; END$$",
+    );
+    let mut client = analyst(&cluster);
+    for (query, state) in [
+        ("DELETE FROM items RETURNING 1", "42601"),
+        ("WITH gone AS (DELETE FROM items RETURNING 1) SELECT * FROM gone", "0A000"),
+        ("SELECT writes()", "25006"),
+        ("SELECT unties()", "25001"),
+        ("SELECT set_config('transaction_read_only', 'off', false), writes()", "25001"),
+        ("SELECT makes()", "25006"),
+        ("SELECT nextval('s')", "42P01"),
+        ("SELECT 1) AS answer; DELETE FROM items; SELECT * FROM (SELECT 1", "42601"),
+        ("SELECT 1; COMMIT; DELETE FROM items", "42601"),
+        ("COMMIT", "42601"),
+        ("SELECT id FROM items FOR UPDATE", "25006"),
+    ] {
+        for form in [
+            "SELECT shard_query_json($q${}$q$, shards => '{shard_a}')",
+            "SELECT * FROM shard_query($q${}$q$, shards => '{shard_a}') AS t (one int)",
+        ] {
+            let (found, message) = error(&mut client, &form.replace("{}", query));
+            assert_eq!(found, state, "{query}: {message}");
+        }
+    }
+    let count = |server: usize| -> i64 {
+        let mut client = cluster.servers[server].superuser(DATABASE).unwrap();
+        client.query_one("SELECT count(*) FROM items", &[]).unwrap().get(0)
+    };
+    assert_eq!((count(0), count(1)), (600, 0));
+    assert_eq!(
+        json(&mut client, "shard_query_json('SELECT session_user AS who')"),
+        [r#"{"who": "app"}"#, r#"{"who": "reader"}"#]
+    );
+    let listed = "SELECT role || ' ' || coalesce(shard, '*') || ' ' || username FROM shard_logins()";
+    let listed: Vec<String> = master.query(listed, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(listed, ["analyst * app", "analyst shard_b reader", "second * app"]);
+    // What a caller has made is run by nobody but the caller.
+    master.batch_execute("GRANT CREATE ON SCHEMA public TO analyst").unwrap();
+    client
+        .batch_execute(
+            "CREATE FUNCTION spied(int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE NOTICE '%', current_user; PERFORM set_config('my.user', current_user, false); RETURN true; END$$;
+             CREATE DOMAIN spying AS int CHECK (spied(VALUE))",
+        )
+        .unwrap();
+    let spied = "SELECT max(n), current_setting('my.user') FROM shard_query('SELECT 1', shards => '{shard_a}') AS t (n spying)";
+    assert_eq!(client.query_one(spied, &[]).unwrap().get::<_, String>(1), "analyst");
+}
+
+#[test]
+fn a_shard_that_does_not_answer_is_named_in_time() {
+    let cluster = stage(&[]);
+    let mut client = analyst(&cluster);
+    let call = |query: &str, more: &str| format!("shard_query_json($q${query}$q${more})");
+    // One with another schema.
+    by_owner(&cluster, 1, "ALTER TABLE items RENAME COLUMN val TO value");
+    let select = |text: String| format!("SELECT * FROM {text}");
+    let (state, message) = error(&mut client, &select(call("SELECT val FROM items", "")));
+    assert_eq!(
+        (state.as_str(), message.as_str()),
+        ("42703", "shard \"shard_b\": column \"val\" does not exist")
+    );
+    let found = json(&mut client, &call("SELECT count(val) FROM items", ", on_error => 'report'"));
+    assert_eq!(found[0], r#"{"count": 600}"#);
+    assert!(
+        found[1].starts_with(r#"{"shard_error": {"hint": "#) && found[1].contains(r#""shard": "shard_b""#),
+        "{found:?}"
+    );
+    let reported = "SELECT n, shard_error ->> 'sqlstate' FROM shard_query('SELECT count(val) FROM items', on_error => 'report') AS t (n bigint, shard_error jsonb) ORDER BY 1";
+    let rows = client.query(reported, &[]).unwrap();
+    let rows: Vec<(Option<i64>, Option<String>)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [(Some(600), None), (None, Some("42703".to_owned()))]);
+    assert_eq!(
+        error(
+            &mut client,
+            &reported.replace("shard_error jsonb", "other jsonb").replace("shard_error", "other")
+        )
+        .0,
+        "42804"
+    );
+    by_owner(&cluster, 1, "ALTER TABLE items RENAME COLUMN value TO val");
+    // One that hangs while it works, and one that hangs before.
+    let sleep = "SELECT CASE WHEN count(*) = 0 THEN pg_sleep(60) END FROM items";
+    let began = std::time::Instant::now();
+    let (state, message) = error(&mut client, &select(call(sleep, ", timeout => '2 s'")));
+    assert_eq!((state.as_str(), message.as_str()), ("08006", "shard \"shard_b\": no answer within 2 s"));
+    let found = json(&mut client, &call(sleep, ", timeout => '2 s', on_error => 'report'"));
+    assert!(
+        found.len() == 2 && found[0].contains("case") && found[1].contains("no answer within 2 s"),
+        "{found:?}"
+    );
+    cluster.servers[1].hang().unwrap();
+    let (state, message) = error(&mut client, &select(call("SELECT 1", ", timeout => '2 s'")));
+    assert_eq!((state.as_str(), message.as_str()), ("08006", "shard \"shard_b\": no answer within 2 s"));
+    let found = json(&mut client, &call("SELECT 1", ", timeout => '2 s', on_error => 'report'"));
+    assert!(found.len() == 2 && found.iter().any(|row| row.contains("no answer within 2 s")), "{found:?}");
+    cluster.servers[1].wake().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    nobody_works_on(&cluster);
+    // One that is down.
+    by_superuser(&cluster, 1, "ALTER ROLE reader NOLOGIN");
+    assert_eq!(error(&mut client, &select(call("SELECT 1", ""))).0, "08006");
+    by_superuser(&cluster, 1, "ALTER ROLE reader LOGIN");
+}
+
+/// Shortly after a query's end no shard works for it any more.
+fn nobody_works_on(cluster: &Cluster) {
+    let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster query%'";
+    for server in &cluster.servers {
+        let mut client = server.superuser(DATABASE).unwrap();
+        wait::until_true(&mut client, "the query to end", Duration::from_secs(10), query).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_and_a_cancel_end_it_everywhere() {
+    let cluster = stage(&[]);
+    let mut client = analyst(&cluster);
+    let endless = "SELECT i, pg_sleep(0.001) FROM generate_series(1, 1000000) i";
+    let limited = format!("SELECT shard_query_json('{endless}') LIMIT 3");
+    assert_eq!(client.query(&limited, &[]).unwrap().len(), 3);
+    nobody_works_on(&cluster);
+    for call in [
+        format!("SELECT * FROM shard_query_json('{endless}')"),
+        format!("SELECT * FROM shard_query('{endless}') AS t (i int, void text)"),
+        "SELECT shard_query_json('SELECT pg_sleep(300)', timeout => '10 min')".to_owned(),
+    ] {
+        client.batch_execute("SET statement_timeout = '1500 ms'").unwrap();
+        assert_eq!(error(&mut client, &call).0, "57014", "{call}");
+        nobody_works_on(&cluster);
+        client.batch_execute("RESET statement_timeout").unwrap();
+    }
+    assert_eq!(ask(&mut client), ALL);
+    // A cursor is read as far as somebody reads it.
+    let mut transaction = client.transaction().unwrap();
+    transaction.batch_execute(&format!("DECLARE c CURSOR FOR SELECT shard_query_json('{endless}')")).unwrap();
+    assert_eq!(transaction.query("FETCH 5 FROM c", &[]).unwrap().len(), 5);
+    transaction.batch_execute("CLOSE c").unwrap();
+    nobody_works_on(&cluster);
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn memory_is_bounded_whatever_comes() {
+    let cluster = stage(&[]);
+    let mut client = analyst(&cluster);
+    client.batch_execute("SET work_mem = '4MB'").unwrap();
+    let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let peak = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let before = peak();
+    let rows = "SELECT i, repeat(''x'', 100) AS text FROM generate_series(1, 500000) i";
+    for call in [
+        format!("SELECT count(*) FROM shard_query('{rows}') AS t (i int, text text)"),
+        format!("SELECT count(*) FROM (SELECT shard_query_json('{rows}')) t"),
+    ] {
+        assert_eq!(client.query_one(&call, &[]).unwrap().get::<_, i64>(0), 1_000_000);
+        assert!(peak() < before + 48_000, "{call}: {before} kB before, {} kB after", peak());
+    }
+}
+
+#[test]
+fn a_schema_of_this_very_database_is_asked_by_a_login_as_well() {
+    let cluster = Cluster::namespaces(2, &[]).unwrap();
+    for shard in &cluster.shards {
+        let table = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items (tenant text, id int, PRIMARY KEY (tenant, id)); GRANT ALL ON items TO {CLIENT}"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(&format!(
+            "SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign_many('{{moves,stays}}', 'shard_a');
+             INSERT INTO shard_a.items SELECT t, i FROM generate_series(1, 100) i, unnest('{{moves,stays}}'::text[]) t;
+             CREATE ROLE analyst LOGIN; SELECT shard_grant('analyst', 'client'); SELECT shard_login_set('analyst', '{CLIENT}')"
+        ))
+        .unwrap();
+    let mut client = analyst(&cluster);
+    let count = "SELECT count(*), count(DISTINCT tenant || id) FROM shard_query('SELECT tenant, id FROM items') AS t (tenant text, id int)";
+    let mut all = || {
+        let row = client.query_one(count, &[]).unwrap();
+        (row.get::<_, i64>(0), row.get::<_, i64>(1))
+    };
+    assert_eq!(all(), (200, 200));
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    fixture::to_pending(&split);
+    assert_eq!(all(), (200, 200));
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(all(), (200, 200));
+}

@@ -1,0 +1,275 @@
+//! Questions to all shards, and as whom they are asked.
+
+use super::on_primary;
+use crate::catalog::caller::Caller;
+use crate::error::{Failure, SqlState, required};
+use crate::query::login;
+use crate::query::record::{ERROR, Json, Shape, report};
+use crate::query::run::{Event, Query, Running};
+use pgrx::callconv::{BoxRet, FcInfo};
+use pgrx::datum::{Datum, Interval, TimestampWithTimeZone};
+use pgrx::fcinfo::pg_getarg;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::ffi::CString;
+use std::time::Duration;
+
+/// Who may say it is no level's to give: as the owner of the extension, or a superuser.
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_login_set(
+    role: Option<String>,
+    username: Option<String>,
+    credential_alias: default!(Option<String>, "NULL"),
+    shard: default!(Option<String>, "NULL"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_login_set")?;
+    let (role, username) = (required(role, "role")?, required(username, "username")?);
+    Ok(Caller::as_owner(|caller| {
+        require_superuser(caller)?;
+        login::set(&role, &username, credential_alias.as_deref(), shard.as_deref(), caller)
+    })?)
+}
+
+#[pg_extern(volatile, parallel_unsafe)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_login_drop(
+    role: Option<String>,
+    shard: default!(Option<String>, "NULL"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_login_drop")?;
+    let role = required(role, "role")?;
+    Ok(Caller::as_owner(|caller| {
+        require_superuser(caller)?;
+        login::drop(&role, shard.as_deref())
+    })?)
+}
+
+/// A shard may let some roles in without a proof, on its own sockets say: whoever names the role could be anybody there.
+fn require_superuser(caller: &Caller) -> Result<(), Failure> {
+    if caller.is_superuser() {
+        return Ok(());
+    }
+    let text = "permission denied to say as whom a role is connected to the shards";
+    Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, text).hint("Let a superuser say it."))
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_logins() -> TableIterator<
+    'static,
+    (
+        name!(role, String),
+        name!(shard, Option<String>),
+        name!(username, String),
+        name!(credential_alias, Option<String>),
+        name!(set_by, String),
+        name!(updated_at, TimestampWithTimeZone),
+    ),
+> {
+    TableIterator::new(
+        login::list()
+            .into_iter()
+            .map(|one| (one.role, one.shard, one.username, one.credential_alias, one.set_by, one.updated_at)),
+    )
+}
+
+/// What a caller has said beside the statement.
+struct Terms {
+    statement: String,
+    keyspace: String,
+    shards: Option<Vec<String>>,
+    timeout: Duration,
+    reports: bool,
+}
+
+impl Terms {
+    fn of(
+        statement: Option<String>,
+        keyspace: Option<String>,
+        shards: Option<Vec<Option<String>>>,
+        timeout: Option<Interval>,
+        on_error: Option<String>,
+    ) -> Result<Terms, Failure> {
+        let named = |shards: Vec<Option<String>>| {
+            shards.into_iter().map(|shard| required(shard, "shards")).collect::<Result<Vec<_>, _>>()
+        };
+        let reports = match required(on_error, "on_error")?.as_str() {
+            "raise" => false,
+            "report" => true,
+            other => {
+                return Err(invalid("on_error", &format!("\"{other}\" is neither \"raise\" nor \"report\"")));
+            }
+        };
+        let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
+        if micros == 0 {
+            return Err(invalid("timeout", "it is not longer than zero, or no time that anybody could wait"));
+        }
+        Ok(Terms {
+            statement: required(statement, "sql")?,
+            keyspace: required(keyspace, "keyspace")?,
+            shards: shards.map(named).transpose()?,
+            timeout: Duration::from_micros(micros),
+            reports,
+        })
+    }
+
+    fn begin(&self, select: &'static str) -> Result<Running, Failure> {
+        Query {
+            statement: &self.statement,
+            select,
+            keyspace: &self.keyspace,
+            shards: self.shards.as_deref(),
+            timeout: self.timeout,
+            reports: self.reports,
+        }
+        .begin()
+    }
+}
+
+fn invalid(argument: &str, problem: &str) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+}
+
+/// SECURITY INVOKER: shards are asked as the caller's login. The rows come as the shards send them.
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_query_json(
+    sql: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    shards: default!(Option<Vec<Option<String>>>, "NULL"),
+    timeout: default!(Option<Interval>, "'1 min'"),
+    on_error: default!(Option<String>, "'raise'"),
+) -> Result<SetOfIterator<'static, Json>, ErrorReport> {
+    let running =
+        Terms::of(sql, keyspace, shards, timeout, on_error)?.begin("pg_catalog.to_jsonb(answer)")?;
+    Ok(SetOfIterator::new(JsonRows(Some(running))))
+}
+
+/// None: all shards have answered, and nothing is open any more.
+struct JsonRows(Option<Running>);
+
+impl Iterator for JsonRows {
+    type Item = Json;
+
+    fn next(&mut self) -> Option<Json> {
+        let running = self.0.as_mut()?;
+        match running.next() {
+            Some(Event::Row(_, row)) => Some(Json::Row(row)),
+            Some(Event::Failed(shard, failure)) if running.reports() => {
+                let report = report(&shard, &failure).into_string().unwrap_or_default();
+                CString::new(format!("{{\"{ERROR}\": {report}}}")).ok().map(Json::Text)
+            }
+            Some(Event::Failed(_, failure)) => {
+                self.0 = None;
+                raise(failure)
+            }
+            None => {
+                self.0 = None;
+                None
+            }
+        }
+    }
+}
+
+fn raise(failure: Failure) -> ! {
+    ErrorReport::from(failure).report(PgLogLevel::ERROR);
+    unreachable!("an error was raised")
+}
+
+// SAFETY: a jsonb is what its input function gives.
+unsafe impl BoxRet for Json {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
+        // SAFETY: in a function of SQL, which returns the value.
+        unsafe {
+            match self.datum() {
+                Some(datum) => fcinfo.return_raw_datum(datum),
+                None => fcinfo.return_null(),
+            }
+        }
+    }
+}
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Json, "jsonb");
+
+/// The form of its rows is the caller's to declare, so that they are kept until all have come: on disk, past work_mem.
+#[pg_extern(
+    volatile,
+    parallel_unsafe,
+    sql = "CREATE FUNCTION shard_query(sql text, keyspace text DEFAULT 'default', shards text[] DEFAULT NULL,
+                              timeout interval DEFAULT '1 min', on_error text DEFAULT 'raise')
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
+)]
+fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
+    // SAFETY: called by the server, with the arguments that the declaration names.
+    unsafe {
+        let terms = Terms::of(
+            pg_getarg(fcinfo, 0),
+            pg_getarg(fcinfo, 1),
+            pg_getarg(fcinfo, 2),
+            pg_getarg(fcinfo, 3),
+            pg_getarg(fcinfo, 4),
+        )?;
+        let store = Store::of(fcinfo)?;
+        let mut shape = Shape::of(store.description, terms.reports)?;
+        let mut running = terms.begin("*")?;
+        let mut for_a_row = PgMemoryContexts::new("row of a shard");
+        while let Some(event) = running.next() {
+            let tuple = for_a_row.switch_to(|_| match &event {
+                Event::Row(number, row) => shape.row((*number, running.shard(*number)), row),
+                Event::Failed(shard, failure) if running.reports() => Ok(shape.failed(shard, failure)),
+                Event::Failed(_, failure) => Err(failure.clone()),
+            })?;
+            pg_sys::tuplestore_puttuple(store.rows, tuple);
+            for_a_row.reset();
+        }
+    }
+    Ok(())
+}
+
+/// Where a function that gives all its rows at once puts them.
+struct Store {
+    rows: *mut pg_sys::Tuplestorestate,
+    description: pg_sys::TupleDesc,
+}
+
+impl Store {
+    /// # Safety
+    /// Called with what the server has called a function with.
+    unsafe fn of(fcinfo: pg_sys::FunctionCallInfo) -> Result<Store, Failure> {
+        let unfit = || {
+            let text = "shard_query() is called in a place that takes no rows";
+            Failure::new(SqlState::UNSUPPORTED, text)
+                .hint("SELECT * FROM shard_query('..') AS t (id bigint, name text); shard_query_json() needs no declaration.")
+        };
+        // SAFETY: as the caller promises: what is there for rows is of this type.
+        unsafe {
+            let info = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            if info.is_null() || (*info).type_ != pg_sys::NodeTag::T_ReturnSetInfo {
+                return Err(unfit());
+            }
+            let modes = (*info).allowedModes as u32;
+            if modes & pg_sys::SetFunctionReturnMode::SFRM_Materialize == 0 || (*info).expectedDesc.is_null()
+            {
+                return Err(unfit());
+            }
+            let before = pg_sys::MemoryContextSwitchTo((*(*info).econtext).ecxt_per_query_memory);
+            let description = pg_sys::CreateTupleDescCopy((*info).expectedDesc);
+            let is_random = modes & pg_sys::SetFunctionReturnMode::SFRM_Materialize_Random != 0;
+            let rows = pg_sys::tuplestore_begin_heap(is_random, false, pg_sys::work_mem);
+            pg_sys::MemoryContextSwitchTo(before);
+            (*info).returnMode = pg_sys::SetFunctionReturnMode::SFRM_Materialize;
+            (*info).setResult = rows;
+            (*info).setDesc = description;
+            Ok(Store { rows, description })
+        }
+    }
+}
+
+extension_sql_file!(
+    "../../sql/comments/query.sql",
+    name = "comments_query",
+    requires = [shard_login_set, shard_login_drop, shard_logins, shard_query_json, shard_query]
+);

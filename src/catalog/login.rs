@@ -1,0 +1,118 @@
+//! `shardmaster.shard_login`: as whom a role of the master is connected to the shards.
+
+use super::caller::Caller;
+use super::shard::Shard;
+use crate::server::sql;
+use pgrx::pg_sys;
+use pgrx::prelude::TimestampWithTimeZone;
+
+/// How one role proves on one shard who it is.
+#[derive(Debug, Clone)]
+pub struct Login {
+    pub username: String,
+    pub credential: Option<Credential>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Credential {
+    pub alias: String,
+    pub kind: String,
+    pub sealed: Vec<u8>,
+}
+
+/// One for people.
+pub struct Listed {
+    /// By its name; by its number where it is gone.
+    pub role: String,
+    /// None: all shards for which nothing else is said.
+    pub shard: Option<String>,
+    pub username: String,
+    pub credential_alias: Option<String>,
+    pub set_by: String,
+    pub updated_at: TimestampWithTimeZone,
+}
+
+pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
+    sql::read_one("SELECT oid FROM pg_catalog.pg_roles WHERE rolname = $1", &[name.into()], |row| {
+        row.value(1)
+    })
+}
+
+/// Roles with a login whose rights the caller has: itself alone, where it has one.
+pub fn roles_of(caller: &Caller) -> Vec<(pg_sys::Oid, String)> {
+    sql::read_latest(
+        "WITH known AS (SELECT DISTINCT l.role::oid AS role FROM shardmaster.shard_login l)
+         SELECT k.role, r.rolname::text FROM known k JOIN pg_catalog.pg_roles r ON r.oid = k.role
+          WHERE k.role = $1
+             OR NOT $2 AND pg_catalog.pg_has_role($1, k.role, 'USAGE') AND NOT EXISTS (SELECT 1 FROM known WHERE role = $1)
+          ORDER BY r.rolname",
+        &[caller.id().into(), caller.is_superuser().into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+/// What is said for the shard, or else for all.
+pub fn of(role: pg_sys::Oid, shard: &Shard) -> Option<Login> {
+    sql::read_latest(
+        "SELECT l.username, k.alias, k.auth_kind, k.sealed
+           FROM shardmaster.shard_login l LEFT JOIN shardmaster.keychain k ON k.alias = l.credential_alias
+          WHERE l.role = $1::oid AND (l.shard_id = $2 OR l.shard_id IS NULL)
+          ORDER BY l.shard_id NULLS LAST LIMIT 1",
+        &[role.into(), shard.id.into()],
+        |row| Login {
+            username: row.value(1),
+            credential: row.get::<String>(2).map(|alias| Credential {
+                alias,
+                kind: row.value(3),
+                sealed: row.value(4),
+            }),
+        },
+    )
+    .into_iter()
+    .next()
+}
+
+pub fn set(role: pg_sys::Oid, shard: Option<&Shard>, username: &str, alias: Option<&str>, caller: &Caller) {
+    sql::write(
+        "INSERT INTO shardmaster.shard_login (role, shard_id, username, credential_alias, set_by)
+         VALUES ($1::oid::regrole, $2, $3, $4, $5)
+         ON CONFLICT (role, coalesce(shard_id, 0))
+         DO UPDATE SET username = excluded.username, credential_alias = excluded.credential_alias,
+                       set_by = excluded.set_by, updated_at = excluded.updated_at",
+        &[
+            role.into(),
+            shard.map(|shard| shard.id).into(),
+            username.into(),
+            alias.into(),
+            caller.name().into(),
+        ],
+    );
+}
+
+/// False: there was none. A role that is gone is named by its number.
+pub fn delete(role: &str, shard: Option<&Shard>) -> bool {
+    sql::write(
+        "DELETE FROM shardmaster.shard_login
+          WHERE (role::oid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = $1) OR role::oid::text = $1)
+            AND shard_id IS NOT DISTINCT FROM $2",
+        &[role.into(), shard.map(|shard| shard.id).into()],
+    ) > 0
+}
+
+pub fn list() -> Vec<Listed> {
+    sql::read(
+        "SELECT coalesce(r.rolname::text, l.role::oid::text), s.shard_key, l.username, l.credential_alias, l.set_by, l.updated_at
+           FROM shardmaster.shard_login l
+           LEFT JOIN pg_catalog.pg_roles r ON r.oid = l.role LEFT JOIN shardmaster.shard s ON s.id = l.shard_id
+          ORDER BY 1, s.shard_index NULLS FIRST",
+        &[],
+        |row| Listed {
+            role: row.value(1),
+            shard: row.get(2),
+            username: row.value(3),
+            credential_alias: row.get(4),
+            set_by: row.value(5),
+            updated_at: row.value(6),
+        },
+    )
+}

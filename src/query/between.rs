@@ -1,0 +1,205 @@
+//! What is between two shards: rows that two shards have by a split, of which one answers.
+
+use crate::agent::shape::Column;
+use crate::catalog::split;
+use crate::catalog::split_state::IS_OVER;
+use crate::error::{Failure, SqlState};
+use crate::keys::scope::Scope;
+use crate::remote::quote::{array_literal, ident};
+use crate::remote::result::Rows;
+use crate::server::sql;
+use std::collections::HashMap;
+
+/// A table of which a shard has rows that another one answers for.
+pub struct Hidden {
+    pub schema: String,
+    pub name: String,
+    pub shard_by: String,
+    /// Of each split that has put them there, or left them.
+    pub scopes: Vec<(i64, Scope)>,
+}
+
+/// All of it, as committed at one moment.
+pub struct Between {
+    /// By shard.
+    pub hidden: HashMap<String, Vec<Hidden>>,
+    /// Another text whenever it has been anything else in between.
+    pub mark: String,
+}
+
+/// A split whose rows two shards have, or may have.
+struct Moving {
+    id: i64,
+    is_decided: bool,
+    /// A key that somebody has routed by hand meanwhile, and where to.
+    astray: Option<(String, String)>,
+}
+
+/// A way back that rests copies nothing, and once it has decided, the split that it takes back counts for nothing.
+/// A plan that has not been started is on no shard.
+fn moving() -> Vec<Moving> {
+    sql::read_latest(
+        &format!(
+            "SELECT p.id, p.phase = 'completed', astray.key, astray.read_shard
+               FROM shardmaster.split_plan p
+               LEFT JOIN LATERAL (
+                    SELECT e.key, e.read_shard
+                      FROM shardmaster.split_key k
+                      JOIN shardmaster.routing_entry e ON e.keyspace = k.keyspace AND e.key = k.key AND e.valid_to IS NULL
+                     WHERE k.split_id = p.id
+                       AND e.read_shard <> CASE p.phase WHEN 'completed' THEN p.target_shard ELSE p.source_shard END
+                     LIMIT 1) astray ON true
+              WHERE NOT {IS_OVER} AND NOT (p.phase = 'planning' AND p.goal = 'planning')
+                AND NOT EXISTS (SELECT FROM shardmaster.split_plan r WHERE r.reverse_of = p.id AND r.phase = 'completed')
+              ORDER BY p.id"
+        ),
+        &[],
+        |row| Moving {
+            id: row.value(1),
+            is_decided: row.value(2),
+            astray: row.get::<String>(3).zip(row.get::<String>(4)),
+        },
+    )
+}
+
+/// What no list of splits tells: that one has come and gone in between, or that one which was rolled back has run again.
+fn counted() -> String {
+    sql::read_latest(
+        "SELECT pg_catalog.concat_ws(' ', (SELECT max(id) FROM shardmaster.split_plan),
+                (SELECT sum(generation) FROM shardmaster.split_plan WHERE phase = 'rolled_back'))",
+        &[],
+        |row| row.value::<String>(1),
+    )
+    .into_iter()
+    .next()
+    .unwrap_or_default()
+}
+
+/// As committed by now.
+pub fn now() -> Result<Between, Failure> {
+    let counted = counted();
+    let moving = moving();
+    let marks: Vec<String> = moving.iter().map(|one| format!("{}:{}", one.id, one.is_decided)).collect();
+    let mut hidden = HashMap::new();
+    for one in &moving {
+        if let Some((key, shard)) = &one.astray {
+            return Err(is_astray(one.id, key, shard));
+        }
+        hide(&mut hidden, one)?;
+    }
+    Ok(Between { hidden, mark: format!("{counted} {}", marks.join(" ")) })
+}
+
+fn is_astray(split: i64, key: &str, shard: &str) -> Failure {
+    let text = format!("key \"{key}\" of split {split} is routed to shard \"{shard}\" by hand");
+    Failure::new(SqlState::NOT_IN_STATE, text)
+        .detail("Two shards may have its rows, and it is not known which of them answers.")
+        .hint(format!("SELECT * FROM shard_split_diagnose({split}) tells more."))
+}
+
+fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &Moving) -> Result<(), Failure> {
+    let plan = split::load(moving.id)?;
+    let shard = if moving.is_decided { &plan.source } else { &plan.target };
+    let tables = hidden.entry(shard.shard_key.clone()).or_default();
+    for table in &plan.tables {
+        let schema = table.schema.as_ref().unwrap_or(&shard.namespace);
+        let scope = (plan.id, plan.scope.clone());
+        let same = tables.iter_mut().find(|known| {
+            (&known.schema, &known.name, &known.shard_by) == (schema, &table.name, &table.shard_by)
+        });
+        match same {
+            Some(known) => known.scopes.push(scope),
+            None => tables.push(Hidden {
+                schema: schema.clone(),
+                name: table.name.clone(),
+                shard_by: table.shard_by.clone(),
+                scopes: vec![scope],
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// Names that a role of the shard reads the tables by.
+pub fn columns_question(tables: &[Hidden]) -> String {
+    let list = |of: fn(&Hidden) -> &String| {
+        let texts: Vec<String> = tables.iter().map(|table| of(table).clone()).collect();
+        array_literal(&texts)
+    };
+    include_str!("../../sql/query/columns.sql")
+        .replace("{schemas}", &list(|table| &table.schema))
+        .replace("{names}", &list(|table| &table.name))
+        .replace("{columns}", &list(|table| &table.shard_by))
+}
+
+/// Statements by which a session sees the tables, by their plain names, without the rows that its shard does not answer
+/// for.
+pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
+    let (mut functions, mut views, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for row in &columns.rows {
+        let [Some(number), Some(base), Some(is_enum), Some(readable)] = row.as_slice() else { continue };
+        let number = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let Some(table) = number.and_then(|number| tables.get(number)) else { continue };
+        // The second of one name is read by its schema alone, which is refused.
+        if names.contains(&&table.name) {
+            continue;
+        }
+        let column = Column {
+            name: table.shard_by.clone(),
+            base: base.clone(),
+            is_enum: is_enum == "t",
+            ..Column::default()
+        };
+        let mut conditions = Vec::new();
+        for (_, scope) in &table.scopes {
+            let (needs, predicate) = scope.dry_predicate(&column, "r");
+            conditions.push(format!("({predicate}) IS NOT TRUE"));
+            if !needs.is_empty() && !functions.contains(&needs) {
+                functions.push(needs);
+            }
+        }
+        let (name, schema) = (ident(&table.name), ident(&table.schema));
+        views.push(format!(
+            "CREATE TEMP VIEW {name} AS SELECT {readable} FROM {schema}.{name} AS r WHERE {}",
+            conditions.join(" AND ")
+        ));
+        names.push(&table.name);
+    }
+    let statements =
+        [vec!["SET LOCAL search_path = pg_catalog, pg_temp".to_owned()], functions, views].concat();
+    format!("BEGIN; {}; COMMIT", statements.join(";\n"))
+}
+
+/// What a statement, of which `ASKED` is a view, reads beside the shadows: rows that are not this shard's could be among it.
+/// A query; no rows: nothing.
+pub fn reads_past(tables: &[Hidden]) -> String {
+    let list = |of: fn(&Hidden) -> &String| {
+        let texts: Vec<String> = tables.iter().map(|table| of(table).clone()).collect();
+        array_literal(&texts)
+    };
+    include_str!("../../sql/query/reads_past.sql")
+        .replace("{schemas}", &list(|table| &table.schema))
+        .replace("{names}", &list(|table| &table.name))
+}
+
+/// The view that a statement becomes before it runs, to see what it reads.
+pub const ASKED: &str = "shardmaster_asked";
+
+/// Functions of the server's own that read what a text names, which no dependency tells.
+const BY_TEXT: [&str; 9] = [
+    "query_to_xml",
+    "table_to_xml",
+    "cursor_to_xml",
+    "schema_to_xml",
+    "database_to_xml",
+    "ts_stat",
+    "ts_rewrite",
+    "pg_read_file",
+    "pg_read_binary_file",
+];
+
+/// One of these in a statement.
+pub fn by_text(statement: &str) -> Option<&'static str> {
+    let statement = statement.to_lowercase();
+    BY_TEXT.into_iter().find(|name| statement.contains(name))
+}

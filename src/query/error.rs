@@ -1,0 +1,98 @@
+//! Why a question to all shards is not asked.
+
+use crate::error::{Failure, SqlState};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum QueryError {
+    #[error("cannot execute shard_query() on a standby")]
+    Standby,
+    #[error("cannot execute shard_query() within a security-restricted operation")]
+    Restricted,
+    #[error("shard_query() cannot run in a transaction that keeps its snapshot")]
+    KeepsSnapshot,
+    #[error("role \"{0}\" has no login for the shards")]
+    NoLogin(String),
+    #[error("role \"{0}\" has no login for shard \"{1}\"")]
+    NoLoginFor(String, String),
+    #[error("role \"{role}\" has several logins for the shards: {names}")]
+    SeveralLogins { role: String, names: String },
+    #[error("shard \"{0}\" is disabled")]
+    Disabled(String),
+    #[error("\"{username}\" is the mover's role on shard \"{shard}\"")]
+    IsMover { username: String, shard: String },
+    #[error("shard \"{shard}\" has let in \"{found}\" and not \"{username}\"")]
+    OtherRole { shard: String, username: String, found: String },
+    #[error("shard \"{0}\" is a standby")]
+    StandbyOfShard(String),
+    #[error("shard \"{shard}\": {what} may give rows that split {splits} has between two shards")]
+    ReadsPast { shard: String, what: String, splits: String },
+    #[error("splits have changed which shard has which rows {0} times while the shards were asked")]
+    Restless(u32),
+    #[error("column {column} of shard \"{shard}\" is of type {found}, and is declared as {declared}")]
+    OtherType { shard: String, column: usize, found: String, declared: String },
+    #[error("shard \"{shard}\" gives {found} columns, and {declared} are declared")]
+    OtherCount { shard: String, found: usize, declared: usize },
+    #[error("the last column has to be declared as \"shard_error jsonb\"")]
+    NoErrorColumn,
+    #[error("role \"{0}\" does not exist")]
+    UnknownRole(String),
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Failure {
+        use QueryError as E;
+        let (state, hint) = match &error {
+            E::Standby => (
+                SqlState::READ_ONLY,
+                "A standby may not know yet which shard has which rows. Ask on the primary.",
+            ),
+            E::Restricted => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                "Call it by itself, not in what an index or a materialized view computes.",
+            ),
+            E::KeepsSnapshot => (
+                SqlState::parse("25001"),
+                "It has to see which shard has which rows by now: use READ COMMITTED.",
+            ),
+            E::NoLogin(_) | E::NoLoginFor(..) => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                "A superuser says as whom it is connected to them: shard_login_set(). They are never asked as the mover.",
+            ),
+            E::SeveralLogins { .. } => {
+                (SqlState::INSUFFICIENT_PRIVILEGE, "Say which one is meant with SET ROLE.")
+            }
+            E::Disabled(_) => {
+                (SqlState::NOT_IN_STATE, "shard_set_status() makes it active again; or name other shards.")
+            }
+            E::IsMover { .. } => (
+                SqlState::INVALID_VALUE,
+                "Whoever asks the shards gets no more rights than it needs: make a role that may read, and no more.",
+            ),
+            E::OtherRole { .. } => {
+                (SqlState::INSUFFICIENT_PRIVILEGE, "Look at what maps roles on the way there.")
+            }
+            E::StandbyOfShard(_) => (
+                SqlState::parse("25006"),
+                "It may not have all rows yet: let the shard's connection string lead to its primary.",
+            ),
+            E::ReadsPast { .. } => (
+                SqlState::parse("SM002"),
+                "While a split is under way tables of its keyspace are read by their plain names, without a schema, and by no view, partition or function that reads them. Ask so, or wait for the end of the split.",
+            ),
+            E::Restless(_) => (SqlState::SERIALIZATION_FAILURE, "Try again."),
+            E::OtherType { .. } => {
+                (SqlState::parse("42804"), "Cast it in the statement, or declare it as it is.")
+            }
+            E::OtherCount { .. } => {
+                (SqlState::parse("42804"), "Name the columns in the statement: shards may have others.")
+            }
+            E::NoErrorColumn => (
+                SqlState::parse("42804"),
+                "With on_error => 'report' it is NULL in rows, and says in a row of its own why a shard has not answered.",
+            ),
+            E::UnknownRole(_) => (SqlState::UNDEFINED_OBJECT, "It is a role of this database's server."),
+        };
+        Failure::new(state, error.to_string()).hint(hint)
+    }
+}

@@ -1,0 +1,132 @@
+//! As whom a role is connected to the shards: never as the mover, whose rights are for splits.
+
+use super::error::QueryError;
+use crate::agent::session;
+use crate::catalog::caller::Caller;
+use crate::catalog::login::{self as stored, Listed, Login};
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::{keychain, name};
+use crate::error::{Failure, SqlState};
+use crate::remote::RemoteError;
+use crate::remote::conninfo::Conninfo;
+use crate::remote::params::Params;
+use pgrx::pg_sys;
+
+/// What of an endpoint says who the mover is.
+const OF_MOVER: [&str; 7] =
+    ["user", "password", "passfile", "sslcert", "sslkey", "sslpassword", "require_auth"];
+
+fn invalid(argument: &str, problem: &str) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+}
+
+/// One shard, or all for which nothing else is said.
+fn named(shard_key: Option<&str>) -> Result<Option<Shard>, Failure> {
+    let Some(key) = shard_key else { return Ok(None) };
+    let found = shard::by_key(key)?;
+    if found.holds_rows() {
+        return Ok(Some(found));
+    }
+    Err(invalid(
+        "shard",
+        &format!("shard \"{key}\" is of kind \"{}\", to which nothing connects", found.kind),
+    ))
+}
+
+pub fn set(
+    role: &str,
+    username: &str,
+    alias: Option<&str>,
+    shard_key: Option<&str>,
+    caller: &Caller,
+) -> Result<(), Failure> {
+    let shard = named(shard_key)?;
+    let role = stored::role_by_name(role).ok_or_else(|| QueryError::UnknownRole(role.to_owned()))?;
+    if let Some(problem) = name::problem(username) {
+        return Err(invalid("username", &problem.to_string()));
+    }
+    let all = match &shard {
+        Some(shard) => vec![shard.clone()],
+        None => shard::all().into_iter().filter(Shard::holds_rows).collect(),
+    };
+    all.iter().try_for_each(|shard| require_no_mover(shard, username))?;
+    if let Some(alias) = alias {
+        keychain::lock_kind(alias).ok_or_else(|| {
+            Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
+                .hint("shard_credentials() lists them; shard_credential_set() makes one.")
+        })?;
+    }
+    stored::set(role, shard.as_ref(), username, alias, caller);
+    Ok(())
+}
+
+pub fn drop(role: &str, shard_key: Option<&str>) -> Result<(), Failure> {
+    let shard = named(shard_key)?;
+    if stored::delete(role, shard.as_ref()) {
+        return Ok(());
+    }
+    let which = shard_key.map_or(String::new(), |key| format!(" for shard \"{key}\""));
+    let text = format!("role \"{role}\" has no login{which}");
+    Err(Failure::new(SqlState::UNDEFINED_OBJECT, text).hint("shard_logins() lists them."))
+}
+
+pub fn list() -> Vec<Listed> {
+    stored::list()
+}
+
+/// Whoever came to be the mover, by another connection string of the shard, is refused as well.
+fn require_no_mover(shard: &Shard, username: &str) -> Result<(), Failure> {
+    if session::mover(shard)?.as_deref() != Some(username) {
+        return Ok(());
+    }
+    let shard = shard.shard_key.clone();
+    Err(QueryError::IsMover { username: username.to_owned(), shard }.into())
+}
+
+/// The role whose logins the caller has: its own, or those of the only one whose rights it has.
+pub fn role_of(caller: &Caller) -> Result<(pg_sys::Oid, String), Failure> {
+    let mut roles = stored::roles_of(caller);
+    match (roles.pop(), roles.is_empty()) {
+        (Some(role), true) => Ok(role),
+        (None, _) => Err(QueryError::NoLogin(caller.name()).into()),
+        (Some((_, last)), false) => {
+            let mut names: Vec<String> = roles.into_iter().map(|(_, name)| format!("\"{name}\"")).collect();
+            names.push(format!("\"{last}\""));
+            Err(QueryError::SeveralLogins { role: caller.name(), names: names.join(", ") }.into())
+        }
+    }
+}
+
+/// How a shard is reached by a role.
+pub struct Entrance {
+    /// The shard, with the login's credential in the place of the mover's.
+    pub shard: Shard,
+    pub username: String,
+}
+
+/// With what libpq is told, or why it is not.
+pub type Way = (Entrance, Result<Params, RemoteError>);
+
+pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard) -> Result<Way, Failure> {
+    let (role, name) = role;
+    let Some(login) = stored::of(*role, shard) else {
+        return Err(QueryError::NoLoginFor(name.clone(), shard.shard_key.clone()).into());
+    };
+    require_no_mover(shard, &login.username)?;
+    let shard = as_login(shard, &login)?;
+    let params = session::parameters(&shard, &format!("query of {name}"));
+    Ok((Entrance { shard, username: login.username }, params))
+}
+
+fn as_login(shard: &Shard, login: &Login) -> Result<Shard, Failure> {
+    let place = match &shard.conninfo {
+        Some(conninfo) => Conninfo::parse(conninfo)?.without(&OF_MOVER),
+        None => session::here(),
+    };
+    let conninfo = Some(place.with("user", &login.username).text());
+    let (auth_kind, credential_alias, sealed) = match login.credential.clone() {
+        Some(found) => (found.kind, Some(found.alias), Some(found.sealed)),
+        None => ("libpq".to_owned(), None, None),
+    };
+    Ok(Shard { conninfo, auth_kind, credential_alias, sealed, ..shard.clone() })
+}

@@ -1,0 +1,8 @@
+//! What is asked of all shards at once: as whom, what each of them leaves out, and its rows.
+
+mod between;
+mod error;
+pub mod login;
+mod opening;
+pub mod record;
+pub mod run;

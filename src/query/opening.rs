@@ -1,0 +1,66 @@
+//! What a session begins with that asks for a role of the master.
+
+use super::error::QueryError;
+use super::login::Entrance;
+use crate::error::Failure;
+use crate::remote::quote::{ident, literal};
+use crate::remote::result::Rows;
+use crate::server::sql;
+
+/// What the caller's session reads texts by.
+pub struct Manners {
+    time_zone: String,
+    /// As of `DateStyle`, without its form.
+    date_order: String,
+}
+
+impl Manners {
+    pub fn of_caller() -> Manners {
+        sql::read_one(
+            "SELECT pg_catalog.current_setting('TimeZone'),
+                    pg_catalog.split_part(pg_catalog.current_setting('DateStyle'), ', ', 2)",
+            &[],
+            |row| Manners { time_zone: row.value(1), date_order: row.value(2) },
+        )
+        .unwrap_or_else(|| Manners { time_zone: "UTC".to_owned(), date_order: "MDY".to_owned() })
+    }
+}
+
+/// Texts come in a form that every setting of the caller's reads alike. What else a role has for settings stays: a
+/// timeout or a limit of memory is there on purpose. Unqualified names are those of the shard's tables first.
+pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, version: i32) -> String {
+    let shard = &entrance.shard;
+    let path: Vec<String> =
+        std::iter::once("pg_temp".to_owned()).chain(schemas.iter().map(|schema| ident(schema))).collect();
+    let notices_end = if version >= 140_000 { "SET client_connection_check_interval = '1s';" } else { "" };
+    format!(
+        "SET DateStyle = 'ISO, {}'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex';
+         SET client_encoding = 'UTF8'; SET standard_conforming_strings = on; SET default_transaction_read_only = off;
+         SET client_min_messages = error; {notices_end}
+         SELECT pg_catalog.set_config('TimeZone', {}, false), pg_catalog.set_config('shardmaster_query.shard', {}, false),
+                pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', {},
+                    nullif(pg_catalog.current_setting('search_path'), '')), false);
+         SELECT session_user, pg_catalog.pg_is_in_recovery()",
+        manners.date_order,
+        literal(&manners.time_zone),
+        literal(&shard.shard_key),
+        literal(&path.join(", ")),
+    )
+}
+
+/// What the shard has said of it.
+pub fn require(entrance: &Entrance, answer: &Rows) -> Result<(), Failure> {
+    let cells: Vec<&str> =
+        answer.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or_default()).collect();
+    let shard = || entrance.shard.shard_key.clone();
+    match cells.as_slice() {
+        [user, "f"] if *user == entrance.username => Ok(()),
+        [user, "f"] => Err(QueryError::OtherRole {
+            shard: shard(),
+            username: entrance.username.clone(),
+            found: (*user).to_owned(),
+        }
+        .into()),
+        _ => Err(QueryError::StandbyOfShard(shard()).into()),
+    }
+}

@@ -1,0 +1,159 @@
+//! Rows of shards as values of this server: texts that its own input functions read, as whoever asks.
+
+use super::error::QueryError;
+use crate::error::Failure;
+use crate::remote::fan_out::Row;
+use pgrx::pg_sys;
+use pgrx::tupdesc::PgTupleDesc;
+use serde_json::json;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_char};
+
+/// What a shard is named as that has not answered, in either form of rows.
+pub const ERROR: &str = "shard_error";
+
+/// Types up to this number are the server's own, and have the same number everywhere.
+const BUILTIN: u32 = 16_384;
+/// text, varchar, char(n) and name are texts alike.
+const TEXTS: [u32; 4] = [25, 1043, 1042, 19];
+
+/// A text of a shard in this server's encoding. What is not valid there is an error of the server.
+///
+/// # Safety
+/// In a transaction. The text lives as long as both the current memory context and what it was given.
+unsafe fn to_server(text: &CStr) -> *mut c_char {
+    let length = i32::try_from(text.to_bytes().len()).unwrap_or(i32::MAX);
+    let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
+    // SAFETY: as the caller promises; the text is not written to.
+    unsafe { pg_sys::pg_any_to_server(text.as_ptr(), length, utf8) }
+}
+
+/// A value of `jsonb` by its text, made where it is returned.
+pub enum Json {
+    Row(Row),
+    Text(CString),
+}
+
+impl Json {
+    /// As jsonb's input function reads it.
+    ///
+    /// # Safety
+    /// In a transaction.
+    pub unsafe fn datum(&self) -> Option<pg_sys::Datum> {
+        let text = match self {
+            Json::Row(row) => row.value(0)?,
+            Json::Text(text) => text,
+        };
+        // SAFETY: as the caller promises; the function takes a C string.
+        unsafe {
+            let text = to_server(text);
+            pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(pg_sys::Datum::from(text))])
+        }
+    }
+}
+
+/// Why a shard has not answered, as JSON.
+pub fn report(shard: &str, failure: &Failure) -> CString {
+    let failure = failure.cleaned();
+    let value = json!({
+        "shard": shard,
+        "sqlstate": failure.sqlstate.as_str(),
+        "message": failure.message,
+        "detail": failure.detail,
+        "hint": failure.hint,
+    });
+    CString::new(value.to_string()).unwrap_or_default()
+}
+
+/// Rows of the columns that a caller has declared.
+pub struct Shape {
+    columns: Vec<(u32, String)>,
+    meta: *mut pg_sys::AttInMetadata,
+    reports: bool,
+    /// Shards whose columns were compared with the declared ones.
+    compared: HashSet<usize>,
+}
+
+impl Shape {
+    /// # Safety
+    /// A description of a row, which lives as long as this.
+    pub unsafe fn of(description: pg_sys::TupleDesc, reports: bool) -> Result<Shape, Failure> {
+        // SAFETY: as the caller promises.
+        let (meta, description) = unsafe {
+            (pg_sys::TupleDescGetAttInMetadata(description), PgTupleDesc::from_pg_copy(description))
+        };
+        let columns =
+            description.iter().map(|column| (column.atttypid.to_u32(), column.name().to_owned())).collect();
+        let shape = Shape { columns, meta, reports, compared: HashSet::new() };
+        let last = shape.columns.last().map(|(number, name)| (*number, name.as_str()));
+        if reports && last != Some((pg_sys::JSONBOID.to_u32(), ERROR)) {
+            return Err(QueryError::NoErrorColumn.into());
+        }
+        Ok(shape)
+    }
+
+    /// Of the statement, without that of errors.
+    fn count(&self) -> usize {
+        self.columns.len() - usize::from(self.reports)
+    }
+
+    /// A row of a shard, the number of which says whether its columns were seen before.
+    pub fn row(&mut self, (number, shard): (usize, &str), row: &Row) -> Result<pg_sys::HeapTuple, Failure> {
+        if self.compared.insert(number) {
+            self.compare(shard, row)?;
+        }
+        let mut values: Vec<*mut c_char> = Vec::with_capacity(self.columns.len());
+        for column in 0..self.count() {
+            // SAFETY: in a transaction; the row outlives the tuple's making.
+            values.push(row.value(column).map_or(std::ptr::null_mut(), |text| unsafe { to_server(text) }));
+        }
+        values.resize(self.columns.len(), std::ptr::null_mut());
+        // SAFETY: as many values as columns.
+        Ok(unsafe { pg_sys::BuildTupleFromCStrings(self.meta, values.as_mut_ptr()) })
+    }
+
+    /// The row of a shard that has not answered.
+    pub fn failed(&self, shard: &str, failure: &Failure) -> pg_sys::HeapTuple {
+        let report = report(shard, failure);
+        let mut values: Vec<*mut c_char> = vec![std::ptr::null_mut(); self.columns.len()];
+        if let Some(last) = values.last_mut() {
+            // SAFETY: as above.
+            *last = unsafe { to_server(&report) };
+        }
+        // SAFETY: as above.
+        unsafe { pg_sys::BuildTupleFromCStrings(self.meta, values.as_mut_ptr()) }
+    }
+
+    fn compare(&self, shard: &str, row: &Row) -> Result<(), Failure> {
+        let (shard, found, declared) = (shard.to_owned(), row.columns(), self.count());
+        if found != declared {
+            return Err(QueryError::OtherCount { shard, found, declared }.into());
+        }
+        for (column, (declared, _)) in self.columns.iter().take(declared).enumerate() {
+            let found = row.type_number(column);
+            if !is_alike(found, *declared) {
+                let (found, declared) = (type_name(found), type_name(*declared));
+                return Err(QueryError::OtherType { shard, column: column + 1, found, declared }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether values of one are read as the other: of types that are nobody's own, whose numbers differ from server to server,
+/// their texts tell.
+fn is_alike(found: u32, declared: u32) -> bool {
+    found == declared
+        || found >= BUILTIN
+        || declared >= BUILTIN
+        || declared == TEXTS[0]
+        || TEXTS.contains(&found) && TEXTS.contains(&declared)
+}
+
+fn type_name(number: u32) -> String {
+    // SAFETY: in a transaction; a number that is no type's has a name, too.
+    unsafe {
+        let text = pg_sys::format_type_be(number.into());
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}

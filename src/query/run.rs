@@ -1,0 +1,277 @@
+//! A statement that all shards run at once. Each key is answered for by one shard: what a split has on two is left out on
+//! the one that does not answer, and where that has changed before all shards had their snapshots, they are asked again.
+
+use super::between::{self, Between, Hidden};
+use super::error::QueryError;
+use super::login::{self, Entrance, Way};
+use super::opening::{self, Manners};
+use crate::agent::credential;
+use crate::catalog::caller::Caller;
+use crate::catalog::keyspace;
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::table_policy::{self, TableName};
+use crate::error::Failure;
+use crate::remote::RemoteError;
+use crate::remote::fan_out::{FanOut, Next, Question, Row};
+use crate::remote::result::Rows;
+use crate::server::sql;
+use pgrx::pg_sys;
+use std::time::Duration;
+
+/// How often splits may change what is where before all shards have their snapshots.
+const TRIES: u32 = 10;
+
+pub struct Query<'a> {
+    pub statement: &'a str,
+    /// What each row is, of `FROM (statement) AS answer`.
+    pub select: &'static str,
+    pub keyspace: &'a str,
+    /// None: all active ones.
+    pub shards: Option<&'a [String]>,
+    /// How long each shard is waited for, in all.
+    pub timeout: Duration,
+    /// A shard that fails is a row, and no error.
+    pub reports: bool,
+}
+
+/// Statements run, and rows come.
+pub struct Running {
+    shards: Vec<Entrance>,
+    fan: FanOut,
+    reports: bool,
+}
+
+/// What comes of it.
+pub enum Event {
+    /// Of the shard with this number.
+    Row(usize, Row),
+    /// A shard that has failed, with or without rows before.
+    Failed(String, Failure),
+}
+
+impl Query<'_> {
+    /// Returns once all shards have their snapshots and work.
+    pub fn begin(&self) -> Result<Running, Failure> {
+        require_fit()?;
+        for _ in 0..TRIES {
+            if let Some(running) = self.attempt()? {
+                return Ok(running);
+            }
+        }
+        Err(QueryError::Restless(TRIES).into())
+    }
+
+    /// None: a split has changed what is where meanwhile.
+    fn attempt(&self) -> Result<Option<Running>, Failure> {
+        let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
+        let (mut shards, mut targets) = (Vec::new(), Vec::new());
+        for (entrance, params) in ways {
+            targets.push((entrance.shard.shard_key.clone(), params));
+            shards.push(entrance);
+        }
+        let mut running =
+            Running { shards, fan: FanOut::start(targets, self.timeout), reports: self.reports };
+        running.fan.connect();
+        running.require_answers()?;
+        running.open(&schemas, &manners)?;
+        running.hide(self, &between)?;
+        running.take_snapshots()?;
+        let now = Caller::as_owner(|_| between::now())?;
+        if now.mark != between.mark {
+            return Ok(None);
+        }
+        running.fan.stream(&self.wrapped(self.select));
+        Ok(Some(running))
+    }
+
+    fn prepare(&self) -> Result<Asked, Failure> {
+        let manners = Manners::of_caller();
+        Caller::as_owner(|caller| {
+            keyspace::find(self.keyspace)?;
+            let role = login::role_of(caller)?;
+            // Before the shards: one that comes later has nothing.
+            let between = between::now()?;
+            let shards = self.shards()?;
+            let shards =
+                shards.iter().map(|shard| login::entrance(&role, shard)).collect::<Result<_, _>>()?;
+            Ok(Asked { shards, schemas: schemas_of(self.keyspace), manners, between })
+        })
+    }
+
+    fn shards(&self) -> Result<Vec<Shard>, Failure> {
+        let all = || shard::all().into_iter().filter(Shard::holds_rows);
+        let Some(names) = self.shards else { return Ok(all().filter(Shard::is_active).collect()) };
+        let mut shards: Vec<Shard> = Vec::new();
+        for name in names {
+            let shard = shard::by_key(name)?;
+            if !shard.holds_rows() {
+                let (shard, kind) = (shard.shard_key, shard.kind);
+                return Err(shard::TopologyError::NoServer { shard, kind }.into());
+            }
+            if !shard.is_active() {
+                return Err(QueryError::Disabled(shard.shard_key).into());
+            }
+            // Named twice, it is asked once.
+            if shards.iter().all(|known| known.id != shard.id) {
+                shards.push(shard);
+            }
+        }
+        Ok(shards)
+    }
+
+    /// On lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes of it.
+    fn wrapped(&self, select: &str) -> String {
+        let statement = self.statement.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+        format!("SELECT {select} FROM (\n{statement}\n) AS answer")
+    }
+}
+
+struct Asked {
+    shards: Vec<Way>,
+    /// Of tables that are in a schema of their own.
+    schemas: Vec<String>,
+    manners: Manners,
+    between: Between,
+}
+
+fn schemas_of(keyspace: &str) -> Vec<String> {
+    let names = table_policy::list(keyspace)
+        .into_iter()
+        .filter_map(|policy| TableName::parse(&policy.table_name)?.schema);
+    let mut schemas: Vec<String> = names.collect();
+    schemas.sort();
+    schemas.dedup();
+    schemas
+}
+
+fn require_fit() -> Result<(), Failure> {
+    // SAFETY: these read the state of the server and of the transaction.
+    let (is_standby, is_restricted) =
+        unsafe { (pg_sys::RecoveryInProgress(), pg_sys::InSecurityRestrictedOperation()) };
+    if is_standby {
+        return Err(QueryError::Standby.into());
+    }
+    if is_restricted {
+        return Err(QueryError::Restricted.into());
+    }
+    if sql::keeps_its_snapshot() {
+        return Err(QueryError::KeepsSnapshot.into());
+    }
+    Ok(())
+}
+
+impl Running {
+    /// Of those that have failed: the first one is an error, unless they are to be reported.
+    fn require_answers(&mut self) -> Result<(), Failure> {
+        if self.reports {
+            return Ok(());
+        }
+        match self.fan.failures().into_iter().next() {
+            Some((number, error)) => Err(self.failure(number, error).1),
+            None => Ok(()),
+        }
+    }
+
+    fn failure(&self, number: usize, error: RemoteError) -> (String, Failure) {
+        let shard = error.shard.clone();
+        let error = match self.shards.get(number) {
+            // What refuses a session says no SQLSTATE.
+            Some(entrance) if error.sqlstate.is_none() => credential::refused(&entrance.shard, error),
+            _ => error,
+        };
+        (shard, error.into())
+    }
+
+    fn ask(&mut self, question: impl Fn(usize) -> Option<Question>) -> Result<Vec<Option<Rows>>, Failure> {
+        let questions = (0..self.shards.len()).map(question).collect();
+        let answers = self.fan.ask(questions);
+        self.require_answers()?;
+        Ok(answers)
+    }
+
+    fn open(&mut self, schemas: &[String], manners: &Manners) -> Result<(), Failure> {
+        let messages: Vec<Option<String>> = self
+            .shards
+            .iter()
+            .enumerate()
+            .map(|(number, entrance)| {
+                let own = std::iter::once(entrance.shard.namespace.clone());
+                let schemas: Vec<String> = own.chain(schemas.iter().cloned()).collect();
+                let version = self.fan.version(number)?;
+                Some(opening::message(entrance, &schemas, manners, version))
+            })
+            .collect();
+        let answers = self.ask(|number| messages.get(number).cloned().flatten().map(Question::Own))?;
+        for (entrance, answer) in self.shards.iter().zip(&answers) {
+            if let Some(answer) = answer {
+                opening::require(entrance, answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that a shard has and does not answer for are not seen by its session. A statement that could see them all the
+    /// same is refused.
+    fn hide(&mut self, query: &Query<'_>, between: &Between) -> Result<(), Failure> {
+        let hidden: Vec<Option<&Vec<Hidden>>> =
+            self.shards.iter().map(|entrance| between.hidden.get(&entrance.shard.shard_key)).collect();
+        if hidden.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let of = |number: usize| hidden.get(number).copied().flatten();
+        let columns = self.ask(|number| Some(Question::Own(between::columns_question(of(number)?))))?;
+        let shadows: Vec<Option<String>> = (0..hidden.len())
+            .map(|number| Some(between::shadows(of(number)?, columns.get(number)?.as_ref()?)))
+            .collect();
+        self.ask(|number| shadows.get(number).cloned().flatten().map(Question::Own))?;
+        let view = format!("CREATE TEMP VIEW {} AS {}", between::ASKED, query.wrapped("1 AS one"));
+        self.ask(|number| of(number).map(|_| Question::Single(view.clone())))?;
+        let found = self.ask(|number| Some(Question::Own(between::reads_past(of(number)?))))?;
+        for ((entrance, tables), found) in self.shards.iter().zip(&hidden).zip(&found) {
+            let Some(tables) = tables else { continue };
+            let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
+            let by_text = between::by_text(query.statement).map(|name| format!("function {name}"));
+            if let Some(what) = read.or(by_text) {
+                let shard = entrance.shard.shard_key.clone();
+                return Err(QueryError::ReadsPast { shard, what, splits: splits(tables) }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The first query of a transaction takes its snapshot.
+    fn take_snapshots(&mut self) -> Result<(), Failure> {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1";
+        self.ask(|_| Some(Question::Own(begin.to_owned()))).map(drop)
+    }
+
+    /// What comes next; None: all shards have answered.
+    pub fn next(&mut self) -> Option<Event> {
+        loop {
+            match self.fan.next()? {
+                (number, Next::Row(row)) => return Some(Event::Row(number, row)),
+                (number, Next::Failed(error)) => {
+                    let (shard, failure) = self.failure(number, error);
+                    return Some(Event::Failed(shard, failure));
+                }
+                (_, Next::End) => {}
+            }
+        }
+    }
+
+    pub fn reports(&self) -> bool {
+        self.reports
+    }
+
+    pub fn shard(&self, number: usize) -> &str {
+        self.shards.get(number).map_or("", |entrance| &entrance.shard.shard_key)
+    }
+}
+
+fn splits(tables: &[Hidden]) -> String {
+    let mut all: Vec<i64> =
+        tables.iter().flat_map(|table| table.scopes.iter().map(|(split, _)| *split)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,381 @@
+//! Several shards at once: sessions that are opened, asked and read beside each other by one process.
+//! Rows are taken as they come, so none are collected, however many there are.
+
+use super::connection::Connection;
+use super::error::RemoteError;
+use super::flood::Received;
+use super::params::Params;
+use super::result::{QueryResult, Rows, Status};
+use super::wait::{self, Ready, Woken};
+use crate::guc;
+use pq_sys as pq;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// What else a row takes of this process while it arrives.
+const BESIDE: u64 = 64 << 20;
+
+/// One shard of several.
+struct Lane {
+    shard: String,
+    stage: Stage,
+    /// Files among them are read while it connects.
+    params: Params,
+    /// How long it may still be waited for.
+    left: Duration,
+    /// Of the row that arrives; None: none has been waited for since the last one.
+    received: Option<Received>,
+}
+
+enum Stage {
+    Connecting(Box<Connection>, Ready),
+    Idle(Box<Connection>),
+    /// None: the answer is complete.
+    Asked(Box<Connection>, Option<Ready>, Rows),
+    /// None: what has arrived is not all looked at.
+    Streams(Box<Connection>, Option<Ready>),
+    /// A reason is given away once.
+    Gone(Option<RemoteError>),
+}
+
+/// What a shard is asked.
+pub enum Question {
+    /// Statements without anybody else's words in them.
+    Own(String),
+    /// A single statement: the server takes no second one behind it.
+    Single(String),
+}
+
+/// What comes next of all streams.
+pub enum Next {
+    Row(Row),
+    End,
+    Failed(RemoteError),
+}
+
+/// A row, as text.
+pub struct Row(QueryResult);
+
+impl Row {
+    pub fn columns(&self) -> usize {
+        // SAFETY: a live result.
+        usize::try_from(unsafe { pq::PQnfields(self.raw()) }).unwrap_or(0)
+    }
+
+    /// A value as it came, whatever it is; None: NULL.
+    pub fn value(&self, column: usize) -> Option<&CStr> {
+        let column = i32::try_from(column).ok()?;
+        // SAFETY: a live result of one row; a column that it does not have is NULL for libpq. The text ends with
+        // a NUL and lives as long as the result.
+        unsafe {
+            (pq::PQgetisnull(self.raw(), 0, column) == 0)
+                .then(|| CStr::from_ptr(pq::PQgetvalue(self.raw(), 0, column)))
+        }
+    }
+
+    /// The number of a column's type on its server.
+    pub fn type_number(&self, column: usize) -> u32 {
+        let column = i32::try_from(column).unwrap_or(i32::MAX);
+        // SAFETY: as above; 0 where there is no such column.
+        unsafe { pq::PQftype(self.raw(), column) }
+    }
+
+    fn bytes(&self) -> u64 {
+        let length = |column: usize| {
+            let column = i32::try_from(column).unwrap_or(i32::MAX);
+            // SAFETY: as above.
+            u64::try_from(unsafe { pq::PQgetlength(self.raw(), 0, column) }).unwrap_or(0)
+        };
+        (0..self.columns()).map(length).sum()
+    }
+
+    fn raw(&self) -> *mut pq::PGresult {
+        self.0.0.as_ptr()
+    }
+}
+
+/// Shards that are asked together.
+pub struct FanOut {
+    lanes: Vec<Lane>,
+    /// How long each of them is waited for, in all.
+    patience: Duration,
+    /// Whose rows are taken.
+    at: usize,
+}
+
+impl FanOut {
+    /// Begins to connect to all.
+    pub fn start(shards: Vec<(String, Result<Params, RemoteError>)>, patience: Duration) -> FanOut {
+        let lanes = shards.into_iter().map(|(shard, params)| Lane::start(shard, params, patience)).collect();
+        FanOut { lanes, patience, at: 0 }
+    }
+
+    /// The server's version, as PQserverVersion has it, of a session that is open.
+    pub fn version(&self, lane: usize) -> Option<i32> {
+        match &self.lanes.get(lane)?.stage {
+            Stage::Idle(session) => Some(session.server_version()),
+            _ => None,
+        }
+    }
+
+    /// Waits until all sessions are open, or have failed.
+    pub fn connect(&mut self) {
+        while self.lanes.iter().any(|lane| matches!(lane.stage, Stage::Connecting(..))) {
+            self.wait();
+        }
+    }
+
+    /// Asks each lane its question, of those that have one; the rows of the last statement of each. A lane that fails
+    /// is gone: `failures` says why.
+    pub fn ask(&mut self, questions: Vec<Option<Question>>) -> Vec<Option<Rows>> {
+        for (lane, question) in self.lanes.iter_mut().zip(questions) {
+            lane.ask(question);
+        }
+        while self.lanes.iter().any(|lane| matches!(lane.stage, Stage::Asked(_, ready, _) if ready.is_some()))
+        {
+            self.wait();
+        }
+        self.lanes.iter_mut().map(Lane::take_answer).collect()
+    }
+
+    /// Why lanes are gone, of those of which it was not said yet.
+    pub fn failures(&mut self) -> Vec<(usize, RemoteError)> {
+        let reason = |(number, lane): (usize, &mut Lane)| match &mut lane.stage {
+            Stage::Gone(reason) => reason.take().map(|error| (number, error)),
+            _ => None,
+        };
+        self.lanes.iter_mut().enumerate().filter_map(reason).collect()
+    }
+
+    /// Sends one statement to all lanes that are left, whose rows `next` gives.
+    pub fn stream(&mut self, statement: &str) {
+        for lane in &mut self.lanes {
+            lane.stream(statement);
+        }
+    }
+
+    /// The next row of whichever lane has one, or that a lane has no more; None: none of them has.
+    pub fn next(&mut self) -> Option<(usize, Next)> {
+        loop {
+            let count = self.lanes.len();
+            for number in (self.at..count).chain(0..self.at) {
+                let Some(next) = self.lanes.get_mut(number).and_then(Lane::next) else { continue };
+                self.at = number;
+                return Some((number, next));
+            }
+            if !self.wait() {
+                return None;
+            }
+        }
+    }
+
+    /// Waits for one of those that something is waited for, and goes on with it; false: there is none.
+    fn wait(&mut self) -> bool {
+        let waiting: Vec<(usize, i32, Ready)> =
+            self.lanes.iter().enumerate().filter_map(|(number, lane)| lane.waits_for(number)).collect();
+        let sockets: Vec<(i32, Ready)> = waiting.iter().map(|(_, socket, ready)| (*socket, *ready)).collect();
+        let Some(least) = waiting.iter().filter_map(|(number, ..)| Some(self.lanes.get(*number)?.left)).min()
+        else {
+            return false;
+        };
+        let began = Instant::now();
+        let woken = wait::for_which(&sockets, began + least);
+        let waited = began.elapsed();
+        let ready = match woken {
+            Woken::Socket(position) => waiting.get(position).map(|(number, ..)| *number),
+            Woken::Latch | Woken::TimedOut => None,
+        };
+        for (number, ..) in &waiting {
+            if let Some(lane) = self.lanes.get_mut(*number) {
+                lane.has_waited(waited, self.patience, ready == Some(*number));
+            }
+        }
+        true
+    }
+}
+
+impl Lane {
+    fn start(shard: String, params: Result<Params, RemoteError>, patience: Duration) -> Lane {
+        let started = params.and_then(|params| {
+            Connection::start(&shard, &params.with(&[]), patience).map(|session| (session, params))
+        });
+        let (stage, params) = match started {
+            // libpq asks to behave as if the first poll had said "writing".
+            Ok((session, params)) => (Stage::Connecting(Box::new(session), Ready::ReadOrWrite), params),
+            Err(error) => (Stage::Gone(Some(error)), Params::default()),
+        };
+        Lane { shard, stage, params, left: patience, received: None }
+    }
+
+    fn waits_for(&self, number: usize) -> Option<(usize, i32, Ready)> {
+        let (session, ready) = match &self.stage {
+            Stage::Connecting(session, ready) => (session, Some(*ready)),
+            Stage::Asked(session, ready, _) | Stage::Streams(session, ready) => (session, *ready),
+            Stage::Idle(_) | Stage::Gone(_) => return None,
+        };
+        Some((number, session.socket(), ready?))
+    }
+
+    /// A lane whose time is over says so, unless it is the one that something has come of.
+    fn has_waited(&mut self, waited: Duration, patience: Duration, is_ready: bool) {
+        self.left = self.left.saturating_sub(waited);
+        if is_ready {
+            if let Err(error) = self.go_on() {
+                self.stage = Stage::Gone(Some(error));
+            }
+        } else if self.left.is_zero() {
+            self.stage = Stage::Gone(Some(RemoteError::no_answer(&self.shard, patience)));
+        }
+    }
+
+    /// Does what can be done now that the socket is ready.
+    fn go_on(&mut self) -> Result<(), RemoteError> {
+        match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
+            Stage::Connecting(mut session, _) => {
+                let next = session.go_on_connecting().map_err(|error| error.concealing(&self.params))?;
+                self.stage = match next {
+                    Some(ready) => Stage::Connecting(session, ready),
+                    None => {
+                        self.params = Params::default();
+                        Stage::Idle(session)
+                    }
+                };
+            }
+            Stage::Asked(mut session, _, rows) => {
+                let mut answer = Ok(rows);
+                let ready = session.go_on_answering(&mut answer)?;
+                self.stage = Stage::Asked(session, ready, answer?);
+            }
+            Stage::Streams(mut session, _) => {
+                self.take_in(&mut session)?;
+                self.stage = Stage::Streams(session, None);
+            }
+            other => self.stage = other,
+        }
+        Ok(())
+    }
+
+    /// Reads what has arrived of a row, up to the length that one may have.
+    fn take_in(&mut self, session: &mut Connection) -> Result<(), RemoteError> {
+        let received = self.received.get_or_insert_default();
+        let began = Instant::now();
+        session.consume()?;
+        let most = guc::max_row_bytes();
+        if received.is_too_much(began, most.saturating_add(BESIDE)) {
+            return Err(RemoteError::row_too_long(&self.shard, most));
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, question: Option<Question>) {
+        let Some(question) = question else { return };
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
+            Stage::Idle(mut session) => {
+                let sent = match &question {
+                    Question::Own(text) => session.send(text),
+                    Question::Single(text) => session.send_query(text, &[]),
+                };
+                match sent {
+                    Ok(()) => Stage::Asked(session, Some(Ready::ReadOrWrite), Rows::default()),
+                    Err(error) => Stage::Gone(Some(error)),
+                }
+            }
+            other => other,
+        };
+    }
+
+    fn take_answer(&mut self) -> Option<Rows> {
+        match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
+            Stage::Asked(session, None, rows) => {
+                self.stage = Stage::Idle(session);
+                Some(rows)
+            }
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    fn stream(&mut self, statement: &str) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Gone(None)) {
+            Stage::Idle(mut session) => match session.send_query(statement, &[]) {
+                Ok(()) => {
+                    // SAFETY: a live connection with a statement sent and nothing of its answer taken.
+                    unsafe { pq::PQsetSingleRowMode(session.raw()) };
+                    Stage::Streams(session, Some(Ready::ReadOrWrite))
+                }
+                Err(error) => Stage::Gone(Some(error)),
+            },
+            other => other,
+        };
+    }
+
+    /// What has arrived already; None: nothing.
+    fn next(&mut self) -> Option<Next> {
+        match &mut self.stage {
+            Stage::Gone(reason) => reason.take().map(Next::Failed),
+            Stage::Streams(session, ready @ None) => match next_of(session) {
+                Ok(Arrived::Row(row)) => {
+                    self.received = None;
+                    Some(Next::Row(row))
+                }
+                Ok(Arrived::Wait(what)) => {
+                    *ready = Some(what);
+                    None
+                }
+                Ok(Arrived::End) => {
+                    self.stage = Stage::Gone(None);
+                    Some(Next::End)
+                }
+                Err(error) => {
+                    self.stage = Stage::Gone(None);
+                    Some(Next::Failed(error))
+                }
+            },
+            _ => None,
+        }
+    }
+}
+
+enum Arrived {
+    Row(Row),
+    Wait(Ready),
+    End,
+}
+
+fn next_of(session: &mut Connection) -> Result<Arrived, RemoteError> {
+    // SAFETY: a live connection.
+    match unsafe { pq::PQflush(session.raw()) } {
+        0 => {}
+        1 => return Ok(Arrived::Wait(Ready::ReadOrWrite)),
+        _ => return Err(session.last_error()),
+    }
+    loop {
+        // SAFETY: as above.
+        if unsafe { pq::PQisBusy(session.raw()) } != 0 {
+            return Ok(Arrived::Wait(Ready::Read));
+        }
+        // SAFETY: as above; PQgetResult is called only when it cannot block.
+        let Some(result) = NonNull::new(unsafe { pq::PQgetResult(session.raw()) }) else {
+            return Ok(Arrived::End);
+        };
+        let result = QueryResult(result);
+        match result.status() {
+            Status::Failed => return Err(result.error(session.shard())),
+            Status::Copy => return Err(RemoteError::unreadable(session.shard(), "a COPY")),
+            Status::Rows => {}
+        }
+        // SAFETY: a live result.
+        if unsafe { pq::PQresultStatus(result.0.as_ptr()) } != pq::ExecStatusType::PGRES_SINGLE_TUPLE {
+            continue;
+        }
+        let row = Row(result);
+        let bytes = row.bytes();
+        if bytes > guc::max_row_bytes() {
+            return Err(RemoteError::row_too_long(session.shard(), guc::max_row_bytes()));
+        }
+        return Ok(Arrived::Row(row));
+    }
+}
