@@ -5,6 +5,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER, OWNER};
 use shardmaster_tests::fixture::{
     self, LIMIT, by_owner, by_superuser, by_superusers, cluster, outcome, state_of,
 };
+use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -219,6 +220,30 @@ fn a_key_is_hidden_by_bucket_and_by_range_as_well() {
     }
 }
 
+/// What was given up on a shard that comes back is there until it is cleaned up.
+#[test]
+fn what_a_lost_shard_has_left_is_hidden_as_well() {
+    let mut cluster = stage(&[]);
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    let id = split.id;
+    cluster.servers[1].stop(Stop::Fast).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master.execute("SELECT shard_split_rollback($1, target_lost => true)", &[&id]).unwrap();
+    Split::of(&cluster, id).wait("rolled_back", LIMIT).unwrap();
+    cluster.servers[1].run().unwrap();
+    assert_eq!(fixture::rows(&cluster, 1).len(), 300);
+    assert_eq!(ask(&mut analyst(&cluster)), ALL);
+    let astray = "SELECT shard_assign('moves', 'shard_b', force => true)";
+    master.batch_execute(astray).unwrap();
+    assert_eq!(error(&mut analyst(&cluster), ASK).0, "55000");
+    master.batch_execute(&astray.replace("shard_b", "shard_a")).unwrap();
+    master.batch_execute("SELECT shard_cleanup('shard_b')").unwrap();
+    // Copied rows are left to whoever has seen them.
+    by_superuser(&cluster, 1, "DELETE FROM items");
+    assert_eq!(ask(&mut analyst(&cluster)), ALL);
+}
+
 #[test]
 fn what_reads_past_what_is_hidden_is_refused() {
     let cluster = stage(&[]);
@@ -252,7 +277,7 @@ fn what_reads_past_what_is_hidden_is_refused() {
         let (state, message) = error(&mut client, &quoted);
         let says =
             format!("shard \"shard_b\": {what} may give rows that split {} has between two shards", split.id);
-        assert_eq!((state.as_str(), message.replace("public.", "")), ("SM002", says), "{query}");
+        assert_eq!((state.as_str(), message.replace("public.", "")), ("55000", says), "{query}");
     }
     for (query, count) in [
         ("SELECT pure(1), summed(id) FROM plain", 1),

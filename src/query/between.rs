@@ -30,33 +30,49 @@ pub struct Between {
 /// A split whose rows two shards have, or may have.
 struct Moving {
     id: i64,
-    is_decided: bool,
+    /// Of which side they are not.
+    side: String,
     /// A key that somebody has routed by hand meanwhile, and where to.
     astray: Option<(String, String)>,
 }
 
 /// A way back that rests copies nothing, and once it has decided, the split that it takes back counts for nothing.
-/// A plan that has not been started is on no shard.
+/// A plan that has not been started is on no shard. What an end has left on a shard that was given up for lost is there
+/// until it is cleaned up.
 fn moving() -> Vec<Moving> {
     sql::read_latest(
         &format!(
-            "SELECT p.id, p.phase = 'completed', astray.key, astray.read_shard
+            "SELECT p.id, s.side, astray.key, astray.read_shard
                FROM shardmaster.split_plan p
+              CROSS JOIN LATERAL (
+                    SELECT CASE p.phase WHEN 'completed' THEN 'source' ELSE 'target' END
+                     WHERE NOT {IS_OVER} AND NOT (p.phase = 'planning' AND p.goal = 'planning')
+                       AND NOT EXISTS (SELECT FROM shardmaster.split_plan r WHERE r.reverse_of = p.id AND r.phase = 'completed')
+                     UNION ALL
+                    SELECT l.side FROM shardmaster.split_ledger l JOIN shardmaster.shard USING (shard_key)
+                     WHERE l.split_id = p.id AND l.removed_at IS NULL AND {IS_OVER}
+                       AND CASE l.side
+                               WHEN 'source' THEN p.source_lost
+                               ELSE p.phase = 'rolled_back'
+                                    OR EXISTS (SELECT FROM shardmaster.split_plan r
+                                                WHERE r.reverse_of = p.id AND r.phase = 'completed' AND r.source_lost)
+                           END) s (side)
                LEFT JOIN LATERAL (
                     SELECT e.key, e.read_shard
                       FROM shardmaster.split_key k
                       JOIN shardmaster.routing_entry e ON e.keyspace = k.keyspace AND e.key = k.key AND e.valid_to IS NULL
                      WHERE k.split_id = p.id
-                       AND e.read_shard <> CASE p.phase WHEN 'completed' THEN p.target_shard ELSE p.source_shard END
+                       AND CASE WHEN {IS_OVER}
+                                THEN e.read_shard = CASE s.side WHEN 'source' THEN p.source_shard ELSE p.target_shard END
+                                ELSE e.read_shard <> CASE s.side WHEN 'source' THEN p.target_shard ELSE p.source_shard END
+                           END
                      LIMIT 1) astray ON true
-              WHERE NOT {IS_OVER} AND NOT (p.phase = 'planning' AND p.goal = 'planning')
-                AND NOT EXISTS (SELECT FROM shardmaster.split_plan r WHERE r.reverse_of = p.id AND r.phase = 'completed')
-              ORDER BY p.id"
+              ORDER BY p.id, s.side"
         ),
         &[],
         |row| Moving {
             id: row.value(1),
-            is_decided: row.value(2),
+            side: row.value(2),
             astray: row.get::<String>(3).zip(row.get::<String>(4)),
         },
     )
@@ -79,7 +95,7 @@ fn counted() -> String {
 pub fn now() -> Result<Between, Failure> {
     let counted = counted();
     let moving = moving();
-    let marks: Vec<String> = moving.iter().map(|one| format!("{}:{}", one.id, one.is_decided)).collect();
+    let marks: Vec<String> = moving.iter().map(|one| format!("{}:{}", one.id, one.side)).collect();
     let mut hidden = HashMap::new();
     for one in &moving {
         if let Some((key, shard)) = &one.astray {
@@ -99,7 +115,7 @@ fn is_astray(split: i64, key: &str, shard: &str) -> Failure {
 
 fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &Moving) -> Result<(), Failure> {
     let plan = split::load(moving.id)?;
-    let shard = if moving.is_decided { &plan.source } else { &plan.target };
+    let shard = if moving.side == "source" { &plan.source } else { &plan.target };
     let tables = hidden.entry(shard.shard_key.clone()).or_default();
     for table in &plan.tables {
         let schema = table.schema.as_ref().unwrap_or(&shard.namespace);

@@ -77,7 +77,7 @@ impl From<QueryError> for Failure {
                 "It may not have all rows yet: let the shard's connection string lead to its primary.",
             ),
             E::ReadsPast { .. } => (
-                SqlState::parse("SM002"),
+                SqlState::NOT_IN_STATE,
                 "While a split is under way tables of its keyspace are read by their plain names, without a schema, and by no view, partition or function that reads them. Ask so, or wait for the end of the split.",
             ),
             E::Restless(_) => (SqlState::SERIALIZATION_FAILURE, "Try again."),

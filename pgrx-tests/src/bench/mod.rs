@@ -6,6 +6,7 @@ mod copy;
 mod cutover;
 mod distance;
 mod placement;
+mod queries;
 mod redirect;
 mod rig;
 mod routing;
@@ -52,7 +53,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 21] = [
+pub const ALL: [(&str, Benchmark); 22] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -73,5 +74,6 @@ pub const ALL: [(&str, Benchmark); 21] = [
     ("hash", routing::hash),
     ("routes", routing::routes),
     ("identifiers", routing::identifiers),
+    ("queries", queries::queries),
     ("sessions", sessions::sessions),
 ];
