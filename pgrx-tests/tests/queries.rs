@@ -157,19 +157,27 @@ fn each_key_is_answered_for_once_while_splits_go_there_and_back() {
 #[test]
 fn a_decision_in_between_is_asked_about_again() {
     let cluster = stage(&[]);
+    // Whoever makes a view for a reader waits for somebody: the query has asked what is where, and has no snapshot yet.
+    by_superuser(
+        &cluster,
+        1,
+        "CREATE FUNCTION public.hold() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$BEGIN
+             IF session_user = 'reader' THEN PERFORM pg_advisory_xact_lock(7); END IF; END$$;
+         CREATE EVENT TRIGGER hold ON ddl_command_start WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION public.hold()",
+    );
     let split = fixture::plan(&cluster);
     fixture::to_pending(&split);
-    // Whoever is about to take its snapshot on the first shard waits until the split has decided.
-    let mut blocker = cluster.servers[0].superuser(DATABASE).unwrap();
-    blocker.batch_execute("BEGIN; LOCK pg_catalog.pg_inherits IN ACCESS EXCLUSIVE MODE").unwrap();
+    let mut blocker = cluster.servers[1].superuser(DATABASE).unwrap();
+    blocker.batch_execute("SELECT pg_advisory_lock(7)").unwrap();
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| ask(&mut analyst(&cluster)));
         let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
-        let is_there = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'shardmaster query of analyst'";
-        wait::until_true(&mut other, "the query to begin", LIMIT, is_there).unwrap();
-        blocker.batch_execute("COMMIT").unwrap();
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'reader' AND wait_event = 'advisory')";
+        wait::until_true(&mut other, "the query to wait", LIMIT, waits).unwrap();
         split.call("cutover").unwrap();
         split.wait("completed", LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+        blocker.batch_execute("SELECT pg_advisory_unlock(7)").unwrap();
         assert_eq!(asking.join().unwrap(), ALL);
     });
     assert_eq!(ask(&mut analyst(&cluster)), ALL);
