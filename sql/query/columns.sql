@@ -1,6 +1,8 @@
--- Of tables whose rows are not all this shard's: the shard-by column's type without domains, and the columns that the
--- session may read. A table that is not there, or in a schema that is closed to it, is left out.
-SELECT w.ord, pg_catalog.format_type(b.oid, -1), b.typtype = 'e',
+-- Of tables whose rows are not all this shard's, those that their plain names stand for in this session: the shard-by
+-- column's type without domains, and the columns that the session may read.
+SELECT w.ord,
+       CASE WHEN b.oid < 16384 THEN pg_catalog.format_type(b.oid, -1)
+            ELSE pg_catalog.format('%I.%I', (SELECT y.nspname FROM pg_catalog.pg_namespace y WHERE y.oid = b.typnamespace), b.typname) END,
        (SELECT pg_catalog.string_agg('r.' || pg_catalog.quote_ident(c.attname), ', ' ORDER BY c.attnum)
           FROM pg_catalog.pg_attribute c
          WHERE c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped
@@ -11,11 +13,12 @@ SELECT w.ord, pg_catalog.format_type(b.oid, -1), b.typtype = 'e',
   JOIN pg_catalog.pg_class t ON t.relnamespace = n.oid AND t.relname = w.rel AND t.relkind IN ('r', 'p')
   JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attname = w.col AND NOT a.attisdropped
  CROSS JOIN LATERAL (
-    WITH RECURSIVE inner_type (oid, typtype, typbasetype) AS (
-        SELECT y.oid, y.typtype, y.typbasetype FROM pg_catalog.pg_type y WHERE y.oid = a.atttypid
+    WITH RECURSIVE inner_type (oid, typname, typnamespace, typtype, typbasetype) AS (
+        SELECT y.oid, y.typname, y.typnamespace, y.typtype, y.typbasetype FROM pg_catalog.pg_type y WHERE y.oid = a.atttypid
         UNION ALL
-        SELECT y.oid, y.typtype, y.typbasetype
+        SELECT y.oid, y.typname, y.typnamespace, y.typtype, y.typbasetype
           FROM inner_type d JOIN pg_catalog.pg_type y ON d.typtype = 'd' AND y.oid = d.typbasetype
     )
-    SELECT i.oid, i.typtype FROM inner_type i WHERE i.typtype <> 'd') b
+    SELECT i.oid, i.typname, i.typnamespace FROM inner_type i WHERE i.typtype <> 'd') b
+ WHERE pg_catalog.pg_table_is_visible(t.oid)
  ORDER BY w.ord

@@ -221,6 +221,14 @@ impl Scope {
         }
     }
 
+    /// Whether a value of a type is in the scope, for a session that is not the mover's, and what has to be created
+    /// before, for that session.
+    pub fn of_value(&self, value: &str, base: &str) -> (String, String) {
+        let functions = self.functions().map(|text| text.replace("shardmaster_agent.", "pg_temp."));
+        let predicate = self.contains(value, |keys| format!("{}::{base}[]", array_literal(keys)));
+        (functions.unwrap_or_default(), predicate)
+    }
+
     /// What matching needs on the shard beside the table.
     pub fn functions(&self) -> Option<&'static str> {
         match self {

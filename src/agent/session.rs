@@ -131,10 +131,15 @@ pub fn here() -> Conninfo {
         .with("dbname", &local.database)
 }
 
-/// The mover's role on a shard; None: what libpq finds by itself.
+/// The mover's role on a shard; None: a service says so.
 pub fn mover(shard: &Shard) -> std::result::Result<Option<String>, conninfo::ConninfoError> {
     Ok(match &shard.conninfo {
-        Some(conninfo) => Conninfo::parse(conninfo)?.get("user").map(str::to_owned),
+        Some(conninfo) => {
+            let conninfo = Conninfo::parse(conninfo)?;
+            let has_service = conninfo.get("service").is_some() || std::env::var_os("PGSERVICE").is_some();
+            let own = conninfo.get("user").map(str::to_owned);
+            own.or_else(|| (!has_service).then(conninfo::default_user).flatten())
+        }
         None => Some(LocalEndpoint::current().user),
     })
 }

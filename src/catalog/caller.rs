@@ -14,7 +14,8 @@ use std::ffi::CStr;
 pub struct Caller(pg_sys::Oid);
 
 impl Caller {
-    /// Runs the body with the rights of the extension's owner, as a SECURITY DEFINER function.
+    /// Runs the body with the rights of the extension's owner, as a SECURITY DEFINER function with a
+    /// fixed search_path does: whatever path and temporary objects the caller has, no name of the body is found there.
     pub fn as_owner<R>(body: impl FnOnce(&Caller) -> R) -> R {
         let owner = local::owner_id();
         let (mut user, mut context) = (pg_sys::Oid::INVALID, 0);
@@ -26,7 +27,25 @@ impl Caller {
             pg_sys::SetUserIdAndSecContext(owner, context | local);
             back
         };
-        body(&Caller(user))
+        // SAFETY: in a transaction. What is set here is put back below, or by the abort that an error brings.
+        let nest = unsafe {
+            let nest = pg_sys::NewGUCNestLevel();
+            pg_sys::set_config_option(
+                c"search_path".as_ptr(),
+                c"pg_catalog, pg_temp".as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+            nest
+        };
+        let result = body(&Caller(user));
+        // SAFETY: as above.
+        unsafe { pg_sys::AtEOXact_GUC(true, nest) };
+        result
     }
 
     pub fn id(&self) -> pg_sys::Oid {

@@ -1,11 +1,10 @@
 //! What is between two shards: rows that two shards have by a split, of which one answers.
 
-use crate::agent::shape::Column;
 use crate::catalog::split;
 use crate::catalog::split_state::IS_OVER;
 use crate::error::{Failure, SqlState};
 use crate::keys::scope::Scope;
-use crate::remote::quote::{array_literal, ident};
+use crate::remote::quote::{array_literal, ident, literal};
 use crate::remote::result::Rows;
 use crate::server::sql;
 use std::collections::HashMap;
@@ -136,39 +135,31 @@ fn hide(hidden: &mut HashMap<String, Vec<Hidden>>, moving: &Moving) -> Result<()
     Ok(())
 }
 
-/// Names that a role of the shard reads the tables by.
+/// Which of the tables a session reads by their plain names, and how; a query.
 pub fn columns_question(tables: &[Hidden]) -> String {
-    let list = |of: fn(&Hidden) -> &String| {
-        let texts: Vec<String> = tables.iter().map(|table| of(table).clone()).collect();
-        array_literal(&texts)
-    };
     include_str!("../../sql/query/columns.sql")
-        .replace("{schemas}", &list(|table| &table.schema))
-        .replace("{names}", &list(|table| &table.name))
-        .replace("{columns}", &list(|table| &table.shard_by))
+        .replace("{schemas}", &list(tables, |table| &table.schema))
+        .replace("{names}", &list(tables, |table| &table.name))
+        .replace("{columns}", &list(tables, |table| &table.shard_by))
 }
 
-/// Statements by which a session sees the tables, by their plain names, without the rows that its shard does not answer
-/// for.
+fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> String {
+    let texts: Vec<String> = tables.iter().map(|table| of(table).clone()).collect();
+    array_literal(&texts)
+}
+
+/// Statements by which a session sees these tables, by their plain names, without the rows that its shard does not answer
+/// for. One that its plain name does not stand for keeps what it has, and `reads_past` finds whoever reads it.
 pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
-    let (mut functions, mut views, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut functions, mut views) = (Vec::new(), Vec::new());
     for row in &columns.rows {
-        let [Some(number), Some(base), Some(is_enum), Some(readable)] = row.as_slice() else { continue };
+        let [Some(number), Some(base), Some(readable)] = row.as_slice() else { continue };
         let number = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let Some(table) = number.and_then(|number| tables.get(number)) else { continue };
-        // The second of one name is read by its schema alone, which is refused.
-        if names.contains(&&table.name) {
-            continue;
-        }
-        let column = Column {
-            name: table.shard_by.clone(),
-            base: base.clone(),
-            is_enum: is_enum == "t",
-            ..Column::default()
-        };
+        let value = format!("r.{}::{base}", ident(&table.shard_by));
         let mut conditions = Vec::new();
         for (_, scope) in &table.scopes {
-            let (needs, predicate) = scope.dry_predicate(&column, "r");
+            let (needs, predicate) = scope.of_value(&value, base);
             conditions.push(format!("({predicate}) IS NOT TRUE"));
             if !needs.is_empty() && !functions.contains(&needs) {
                 functions.push(needs);
@@ -179,43 +170,56 @@ pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
             "CREATE TEMP VIEW {name} AS SELECT {readable} FROM {schema}.{name} AS r WHERE {}",
             conditions.join(" AND ")
         ));
-        names.push(&table.name);
     }
-    let statements =
-        [vec!["SET LOCAL search_path = pg_catalog, pg_temp".to_owned()], functions, views].concat();
-    format!("BEGIN; {}; COMMIT", statements.join(";\n"))
+    let path = vec!["SET LOCAL search_path = pg_catalog, pg_temp".to_owned()];
+    format!("BEGIN; {}; COMMIT", [path, functions, views].concat().join(";\n"))
 }
 
 /// What a statement, of which `ASKED` is a view, reads beside the shadows: rows that are not this shard's could be among it.
 /// A query; no rows: nothing.
 pub fn reads_past(tables: &[Hidden]) -> String {
-    let list = |of: fn(&Hidden) -> &String| {
-        let texts: Vec<String> = tables.iter().map(|table| of(table).clone()).collect();
-        array_literal(&texts)
-    };
+    let splits: Vec<String> = splits(tables).iter().map(i64::to_string).collect();
+    let functions = literal(&format!("^(capture|guard|refuse)_({})_", splits.join("|")));
     include_str!("../../sql/query/reads_past.sql")
-        .replace("{schemas}", &list(|table| &table.schema))
-        .replace("{names}", &list(|table| &table.name))
+        .replace("{schemas}", &list(tables, |table| &table.schema))
+        .replace("{names}", &list(tables, |table| &table.name))
+        .replace("{functions}", &functions)
+}
+
+/// In their order.
+pub fn splits(tables: &[Hidden]) -> Vec<i64> {
+    let mut all: Vec<i64> =
+        tables.iter().flat_map(|table| table.scopes.iter().map(|(split, _)| *split)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// The view that a statement becomes before it runs, to see what it reads.
 pub const ASKED: &str = "shardmaster_asked";
 
-/// Functions of the server's own that read what a text names, which no dependency tells.
-const BY_TEXT: [&str; 9] = [
-    "query_to_xml",
-    "table_to_xml",
-    "cursor_to_xml",
-    "schema_to_xml",
-    "database_to_xml",
-    "ts_stat",
-    "ts_rewrite",
-    "pg_read_file",
-    "pg_read_binary_file",
-];
+/// Whether a statement may say ONLY of a table, which no view can tell: the end of FETCH FIRST 10 ROWS ONLY says nothing of one.
+pub fn says_only(statement: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let lower = statement.to_lowercase();
+    let words: Vec<&str> = lower.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
+    let before = std::iter::once("").chain(words.iter().copied());
+    before.zip(&words).any(|(before, word)| *word == "only" && !["row", "rows"].contains(&before))
+}
 
-/// One of these in a statement.
-pub fn by_text(statement: &str) -> Option<&'static str> {
-    let statement = statement.to_lowercase();
-    BY_TEXT.into_iter().find(|name| statement.contains(name))
+#[cfg(test)]
+mod tests {
+    use super::says_only;
+
+    #[test]
+    fn only_is_of_tables_unless_it_ends_a_fetch() {
+        for text in ["SELECT * FROM ONLY t", "select 1 from(only t)", "SELECT * FROM\nonly\nt"] {
+            assert!(says_only(text), "{text}");
+        }
+        for text in
+            ["SELECT 1 FETCH FIRST 10 ROWS ONLY", "FETCH FIRST ROW\n only", "SELECT only_one", "SELECT 1"]
+        {
+            assert!(!says_only(text), "{text}");
+        }
+    }
 }

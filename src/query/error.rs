@@ -23,6 +23,10 @@ pub enum QueryError {
     IsMover { username: String, shard: String },
     #[error("shard \"{shard}\" has let in \"{found}\" and not \"{username}\"")]
     OtherRole { shard: String, username: String, found: String },
+    #[error("shard \"{0}\" does not say who its mover is")]
+    UnknownMover(String),
+    #[error("login \"{username}\" of shard \"{shard}\" is {what}")]
+    TooMuch { shard: String, username: String, what: String },
     #[error("shard \"{0}\" is a standby")]
     StandbyOfShard(String),
     #[error("shard \"{shard}\": {what} may give rows that split {splits} has between two shards")]
@@ -67,6 +71,14 @@ impl From<QueryError> for Failure {
             }
             E::IsMover { .. } => (
                 SqlState::INVALID_VALUE,
+                "Whoever asks the shards gets no more rights than it needs: make a role that may read, and no more.",
+            ),
+            E::UnknownMover(_) => (
+                SqlState::NOT_IN_STATE,
+                "Whoever asks it must be somebody else: name the user in its connection string, not in a service.",
+            ),
+            E::TooMuch { .. } => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
                 "Whoever asks the shards gets no more rights than it needs: make a role that may read, and no more.",
             ),
             E::OtherRole { .. } => {

@@ -11,6 +11,7 @@ use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
 use crate::remote::params::Params;
 use pgrx::pg_sys;
+use std::time::Duration;
 
 /// What of an endpoint says who the mover is.
 const OF_MOVER: [&str; 7] =
@@ -49,7 +50,7 @@ pub fn set(
         Some(shard) => vec![shard.clone()],
         None => shard::all().into_iter().filter(Shard::holds_rows).collect(),
     };
-    all.iter().try_for_each(|shard| require_no_mover(shard, username))?;
+    all.iter().try_for_each(|shard| require_no_mover(shard, username).map(|_| ()))?;
     if let Some(alias) = alias {
         keychain::lock_kind(alias).ok_or_else(|| {
             Failure::new(SqlState::UNDEFINED_OBJECT, format!("credential \"{alias}\" does not exist"))
@@ -75,9 +76,13 @@ pub fn list() -> Vec<Listed> {
 }
 
 /// Whoever came to be the mover, by another connection string of the shard, is refused as well.
-fn require_no_mover(shard: &Shard, username: &str) -> Result<(), Failure> {
-    if session::mover(shard)?.as_deref() != Some(username) {
-        return Ok(());
+/// Returns who the mover is.
+fn require_no_mover(shard: &Shard, username: &str) -> Result<String, Failure> {
+    let Some(mover) = session::mover(shard)? else {
+        return Err(QueryError::UnknownMover(shard.shard_key.clone()).into());
+    };
+    if mover != username {
+        return Ok(mover);
     }
     let shard = shard.shard_key.clone();
     Err(QueryError::IsMover { username: username.to_owned(), shard }.into())
@@ -102,20 +107,23 @@ pub struct Entrance {
     /// The shard, with the login's credential in the place of the mover's.
     pub shard: Shard,
     pub username: String,
+    /// Whom nobody asks as.
+    pub mover: String,
 }
 
 /// With what libpq is told, or why it is not.
 pub type Way = (Entrance, Result<Params, RemoteError>);
 
-pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard) -> Result<Way, Failure> {
+/// What has to be run for its credential is waited for as long as the shard is.
+pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) -> Result<Way, Failure> {
     let (role, name) = role;
     let Some(login) = stored::of(*role, shard) else {
         return Err(QueryError::NoLoginFor(name.clone(), shard.shard_key.clone()).into());
     };
-    require_no_mover(shard, &login.username)?;
+    let mover = require_no_mover(shard, &login.username)?;
     let shard = as_login(shard, &login)?;
-    let params = session::parameters(&shard, &format!("query of {name}"));
-    Ok((Entrance { shard, username: login.username }, params))
+    let params = session::parameters_within(&shard, &format!("query of {name}"), Some(limit));
+    Ok((Entrance { shard, username: login.username, mover }, params))
 }
 
 fn as_login(shard: &Shard, login: &Login) -> Result<Shard, Failure> {

@@ -40,11 +40,17 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
          SELECT pg_catalog.set_config('TimeZone', {}, false), pg_catalog.set_config('shardmaster_query.shard', {}, false),
                 pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', {},
                     nullif(pg_catalog.current_setting('search_path'), '')), false);
-         SELECT session_user, pg_catalog.pg_is_in_recovery()",
+         SELECT session_user, pg_catalog.pg_is_in_recovery(),
+                CASE WHEN r.rolsuper THEN 'a superuser'
+                     WHEN r.rolreplication THEN 'a role for replication'
+                     WHEN pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole(pg_catalog.quote_ident({})), 'MEMBER') THEN 'a member of the mover'
+                     WHEN current_user OPERATOR(pg_catalog.<>) session_user THEN 'another one by its own settings' END
+           FROM pg_catalog.pg_roles r WHERE r.rolname OPERATOR(pg_catalog.=) session_user",
         manners.date_order,
         literal(&manners.time_zone),
         literal(&shard.shard_key),
         literal(&path.join(", ")),
+        literal(&entrance.mover),
     )
 }
 
@@ -54,8 +60,14 @@ pub fn require(entrance: &Entrance, answer: &Rows) -> Result<(), Failure> {
         answer.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or_default()).collect();
     let shard = || entrance.shard.shard_key.clone();
     match cells.as_slice() {
-        [user, "f"] if *user == entrance.username => Ok(()),
-        [user, "f"] => Err(QueryError::OtherRole {
+        [user, "f", ""] if *user == entrance.username => Ok(()),
+        [user, "f", what] if *user == entrance.username => Err(QueryError::TooMuch {
+            shard: shard(),
+            username: entrance.username.clone(),
+            what: (*what).to_owned(),
+        }
+        .into()),
+        [user, "f", _] => Err(QueryError::OtherRole {
             shard: shard(),
             username: entrance.username.clone(),
             found: (*user).to_owned(),

@@ -92,8 +92,10 @@ impl Query<'_> {
             // Before the shards: one that comes later has nothing.
             let between = between::now()?;
             let shards = self.shards()?;
-            let shards =
-                shards.iter().map(|shard| login::entrance(&role, shard)).collect::<Result<_, _>>()?;
+            let shards = shards
+                .iter()
+                .map(|shard| login::entrance(&role, shard, self.timeout))
+                .collect::<Result<_, _>>()?;
             Ok(Asked { shards, schemas: schemas_of(self.keyspace), manners, between })
         })
     }
@@ -230,10 +232,11 @@ impl Running {
         for ((entrance, tables), found) in self.shards.iter().zip(&hidden).zip(&found) {
             let Some(tables) = tables else { continue };
             let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
-            let by_text = between::by_text(query.statement).map(|name| format!("function {name}"));
-            if let Some(what) = read.or(by_text) {
+            let only = between::says_only(query.statement).then(|| "ONLY".to_owned());
+            if let Some(what) = read.or(only) {
                 let shard = entrance.shard.shard_key.clone();
-                return Err(QueryError::ReadsPast { shard, what, splits: splits(tables) }.into());
+                let splits: Vec<String> = between::splits(tables).iter().map(i64::to_string).collect();
+                return Err(QueryError::ReadsPast { shard, what, splits: splits.join(", ") }.into());
             }
         }
         Ok(())
@@ -266,12 +269,4 @@ impl Running {
     pub fn shard(&self, number: usize) -> &str {
         self.shards.get(number).map_or("", |entrance| &entrance.shard.shard_key)
     }
-}
-
-fn splits(tables: &[Hidden]) -> String {
-    let mut all: Vec<i64> =
-        tables.iter().flat_map(|table| table.scopes.iter().map(|(split, _)| *split)).collect();
-    all.sort_unstable();
-    all.dedup();
-    all.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -33,9 +33,12 @@ impl Drop for Request {
     }
 }
 
+/// Of a session among many, in a process that goes on: the next one is not kept waiting by it.
+const AMONG_MANY: Duration = Duration::from_millis(20);
+
 /// Returns when the server has been asked, or after a moment: the thread goes on waiting, and
 /// ends with this process.
-pub(super) fn send(request: NonNull<pq::PGcancel>) {
+pub(super) fn send(request: NonNull<pq::PGcancel>, is_one_of_many: bool) {
     let request = Request(request);
     let (done, is_done) = mpsc::channel();
     let before = Signals::block();
@@ -45,7 +48,7 @@ pub(super) fn send(request: NonNull<pq::PGcancel>) {
     });
     drop(before);
     if started.is_ok() {
-        let _ = is_done.recv_timeout(PATIENCE);
+        let _ = is_done.recv_timeout(if is_one_of_many { AMONG_MANY } else { PATIENCE });
     }
 }
 

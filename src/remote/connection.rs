@@ -60,6 +60,8 @@ pub struct Connection {
     kept_alive: Option<Duration>,
     /// Which running server it is on, as that said when the session began.
     instance: Option<String>,
+    /// It may have been told not to notice that nobody is there any more.
+    runs_what_others_write: bool,
 }
 
 impl Connection {
@@ -83,6 +85,8 @@ impl Connection {
         // SAFETY: both arrays are NULL-terminated and outlive the call.
         let raw = unsafe { pq::PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) };
         let Some(raw) = NonNull::new(raw) else {
+            // SAFETY: counted above.
+            unsafe { ReleaseExternalFD() };
             return Err(RemoteError::connection(shard, "out of memory"));
         };
         let connection = Connection {
@@ -98,6 +102,7 @@ impl Connection {
             rows: Rows::default(),
             kept_alive: None,
             instance: None,
+            runs_what_others_write: false,
         };
         // From the first message on: libpq itself would write them into this server's log.
         // SAFETY: a live connection; the function lives as long as the library.
@@ -129,6 +134,10 @@ impl Connection {
             pq::PostgresPollingStatusType::PGRES_POLLING_WRITING => Ok(Some(Ready::ReadOrWrite)),
             _ => Err(self.last_error()),
         }
+    }
+
+    pub(super) fn will_run_what_others_write(&mut self) {
+        self.runs_what_others_write = true;
     }
 
     pub fn instance(&self) -> Option<&str> {
@@ -285,11 +294,12 @@ impl Connection {
         unsafe {
             let runs =
                 pq::PQtransactionStatus(self.raw.as_ptr()) == pq::PGTransactionStatusType::PQTRANS_ACTIVE;
-            if !runs || self.lost.is_some() || self.server_version() >= 140_000 {
+            let notices = self.server_version() >= 140_000 && !self.runs_what_others_write;
+            if !runs || self.lost.is_some() || notices {
                 return;
             }
             if let Some(request) = NonNull::new(pq::PQgetCancel(self.raw.as_ptr())) {
-                cancel::send(request);
+                cancel::send(request, self.runs_what_others_write);
             }
         }
     }
@@ -351,18 +361,20 @@ impl Connection {
     }
 }
 
+unsafe extern "C" {
+    fn ReleaseExternalFD();
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         alive::remove(self.raw);
         // SAFETY: the last use of the connection. PQfinish does not call the server
-        // that this runs in; ReleaseExternalFD only counts, and is left out while an
-        // error unwinds.
+        // that this runs in; ReleaseExternalFD only counts, raises nothing, and is called
+        // as it is: a session of a client lives on after an error, and would open no more.
         unsafe {
             self.cancel();
             pq::PQfinish(self.raw.as_ptr());
-            if !std::thread::panicking() {
-                pgrx::pg_sys::ReleaseExternalFD();
-            }
+            ReleaseExternalFD();
         }
     }
 }

@@ -150,6 +150,17 @@ impl Conninfo {
     }
 }
 
+/// The user of a connection string that names none, as of the environment or the server's account.
+pub fn default_user() -> Option<String> {
+    // SAFETY: allocated for us, freed below; neither blocks nor calls into the server.
+    let options = unsafe { pq_sys::PQconndefaults() };
+    (!options.is_null())
+        .then(|| take_options(options))?
+        .into_iter()
+        .find(|(keyword, _)| keyword == "user")
+        .map(|(_, user)| user)
+}
+
 /// A value as libpq's keyword/value syntax wants it.
 pub fn quote(value: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && c != '\'' && c != '\\';
@@ -175,6 +186,11 @@ fn parse_with_libpq(text: &CStr) -> Result<Vec<(String, String)>, Option<String>
     if options.is_null() {
         return Err(take_message(message));
     }
+    Ok(take_options(options))
+}
+
+/// Those that have a value. Frees the list.
+fn take_options(options: *mut pq_sys::PQconninfoOption) -> Vec<(String, String)> {
     let mut found = Vec::new();
     // SAFETY: the list ends with an entry whose keyword is NULL; its strings are
     // NUL-terminated and live until PQconninfoFree, which nothing comes before.
@@ -189,7 +205,7 @@ fn parse_with_libpq(text: &CStr) -> Result<Vec<(String, String)>, Option<String>
         }
         pq_sys::PQconninfoFree(options);
     }
-    Ok(found)
+    found
 }
 
 fn take_message(message: *mut c_char) -> Option<String> {

@@ -198,7 +198,8 @@ impl FanOut {
 impl Lane {
     fn start(shard: String, params: Result<Params, RemoteError>, patience: Duration) -> Lane {
         let started = params.and_then(|params| {
-            Connection::start(&shard, &params.with(&[]), patience).map(|session| (session, params))
+            let started = Connection::start(&shard, &params.with(&[]), patience);
+            started.map_err(|error| error.concealing(&params)).map(|session| (session, params))
         });
         let (stage, params) = match started {
             // libpq asks to behave as if the first poll had said "writing".
@@ -238,6 +239,7 @@ impl Lane {
                     Some(ready) => Stage::Connecting(session, ready),
                     None => {
                         self.params = Params::default();
+                        session.will_run_what_others_write();
                         Stage::Idle(session)
                     }
                 };

@@ -60,7 +60,7 @@ fn highest_number(connection: &mut Connection) -> Result<Option<i64>> {
 pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let shard = shard::by_key(shard_key)?;
     let mut connection = session::open(&shard, "cleanup")?;
-    let (removed, kept) = remove_orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
+    let (removed, kept) = orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
     close_ledger(shard_key, &kept);
     // What it says of other shards is its own text.
     Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
@@ -78,6 +78,16 @@ fn close_ledger(shard_key: &str, kept: &[i64]) {
         ),
         &[shard_key.into(), kept.to_vec().into()],
     );
+}
+
+/// The agent's schema goes with the last split or redirect that a worker ends, which may be just now.
+fn orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed, Vec<i64>)> {
+    match remove_orphans(connection, shard) {
+        Err(SplitError::Remote(error)) if error.is("42P01") || error.is("3F000") => {
+            remove_orphans(connection, shard)
+        }
+        outcome => outcome,
+    }
 }
 
 /// What was found, and the splits of which something stays.
