@@ -444,6 +444,21 @@ fn a_shard_that_does_not_answer_is_named_in_time() {
     by_superuser(&cluster, 1, "ALTER ROLE reader LOGIN");
 }
 
+/// As a split goes on to the next host of a shard where one is silent, so does a query.
+#[test]
+fn a_silent_host_is_left_for_the_next_one() {
+    let cluster = stage(&["shardmaster.remote_timeout = '1s'"]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let socket = cluster.servers[1].socket_dir().display();
+    let conninfo = format!("host=127.0.0.1,{socket} port={port},5432 dbname={DATABASE} user={MOVER}");
+    let set = "SELECT shard_set_endpoint('shard_b', conninfo => $1)";
+    cluster.superuser().unwrap().execute(set, &[&conninfo]).unwrap();
+    let found =
+        json(&mut analyst(&cluster), "shard_query_json('SELECT count(*) FROM items', timeout => '20 s')");
+    assert_eq!(found, [r#"{"count": 0}"#, r#"{"count": 600}"#]);
+}
+
 /// Shortly after a query's end no shard works for it any more.
 fn nobody_works_on(cluster: &Cluster) {
     let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster query%'";

@@ -4,6 +4,7 @@
 use super::connection::Connection;
 use super::error::RemoteError;
 use super::flood::Received;
+use super::hosts::{Current, Hosts};
 use super::params::Params;
 use super::result::{QueryResult, Rows, Status};
 use super::wait::{self, Ready, Woken};
@@ -24,6 +25,8 @@ struct Lane {
     params: Params,
     /// How long it may still be waited for.
     left: Duration,
+    /// The host that is connected to, and how long it may still say nothing before the next one is tried.
+    host: (Current, Duration),
     /// Of the row that arrives; None: none has been waited for since the last one.
     received: Option<Received>,
 }
@@ -175,7 +178,8 @@ impl FanOut {
         let waiting: Vec<(usize, i32, Ready)> =
             self.lanes.iter().enumerate().filter_map(|(number, lane)| lane.waits_for(number)).collect();
         let sockets: Vec<(i32, Ready)> = waiting.iter().map(|(_, socket, ready)| (*socket, *ready)).collect();
-        let Some(least) = waiting.iter().filter_map(|(number, ..)| Some(self.lanes.get(*number)?.left)).min()
+        let Some(least) =
+            waiting.iter().filter_map(|(number, ..)| Some(self.lanes.get(*number)?.longest())).min()
         else {
             return false;
         };
@@ -206,7 +210,49 @@ impl Lane {
             Ok((session, params)) => (Stage::Connecting(Box::new(session), Ready::ReadOrWrite), params),
             Err(error) => (Stage::Gone(Some(error)), Params::default()),
         };
-        Lane { shard, stage, params, left: patience, received: None }
+        let mut lane = Lane {
+            shard,
+            stage,
+            params,
+            left: patience,
+            host: (Current::default(), patience),
+            received: None,
+        };
+        lane.note_host();
+        lane
+    }
+
+    /// Each host has a time of its own, as in `Connection::open`.
+    fn note_host(&mut self) {
+        let Stage::Connecting(session, _) = &self.stage else { return };
+        // SAFETY: a live connection.
+        let (hosts, current) = unsafe { (Hosts::of(session.raw()), Current::of(session.raw())) };
+        if current != self.host.0 {
+            let most = guc::remote_timeout();
+            self.host = (current, hosts.timeout.map_or(most, |own| own.min(most)));
+        }
+    }
+
+    /// A host that is silent is left out, where there are others.
+    fn leave_host(&mut self) -> Result<(), RemoteError> {
+        let Stage::Connecting(session, _) = &self.stage else { return Ok(()) };
+        // SAFETY: a live connection.
+        let (hosts, current) = unsafe { (Hosts::of(session.raw()), Current::of(session.raw())) };
+        let Some(others) = hosts.without(&current) else {
+            self.host.1 = self.left;
+            return Ok(());
+        };
+        let session = Connection::start(&self.shard, &self.params.with(&others), self.left)?;
+        self.stage = Stage::Connecting(Box::new(session), Ready::ReadOrWrite);
+        self.note_host();
+        Ok(())
+    }
+
+    fn longest(&self) -> Duration {
+        match &self.stage {
+            Stage::Connecting(..) => self.left.min(self.host.1),
+            _ => self.left,
+        }
     }
 
     fn waits_for(&self, number: usize) -> Option<(usize, i32, Ready)> {
@@ -227,6 +273,13 @@ impl Lane {
             }
         } else if self.left.is_zero() {
             self.stage = Stage::Gone(Some(RemoteError::no_answer(&self.shard, patience)));
+        } else if matches!(self.stage, Stage::Connecting(..)) {
+            self.host.1 = self.host.1.saturating_sub(waited);
+            if self.host.1.is_zero()
+                && let Err(error) = self.leave_host()
+            {
+                self.stage = Stage::Gone(Some(error.concealing(&self.params)));
+            }
         }
     }
 
@@ -236,7 +289,11 @@ impl Lane {
             Stage::Connecting(mut session, _) => {
                 let next = session.go_on_connecting().map_err(|error| error.concealing(&self.params))?;
                 self.stage = match next {
-                    Some(ready) => Stage::Connecting(session, ready),
+                    Some(ready) => {
+                        self.stage = Stage::Connecting(session, ready);
+                        self.note_host();
+                        return Ok(());
+                    }
                     None => {
                         self.params = Params::default();
                         session.will_run_what_others_write();
