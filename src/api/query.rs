@@ -5,7 +5,7 @@ use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
 use crate::query::login;
 use crate::query::record::{ERROR, Json, Shape, report};
-use crate::query::run::{Event, Query, Running};
+use crate::query::run::{Event, Query, Running, require_fit};
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::datum::{Datum, Interval, TimestampWithTimeZone};
 use pgrx::fcinfo::pg_getarg;

@@ -5,10 +5,10 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum QueryError {
-    #[error("cannot execute shard_query() on a standby")]
-    Standby,
-    #[error("cannot execute shard_query() within a security-restricted operation")]
-    Restricted,
+    #[error("cannot execute {0}() on a standby")]
+    Standby(&'static str),
+    #[error("cannot execute {0}() within a security-restricted operation")]
+    Restricted(&'static str),
     #[error("shard_query() cannot run in a transaction that keeps its snapshot")]
     KeepsSnapshot,
     #[error("role \"{0}\" has no login for the shards")]
@@ -47,11 +47,8 @@ impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Failure {
         use QueryError as E;
         let (state, hint) = match &error {
-            E::Standby => (
-                SqlState::READ_ONLY,
-                "A standby may not know yet which shard has which rows. Ask on the primary.",
-            ),
-            E::Restricted => (
+            E::Standby(_) => (SqlState::READ_ONLY, "Run it on the primary."),
+            E::Restricted(_) => (
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 "Call it by itself, not in what an index or a materialized view computes.",
             ),

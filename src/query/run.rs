@@ -52,7 +52,6 @@ pub enum Event {
 impl Query<'_> {
     /// Returns once all shards have their snapshots and work.
     pub fn begin(&self) -> Result<Running, Failure> {
-        require_fit()?;
         for _ in 0..TRIES {
             if let Some(running) = self.attempt()? {
                 return Ok(running);
@@ -146,15 +145,16 @@ fn schemas_of(keyspace: &str) -> Vec<String> {
     schemas
 }
 
-fn require_fit() -> Result<(), Failure> {
+/// Before anything of a call is looked at, by its own name.
+pub fn require_fit(function: &'static str) -> Result<(), Failure> {
     // SAFETY: these read the state of the server and of the transaction.
     let (is_standby, is_restricted) =
         unsafe { (pg_sys::RecoveryInProgress(), pg_sys::InSecurityRestrictedOperation()) };
     if is_standby {
-        return Err(QueryError::Standby.into());
+        return Err(QueryError::Standby(function).into());
     }
     if is_restricted {
-        return Err(QueryError::Restricted.into());
+        return Err(QueryError::Restricted(function).into());
     }
     if sql::keeps_its_snapshot() {
         return Err(QueryError::KeepsSnapshot.into());
