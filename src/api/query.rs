@@ -143,6 +143,7 @@ pub fn shard_query_json(
     timeout: default!(Option<Interval>, "'1 min'"),
     on_error: default!(Option<String>, "'raise'"),
 ) -> Result<SetOfIterator<'static, Json>, ErrorReport> {
+    require_fit("shard_query_json")?;
     let running =
         Terms::of(sql, keyspace, shards, timeout, on_error)?.begin("pg_catalog.to_jsonb(answer)")?;
     Ok(SetOfIterator::new(JsonRows(Some(running))))
@@ -203,6 +204,7 @@ pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Json, "jsonb");
 RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]
 fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
+    require_fit("shard_query")?;
     // SAFETY: called by the server, with the arguments that the declaration names.
     unsafe {
         let terms = Terms::of(
