@@ -6,6 +6,7 @@
 //! `SHARDMASTER_PROGRAMS` (the programs of this crate).
 
 pub mod ack_log;
+pub mod asking;
 pub mod bench;
 pub mod cluster;
 pub mod demo;

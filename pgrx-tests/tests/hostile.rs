@@ -68,7 +68,9 @@ fn stage() -> Cluster {
         )
         .unwrap();
     for level in ["client", "monitor", "operator", "admin"] {
-        let grant = format!("CREATE ROLE {level} LOGIN; SELECT shard_grant('{level}', '{level}')");
+        let grant = format!(
+            "CREATE ROLE {level} LOGIN; SELECT shard_grant('{level}', '{level}'), shard_login_set('{level}', 'app')"
+        );
         master.batch_execute(&grant).unwrap();
     }
     let done = Split::plan(&cluster, "shard_a", "shard_b", &["gone"]).unwrap();

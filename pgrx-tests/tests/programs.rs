@@ -50,6 +50,7 @@ mod poolers;
 mod promises;
 mod protocol;
 mod queries;
+mod queries_bounds;
 mod queries_hostile;
 mod ranges;
 mod reads;

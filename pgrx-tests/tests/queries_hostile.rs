@@ -1,28 +1,11 @@
 //! What callers and shards do to questions to all shards, so that somebody gets more than is his, or rows come twice.
 
 use postgres::Client;
+use shardmaster_tests::asking::{analyst, nobody_works_on, stage};
 use shardmaster_tests::cluster::{Cluster, DATABASE};
-use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, cluster, outcome, state_of};
+use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser, outcome, state_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::wait;
-use std::time::Duration;
-
-/// Two shards, whom the role `analyst` asks as `reader`.
-fn stage(config: &[&str]) -> Cluster {
-    let cluster = cluster(config);
-    for server in 0..cluster.servers.len() {
-        by_superuser(&cluster, server, "CREATE ROLE reader LOGIN");
-        by_owner(&cluster, server, "GRANT SELECT ON items TO reader");
-    }
-    let roles = "CREATE ROLE analyst LOGIN; SELECT shard_grant('analyst', 'client'), shard_login_set('analyst', 'reader')";
-    cluster.superuser().unwrap().batch_execute(roles).unwrap();
-    cluster
-}
-
-fn analyst(cluster: &Cluster) -> Client {
-    cluster.master.connect(DATABASE, "analyst").unwrap()
-}
 
 fn count(client: &mut Client, query: &str) -> Result<i64, String> {
     let call = format!("SELECT coalesce(sum(n), 0)::bigint FROM shard_query($q${query}$q$) AS t (n bigint)");
@@ -222,11 +205,7 @@ fn nobody_is_left_at_work_on_a_shard() {
     let query = "SELECT set_config('client_connection_check_interval', '0', false), set_config('statement_timeout', '0', false), pg_sleep(600)";
     let call = format!("SELECT shard_query_json($q${query}$q$, timeout => '1 s')");
     assert_eq!(outcome(&mut analyst(&cluster), &call), "08006");
-    for server in &cluster.servers {
-        let gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'reader')";
-        let mut client = server.superuser(DATABASE).unwrap();
-        wait::until_true(&mut client, "the session to end", Duration::from_secs(10), gone).unwrap();
-    }
+    nobody_works_on(&cluster);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! SECURITY DEFINER, and those of its indexes in a superuser's REINDEX or an autovacuum.
 
 use super::local;
-use crate::server::sql;
+use crate::server::{settings, sql};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -27,25 +27,7 @@ impl Caller {
             pg_sys::SetUserIdAndSecContext(owner, context | local);
             back
         };
-        // SAFETY: in a transaction. What is set here is put back below, or by the abort that an error brings.
-        let nest = unsafe {
-            let nest = pg_sys::NewGUCNestLevel();
-            pg_sys::set_config_option(
-                c"search_path".as_ptr(),
-                c"pg_catalog, pg_temp".as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
-            nest
-        };
-        let result = body(&Caller(user));
-        // SAFETY: as above.
-        unsafe { pg_sys::AtEOXact_GUC(true, nest) };
-        result
+        settings::with(&[(c"search_path", c"pg_catalog, pg_temp")], || body(&Caller(user)))
     }
 
     pub fn id(&self) -> pg_sys::Oid {

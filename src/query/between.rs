@@ -198,13 +198,20 @@ pub fn splits(tables: &[Hidden]) -> Vec<i64> {
 /// The view that a statement becomes before it runs, to see what it reads.
 pub const ASKED: &str = "shardmaster_asked";
 
-/// Whether a statement may say ONLY of a table, which no view can tell: the end of FETCH FIRST 10 ROWS ONLY says nothing of one.
+/// Whether a statement may say ONLY of a table, which no view can tell: the end of FETCH FIRST 10 ROWS ONLY, with nothing
+/// but blanks between its words, says nothing of one.
 pub fn says_only(statement: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let lower = statement.to_lowercase();
-    let words: Vec<&str> = lower.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
-    let before = std::iter::once("").chain(words.iter().copied());
-    before.zip(&words).any(|(before, word)| *word == "only" && !["row", "rows"].contains(&before))
+    lower.match_indices("only").any(|(at, word)| {
+        let (before, after) = (&lower[..at], &lower[at + word.len()..]);
+        if before.ends_with(is_word) || after.starts_with(is_word) {
+            return false;
+        }
+        let blanks = before.trim_end();
+        let last = blanks.rsplit(|c| !is_word(c)).next().unwrap_or_default();
+        blanks.len() == before.len() || !["row", "rows"].contains(&last)
+    })
 }
 
 #[cfg(test)]
@@ -213,7 +220,13 @@ mod tests {
 
     #[test]
     fn only_is_of_tables_unless_it_ends_a_fetch() {
-        for text in ["SELECT * FROM ONLY t", "select 1 from(only t)", "SELECT * FROM\nonly\nt"] {
+        for text in [
+            "SELECT * FROM ONLY t",
+            "select 1 from(only t)",
+            "SELECT * FROM\nonly\nt",
+            "SELECT 1 FROM a rows, ONLY b",
+            "FROM a AS rows,only b",
+        ] {
             assert!(says_only(text), "{text}");
         }
         for text in

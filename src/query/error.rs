@@ -9,14 +9,16 @@ pub enum QueryError {
     Standby(&'static str),
     #[error("cannot execute {0}() within a security-restricted operation")]
     Restricted(&'static str),
-    #[error("shard_query() cannot run in a transaction that keeps its snapshot")]
-    KeepsSnapshot,
+    #[error("{0}() cannot run in a transaction that keeps its snapshot")]
+    KeepsSnapshot(&'static str),
     #[error("role \"{0}\" has no login for the shards")]
     NoLogin(String),
     #[error("role \"{0}\" has no login for shard \"{1}\"")]
     NoLoginFor(String, String),
     #[error("role \"{role}\" has several logins for the shards: {names}")]
     SeveralLogins { role: String, names: String },
+    #[error("no shard is named")]
+    NoShard,
     #[error("shard \"{0}\" is disabled")]
     Disabled(String),
     #[error("\"{username}\" is the mover's role on shard \"{shard}\"")]
@@ -52,7 +54,7 @@ impl From<QueryError> for Failure {
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 "Call it by itself, not in what an index or a materialized view computes.",
             ),
-            E::KeepsSnapshot => (
+            E::KeepsSnapshot(_) => (
                 SqlState::parse("25001"),
                 "It has to see which shard has which rows by now: use READ COMMITTED.",
             ),
@@ -63,6 +65,7 @@ impl From<QueryError> for Failure {
             E::SeveralLogins { .. } => {
                 (SqlState::INSUFFICIENT_PRIVILEGE, "Say which one is meant with SET ROLE.")
             }
+            E::NoShard => (SqlState::INVALID_VALUE, "Without shards => all active ones are asked."),
             E::Disabled(_) => {
                 (SqlState::NOT_IN_STATE, "shard_set_status() makes it active again; or name other shards.")
             }

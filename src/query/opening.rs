@@ -3,6 +3,7 @@
 use super::error::QueryError;
 use super::login::Entrance;
 use crate::error::Failure;
+use crate::remote::RemoteError;
 use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::server::sql;
@@ -73,6 +74,7 @@ pub fn require(entrance: &Entrance, answer: &Rows) -> Result<(), Failure> {
             found: (*user).to_owned(),
         }
         .into()),
-        _ => Err(QueryError::StandbyOfShard(shard()).into()),
+        [_, "t", _] => Err(QueryError::StandbyOfShard(shard()).into()),
+        _ => Err(RemoteError::unreadable(&entrance.shard.shard_key, "who it has let in").into()),
     }
 }

@@ -102,6 +102,9 @@ impl Query<'_> {
     fn shards(&self) -> Result<Vec<Shard>, Failure> {
         let all = || shard::all().into_iter().filter(Shard::holds_rows);
         let Some(names) = self.shards else { return Ok(all().filter(Shard::is_active).collect()) };
+        if names.is_empty() {
+            return Err(QueryError::NoShard.into());
+        }
         let mut shards: Vec<Shard> = Vec::new();
         for name in names {
             let shard = shard::by_key(name)?;
@@ -157,7 +160,7 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
         return Err(QueryError::Restricted(function).into());
     }
     if sql::keeps_its_snapshot() {
-        return Err(QueryError::KeepsSnapshot.into());
+        return Err(QueryError::KeepsSnapshot(function).into());
     }
     Ok(())
 }

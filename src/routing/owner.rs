@@ -2,6 +2,7 @@
 //! function would cost more than what it mostly does.
 
 use super::cache::signal_table;
+use crate::server::settings;
 use pgrx::prelude::*;
 
 /// Settings that a query of the catalog needs: names are resolved in no schema of the
@@ -15,30 +16,13 @@ pub fn as_owner<R>(body: impl FnOnce() -> R) -> R {
     let Some(owner) = owner() else { return body() };
     let (mut user, mut context) = (pg_sys::Oid::INVALID, 0);
     // SAFETY: in a transaction; what is set here is put back below, or by an abort.
-    let nest = unsafe {
+    unsafe {
         pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
         pg_sys::SetUserIdAndSecContext(owner, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32);
-        let nest = pg_sys::NewGUCNestLevel();
-        for (name, value) in SETTINGS {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
-        }
-        nest
-    };
-    let result = body();
-    // SAFETY: as above.
-    unsafe {
-        pg_sys::AtEOXact_GUC(true, nest);
-        pg_sys::SetUserIdAndSecContext(user, context);
     }
+    let result = settings::with(&SETTINGS, body);
+    // SAFETY: as above.
+    unsafe { pg_sys::SetUserIdAndSecContext(user, context) };
     result
 }
 

@@ -1,0 +1,50 @@
+//! Whoever asks all shards at once: two shards, whom the role `analyst` asks as `reader`.
+
+use crate::cluster::{Cluster, DATABASE};
+use crate::fixture::{by_owner, by_superuser, cluster, state_of};
+use crate::wait;
+use postgres::Client;
+use std::time::Duration;
+
+pub fn stage(config: &[&str]) -> Cluster {
+    let cluster = cluster(config);
+    for server in 0..cluster.servers.len() {
+        by_superuser(&cluster, server, "CREATE ROLE reader LOGIN");
+        by_owner(&cluster, server, "GRANT SELECT ON items TO reader");
+    }
+    cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            "CREATE ROLE analyst LOGIN; CREATE ROLE nobody LOGIN; SELECT shard_grant('analyst', 'client'), shard_grant('nobody', 'client');
+             SELECT shard_login_set('analyst', 'reader')",
+        )
+        .unwrap();
+    cluster
+}
+
+pub fn analyst(cluster: &Cluster) -> Client {
+    cluster.master.connect(DATABASE, "analyst").unwrap()
+}
+
+/// The rows of a call, as text and in their order.
+pub fn json(client: &mut Client, call: &str) -> Vec<String> {
+    let rows = client.query(&format!("SELECT j::text FROM {call} AS j ORDER BY 1"), &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// SQLSTATE and message of what is refused.
+pub fn error(client: &mut Client, statement: &str) -> (String, String) {
+    let error = client.query(statement, &[]).unwrap_err();
+    let message = error.as_db_error().map_or(String::new(), |error| error.message().to_owned());
+    (state_of(&error).to_owned(), message)
+}
+
+/// Shortly after a query's end no shard works for it any more.
+pub fn nobody_works_on(cluster: &Cluster) {
+    let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardmaster query%'";
+    for server in &cluster.servers {
+        let mut client = server.superuser(DATABASE).unwrap();
+        wait::until_true(&mut client, "the query to end", Duration::from_secs(10), query).unwrap();
+    }
+}
