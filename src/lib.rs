@@ -19,6 +19,7 @@ mod placement;
 mod query;
 mod remote;
 mod routing;
+mod schema;
 mod server;
 mod snowflake;
 mod split;

@@ -68,6 +68,7 @@ mod rewrites;
 mod rights;
 mod rollback;
 mod routing;
+mod schemas;
 mod scopes;
 mod secrets;
 mod security;

@@ -1,6 +1,7 @@
 //! The SQL surface: one file for each noun, thin functions that check, call, return.
 
 pub mod agent;
+mod arguments;
 pub mod assignment;
 pub mod gateway;
 pub mod hash;
@@ -12,6 +13,7 @@ pub mod placement;
 pub mod query;
 mod regtype;
 pub mod routing;
+pub mod schema;
 pub mod snowflake;
 pub mod split;
 pub mod split_check;

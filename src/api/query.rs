@@ -1,5 +1,6 @@
 //! Questions to all shards, and as whom they are asked.
 
+use super::arguments::{invalid, names_of, patience};
 use super::on_primary;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
@@ -94,9 +95,6 @@ impl Terms {
         timeout: Option<Interval>,
         on_error: Option<String>,
     ) -> Result<Terms, Failure> {
-        let named = |shards: Vec<Option<String>>| {
-            shards.into_iter().map(|shard| required(shard, "shards")).collect::<Result<Vec<_>, _>>()
-        };
         let reports = match required(on_error, "on_error")?.as_str() {
             "raise" => false,
             "report" => true,
@@ -104,15 +102,11 @@ impl Terms {
                 return Err(invalid("on_error", &format!("\"{other}\" is neither \"raise\" nor \"report\"")));
             }
         };
-        let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
-        if micros == 0 {
-            return Err(invalid("timeout", "it is not longer than zero, or no time that anybody could wait"));
-        }
         Ok(Terms {
             statement: required(statement, "sql")?,
             keyspace: required(keyspace, "keyspace")?,
-            shards: shards.map(named).transpose()?,
-            timeout: Duration::from_micros(micros),
+            shards: shards.map(|names| names_of(names, "shards")).transpose()?,
+            timeout: patience(timeout)?,
             reports,
         })
     }
@@ -128,10 +122,6 @@ impl Terms {
         }
         .begin()
     }
-}
-
-fn invalid(argument: &str, problem: &str) -> Failure {
-    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
 }
 
 /// SECURITY INVOKER: shards are asked as the caller's login. The rows come as the shards send them.

@@ -3,6 +3,7 @@
 mod between;
 mod error;
 pub mod login;
-mod opening;
+pub mod opening;
 pub mod record;
 pub mod run;
+pub mod sessions;

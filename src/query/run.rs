@@ -3,17 +3,15 @@
 
 use super::between::{self, Between, Hidden};
 use super::error::QueryError;
-use super::login::{self, Entrance, Way};
-use super::opening::{self, Manners};
-use crate::agent::credential;
+use super::login::{self, Way};
+use super::opening::Manners;
+use super::sessions::Sessions;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
 use crate::error::Failure;
-use crate::remote::RemoteError;
-use crate::remote::fan_out::{FanOut, Next, Question, Row};
-use crate::remote::result::Rows;
+use crate::remote::fan_out::{Next, Question, Row};
 use crate::server::sql;
 use pgrx::pg_sys;
 use std::time::Duration;
@@ -36,9 +34,7 @@ pub struct Query<'a> {
 
 /// Statements run, and rows come.
 pub struct Running {
-    shards: Vec<Entrance>,
-    fan: FanOut,
-    reports: bool,
+    sessions: Sessions,
 }
 
 /// What comes of it.
@@ -63,23 +59,15 @@ impl Query<'_> {
     /// None: a split has changed what is where meanwhile.
     fn attempt(&self) -> Result<Option<Running>, Failure> {
         let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
-        let (mut shards, mut targets) = (Vec::new(), Vec::new());
-        for (entrance, params) in ways {
-            targets.push((entrance.shard.shard_key.clone(), params));
-            shards.push(entrance);
-        }
-        let mut running =
-            Running { shards, fan: FanOut::start(targets, self.timeout), reports: self.reports };
-        running.fan.connect();
-        running.require_answers()?;
-        running.open(&schemas, &manners)?;
+        let sessions = Sessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
+        let mut running = Running { sessions };
         running.hide(self, &between)?;
         running.take_snapshots()?;
         let now = Caller::as_owner(|_| between::now())?;
         if now.mark != between.mark {
             return Ok(None);
         }
-        running.fan.stream(&self.wrapped(self.select));
+        running.sessions.fan.stream(&self.wrapped(self.select));
         Ok(Some(running))
     }
 
@@ -166,73 +154,29 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
 }
 
 impl Running {
-    /// Of those that have failed: the first one is an error, unless they are to be reported.
-    fn require_answers(&mut self) -> Result<(), Failure> {
-        if self.reports {
-            return Ok(());
-        }
-        match self.fan.failures().into_iter().next() {
-            Some((number, error)) => Err(self.failure(number, error).1),
-            None => Ok(()),
-        }
-    }
-
-    fn failure(&self, number: usize, error: RemoteError) -> (String, Failure) {
-        let shard = error.shard.clone();
-        let error = match self.shards.get(number) {
-            // What refuses a session says no SQLSTATE.
-            Some(entrance) if error.sqlstate.is_none() => credential::refused(&entrance.shard, error),
-            _ => error,
-        };
-        (shard, error.into())
-    }
-
-    fn ask(&mut self, question: impl Fn(usize) -> Option<Question>) -> Result<Vec<Option<Rows>>, Failure> {
-        let questions = (0..self.shards.len()).map(question).collect();
-        let answers = self.fan.ask(questions);
-        self.require_answers()?;
-        Ok(answers)
-    }
-
-    fn open(&mut self, schemas: &[String], manners: &Manners) -> Result<(), Failure> {
-        let messages: Vec<Option<String>> = self
-            .shards
-            .iter()
-            .enumerate()
-            .map(|(number, entrance)| {
-                let own = std::iter::once(entrance.shard.namespace.clone());
-                let schemas: Vec<String> = own.chain(schemas.iter().cloned()).collect();
-                let version = self.fan.version(number)?;
-                Some(opening::message(entrance, &schemas, manners, version))
-            })
-            .collect();
-        let answers = self.ask(|number| messages.get(number).cloned().flatten().map(Question::Own))?;
-        for (entrance, answer) in self.shards.iter().zip(&answers) {
-            if let Some(answer) = answer {
-                opening::require(entrance, answer)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Rows that a shard has and does not answer for are not seen by its session. A statement that could see them all the
     /// same is refused.
     fn hide(&mut self, query: &Query<'_>, between: &Between) -> Result<(), Failure> {
-        let hidden: Vec<Option<&Vec<Hidden>>> =
-            self.shards.iter().map(|entrance| between.hidden.get(&entrance.shard.shard_key)).collect();
+        let hidden: Vec<Option<&Vec<Hidden>>> = self
+            .sessions
+            .shards()
+            .iter()
+            .map(|entrance| between.hidden.get(&entrance.shard.shard_key))
+            .collect();
         if hidden.iter().all(Option::is_none) {
             return Ok(());
         }
         let of = |number: usize| hidden.get(number).copied().flatten();
-        let columns = self.ask(|number| Some(Question::Own(between::columns_question(of(number)?))))?;
+        let columns =
+            self.sessions.ask(|number| Some(Question::Own(between::columns_question(of(number)?))))?;
         let shadows: Vec<Option<String>> = (0..hidden.len())
             .map(|number| Some(between::shadows(of(number)?, columns.get(number)?.as_ref()?)))
             .collect();
-        self.ask(|number| shadows.get(number).cloned().flatten().map(Question::Own))?;
+        self.sessions.ask(|number| shadows.get(number).cloned().flatten().map(Question::Own))?;
         let view = format!("CREATE TEMP VIEW {} AS {}", between::ASKED, query.wrapped("1 AS one"));
-        self.ask(|number| of(number).map(|_| Question::Single(view.clone())))?;
-        let found = self.ask(|number| Some(Question::Own(between::reads_past(of(number)?))))?;
-        for ((entrance, tables), found) in self.shards.iter().zip(&hidden).zip(&found) {
+        self.sessions.ask(|number| of(number).map(|_| Question::Single(view.clone())))?;
+        let found = self.sessions.ask(|number| Some(Question::Own(between::reads_past(of(number)?))))?;
+        for ((entrance, tables), found) in self.sessions.shards().iter().zip(&hidden).zip(&found) {
             let Some(tables) = tables else { continue };
             let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
             let only = between::says_only(query.statement).then(|| "ONLY".to_owned());
@@ -248,16 +192,16 @@ impl Running {
     /// The first query of a transaction takes its snapshot.
     fn take_snapshots(&mut self) -> Result<(), Failure> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1";
-        self.ask(|_| Some(Question::Own(begin.to_owned()))).map(drop)
+        self.sessions.ask(|_| Some(Question::Own(begin.to_owned()))).map(drop)
     }
 
     /// What comes next; None: all shards have answered.
     pub fn next(&mut self) -> Option<Event> {
         loop {
-            match self.fan.next()? {
+            match self.sessions.fan.next()? {
                 (number, Next::Row(row)) => return Some(Event::Row(number, row)),
                 (number, Next::Failed(error)) => {
-                    let (shard, failure) = self.failure(number, error);
+                    let (shard, failure) = self.sessions.failure(number, error);
                     return Some(Event::Failed(shard, failure));
                 }
                 (_, Next::End) => {}
@@ -266,10 +210,10 @@ impl Running {
     }
 
     pub fn reports(&self) -> bool {
-        self.reports
+        self.sessions.reports()
     }
 
     pub fn shard(&self, number: usize) -> &str {
-        self.shards.get(number).map_or("", |entrance| &entrance.shard.shard_key)
+        self.sessions.shards().get(number).map_or("", |entrance| &entrance.shard.shard_key)
     }
 }

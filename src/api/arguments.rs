@@ -1,0 +1,23 @@
+//! What several functions read of their arguments in the same way.
+
+use crate::error::{Failure, SqlState, required};
+use pgrx::datum::Interval;
+use std::time::Duration;
+
+pub fn invalid(argument: &str, problem: &str) -> Failure {
+    Failure::new(SqlState::INVALID_VALUE, format!("invalid value for \"{argument}\": {problem}"))
+}
+
+/// How long something is waited for.
+pub fn patience(timeout: Option<Interval>) -> Result<Duration, Failure> {
+    let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
+    if micros == 0 {
+        return Err(invalid("timeout", "it is not longer than zero, or no time that anybody could wait"));
+    }
+    Ok(Duration::from_micros(micros))
+}
+
+/// A list none of which is NULL.
+pub fn names_of(list: Vec<Option<String>>, argument: &str) -> Result<Vec<String>, Failure> {
+    list.into_iter().map(|name| required(name, argument)).collect()
+}

@@ -1,0 +1,101 @@
+//! Makes on one shard what another one has. Each step can be made again: what is there is left out by the next call.
+
+use super::compare::by_key;
+use super::error::SchemaError;
+use super::inventory::{Look, PATIENCE, path};
+use super::object::Object;
+use super::plan::{self, Namespaces, Plan, Step, Wanted};
+use crate::error::Failure;
+use crate::remote::fan_out::Question;
+use std::time::Duration;
+
+/// The target among the shards that are looked at.
+const TO: usize = 1;
+
+pub struct Copy<'a> {
+    pub from: &'a str,
+    pub to: &'a str,
+    pub keyspace: &'a str,
+    /// Tables beside those of the keyspace.
+    pub also: &'a [String],
+    pub wanted: Wanted,
+    /// Nothing is made.
+    pub dry_run: bool,
+    /// How long each shard is waited for, in all.
+    pub timeout: Duration,
+}
+
+impl Copy<'_> {
+    /// What was made, or would be.
+    pub fn run(&self) -> Result<Vec<Step>, Failure> {
+        if self.from == self.to {
+            return Err(SchemaError::OneShard(self.from.to_owned()).into());
+        }
+        let mut look = Look::open(&[self.from, self.to], self.keyspace, self.also, self.timeout)?;
+        let mut found = look.inventories(|_| true)?;
+        let (there, here) = (found.pop().unwrap_or_default(), found.pop().unwrap_or_default());
+        look.require_tables(0, &here)?;
+        let namespace = |number: usize| look.sessions.shards()[number].shard.namespace.clone();
+        let (from, to) = (namespace(0), namespace(TO));
+        let plan = plan::make(&here, &there, self.wanted, Namespaces { from: &from, to: &to });
+        if let Some(first) = plan.problems.first() {
+            let (from, to, first) = (self.from.to_owned(), self.to.to_owned(), first.clone());
+            return Err(SchemaError::Problems { from, to, first, all: plan.problems }.into());
+        }
+        if !self.dry_run {
+            self.make(&mut look, &plan, &path(&to))?;
+        }
+        Ok(plan.together.into_iter().chain(plan.after).collect())
+    }
+
+    fn make(&self, look: &mut Look, plan: &Plan, path: &str) -> Result<(), Failure> {
+        if !plan.together.is_empty() {
+            tell(look, "BEGIN")?;
+            tell(look, &format!("SET LOCAL search_path = {path}"))?;
+            for step in &plan.together {
+                tell(look, &step.statement).map_err(|failure| of(step, failure))?;
+            }
+            self.require_alike(look, plan)?;
+            tell(look, "COMMIT")?;
+        }
+        tell(look, &format!("SET search_path = {path}"))?;
+        // Each is a transaction, which CREATE INDEX CONCURRENTLY asks for. For that one nobody waits, while it waits for
+        // whoever writes.
+        for step in &plan.after {
+            let patience = if step.kind == "index" { "0" } else { PATIENCE };
+            tell(look, &format!("SET lock_timeout = {patience}"))?;
+            tell(look, &step.statement).map_err(|failure| of(step, failure))?;
+        }
+        Ok(())
+    }
+
+    /// What was made is what was wanted, before anybody sees it.
+    fn require_alike(&self, look: &mut Look, plan: &Plan) -> Result<(), Failure> {
+        let found = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
+        let found = by_key(&found);
+        let is_other = |wanted: &&Object| {
+            found.get(&wanted.key()).is_none_or(|made| made.definition != wanted.definition)
+        };
+        let Some(wanted) = plan.made.iter().find(is_other) else { return Ok(()) };
+        let made = found.get(&wanted.key()).map_or("missing", |made| made.definition.as_str());
+        Err(SchemaError::Otherwise {
+            from: self.from.to_owned(),
+            to: self.to.to_owned(),
+            object: wanted.text(),
+            there: wanted.definition.clone(),
+            here: made.to_owned(),
+        }
+        .into())
+    }
+}
+
+fn tell(look: &mut Look, statement: &str) -> Result<(), Failure> {
+    let question = |number: usize| (number == TO).then(|| Question::Own(statement.to_owned()));
+    look.sessions.ask(question).map(drop)
+}
+
+/// A server says what it does not like, and not always of what.
+fn of(step: &Step, failure: Failure) -> Failure {
+    let text = format!("{} {}: {}", step.kind, step.name, failure.message);
+    Failure { message: text, ..failure }
+}

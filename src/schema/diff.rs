@@ -1,0 +1,41 @@
+//! What two shards have otherwise.
+
+use super::compare::{self, Difference};
+use super::error::SchemaError;
+use super::inventory::Look;
+use super::object::Object;
+use crate::error::Failure;
+use std::time::Duration;
+
+/// One thing that differs, for people; None: that shard does not have it.
+pub struct Line {
+    pub kind: String,
+    pub object: String,
+    pub in_a: Option<String>,
+    pub in_b: Option<String>,
+}
+
+pub fn run(
+    shards: [&str; 2],
+    keyspace: &str,
+    also: &[String],
+    timeout: Duration,
+) -> Result<Vec<Line>, Failure> {
+    if shards[0] == shards[1] {
+        return Err(SchemaError::OneShard(shards[0].to_owned()).into());
+    }
+    let found = Look::open(&shards, keyspace, also, timeout)?.inventories(|_| true)?;
+    let [a, b] = found.as_slice() else { return Ok(Vec::new()) };
+    Ok(compare::differences(a, b).into_iter().filter_map(line).collect())
+}
+
+fn line(difference: Difference<'_>) -> Option<Line> {
+    let object = difference.one.or(difference.other)?;
+    let text = |object: &Object| object.definition.clone();
+    Some(Line {
+        kind: object.kind.clone(),
+        object: object.name.clone(),
+        in_a: difference.one.map(text),
+        in_b: difference.other.map(text),
+    })
+}

@@ -1,0 +1,53 @@
+//! Why a schema is not compared, or not made.
+
+use crate::error::{Failure, SqlState};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum SchemaError {
+    #[error("keyspace \"{0}\" has no tables")]
+    NoTables(String),
+    #[error("\"{0}\" is not the name of a table")]
+    NoTableName(String),
+    #[error("\"{0}\" is named twice")]
+    OneShard(String),
+    #[error("shard \"{shard}\" lacks {table}")]
+    NoSuchTable { shard: String, table: String },
+    #[error("the tables of shard \"{from}\" are not made on shard \"{to}\": {first}")]
+    Problems { from: String, to: String, first: String, all: Vec<String> },
+    #[error("{object} was made on shard \"{to}\" otherwise than shard \"{from}\" has it")]
+    Otherwise { from: String, to: String, object: String, there: String, here: String },
+}
+
+impl From<SchemaError> for Failure {
+    fn from(error: SchemaError) -> Failure {
+        use SchemaError as E;
+        let (state, hint) = match &error {
+            E::NoTables(_) => (SqlState::NOT_IN_STATE, "shard_table_add() names them."),
+            E::NoTableName(_) => (SqlState::INVALID_VALUE, "A table is called name, or schema.name."),
+            E::OneShard(_) => (SqlState::INVALID_VALUE, "Name two shards."),
+            E::NoSuchTable { .. } => (
+                SqlState::parse("42P01"),
+                "Create it there, or take it out of the keyspace with shard_table_drop().",
+            ),
+            E::Problems { .. } => (
+                SqlState::NOT_IN_STATE,
+                "Nothing was made. shard_schema_diff() shows what differs; shard_schema_copy() makes what is missing, and changes nothing that is there.",
+            ),
+            E::Otherwise { .. } => (
+                SqlState::NOT_IN_STATE,
+                "Nothing was made. Look for what its server, or the login's role there, has set otherwise.",
+            ),
+        };
+        let detail = match &error {
+            E::Problems { all, .. } => Some(all.join("; ")),
+            E::Otherwise { there, here, .. } => Some(format!("There: {there}; here: {here}")),
+            _ => None,
+        };
+        let failure = Failure::new(state, error.to_string()).hint(hint);
+        match detail {
+            Some(detail) => failure.detail(detail),
+            None => failure,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a shard has of the tables that are looked at, and of what they need. Asked as the role's login, of catalogs alone.
+
+use super::error::SchemaError;
+use super::object::Object;
+use crate::catalog::caller::Caller;
+use crate::catalog::table_policy::{self, TableName};
+use crate::catalog::{keyspace, shard};
+use crate::error::Failure;
+use crate::query::login::{self, Entrance};
+use crate::query::opening::Manners;
+use crate::query::sessions::Sessions;
+use crate::remote::RemoteError;
+use crate::remote::fan_out::Question;
+use crate::remote::quote::{ident, literal};
+use std::time::Duration;
+
+const MEMBERS: &str = include_str!("../../sql/schema/members.sql");
+const LAST: &str = include_str!("../../sql/schema/last.sql");
+const PARTS: [&str; 4] = [
+    include_str!("../../sql/schema/types.sql"),
+    include_str!("../../sql/schema/tables.sql"),
+    include_str!("../../sql/schema/keys.sql"),
+    include_str!("../../sql/schema/rights.sql"),
+];
+
+/// How long a lock on a table is waited for that is there: all that come after wait as well.
+pub const PATIENCE: &str = "'1s'";
+
+/// To compile what runs once took a hundred times as long as to run it. The same words for the same thing, and the same
+/// thing for the same words, whatever a login's own settings are.
+const SETTINGS: &str = "SET jit = off; SET quote_all_identifiers = off; SET transform_null_equals = off; SET default_table_access_method = heap;
+    SET check_function_bodies = off; SET search_path = pg_catalog, pg_temp";
+
+/// Tables that are looked at, on some shards.
+pub struct Look {
+    tables: Vec<TableName>,
+    pub sessions: Sessions,
+}
+
+impl Look {
+    /// The tables of a keyspace and others beside them, on shards by their keys.
+    pub fn open(
+        shards: &[&str],
+        keyspace: &str,
+        also: &[String],
+        timeout: Duration,
+    ) -> Result<Look, Failure> {
+        let manners = Manners::of_caller();
+        let (tables, ways) = Caller::as_owner(|caller| {
+            keyspace::find(keyspace)?;
+            let tables = tables(keyspace, also)?;
+            let role = login::role_of(caller)?;
+            let ways = shards.iter().map(|key| {
+                let shard = shard::by_key(key)?;
+                if !shard.holds_rows() {
+                    let (shard, kind) = (shard.shard_key, shard.kind);
+                    return Err(shard::TopologyError::NoServer { shard, kind }.into());
+                }
+                login::entrance(&role, &shard, timeout)
+            });
+            let ways = ways.collect::<Result<Vec<_>, Failure>>()?;
+            Ok::<_, Failure>((tables, ways))
+        })?;
+        let mut sessions = Sessions::open(ways, &[], &manners, timeout, false)?;
+        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {PATIENCE}"))))?;
+        Ok(Look { tables, sessions })
+    }
+
+    /// What each of the shards has, in the order in which it can be made; of those alone that are asked for.
+    pub fn inventories(&mut self, asks: impl Fn(usize) -> bool) -> Result<Vec<Vec<Object>>, Failure> {
+        let mut found: Vec<Vec<(i32, Object)>> = self.sessions.shards().iter().map(|_| Vec::new()).collect();
+        for part in PARTS {
+            let questions: Vec<String> =
+                self.sessions.shards().iter().map(|entrance| self.question(part, entrance)).collect();
+            let answers = self.sessions.ask(|number| {
+                asks(number).then(|| questions.get(number).cloned()).flatten().map(Question::Own)
+            })?;
+            for ((number, answer), objects) in answers.iter().enumerate().zip(&mut found) {
+                let Some(rows) = answer else { continue };
+                let key = &self.sessions.shards()[number].shard.shard_key;
+                let read = Object::read(rows);
+                objects.extend(read.ok_or_else(|| RemoteError::unreadable(key, "what its tables are like"))?);
+            }
+        }
+        let in_order = |mut objects: Vec<(i32, Object)>| {
+            objects.sort_by_key(|(step, _)| *step);
+            objects.into_iter().map(|(_, object)| object).collect()
+        };
+        Ok(found.into_iter().map(in_order).collect())
+    }
+
+    /// Every table that is looked at is on that shard.
+    pub fn require_tables(&self, number: usize, found: &[Object]) -> Result<(), Failure> {
+        let entrance = &self.sessions.shards()[number];
+        let namespace = &entrance.shard.namespace;
+        let is_there = |table: &TableName| {
+            let own = TableName { schema: None, name: table.name.clone() }.quoted();
+            let name = match &table.schema {
+                Some(schema) if schema != namespace => table.quoted(),
+                _ => own,
+            };
+            found.iter().any(|object| object.kind == "table" && object.name == name)
+        };
+        match self.tables.iter().find(|table| !is_there(table)) {
+            None => Ok(()),
+            Some(table) => {
+                let (shard, table) = (entrance.shard.shard_key.clone(), table.quoted());
+                Err(SchemaError::NoSuchTable { shard, table }.into())
+            }
+        }
+    }
+
+    /// Within a transaction as well.
+    fn question(&self, part: &str, entrance: &Entrance) -> String {
+        let namespace = &entrance.shard.namespace;
+        let tables: Vec<serde_json::Value> = self
+            .tables
+            .iter()
+            .map(|table| {
+                serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name})
+            })
+            .collect();
+        let members = MEMBERS.replace("$TABLES", &literal(&serde_json::Value::Array(tables).to_string()));
+        let text = format!("SET search_path = pg_catalog, pg_temp; {members}{part}{LAST}");
+        text.replace("$PATH", &literal(&path(namespace))).replace("$NAMESPACE", &literal(namespace))
+    }
+}
+
+/// Where names are looked up that are written down without a schema.
+pub fn path(namespace: &str) -> String {
+    format!("{}, pg_temp", ident(namespace))
+}
+
+fn tables(keyspace: &str, also: &[String]) -> Result<Vec<TableName>, Failure> {
+    let names = table_policy::list(keyspace).into_iter().map(|policy| policy.table_name);
+    let names: Vec<String> = names.chain(also.iter().cloned()).collect();
+    if names.is_empty() {
+        return Err(SchemaError::NoTables(keyspace.to_owned()).into());
+    }
+    let parse = |name: &String| {
+        TableName::parse(name).ok_or_else(|| Failure::from(SchemaError::NoTableName(name.clone())))
+    };
+    names.iter().map(parse).collect()
+}

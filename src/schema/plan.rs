@@ -1,0 +1,209 @@
+//! What has to be made so that a shard has what another one has, and what keeps it from being made. Invariant: what is
+//! there is not changed, and whoever uses it waits for nothing that takes longer with its rows.
+
+use super::compare::by_key;
+use super::object::{NAMESPACE, Object};
+use crate::remote::quote::ident;
+use std::collections::BTreeSet;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Without it, indexes that keep nothing out, and foreign keys: they cost least after the rows have come.
+    pub secondary: bool,
+    /// Owners, grants and what is taken from PUBLIC.
+    pub rights: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub kind: String,
+    pub name: String,
+    pub statement: String,
+}
+
+/// First all of `together`, in one transaction; then each of `after` by itself.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub together: Vec<Step>,
+    pub after: Vec<Step>,
+    /// Of what is made together: what it has to be like then.
+    pub made: Vec<Object>,
+    /// With one of these nothing is made.
+    pub problems: Vec<String>,
+}
+
+/// The two shards' schemas of their tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Namespaces<'a> {
+    pub from: &'a str,
+    pub to: &'a str,
+}
+
+pub fn make(from: &[Object], to: &[Object], wanted: Wanted, namespaces: Namespaces<'_>) -> Plan {
+    let there = by_key(to);
+    let names = |kind: &str| -> BTreeSet<&str> {
+        to.iter().filter(|object| object.key().0 == kind).map(|object| object.name.as_str()).collect()
+    };
+    let maker = Maker { to, tables: names("table"), schemas: names("schema"), namespaces };
+    let mut plan = Plan::default();
+    let partitioned: BTreeSet<&str> =
+        from.iter().filter(|object| object.is_partitioned()).map(|object| object.name.as_str()).collect();
+    let is_wanted = |object: &Object| is_wanted(object, &partitioned, wanted);
+    for object in from.iter().filter(|object| !object.is_unused() && is_wanted(object)) {
+        match there.get(&object.key()) {
+            Some(found) if found.definition == object.definition => {}
+            Some(found) => maker.otherwise(object, found, &mut plan),
+            None => maker.missing(object, &mut plan),
+        }
+    }
+    plan
+}
+
+fn is_wanted(object: &Object, partitioned: &BTreeSet<&str>, wanted: Wanted) -> bool {
+    // What a partitioned table has, it gets with itself: no server makes it later without keeping writers waiting.
+    let is_later = object.on_table.as_deref().is_some_and(|table| !partitioned.contains(table));
+    let is_secondary = match object.kind.as_str() {
+        "foreign key" | "cluster" => true,
+        "index" => !object.is_unique_index(),
+        "comment" => object.name.starts_with("INDEX "),
+        "replica identity" => object.definition.starts_with("USING INDEX "),
+        _ => false,
+    };
+    let is_right = object.is(&["owner", "grant", "revoke"]);
+    (wanted.secondary || !(is_secondary && is_later)) && (wanted.rights || !is_right)
+}
+
+struct Maker<'a> {
+    to: &'a [Object],
+    tables: BTreeSet<&'a str>,
+    schemas: BTreeSet<&'a str>,
+    namespaces: Namespaces<'a>,
+}
+
+impl Maker<'_> {
+    /// Both have it, and not alike. What somebody says about it is his own.
+    fn otherwise(&self, object: &Object, found: &Object, plan: &mut Plan) {
+        let is_but = |state: &str| found.definition == format!("{} {state}", object.definition);
+        if object.is(&["foreign key", "check"]) && is_but("NOT VALID") {
+            plan.after.extend(validation(object));
+        } else if object.kind == "index" && is_but("INVALID") {
+            // As a call that was interrupted leaves it.
+            plan.after.push(step(object, format!("REINDEX INDEX CONCURRENTLY {}", object.name)));
+        } else if object.kind != "comment" {
+            plan.problems.push(format!("{} is otherwise there", object.text()));
+        }
+    }
+
+    fn missing(&self, object: &Object, plan: &mut Plan) {
+        let is_there = object.on_table.as_deref().is_some_and(|table| self.tables.contains(table));
+        // With its table it comes by itself.
+        if object.kind == "column" {
+            if is_there {
+                plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
+            }
+            return;
+        }
+        // Of a schema that is there its owner says who may use it.
+        if let Some(schema) = object.name.strip_prefix("SCHEMA ")
+            && object.is(&["grant", "revoke"])
+            && self.schemas.contains(schema)
+        {
+            return;
+        }
+        let Some(statement) = &object.statement else {
+            plan.problems.push(match object.kind.as_str() {
+                "extension" => format!("{} is missing: CREATE EXTENSION", object.text()),
+                _ => format!("{} is of a kind that is not made: {}", object.text(), object.definition),
+            });
+            return;
+        };
+        if self.has_default_beside(object) {
+            plan.problems.push(format!("{} is missing beside a default partition", object.text()));
+            return;
+        }
+        if self.names_its_schema(object, statement) {
+            let (text, schema) = (object.text(), self.namespaces.from);
+            plan.problems.push(format!("{text} names schema \"{schema}\", which is another one there"));
+            return;
+        }
+        let statement = self.placed(object, statement);
+        match is_there {
+            true => self.beside_rows(object, statement, plan),
+            false => together(object, statement, plan),
+        }
+    }
+
+    /// Texts are taken as they are: what they name by another schema would stay there.
+    fn names_its_schema(&self, object: &Object, statement: &str) -> bool {
+        let Namespaces { from, to } = self.namespaces;
+        let names = [format!("{from}."), format!("{}.", ident(from))];
+        let is_path = |line: &str| line.trim_start().starts_with("SET search_path") && line.contains(from);
+        from != to
+            && (names.iter().any(|name| statement.contains(name.as_str()))
+                || object.kind == "function" && statement.lines().any(is_path))
+    }
+
+    fn placed(&self, object: &Object, statement: &str) -> String {
+        match object.kind == "schema" || object.name.starts_with("SCHEMA ") {
+            true => statement.replace(NAMESPACE, &ident(self.namespaces.to)),
+            false => statement.to_owned(),
+        }
+    }
+
+    /// Rows may be there, and whoever writes them.
+    fn beside_rows(&self, object: &Object, statement: String, plan: &mut Plan) {
+        let table = object.on_table.as_deref().unwrap_or_default();
+        let is_partitioned = self.to.iter().any(|o| o.is_partitioned() && o.name == table);
+        match object.kind.as_str() {
+            "primary key" | "unique" | "exclusion" => {
+                plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
+            }
+            "index" if object.is_unique_index() || is_partitioned => {
+                plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
+            }
+            "index" => {
+                let statement = statement.replacen("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1);
+                plan.after.push(Step { statement, ..step(object, String::new()) });
+            }
+            "foreign key" | "check" => {
+                let is_valid = !object.definition.ends_with(" NOT VALID");
+                let later = if is_valid { " NOT VALID" } else { "" };
+                plan.together.push(step(object, format!("{statement}{later}")));
+                plan.made
+                    .push(Object { definition: format!("{}{later}", object.definition), ..object.clone() });
+                plan.after.extend(is_valid.then(|| validation(object)).flatten());
+            }
+            // Of what may be made after.
+            "cluster" | "comment" => plan.after.push(step(object, statement)),
+            _ => together(object, statement, plan),
+        }
+    }
+
+    /// Whoever adds a partition beside one for all else has that one read as a whole, and locked.
+    fn has_default_beside(&self, object: &Object) -> bool {
+        let mut parents = self.tables.iter();
+        object.kind == "partition"
+            && parents.any(|table| {
+                let default = format!("of {table} DEFAULT");
+                object.definition.starts_with(&format!("of {table} "))
+                    && self.to.iter().any(|o| o.kind == "partition" && o.definition == default)
+            })
+    }
+}
+
+fn together(object: &Object, statement: String, plan: &mut Plan) {
+    plan.together.push(step(object, statement));
+    plan.made.push(object.clone());
+}
+
+fn step(object: &Object, statement: String) -> Step {
+    Step { kind: object.kind.clone(), name: object.name.clone(), statement }
+}
+
+/// Of a constraint that holds for what comes, for what is there.
+fn validation(object: &Object) -> Option<Step> {
+    let table = object.on_table.as_deref()?;
+    let name = object.name.strip_prefix(table)?.strip_prefix(": ")?;
+    Some(step(object, format!("ALTER TABLE {table} VALIDATE CONSTRAINT {name}")))
+}
