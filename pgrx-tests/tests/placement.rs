@@ -350,3 +350,23 @@ fn the_worker_expires_archives_and_says_so() {
                        AND (SELECT count(*) FROM shardmaster.shard_reservation_archive) = 2";
     wait::until_true(&mut master, "the archive", LIMIT, archived).unwrap();
 }
+
+#[test]
+fn a_lease_that_somebody_else_just_ends_counts_no_more() {
+    let cluster = Cluster::servers(0, &[]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_add('q1', kind => 'queue', capacity => 5); SELECT shard_set_quota('t', 'queue', 1);
+             SELECT shard_reserve_slot('queue', 'old', 't');
+             UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 s'",
+        )
+        .unwrap();
+    let mut other = cluster.superuser().unwrap();
+    other.batch_execute("BEGIN; SELECT FROM shardmaster.shard_reservation FOR UPDATE").unwrap();
+    let reserve = "SELECT slot_no FROM shard_reserve_slot('queue', $1, 't')";
+    master.query_one(reserve, &[&"new"]).unwrap();
+    other.batch_execute("COMMIT; SELECT shard_expire_leases()").unwrap();
+    assert_eq!(state(master.query_one(reserve, &[&"more"])).unwrap_err(), "SM004");
+    assert_eq!(violations(&mut master).unwrap(), Vec::<String>::new());
+}

@@ -50,14 +50,18 @@ fn add_up(tenant: &str, kind: &str) -> i64 {
 }
 
 /// Counts in one snapshot, in which a slot is either held or its change is there: those
-/// who give back do not wait for this.
+/// who give back do not wait for this. Returns how many of them are live: a lease that has run out is none,
+/// though somebody else may be just ending it.
 fn recount(tenant: &str, kind: &str) -> i64 {
     sql::write_returning(
         "WITH gone AS (DELETE FROM shardmaster.shard_quota_change WHERE tenant_id = $1 AND kind = $2)
          UPDATE shardmaster.shard_quota
             SET held = (SELECT count(*) FROM shardmaster.shard_reservation
                          WHERE tenant_id = $1 AND kind = $2 AND status IN ('pending', 'confirmed'))
-          WHERE tenant_id = $1 AND kind = $2 RETURNING held",
+          WHERE tenant_id = $1 AND kind = $2
+         RETURNING held - (SELECT count(*) FROM shardmaster.shard_reservation
+                            WHERE tenant_id = $1 AND kind = $2 AND status = 'pending'
+                              AND lease_expires_at <= pg_catalog.clock_timestamp())",
         &[tenant.into(), kind.into()],
         |row| row.value(1),
     )
