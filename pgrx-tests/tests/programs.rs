@@ -52,6 +52,7 @@ mod protocol;
 mod queries;
 mod queries_bounds;
 mod queries_hostile;
+mod queries_many;
 mod ranges;
 mod reads;
 mod redirect_ends;
