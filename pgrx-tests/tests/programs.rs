@@ -53,6 +53,7 @@ mod queries;
 mod queries_bounds;
 mod queries_hostile;
 mod queries_many;
+mod queries_types;
 mod ranges;
 mod reads;
 mod redirect_ends;

@@ -7,6 +7,7 @@ use crate::error::{Failure, SqlState, required};
 use crate::query::login;
 use crate::query::record::{ERROR, Json, Shape, report};
 use crate::query::run::{Event, Query, Running, require_fit};
+use crate::server::settings;
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::datum::{Datum, Interval, TimestampWithTimeZone};
 use pgrx::fcinfo::pg_getarg;
@@ -14,7 +15,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 /// Who may say it is no level's to give: as the owner of the extension, or a superuser.
@@ -207,14 +208,31 @@ fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
         let store = Store::of(fcinfo)?;
         let mut shape = Shape::of(store.description, terms.reports)?;
         let mut running = terms.begin("*")?;
-        let mut for_a_row = PgMemoryContexts::new("row of a shard");
-        while let Some(event) = running.next() {
+        settings::with(&AS_SENT, || collect(&mut running, &mut shape, store.rows))?;
+    }
+    Ok(())
+}
+
+/// By what the input functions of this server read a text otherwise than it was sent.
+const AS_SENT: [(&CStr, &CStr); 2] = [(c"array_nulls", c"on"), (c"xmloption", c"content")];
+
+/// # Safety
+/// Where a function puts its rows, which have that shape.
+unsafe fn collect(
+    running: &mut Running,
+    shape: &mut Shape,
+    rows: *mut pg_sys::Tuplestorestate,
+) -> Result<(), Failure> {
+    let mut for_a_row = PgMemoryContexts::new("row of a shard");
+    while let Some(event) = running.next() {
+        // SAFETY: as the caller promises; what is made of a row is in its own memory.
+        unsafe {
             let tuple = for_a_row.switch_to(|_| match &event {
                 Event::Row(number, row) => shape.row((*number, running.shard(*number)), row),
                 Event::Failed(shard, failure) if running.reports() => Ok(shape.failed(shard, failure)),
                 Event::Failed(_, failure) => Err(failure.clone()),
             })?;
-            pg_sys::tuplestore_puttuple(store.rows, tuple);
+            pg_sys::tuplestore_puttuple(rows, tuple);
             for_a_row.reset();
         }
     }
