@@ -94,9 +94,6 @@ impl Terms {
         timeout: Option<Interval>,
         on_error: Option<String>,
     ) -> Result<Terms, Failure> {
-        let named = |shards: Vec<Option<String>>| {
-            shards.into_iter().map(|shard| required(shard, "shards")).collect::<Result<Vec<_>, _>>()
-        };
         let reports = match required(on_error, "on_error")?.as_str() {
             "raise" => false,
             "report" => true,
@@ -104,15 +101,11 @@ impl Terms {
                 return Err(invalid("on_error", &format!("\"{other}\" is neither \"raise\" nor \"report\"")));
             }
         };
-        let micros = u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0);
-        if micros == 0 {
-            return Err(invalid("timeout", "it is not longer than zero, or no time that anybody could wait"));
-        }
         Ok(Terms {
             statement: required(statement, "sql")?,
             keyspace: required(keyspace, "keyspace")?,
-            shards: shards.map(named).transpose()?,
-            timeout: Duration::from_micros(micros),
+            timeout: limit(timeout)?,
+            shards: named(shards)?,
             reports,
         })
     }
@@ -125,8 +118,23 @@ impl Terms {
             shards: self.shards.as_deref(),
             timeout: self.timeout,
             reports: self.reports,
+            whole: false,
         }
         .begin()
+    }
+}
+
+/// The shards that a caller names; None: all.
+pub(super) fn named(shards: Option<Vec<Option<String>>>) -> Result<Option<Vec<String>>, Failure> {
+    let named = |shards: Vec<_>| shards.into_iter().map(|shard| required(shard, "shards")).collect();
+    shards.map(named).transpose()
+}
+
+/// How long each shard is waited for.
+pub(super) fn limit(timeout: Option<Interval>) -> Result<Duration, Failure> {
+    match u64::try_from(required(timeout, "timeout")?.as_micros()).unwrap_or(0) {
+        0 => Err(invalid("timeout", "it is not longer than zero, or no time that anybody could wait")),
+        micros => Ok(Duration::from_micros(micros)),
     }
 }
 
@@ -175,7 +183,7 @@ impl Iterator for JsonRows {
     }
 }
 
-fn raise(failure: Failure) -> ! {
+pub(super) fn raise(failure: Failure) -> ! {
     ErrorReport::from(failure).report(PgLogLevel::ERROR);
     unreachable!("an error was raised")
 }
