@@ -23,6 +23,32 @@ fn nothing(client: &mut Client) {
     assert_eq!(found(client, "shard_unassigned()"), [""; 0]);
 }
 
+/// Whoever makes a view for a reader waits: a look has asked what is where, and has no snapshot yet.
+fn hold_looks(cluster: &Cluster) {
+    by_superuser(
+        cluster,
+        1,
+        "CREATE FUNCTION public.hold() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$BEGIN
+             IF session_user = 'reader' THEN PERFORM pg_advisory_xact_lock(7); END IF; END$$;
+         CREATE EVENT TRIGGER hold ON ddl_command_start WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION public.hold()",
+    );
+}
+
+/// What a look finds in whose middle something happens.
+fn while_a_look_is_held(cluster: &Cluster, client: &mut Client, happens: impl FnOnce()) -> Vec<String> {
+    let mut blocker = cluster.servers[1].superuser(DATABASE).unwrap();
+    blocker.batch_execute("SELECT pg_advisory_lock(7)").unwrap();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| found(client, "shard_misplaced()"));
+        let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'reader' AND wait_event = 'advisory')";
+        wait::until_true(&mut other, "the look to wait", LIMIT, waits).unwrap();
+        happens();
+        blocker.batch_execute("SELECT pg_advisory_unlock(7)").unwrap();
+        asking.join().unwrap()
+    })
+}
+
 #[test]
 fn rows_of_single_keys_are_found_by_table_and_key() {
     let cluster = stage(&[]);
@@ -143,32 +169,76 @@ fn what_a_split_has_on_two_shards_is_not_misplaced() {
     nothing(&mut client);
 }
 
+/// Rows that a split has moved meanwhile are those of the shard that answers by then.
+#[test]
+fn a_cutover_in_between_gives_nothing_that_is_not_so() {
+    let cluster = stage(&[]);
+    hold_looks(&cluster);
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    let mut client = operator(&cluster);
+    let seen = while_a_look_is_held(&cluster, &mut client, || {
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+    });
+    assert_eq!(seen, [""; 0]);
+    nothing(&mut client);
+}
+
 /// Routes are those that held when the shards took their snapshots.
 #[test]
 fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
     let cluster = stage(&[]);
-    by_superuser(
-        &cluster,
-        1,
-        "CREATE FUNCTION public.hold() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$BEGIN
-             IF session_user = 'reader' THEN PERFORM pg_advisory_xact_lock(7); END IF; END$$;
-         CREATE EVENT TRIGGER hold ON ddl_command_start WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION public.hold()",
-    );
+    hold_looks(&cluster);
     let split = fixture::plan(&cluster);
     fixture::to_pending(&split);
-    let mut blocker = cluster.servers[1].superuser(DATABASE).unwrap();
-    blocker.batch_execute("SELECT pg_advisory_lock(7)").unwrap();
     let mut client = operator(&cluster);
-    std::thread::scope(|scope| {
-        let asking = scope.spawn(|| found(&mut client, "shard_misplaced()"));
-        let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
-        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'reader' AND wait_event = 'advisory')";
-        wait::until_true(&mut other, "the look to wait", LIMIT, waits).unwrap();
+    let seen = while_a_look_is_held(&cluster, &mut client, || {
         let assign = "SELECT shard_assign('stays', 'shard_b', force => true)";
         cluster.superuser().unwrap().batch_execute(assign).unwrap();
-        blocker.batch_execute("SELECT pg_advisory_unlock(7)").unwrap();
-        assert_eq!(asking.join().unwrap(), ["(shard_a,items,stays,300,shard_b)"]);
     });
+    assert_eq!(seen, ["(shard_a,items,stays,300,shard_b)"]);
+}
+
+/// They are looked up a thousand at a time.
+#[test]
+fn all_of_many_keys_are_found() {
+    let cluster = stage(&[]);
+    by_owner(&cluster, 1, "INSERT INTO items SELECT 'k' || i % 2500, i FROM generate_series(1, 5000) i");
+    cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            "SELECT shard_assign_many(ARRAY(SELECT 'k' || i FROM generate_series(0, 2400) i), 'shard_a')",
+        )
+        .unwrap();
+    let mut client = operator(&cluster);
+    let sums = |client: &mut Client, call: &str| -> (i64, i64) {
+        let row = client
+            .query_one(&format!("SELECT count(DISTINCT key), sum(rows)::bigint FROM {call}"), &[])
+            .unwrap();
+        (row.get(0), row.get(1))
+    };
+    assert_eq!(sums(&mut client, "shard_misplaced()"), (2401, 4802));
+    assert_eq!(sums(&mut client, "shard_unassigned()"), (99, 198));
+}
+
+/// What two shards have in one schema of one database is on neither of them alone.
+#[test]
+fn a_table_that_shards_have_together_is_on_the_right_one() {
+    let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE reader LOGIN; CREATE SCHEMA shared; CREATE TABLE shared.items (tenant text); INSERT INTO shared.items VALUES ('here');
+             GRANT USAGE ON SCHEMA shared TO reader; GRANT SELECT ON shared.items TO reader;
+             CREATE ROLE analyst LOGIN; SELECT shard_grant('analyst', 'operator');
+             SELECT shard_login_set('analyst', 'reader');
+             SELECT shard_table_add('shared.items', 'tenant', key_type => 'text'), shard_assign('here', 'shard_a')",
+        )
+        .unwrap();
+    nothing(&mut cluster.master.connect(DATABASE, "analyst").unwrap());
 }
 
 #[test]
