@@ -35,6 +35,7 @@ mod load;
 mod long_rows;
 mod lost;
 mod majors;
+mod misplaced;
 mod mover;
 mod networks;
 mod owners;

@@ -9,6 +9,7 @@ pub mod history;
 mod json_text;
 pub mod keychain;
 pub mod keyspace;
+pub mod misplaced;
 pub mod placement;
 pub mod query;
 mod regtype;

@@ -120,6 +120,7 @@ impl Terms {
             shards: self.shards.as_deref(),
             timeout: self.timeout,
             reports: self.reports,
+            whole: false,
         }
         .begin()
     }
@@ -166,7 +167,7 @@ impl Iterator for JsonRows {
     }
 }
 
-fn raise(failure: Failure) -> ! {
+pub(super) fn raise(failure: Failure) -> ! {
     ErrorReport::from(failure).report(PgLogLevel::ERROR);
     unreachable!("an error was raised")
 }

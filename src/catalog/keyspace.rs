@@ -116,6 +116,19 @@ pub fn version(name: &str) -> i64 {
     .unwrap_or(0)
 }
 
+/// The same as committed by now.
+pub fn latest_version(name: &str) -> i64 {
+    sql::read_latest(
+        "SELECT max(version) FROM shardmaster.routing_version WHERE keyspace = $1",
+        &[name.into()],
+        |row| row.get(1),
+    )
+    .into_iter()
+    .flatten()
+    .next()
+    .unwrap_or(0)
+}
+
 /// Adds a keyspace; false: there is one of this name.
 pub fn insert(name: &str, key_type: KeyType, strategy: Strategy) -> bool {
     let buckets = strategy.buckets().and_then(|buckets| i32::try_from(buckets.get()).ok());

@@ -68,6 +68,50 @@ pub fn shard_at(keyspace: &Keyspace, key: &str, version: i64) -> Option<String> 
     }
 }
 
+/// Where a version routes keys, given in their canonical form, as committed by now; None: nowhere.
+pub fn shards_at(keyspace: &Keyspace, keys: &[String], version: i64) -> Vec<Option<String>> {
+    let (mut names, mut positions) = (Vec::new(), Vec::new());
+    for (ordinal, key) in keys.iter().enumerate() {
+        match keyspace.strategy.entry(key) {
+            Lookup::Named(name) => names.push((ordinal, name)),
+            Lookup::Covering(of) => {
+                positions.push((ordinal, interval::position(&keyspace.name, of, Some(key))));
+            }
+        }
+    }
+    let (ordinals, names): (Vec<usize>, Vec<String>) = names.into_iter().unzip();
+    let named = sql::read_latest(
+        "SELECT w.ordinal::int, e.read_shard
+           FROM unnest($2) WITH ORDINALITY AS w (key, ordinal)
+           JOIN shardmaster.routing_entry e ON e.keyspace = $1 AND e.key = w.key
+                AND e.valid_from <= $3 AND (e.valid_to IS NULL OR e.valid_to > $3)",
+        &[keyspace.name.as_str().into(), names.into(), version.into()],
+        |row| (row.value::<i32>(1), row.value::<String>(2)),
+    );
+    let mut found = vec![None; keys.len()];
+    place(&mut found, &ordinals, named);
+    let (ordinals, positions): (Vec<usize>, Vec<Vec<u8>>) = positions.into_iter().unzip();
+    let covered = sql::read_latest(
+        "SELECT w.ordinal::int, e.read_shard
+           FROM unnest($1) WITH ORDINALITY AS w (position, ordinal)
+           JOIN shardmaster.routing_entry e ON e.span @> w.position AND int8range(e.valid_from, e.valid_to) @> $2",
+        &[positions.into(), version.into()],
+        |row| (row.value::<i32>(1), row.value::<String>(2)),
+    );
+    place(&mut found, &ordinals, covered);
+    found
+}
+
+/// What was found for the n-th that was looked for, from 1, where that one belongs.
+fn place(found: &mut [Option<String>], ordinals: &[usize], shards: Vec<(i32, String)>) {
+    for (number, shard) in shards {
+        let ordinal = usize::try_from(number - 1).ok().and_then(|number| ordinals.get(number));
+        if let Some(slot) = ordinal.and_then(|ordinal| found.get_mut(*ordinal)) {
+            *slot = Some(shard);
+        }
+    }
+}
+
 /// What a version did to one key.
 pub struct HistoryRow {
     pub version: i64,

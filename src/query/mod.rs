@@ -3,6 +3,7 @@
 mod between;
 mod error;
 pub mod login;
+pub mod misplaced;
 pub mod opening;
 pub mod record;
 pub mod run;

@@ -1,0 +1,251 @@
+//! Rows that are not where their key's route leads are found, and nothing else is.
+
+use postgres::Client;
+use shardmaster_tests::asking::{error, stage};
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{self, LIMIT, by_owner, by_superuser};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+
+fn operator(cluster: &Cluster) -> Client {
+    cluster.superuser().unwrap().batch_execute("SELECT shard_grant('analyst', 'operator')").unwrap();
+    cluster.master.connect(DATABASE, "analyst").unwrap()
+}
+
+/// The rows of a call, as one text each.
+fn found(client: &mut Client, call: &str) -> Vec<String> {
+    let rows = client.query(&format!("SELECT f::text FROM {call} AS f ORDER BY 1"), &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+fn nothing(client: &mut Client) {
+    assert_eq!(found(client, "shard_misplaced()"), [""; 0]);
+    assert_eq!(found(client, "shard_unassigned()"), [""; 0]);
+}
+
+/// Whoever makes a view for a reader waits: a look has asked what is where, and has no snapshot yet.
+fn hold_looks(cluster: &Cluster) {
+    by_superuser(
+        cluster,
+        1,
+        "CREATE FUNCTION public.hold() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$BEGIN
+             IF session_user = 'reader' THEN PERFORM pg_advisory_xact_lock(7); END IF; END$$;
+         CREATE EVENT TRIGGER hold ON ddl_command_start WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION public.hold()",
+    );
+}
+
+/// What a look finds in whose middle something happens.
+fn while_a_look_is_held(cluster: &Cluster, client: &mut Client, happens: impl FnOnce()) -> Vec<String> {
+    let mut blocker = cluster.servers[1].superuser(DATABASE).unwrap();
+    blocker.batch_execute("SELECT pg_advisory_lock(7)").unwrap();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| found(client, "shard_misplaced()"));
+        let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'reader' AND wait_event = 'advisory')";
+        wait::until_true(&mut other, "the look to wait", LIMIT, waits).unwrap();
+        happens();
+        blocker.batch_execute("SELECT pg_advisory_unlock(7)").unwrap();
+        asking.join().unwrap()
+    })
+}
+
+#[test]
+fn rows_of_single_keys_are_found_by_table_and_key() {
+    let cluster = stage(&[]);
+    let mut client = operator(&cluster);
+    nothing(&mut client);
+    by_owner(
+        &cluster,
+        1,
+        r#"CREATE TABLE "Odd name" ("By key" char(9), id int);
+           CREATE TABLE parted (tenant text, id int) PARTITION BY HASH (id);
+           CREATE TABLE parted_0 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+           CREATE TABLE parted_1 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+           GRANT SELECT ON "Odd name", parted TO reader;
+           INSERT INTO items SELECT 'moves', i FROM generate_series(1, 3) i;
+           INSERT INTO items VALUES ('nowhere', 1), ('nowhere', 2);
+           INSERT INTO "Odd name" VALUES ('stays', 1), (NULL, 2);
+           INSERT INTO parted SELECT 'stays', i FROM generate_series(1, 9) i"#,
+    );
+    cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            r#"SELECT shard_table_add('"Odd name"', 'By key'), shard_table_add('parted', 'tenant')"#,
+        )
+        .unwrap();
+    let (state, message) = error(&mut client, "SELECT * FROM shard_misplaced()");
+    assert_eq!(state, "42P01", "{message}");
+    assert_eq!(
+        found(&mut client, "shard_misplaced(shards => '{shard_b}')"),
+        [
+            r#"(shard_b,"""Odd name""",stays,1,shard_a)"#,
+            "(shard_b,items,moves,3,shard_a)",
+            "(shard_b,parted,stays,9,shard_a)",
+        ]
+    );
+    assert_eq!(
+        found(&mut client, "shard_unassigned(shards => '{shard_b}')"),
+        [r#"(shard_b,"""Odd name""",,1)"#, "(shard_b,items,nowhere,2)"]
+    );
+}
+
+#[test]
+fn rows_of_buckets_and_of_ranges_are_found() {
+    for (strategy, assign, misplaced, unassigned) in [
+        (
+            "SELECT shard_keyspace_add('k', strategy => 'hash', buckets => 8, key_type => 'bigint', shards => '{shard_a}')",
+            "SELECT shard_assign_bucket(shard_for(7::bigint, 8), 'shard_b', 'k', force => true)",
+            vec!["(shard_a,things,7,1,shard_b)", "(shard_b,things,1000,1,shard_a)"],
+            vec![],
+        ),
+        (
+            "SELECT shard_keyspace_add('k', strategy => 'range', key_type => 'bigint')",
+            "SELECT shard_assign_range('7', '8', 'shard_b', 'k'), shard_assign_range('8', '1001', 'shard_a', 'k')",
+            vec!["(shard_a,things,7,1,shard_b)", "(shard_b,things,1000,1,shard_a)"],
+            vec!["(shard_a,things,6,1)"],
+        ),
+    ] {
+        let cluster = stage(&[]);
+        for server in 0..2 {
+            by_owner(
+                &cluster,
+                server,
+                "CREATE DOMAIN number AS int; CREATE TABLE things (id number PRIMARY KEY);
+                 GRANT SELECT ON things TO reader",
+            );
+        }
+        let mut master = cluster.superuser().unwrap();
+        for statement in [strategy, assign, "SELECT shard_table_add('things', 'id', keyspace => 'k')"] {
+            master.batch_execute(statement).unwrap();
+        }
+        // Of all others only those that are on shard_a by either strategy.
+        let others = "SELECT i FROM generate_series(8, 999) i WHERE shard_for(i::bigint, 8) <> shard_for(7::bigint, 8)";
+        let ids: Vec<String> = master
+            .query(others, &[])
+            .unwrap()
+            .iter()
+            .map(|row| format!("({})", row.get::<_, i32>(0)))
+            .collect();
+        by_owner(&cluster, 0, &format!("INSERT INTO things VALUES (7), {}", ids.join(", ")));
+        let thousand: bool = master
+            .query_one("SELECT shard_for(1000::bigint, 8) <> shard_for(7::bigint, 8)", &[])
+            .unwrap()
+            .get(0);
+        assert!(thousand);
+        by_owner(&cluster, 1, "INSERT INTO things VALUES (1000)");
+        if !unassigned.is_empty() {
+            by_owner(&cluster, 0, "INSERT INTO things VALUES (6)");
+        }
+        let mut client = operator(&cluster);
+        assert_eq!(found(&mut client, "shard_misplaced('k')"), misplaced);
+        assert_eq!(found(&mut client, "shard_unassigned('k')"), unassigned);
+    }
+}
+
+#[test]
+fn what_a_split_has_on_two_shards_is_not_misplaced() {
+    let cluster = stage(&[]);
+    let mut client = operator(&cluster);
+    let split = fixture::plan(&cluster);
+    nothing(&mut client);
+    fixture::to_pending(&split);
+    nothing(&mut client);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    nothing(&mut client);
+    let query = "SELECT shard_split_reverse($1)";
+    let back: i64 = cluster.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0);
+    let back = Split::of(&cluster, back);
+    back.wait("completed", LIMIT).unwrap();
+    split.wait("reversed", LIMIT).unwrap();
+    nothing(&mut client);
+    back.finish(LIMIT).unwrap();
+    nothing(&mut client);
+    let again = fixture::plan(&cluster);
+    fixture::to_pending(&again);
+    again.call("rollback").unwrap();
+    again.wait("rolled_back", LIMIT).unwrap();
+    nothing(&mut client);
+}
+
+/// Rows that a split has moved meanwhile are those of the shard that answers by then.
+#[test]
+fn a_cutover_in_between_gives_nothing_that_is_not_so() {
+    let cluster = stage(&[]);
+    hold_looks(&cluster);
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    let mut client = operator(&cluster);
+    let seen = while_a_look_is_held(&cluster, &mut client, || {
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+    });
+    assert_eq!(seen, [""; 0]);
+    nothing(&mut client);
+}
+
+/// Routes are those that held when the shards took their snapshots.
+#[test]
+fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
+    let cluster = stage(&[]);
+    hold_looks(&cluster);
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    let mut client = operator(&cluster);
+    let seen = while_a_look_is_held(&cluster, &mut client, || {
+        let assign = "SELECT shard_assign('stays', 'shard_b', force => true)";
+        cluster.superuser().unwrap().batch_execute(assign).unwrap();
+    });
+    assert_eq!(seen, ["(shard_a,items,stays,300,shard_b)"]);
+}
+
+/// They are looked up a thousand at a time.
+#[test]
+fn all_of_many_keys_are_found() {
+    let cluster = stage(&[]);
+    by_owner(&cluster, 1, "INSERT INTO items SELECT 'k' || i % 2500, i FROM generate_series(1, 5000) i");
+    cluster
+        .superuser()
+        .unwrap()
+        .batch_execute(
+            "SELECT shard_assign_many(ARRAY(SELECT 'k' || i FROM generate_series(0, 2400) i), 'shard_a')",
+        )
+        .unwrap();
+    let mut client = operator(&cluster);
+    let sums = |client: &mut Client, call: &str| -> (i64, i64) {
+        let row = client
+            .query_one(&format!("SELECT count(DISTINCT key), sum(rows)::bigint FROM {call}"), &[])
+            .unwrap();
+        (row.get(0), row.get(1))
+    };
+    assert_eq!(sums(&mut client, "shard_misplaced()"), (2401, 4802));
+    assert_eq!(sums(&mut client, "shard_unassigned()"), (99, 198));
+}
+
+/// What two shards have in one schema of one database is on neither of them alone.
+#[test]
+fn a_table_that_shards_have_together_is_on_the_right_one() {
+    let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE reader LOGIN; CREATE SCHEMA shared; CREATE TABLE shared.items (tenant text); INSERT INTO shared.items VALUES ('here');
+             GRANT USAGE ON SCHEMA shared TO reader; GRANT SELECT ON shared.items TO reader;
+             CREATE ROLE analyst LOGIN; SELECT shard_grant('analyst', 'operator');
+             SELECT shard_login_set('analyst', 'reader');
+             SELECT shard_table_add('shared.items', 'tenant', key_type => 'text'), shard_assign('here', 'shard_a')",
+        )
+        .unwrap();
+    nothing(&mut cluster.master.connect(DATABASE, "analyst").unwrap());
+}
+
+#[test]
+fn what_policies_would_keep_from_the_login_is_an_error() {
+    let cluster = stage(&[]);
+    let mut client = operator(&cluster);
+    by_owner(&cluster, 1, "ALTER TABLE items ENABLE ROW LEVEL SECURITY");
+    let (state, message) = error(&mut client, "SELECT * FROM shard_misplaced()");
+    assert_eq!(state, "42501", "{message}");
+}

@@ -1,0 +1,166 @@
+//! Rows that a shard has and that no route leads to: all shards count theirs by key, and the routes are those of the very
+//! version that held when the shards took their snapshots.
+
+use super::error::QueryError;
+use super::run::{Event, Query, Running};
+use crate::catalog::caller::Caller;
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::table_policy::{self, TableName, TablePolicy};
+use crate::catalog::{place, routing_history, shard};
+use crate::error::{Failure, SqlState};
+use crate::remote::fan_out::Row;
+use crate::remote::quote::{ident, literal};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How often routing may change before all shards have their snapshots.
+const TRIES: u32 = 10;
+/// Keys whose routes are looked up at once.
+const BATCH: usize = 1000;
+
+pub struct Asked<'a> {
+    pub keyspace: &'a str,
+    /// None: all active ones.
+    pub shards: Option<&'a [String]>,
+    /// How long each shard is waited for, in all.
+    pub timeout: Duration,
+}
+
+/// Rows of one key in one table of a shard.
+pub struct Count {
+    pub shard: String,
+    pub table: String,
+    /// As the shard has it; None: NULL.
+    pub key: Option<String>,
+    pub rows: i64,
+    /// Where its route leads; None: nowhere.
+    pub routed_to: Option<String>,
+}
+
+/// Counts that come as the shards send them.
+pub struct Counts {
+    running: Running,
+    keyspace: Keyspace,
+    version: i64,
+    /// Shards that may be in one database, by each of them: what is in a schema of its own they have together.
+    together: HashMap<String, Vec<String>>,
+}
+
+impl Asked<'_> {
+    pub fn begin(&self) -> Result<Counts, Failure> {
+        let (keyspace, policies) = Caller::as_owner(|_| {
+            let keyspace = keyspace::find(self.keyspace).map_err(Failure::from)?;
+            Ok::<_, Failure>((keyspace, table_policy::list(self.keyspace)))
+        })?;
+        let statement = statement(&policies).ok_or_else(|| no_tables(self.keyspace))?;
+        for _ in 0..TRIES {
+            let version = self.version();
+            let running = self.query(&statement).begin()?;
+            if self.version() == version {
+                let has_schemas = policies.iter().any(|policy| is_in_a_schema(&policy.table_name));
+                let together = if has_schemas { Caller::as_owner(|_| together()) } else { HashMap::new() };
+                return Ok(Counts { running, keyspace, version, together });
+            }
+        }
+        Err(QueryError::Restless(TRIES).into())
+    }
+
+    fn version(&self) -> i64 {
+        Caller::as_owner(|_| keyspace::latest_version(self.keyspace))
+    }
+
+    fn query<'a>(&'a self, statement: &'a str) -> Query<'a> {
+        Query {
+            statement,
+            select: "*",
+            keyspace: self.keyspace,
+            shards: self.shards,
+            timeout: self.timeout,
+            reports: false,
+            whole: true,
+        }
+    }
+}
+
+/// None: there are no tables.
+fn statement(policies: &[TablePolicy]) -> Option<String> {
+    let of_table = |policy: &TablePolicy| {
+        let (table, column) = (&policy.table_name, ident(&policy.shard_by));
+        format!(
+            "SELECT {}::pg_catalog.text AS table_name, r.{column}::pg_catalog.text COLLATE \"C\" AS key, pg_catalog.count(*) AS rows
+               FROM {table} AS r GROUP BY 2",
+            literal(table)
+        )
+    };
+    let all: Vec<String> = policies.iter().map(of_table).collect();
+    (!all.is_empty()).then(|| all.join("\nUNION ALL\n"))
+}
+
+fn no_tables(keyspace: &str) -> Failure {
+    Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
+        .hint("shard_table_add() says which tables it has.")
+}
+
+/// And not in each shard's namespace.
+fn is_in_a_schema(table: &str) -> bool {
+    TableName::parse(table).is_some_and(|table| table.schema.is_some())
+}
+
+fn together() -> HashMap<String, Vec<String>> {
+    let servers = shard::all().into_iter().filter(shard::Shard::holds_rows);
+    servers
+        .map(|shard| {
+            let others = place::in_database(&shard).into_iter().map(|(other, _)| other.shard_key).collect();
+            (shard.shard_key, others)
+        })
+        .collect()
+}
+
+impl Counts {
+    /// The next ones that are not where their key's route leads; None: all shards have answered.
+    pub fn next(&mut self) -> Result<Option<Vec<Count>>, Failure> {
+        let mut counts = Vec::new();
+        while counts.len() < BATCH {
+            match self.running.next() {
+                Some(Event::Row(number, row)) => counts.push(self.count(number, &row)),
+                Some(Event::Failed(_, failure)) => return Err(failure),
+                None if counts.is_empty() => return Ok(None),
+                None => break,
+            }
+        }
+        self.route(&mut counts);
+        counts.retain(|count| !self.is_in_place(count));
+        Ok(Some(counts))
+    }
+
+    fn count(&self, number: usize, row: &Row) -> Count {
+        let text = |column| row.value(column).map(|value| value.to_string_lossy().into_owned());
+        Count {
+            shard: self.running.shard(number).to_owned(),
+            table: text(0).unwrap_or_default(),
+            key: text(1),
+            rows: text(2).and_then(|rows| rows.parse().ok()).unwrap_or(0),
+            routed_to: None,
+        }
+    }
+
+    fn route(&self, counts: &mut [Count]) {
+        let key_type = self.keyspace.key_type();
+        let canonical = |count: &Count| count.key.as_deref().map(|key| key_type.canonical(key).into_owned());
+        let keys: Vec<String> = counts.iter().filter_map(canonical).collect();
+        let shards = Caller::as_owner(|_| routing_history::shards_at(&self.keyspace, &keys, self.version));
+        let with_key = counts.iter_mut().filter(|count| count.key.is_some());
+        for (count, shard) in with_key.zip(shards) {
+            count.routed_to = shard;
+        }
+    }
+
+    fn is_in_place(&self, count: &Count) -> bool {
+        let Some(routed_to) = &count.routed_to else { return false };
+        let is_shared = || {
+            is_in_a_schema(&count.table)
+                && self.together.get(&count.shard).is_some_and(|others| others.contains(routed_to))
+        };
+        *routed_to == count.shard || is_shared()
+    }
+}
