@@ -1,6 +1,7 @@
 //! Splits between servers of different major versions, there and back under load.
 //! The master is of the version that the extension is built for.
 
+use super::schemas::{TABLES, ZOO};
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
@@ -230,4 +231,41 @@ fn is_verified(drive: &Drive<'_>, split: &Split<'_>, cases: &[Case]) {
     let told = verify(split);
     assert!(told.iter().all(|told| told.status == "passed" && told.rows > 0), "{told:?}");
     assert_eq!(told.len(), cases.len());
+}
+
+/// Each version gets the tables of each other one, and says of them what that one does.
+#[test]
+fn schemas_are_made_on_all_versions() {
+    let mut cluster = Cluster::servers(1, &["fsync = off"]).unwrap();
+    let majors = [13, 14, 16, 17, 18];
+    majors.iter().for_each(|major| cluster.add_major(*major).unwrap());
+    for server in &cluster.servers {
+        let mut client = server.superuser(DATABASE).unwrap();
+        client
+            .batch_execute(&format!(
+                "CREATE ROLE reader LOGIN; CREATE ROLE deployer LOGIN; GRANT {OWNER} TO deployer; GRANT CREATE ON SCHEMA public TO deployer, {OWNER}"
+            ))
+            .unwrap();
+    }
+    let mut owner = cluster.servers[0].superuser(DATABASE).unwrap();
+    owner.batch_execute(&format!("SET ROLE {OWNER}; {ZOO}")).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    for table in TABLES {
+        master.execute("SELECT shard_table_add($1, 'tenant', key_type => 'text')", &[&table]).unwrap();
+    }
+    master.batch_execute("SELECT shard_login_set('postgres', 'deployer')").unwrap();
+    let shards: Vec<&str> = cluster.shards.iter().map(|shard| shard.key.as_str()).collect();
+    let copy = "SELECT count(*) FROM shard_schema_copy($1, $2)";
+    let differ = "SELECT kind || ' ' || object || ': ' || coalesce(in_a, '-') || ' | ' || coalesce(in_b, '-') FROM shard_schema_diff($1, $2) WHERE object <> 'SCHEMA (namespace)'";
+    // Before PostgreSQL 15 everybody may create in the schema public.
+    for (number, shard) in shards.iter().enumerate().skip(1) {
+        for (from, is_new) in [(shards[0], true), (shards[number - 1], false)] {
+            let made = master.query_one(copy, &[&from, shard]).map(|row| row.get::<_, i64>(0));
+            let made = made.unwrap_or_else(|error| panic!("{from} to {shard}: {error:?}"));
+            assert_eq!((made > 50, made == 0), (is_new, !is_new), "{from} to {shard}: {made}");
+            let found: Vec<String> =
+                master.query(differ, &[&from, shard]).unwrap().iter().map(|row| row.get(0)).collect();
+            assert_eq!(found, Vec::<String>::new(), "{from} and {shard}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
 /// Tables with about everything that a table can have.
-const ZOO: &str = "
+pub const ZOO: &str = "
     CREATE TYPE mood AS ENUM ('sad', 'o''k'); CREATE TYPE pair AS (x int, y text COLLATE \"C\");
     CREATE DOMAIN positive AS int DEFAULT 3 CHECK (VALUE > 0); CREATE TYPE span AS RANGE (subtype = float8, subtype_diff = float8mi);
     CREATE FUNCTION next_of(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT i + 1'; REVOKE EXECUTE ON FUNCTION next_of FROM PUBLIC;
@@ -40,7 +40,7 @@ const ZOO: &str = "
     COMMENT ON TABLE \"Job\" IS 'it''s'; COMMENT ON COLUMN \"Job\".t IS 'a text'; COMMENT ON CONSTRAINT \"Job_pkey\" ON \"Job\" IS 'a key';
     COMMENT ON INDEX job_t IS 'an index'; COMMENT ON TYPE mood IS 'a type'; COMMENT ON FUNCTION touch() IS 'a function'";
 
-const TABLES: [&str; 4] = ["\"Job\"", "ev", "kind", "seen"];
+pub const TABLES: [&str; 4] = ["\"Job\"", "ev", "kind", "seen"];
 
 /// Two servers whose tables are made by the role `deployer`, which is no superuser. The first one has the tables.
 fn stage() -> Cluster {
