@@ -41,6 +41,30 @@ fn texts(client: &mut Client, table: &str) -> Vec<String> {
     rows.iter().filter_map(text).collect()
 }
 
+/// As JSON each row is an object, whatever its columns are called, and a value is what it is as JSON here.
+#[test]
+fn json_is_that_of_the_row() {
+    let cluster = stage(&[]);
+    let mut client = analyst(&cluster);
+    for row in [
+        "1 AS answer",
+        "1 AS a, 2 AS a",
+        "'NaN'::float8 AS f, 'infinity'::date AS d, '-Infinity'::numeric AS n, 1e300 AS big, 0.10 AS x",
+        "json '{\"a\": 1, \"a\": [2, null]}' AS j, jsonb '{\"b\": \"\\u00e4\"}' AS b, ROW(1, 'x') AS r, ARRAY[[1, NULL]] AS i",
+        "E'\\t\\x01\"\\\\' AS t, ''::text AS e, NULL::text AS n, true AS y, timestamptz '2026-01-01 12:00+00' AS at",
+    ] {
+        let come: String = client
+            .query_one("SELECT string_agg(j::text, '|') FROM shard_query_json('SELECT ' || $1, shards => '{shard_a}') AS j", &[&row])
+            .unwrap()
+            .get(0);
+        let here: String = client
+            .query_one(&format!("SELECT to_jsonb(q.*)::text FROM (SELECT {row}) AS q"), &[])
+            .unwrap()
+            .get(0);
+        assert_eq!(come, here, "{row}");
+    }
+}
+
 #[test]
 fn values_come_as_they_are() {
     let cluster = stage(&[]);

@@ -137,7 +137,7 @@ pub fn shard_query_json(
 ) -> Result<SetOfIterator<'static, Json>, ErrorReport> {
     require_fit("shard_query_json")?;
     let running =
-        Terms::of(sql, keyspace, shards, timeout, on_error)?.begin("pg_catalog.to_jsonb(answer)")?;
+        Terms::of(sql, keyspace, shards, timeout, on_error)?.begin("pg_catalog.row_to_json(answer.*)")?;
     Ok(SetOfIterator::new(JsonRows(Some(running))))
 }
 
