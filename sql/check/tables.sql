@@ -12,7 +12,8 @@ WITH wanted AS (
         ON c.oid IN (SELECT w.oid UNION ALL SELECT p.relid FROM pg_partition_tree(w.oid) p)
 )
 SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'), name,
-       'Create it, or take it out of the keyspace with shard_table_drop().'
+       CASE WHEN $4::boolean THEN 'shard_schema_copy() makes it as the source has it; or take it out of the keyspace with shard_table_drop().'
+            ELSE 'Create it, or take it out of the keyspace with shard_table_drop().' END
   FROM wanted
 UNION ALL
 SELECT 'right to own', pg_has_role(relowner, 'USAGE'), format('%s belongs to %s', name, relowner::regrole),
