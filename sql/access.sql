@@ -11,7 +11,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('client', '{shard_for, shard_of, shard_route, shard_route_at, shard_route_range, shard_entries,
                      shard_routing_version, shard_tables, shard_services, shard_gateway_config,
                      shard_reserve_slot, shard_confirm_slot, shard_cancel_slot, shard_renew_slot, shard_free_slot,
-                     shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json}'),
+                     shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json, shard_query_page}'),
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_split_tables, shard_split_events, shard_split_points,

@@ -54,6 +54,7 @@ mod queries;
 mod queries_bounds;
 mod queries_hostile;
 mod queries_many;
+mod queries_pages;
 mod queries_types;
 mod ranges;
 mod reads;

@@ -10,6 +10,7 @@ mod json_text;
 pub mod keychain;
 pub mod keyspace;
 pub mod misplaced;
+pub mod page;
 pub mod placement;
 pub mod query;
 mod regtype;

@@ -112,10 +112,11 @@ impl Terms {
         })
     }
 
-    fn begin(&self, select: &'static str) -> Result<Running, Failure> {
+    fn begin(&self, select: &str) -> Result<Running, Failure> {
         Query {
             statement: &self.statement,
             select,
+            then: "",
             keyspace: &self.keyspace,
             shards: self.shards.as_deref(),
             timeout: self.timeout,

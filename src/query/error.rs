@@ -39,6 +39,10 @@ pub enum QueryError {
     OtherType { shard: String, column: usize, found: String, declared: String },
     #[error("shard \"{shard}\" gives {found} columns, and {declared} are declared")]
     OtherCount { shard: String, found: usize, declared: usize },
+    #[error("column \"{column}\" of shard \"{shard}\" is of no type by which all shards order alike")]
+    NoOrder { shard: String, column: String },
+    #[error("the order does not tell the last row of the page from the next one")]
+    NoTotalOrder,
     #[error("the last column has to be declared as \"shard_error jsonb\"")]
     NoErrorColumn,
     #[error("role \"{0}\" does not exist")]
@@ -99,6 +103,14 @@ impl From<QueryError> for Failure {
             E::OtherCount { .. } => {
                 (SqlState::parse("42804"), "Name the columns in the statement: shards may have others.")
             }
+            E::NoOrder { .. } => (
+                SqlState::parse("42804"),
+                "Numbers, dates and times, uuid, and text with COLLATE \"C\" in the order; the same type on all shards.",
+            ),
+            E::NoTotalOrder => (
+                SqlState::INVALID_VALUE,
+                "One of them would be on no page: add columns to the order until no two rows are equal in it, the primary key at last.",
+            ),
             E::NoErrorColumn => (
                 SqlState::parse("42804"),
                 "With on_error => 'report' it is NULL in rows, and says in a row of its own why a shard has not answered.",

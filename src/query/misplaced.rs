@@ -73,6 +73,7 @@ impl Asked<'_> {
         Query {
             statement,
             select: "*",
+            then: "",
             keyspace: self.keyspace,
             shards: self.shards,
             timeout: self.timeout,

@@ -5,6 +5,7 @@ mod error;
 pub mod login;
 pub mod misplaced;
 pub mod opening;
+pub mod page;
 pub mod record;
 pub mod run;
 pub mod sessions;

@@ -22,7 +22,9 @@ const TRIES: u32 = 10;
 pub struct Query<'a> {
     pub statement: &'a str,
     /// What each row is, of `FROM (statement) AS answer`.
-    pub select: &'static str,
+    pub select: &'a str,
+    /// What comes behind that.
+    pub then: &'a str,
     pub keyspace: &'a str,
     /// None: all active ones.
     pub shards: Option<&'a [String]>,
@@ -72,7 +74,7 @@ impl Query<'_> {
         if now.mark != between.mark {
             return Ok(None);
         }
-        running.sessions.fan.stream(&self.wrapped(self.select));
+        running.sessions.fan.stream(&format!("{}{}", self.wrapped(self.select), self.then));
         Ok(Some(running))
     }
 

@@ -1,0 +1,221 @@
+//! One page of the rows of all shards, in order: each shard gives its own first ones behind the last page, and the first of
+//! all of them are the next page. Invariant: no row is left out between two pages, so that what cannot be told apart by the
+//! order, or is ordered otherwise by this server than by the shards, is an error.
+
+use super::error::QueryError;
+use super::run::{Event, Query};
+use crate::catalog::table_policy::parse_column;
+use crate::error::Failure;
+use crate::remote::fan_out::Row;
+use crate::remote::quote::{ident, literal};
+use crate::server::sql;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+
+/// Most rows of a page: it is put together before its first row is given.
+pub const MOST: usize = 10_000;
+
+/// Types that every server orders alike, with their names; a text only by its bytes.
+const ORDERED: [(u32, &str); 11] = [
+    (20, "int8"),
+    (21, "int2"),
+    (23, "int4"),
+    (700, "float4"),
+    (701, "float8"),
+    (1700, "numeric"),
+    (1082, "date"),
+    (1114, "timestamp"),
+    (1184, "timestamptz"),
+    (2950, "uuid"),
+    (25, "text"),
+];
+const TEXT: u32 = 25;
+
+/// A column by which rows are ordered.
+pub struct Order {
+    pub column: String,
+    is_by_bytes: bool,
+    is_descending: bool,
+}
+
+impl Order {
+    /// Reads `column [COLLATE "C"] [ASC | DESC]`.
+    pub fn parse(text: &str) -> Order {
+        let text = text.trim();
+        let without = |text: &str, word: &str| -> Option<String> {
+            let at = text.len().checked_sub(word.len())?;
+            let rest = text.get(..at)?;
+            let is_word = text.get(at..)?.eq_ignore_ascii_case(word) && rest.ends_with(char::is_whitespace);
+            is_word.then(|| rest.trim_end().to_owned())
+        };
+        let (rest, is_descending) = match (without(text, "DESC"), without(text, "ASC")) {
+            (Some(rest), _) => (rest, true),
+            (None, Some(rest)) => (rest, false),
+            (None, None) => (text.to_owned(), false),
+        };
+        let (rest, is_by_bytes) = match without(&rest, "COLLATE \"C\"") {
+            Some(rest) => (rest, true),
+            None => (rest, false),
+        };
+        Order { column: parse_column(&rest), is_by_bytes, is_descending }
+    }
+
+    fn value(&self) -> String {
+        let collate = if self.is_by_bytes { " COLLATE \"C\"" } else { "" };
+        format!("answer.{}{collate}", ident(&self.column))
+    }
+
+    fn direction(&self) -> &'static str {
+        if self.is_descending { "DESC" } else { "ASC" }
+    }
+
+    fn comparison(&self) -> &'static str {
+        if self.is_descending { "<" } else { ">" }
+    }
+}
+
+pub struct Page<'a> {
+    pub query: Query<'a>,
+    pub order: &'a [Order],
+    pub rows: usize,
+}
+
+/// A row with what it is ordered by.
+struct Placed {
+    values: Vec<String>,
+    row: CString,
+}
+
+/// What each shard is asked for, of `FROM (statement) AS answer`.
+pub struct Words {
+    pub select: String,
+    pub then: String,
+}
+
+/// One row more than a page has: whether the next one is another one than the last.
+pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> Words {
+    let columns = |text: &dyn Fn(&Order) -> String| order.iter().map(text).collect::<Vec<_>>().join(", ");
+    let plain = |order: &Order| format!("answer.{}", ident(&order.column));
+    let mut conditions: Vec<String> =
+        order.iter().map(|order| format!("{} IS NOT NULL", plain(order))).collect();
+    conditions.extend(after.map(|values| behind(order, values)));
+    Words {
+        select: format!("{}, pg_catalog.row_to_json(answer.*)", columns(&plain)),
+        then: format!(
+            " WHERE {} ORDER BY {} LIMIT {}",
+            conditions.join(" AND "),
+            columns(&|order| format!("{} {}", order.value(), order.direction())),
+            rows + 1
+        ),
+    }
+}
+
+/// Rows behind these values. In one direction all: as rows are compared, which an index can answer.
+fn behind(order: &[Order], values: &[String]) -> String {
+    let all: Vec<(&Order, String)> =
+        order.iter().zip(values).map(|(order, value)| (order, literal(value))).collect();
+    let Some((first, _)) = all.first() else { return "true".to_owned() };
+    if all.iter().all(|(order, _)| order.is_descending == first.is_descending) {
+        let list =
+            |of: &dyn Fn(&(&Order, String)) -> String| all.iter().map(of).collect::<Vec<_>>().join(", ");
+        let (columns, values) = (list(&|(order, _)| order.value()), list(&|(_, value)| value.clone()));
+        return format!("ROW({columns}) {} ROW({values})", first.comparison());
+    }
+    let nested = |behind: String, (order, value): &(&Order, String)| {
+        let (column, is_behind) = (order.value(), order.comparison());
+        format!("({column} {is_behind} {value} OR {column} = {value} AND {behind})")
+    };
+    all.iter().rev().fold("false".to_owned(), nested)
+}
+
+impl Page<'_> {
+    /// The rows, as JSON.
+    pub fn run(&self) -> Result<Vec<CString>, Failure> {
+        let mut running = self.query.begin()?;
+        let mut found = Vec::new();
+        let mut types = BTreeMap::new();
+        while let Some(event) = running.next() {
+            match event {
+                Event::Failed(_, failure) => return Err(failure),
+                Event::Row(number, row) => {
+                    self.compare_types(running.shard(number), &row, &mut types)?;
+                    found.push(self.placed(&row));
+                }
+            }
+        }
+        self.first_of(found, &types)
+    }
+
+    fn placed(&self, row: &Row) -> Placed {
+        let value = |column| row.value(column).map(|value| value.to_string_lossy().into_owned());
+        Placed {
+            values: (0..self.order.len()).map(|column| value(column).unwrap_or_default()).collect(),
+            row: row.value(self.order.len()).map(Into::into).unwrap_or_default(),
+        }
+    }
+
+    /// All shards have a column of one type, which all of them order alike.
+    fn compare_types(&self, shard: &str, row: &Row, types: &mut BTreeMap<usize, u32>) -> Result<(), Failure> {
+        for (column, order) in self.order.iter().enumerate() {
+            let found = row.type_number(column);
+            let is_known = ORDERED.iter().any(|(number, _)| *number == found);
+            let is_same = *types.entry(column).or_insert(found) == found;
+            if !is_known || !is_same || (found == TEXT) != order.is_by_bytes {
+                let (shard, column) = (shard.to_owned(), order.column.clone());
+                return Err(QueryError::NoOrder { shard, column }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// In order, up to a page's length.
+    fn first_of(&self, found: Vec<Placed>, types: &BTreeMap<usize, u32>) -> Result<Vec<CString>, Failure> {
+        let mut found: Vec<Option<Placed>> = found.into_iter().map(Some).collect();
+        let ranks = self.ranks(&found, types);
+        if let (Some((last, _)), Some((next, _))) = (ranks.get(self.rows - 1), ranks.get(self.rows))
+            && last == next
+        {
+            return Err(QueryError::NoTotalOrder.into());
+        }
+        let rows = ranks.iter().take(self.rows).filter_map(|(_, at)| found.get_mut(*at)?.take());
+        Ok(rows.map(|placed| placed.row).collect())
+    }
+
+    /// The rank and the number of each row, in order; what is equal has one rank.
+    fn ranks(&self, found: &[Option<Placed>], types: &BTreeMap<usize, u32>) -> Vec<(i64, usize)> {
+        let mut lists: Vec<Vec<String>> = vec![Vec::new(); self.order.len()];
+        for placed in found.iter().flatten() {
+            for (list, value) in lists.iter_mut().zip(&placed.values) {
+                list.push(value.clone());
+            }
+        }
+        let places: Vec<String> = (1..=lists.len())
+            .map(|column| format!("pg_catalog.unnest(${column}::pg_catalog.text[])"))
+            .collect();
+        let by: Vec<String> = self
+            .order
+            .iter()
+            .enumerate()
+            .map(|(column, order)| {
+                let number = types.get(&column).copied().unwrap_or(TEXT);
+                let name =
+                    ORDERED.iter().find(|(known, _)| *known == number).map_or("text", |(_, name)| name);
+                let collate = if number == TEXT { " COLLATE \"C\"" } else { "" };
+                format!("r.v{column}::pg_catalog.{name}{collate} {}", order.direction())
+            })
+            .collect();
+        let names: Vec<String> = (0..lists.len()).map(|column| format!("v{column}")).collect();
+        let query = format!(
+            "SELECT pg_catalog.dense_rank() OVER (ORDER BY {}) AS rank, r.n FROM ROWS FROM ({}) WITH ORDINALITY AS r ({}, n)
+              ORDER BY 1, 2",
+            by.join(", "),
+            places.join(", "),
+            names.join(", ")
+        );
+        let arguments: Vec<_> = lists.into_iter().map(Into::into).collect();
+        sql::read(&query, &arguments, |row| {
+            let number: i64 = row.value(2);
+            (row.value(1), usize::try_from(number - 1).unwrap_or(usize::MAX))
+        })
+    }
+}
