@@ -277,6 +277,9 @@ fn nobody_waits_behind_a_lock_that_is_not_free() {
     assert_eq!(state, "55P03", "{message}");
     assert!(message.contains("foreign key \"Job\""), "{message}");
     assert_eq!(tables_there(&cluster), before);
+    let dry = COPY.replace("'shard_b'", "'shard_b', dry_run => true");
+    let last = made(&mut dba, &dry).pop();
+    assert_eq!(last.as_deref(), Some("foreign key \"Job\": \"Job_tenant_k_fkey\""), "it locks last");
     holder.batch_execute("COMMIT").unwrap();
     made(&mut dba, COPY);
     assert_eq!(differences(&mut dba), Vec::<String>::new());
@@ -393,6 +396,15 @@ fn partitions_keep_what_is_their_own() {
         &format!(
             "ALTER TABLE ev DETACH PARTITION ev_d; DROP TABLE ev_d; SET ROLE {OWNER}; CREATE TABLE ev_4 PARTITION OF ev FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')"
         ),
+    );
+    made(&mut dba, COPY);
+    let [there, here] = both(&cluster, own);
+    assert_eq!(here, there);
+    by_superuser(
+        &cluster,
+        0,
+        &format!("SET ROLE {OWNER}; CREATE TRIGGER other AFTER INSERT ON ev FOR EACH ROW EXECUTE FUNCTION touch(); ALTER TABLE ev_4 DISABLE TRIGGER other;
+            CREATE TABLE ev_5 PARTITION OF ev FOR VALUES FROM ('2027-01-01') TO ('2028-01-01')"),
     );
     made(&mut dba, COPY);
     let [there, here] = both(&cluster, own);

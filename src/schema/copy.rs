@@ -5,8 +5,10 @@ use super::error::SchemaError;
 use super::inventory::{Look, PATIENCE, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, Plan, Step, Wanted};
+use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
 use crate::remote::fan_out::Question;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long a lock is waited for at the least.
@@ -59,6 +61,15 @@ impl Copy<'_> {
             for step in &plan.together {
                 tell(look, &step.statement).map_err(|failure| of(step, failure))?;
             }
+            // Of a thousand tables it takes a while, and somebody would wait. What else comes late may need more than its table.
+            let is_alone = plan
+                .late
+                .iter()
+                .all(|step| matches!(step.kind.as_str(), "foreign key" | "grant" | "comment"));
+            if is_alone {
+                let made = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
+                self.require_alike(&made, &plan.made, before)?;
+            }
             let began = Instant::now();
             for step in &plan.late {
                 // All their locks are waited for as long as one.
@@ -66,7 +77,17 @@ impl Copy<'_> {
                 let statement = format!("SET LOCAL lock_timeout = {left}; {}", step.statement);
                 tell(look, &statement).map_err(|failure| of(step, failure))?;
             }
-            self.require_alike(look, plan, before)?;
+            let names: BTreeSet<&str> =
+                plan.made_late.iter().filter_map(|object| object.on_table.as_deref()).collect();
+            let tables: Vec<TableName> = names.into_iter().filter_map(TableName::parse).collect();
+            if !is_alone {
+                let made = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
+                self.require_alike(&made, &plan.made, before)?;
+                self.require_alike(&made, &plan.made_late, before)?;
+            } else if !tables.is_empty() {
+                let made = look.inventories_of(&tables, |number| number == TO)?.pop().unwrap_or_default();
+                self.require_alike(&made, &plan.made_late, before)?;
+            }
             tell(look, "COMMIT")?;
         }
         tell(look, &format!("SET search_path = {path}"))?;
@@ -81,16 +102,20 @@ impl Copy<'_> {
     }
 
     /// What was made is what was wanted, before anybody sees it.
-    fn require_alike(&self, look: &mut Look, plan: &Plan, before: [&[Object]; 2]) -> Result<(), Failure> {
-        let after = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
-        if let Some(object) = plan::beside(&after, before, self.wanted) {
+    fn require_alike(
+        &self,
+        after: &[Object],
+        wanted: &[Object],
+        before: [&[Object]; 2],
+    ) -> Result<(), Failure> {
+        if let Some(object) = plan::beside(after, before, self.wanted) {
             return Err(self.otherwise(object, "missing", &object.definition));
         }
-        let found = by_key(&after);
+        let found = by_key(after);
         let is_other = |wanted: &&Object| {
             found.get(&wanted.key()).is_none_or(|made| made.definition != wanted.definition)
         };
-        let Some(wanted) = plan.made.iter().find(is_other) else { return Ok(()) };
+        let Some(wanted) = wanted.iter().find(is_other) else { return Ok(()) };
         let made = found.get(&wanted.key()).map_or("missing", |made| made.definition.as_str());
         Err(self.otherwise(wanted, &wanted.definition, made))
     }

@@ -70,10 +70,20 @@ impl Look {
 
     /// What each of the shards has, in the order in which it can be made; of those alone that are asked for.
     pub fn inventories(&mut self, asks: impl Fn(usize) -> bool) -> Result<Vec<Vec<Object>>, Failure> {
+        let tables = self.tables.clone();
+        self.inventories_of(&tables, asks)
+    }
+
+    /// The same of some of the tables, or of others.
+    pub fn inventories_of(
+        &mut self,
+        tables: &[TableName],
+        asks: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Vec<Object>>, Failure> {
         let mut found: Vec<Vec<(i32, Object)>> = self.sessions.shards().iter().map(|_| Vec::new()).collect();
         for part in PARTS {
             let questions: Vec<String> =
-                self.sessions.shards().iter().map(|entrance| self.question(part, entrance)).collect();
+                self.sessions.shards().iter().map(|entrance| question(part, entrance, tables)).collect();
             let answers = self.sessions.ask(|number| {
                 asks(number).then(|| questions.get(number).cloned()).flatten().map(Question::Own)
             })?;
@@ -114,23 +124,22 @@ impl Look {
             }
         }
     }
+}
 
-    /// Within a transaction as well.
-    fn question(&self, part: &str, entrance: &Entrance) -> String {
-        let namespace = &entrance.shard.namespace;
-        let tables: Vec<serde_json::Value> = self
-            .tables
-            .iter()
-            .map(|table| {
-                serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name})
-            })
-            .collect();
-        // In a name, "$" begins nothing.
-        let tables = serde_json::Value::Array(tables).to_string().replace('$', "\\u0024");
-        let members = MEMBERS.replace("$TABLES", &literal(&tables));
-        let text = format!("SET search_path = pg_catalog, pg_temp; {members}{part}{LAST}");
-        text.replace("$PATH", &literal(&path(namespace))).replace("$NAMESPACE", &literal(namespace))
-    }
+/// Within a transaction as well.
+fn question(part: &str, entrance: &Entrance, tables: &[TableName]) -> String {
+    let namespace = &entrance.shard.namespace;
+    let tables: Vec<serde_json::Value> = tables
+        .iter()
+        .map(
+            |table| serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name}),
+        )
+        .collect();
+    // In a name, "$" begins nothing.
+    let tables = serde_json::Value::Array(tables).to_string().replace('$', "\\u0024");
+    let members = MEMBERS.replace("$TABLES", &literal(&tables));
+    let text = format!("SET search_path = pg_catalog, pg_temp; {members}{part}{LAST}");
+    text.replace("$PATH", &literal(&path(namespace))).replace("$NAMESPACE", &literal(namespace))
 }
 
 /// Where names are looked up that are written down without a schema.

@@ -28,8 +28,10 @@ pub struct Plan {
     pub together: Vec<Step>,
     pub after: Vec<Step>,
     /// What is left of that transaction: it locks tables that are there, and whoever writes them waits from then on to the
-    /// end. Then what is said of all.
+    /// end.
     pub late: Vec<Step>,
+    pub made_late: Vec<Object>,
+    /// The end of `together`.
     comments: Vec<Step>,
     /// Of what is made together: what it has to be like then.
     pub made: Vec<Object>,
@@ -58,12 +60,8 @@ pub fn make(from: &[Object], to: &[Object], wanted: Wanted, namespaces: Namespac
         .filter(|object| object.kind == "foreign key")
         .map(|object| object.name.as_str())
         .collect();
-    // As a constraint is called where something is said of it.
-    let is_of_foreign = |object: &Object| {
-        let of = object.name.strip_prefix("CONSTRAINT ").zip(object.on_table.as_deref());
-        of.and_then(|(name, table)| Some(format!("{table}: {}", name.strip_suffix(&format!(" ON {table}"))?)))
-            .is_some_and(|key| foreign.contains(key.as_str()))
-    };
+    let is_of_foreign =
+        |object: &Object| constraint_of(object).is_some_and(|name| foreign.contains(name.as_str()));
     let is_wanted = |object: &Object| {
         is_wanted(object, &partitioned, wanted)
             && (wanted.secondary || !(object.kind == "comment" && is_of_foreign(object)))
@@ -80,7 +78,7 @@ pub fn make(from: &[Object], to: &[Object], wanted: Wanted, namespaces: Namespac
         }
     }
     let comments = std::mem::take(&mut plan.comments);
-    plan.late.extend(comments);
+    plan.together.extend(comments);
     plan
 }
 
@@ -174,7 +172,9 @@ impl Maker<'_> {
         }
         let Some(statement) = &object.statement else {
             if object.kind == "trigger of partition" {
-                plan.made.push(object.clone());
+                let is_late = is_there || is_said_of_late(object, plan);
+                let made = if is_late { &mut plan.made_late } else { &mut plan.made };
+                made.push(object.clone());
                 return;
             }
             plan.problems.push(match object.kind.as_str() {
@@ -199,7 +199,9 @@ impl Maker<'_> {
         let statement = self.placed(object, statement);
         match is_there {
             true => self.beside_rows(object, statement, plan),
-            false if self.refers_to_one_there(object) => late(object, statement, plan),
+            false if self.refers_to_one_there(object) || is_said_of_late(object, plan) => {
+                late(object, statement, plan);
+            }
             false => together(object, statement, plan),
         }
     }
@@ -250,7 +252,7 @@ impl Maker<'_> {
                 let is_valid = !object.definition.ends_with(" NOT VALID");
                 let later = if is_valid { " NOT VALID" } else { "" };
                 plan.late.push(step(object, format!("{statement}{later}")));
-                plan.made
+                plan.made_late
                     .push(Object { definition: format!("{}{later}", object.definition), ..object.clone() });
                 plan.after.extend(is_valid.then(|| validation(object)).flatten());
             }
@@ -296,7 +298,24 @@ fn together(object: &Object, statement: String, plan: &mut Plan) {
 
 fn late(object: &Object, statement: String, plan: &mut Plan) {
     plan.late.push(step(object, statement));
-    plan.made.push(object.clone());
+    plan.made_late.push(object.clone());
+}
+
+fn is_said_of_late(object: &Object, plan: &Plan) -> bool {
+    let is_late = |kind: &str| plan.late.iter().any(|step| step.kind == kind);
+    let is_of = |name: &String| plan.late.iter().any(|step| step.kind == "foreign key" && step.name == *name);
+    match object.kind.as_str() {
+        "trigger of partition" => is_late("trigger"),
+        "comment" if object.name.starts_with("TRIGGER ") => is_late("trigger"),
+        "comment" => constraint_of(object).as_ref().is_some_and(is_of),
+        _ => false,
+    }
+}
+
+/// What a constraint is called of which something is said.
+fn constraint_of(object: &Object) -> Option<String> {
+    let (name, table) = (object.name.strip_prefix("CONSTRAINT ")?, object.on_table.as_deref()?);
+    Some(format!("{table}: {}", name.strip_suffix(&format!(" ON {table}"))?))
 }
 
 fn step(object: &Object, statement: String) -> Step {
