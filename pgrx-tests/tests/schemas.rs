@@ -185,6 +185,27 @@ fn nothing_is_made_where_something_is_otherwise_there() {
     by_superuser(&cluster, 0, "ALTER TABLE gone RENAME TO seen");
     made(&mut dba, COPY);
     assert_eq!(differences(&mut dba), Vec::<String>::new());
+    for (there, problem, back) in [
+        (
+            "GRANT EXECUTE ON FUNCTION next_of TO PUBLIC",
+            "revoke FUNCTION next_of(integer) EXECUTE FROM PUBLIC is missing there",
+            "REVOKE EXECUTE ON FUNCTION next_of FROM PUBLIC",
+        ),
+        (
+            "ALTER TABLE ev REPLICA IDENTITY DEFAULT",
+            "replica identity ev is missing, of a table that is there",
+            "ALTER TABLE ev REPLICA IDENTITY FULL",
+        ),
+        // With rows in it, it would have to be read under a lock.
+        ("ALTER TABLE ev DETACH PARTITION ev_d", "partition ev_d is missing, of a table that is there", ""),
+    ] {
+        by_superuser(&cluster, 1, there);
+        let copy = COPY.replace("'shard_b'", "'shard_b', also => '{ev_d}'");
+        let failed = dba.query(&copy, &[]).unwrap_err();
+        let problems = failed.as_db_error().and_then(|error| error.detail()).unwrap_or_default().to_owned();
+        assert!(problems.split("; ").any(|found| found == problem), "{problems}");
+        by_superuser(&cluster, 1, back);
+    }
 }
 
 #[test]
@@ -256,6 +277,9 @@ fn nobody_waits_behind_a_lock_that_is_not_free() {
     assert_eq!(state, "55P03", "{message}");
     assert!(message.contains("foreign key \"Job\""), "{message}");
     assert_eq!(tables_there(&cluster), before);
+    let dry = COPY.replace("'shard_b'", "'shard_b', dry_run => true");
+    let last = made(&mut dba, &dry).pop();
+    assert_eq!(last.as_deref(), Some("foreign key \"Job\": \"Job_tenant_k_fkey\""), "it locks last");
     holder.batch_execute("COMMIT").unwrap();
     made(&mut dba, COPY);
     assert_eq!(differences(&mut dba), Vec::<String>::new());
@@ -307,6 +331,15 @@ fn schemas_of_other_names_have_tables_of_their_own() {
         message.ends_with("function touch() names schema \"shard_a\", which is another one there"),
         "{message}"
     );
+    // Written as somebody does, and what ends like it.
+    for (body, is_it) in [("PERFORM FROM Shard_A . kind", true), ("PERFORM FROM un_shard_a.kind", false)] {
+        let function = format!(
+            "CREATE OR REPLACE FUNCTION shard_a.touch() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body}; RETURN new; END$$"
+        );
+        master.batch_execute(&function).unwrap();
+        let dry = "SELECT shard_schema_copy('shard_a', 'shard_b', dry_run => true)";
+        assert_eq!(dba.query(dry, &[]).is_err(), is_it, "{body}");
+    }
 }
 
 #[test]
@@ -322,4 +355,174 @@ fn rights_are_those_of_the_login() {
     assert!(message.contains("permission denied"), "{message}");
     assert_eq!(tables_there(&cluster), 0);
     assert_eq!(error(&mut master, COPY).0, "42501", "a superuser of the master is nobody on the shards");
+}
+
+/// What PostgreSQL itself says that there is, by a query that gives one text.
+fn both(cluster: &Cluster, query: &str) -> [String; 2] {
+    [0, 1].map(|server| {
+        cluster.servers[server].superuser(DATABASE).unwrap().query_one(query, &[]).unwrap().get(0)
+    })
+}
+
+#[test]
+fn partitions_keep_what_is_their_own() {
+    let cluster = stage();
+    let mut dba = dba(&cluster);
+    by_superuser(
+        &cluster,
+        0,
+        &format!(
+            "SET ROLE {OWNER}; CREATE TRIGGER tr AFTER INSERT ON ev FOR EACH ROW EXECUTE FUNCTION touch();
+             ALTER TABLE ev_d DISABLE TRIGGER tr; ALTER TABLE ev_1 ENABLE ALWAYS TRIGGER tr; ALTER TABLE ev ADD CONSTRAINT low CHECK (v < 1000);
+             ALTER INDEX ev_d_at_idx RENAME TO \"of d\"; ALTER INDEX \"of d\" SET (fillfactor = 44); COMMENT ON INDEX \"of d\" IS 'its own';
+             CREATE TABLE ev_3 (v int DEFAULT 3 NOT NULL, junk int, tenant text NOT NULL, id int NOT NULL, at date NOT NULL,
+                 CONSTRAINT \"a key\" PRIMARY KEY (tenant, id, at), CONSTRAINT low CHECK (v < 1000));
+             ALTER TABLE ev_3 DROP junk, CLUSTER ON \"a key\"; ALTER TABLE ev ATTACH PARTITION ev_3 FOR VALUES FROM ('2023-01-01') TO ('2024-01-01')"
+        ),
+    );
+    let own = "SELECT concat_ws(' ', (SELECT string_agg(concat_ws(' ', c.relname, c.reloptions, i.indrelid::regclass, h.inhparent::regclass, i.indisclustered), ', ' ORDER BY c.relname)
+                                        FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid LEFT JOIN pg_inherits h ON h.inhrelid = c.oid WHERE c.relnamespace = 'public'::regnamespace),
+                         (SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), ', ' ORDER BY tgrelid::regclass::text, tgname) FROM pg_trigger WHERE NOT tgisinternal),
+                         (SELECT string_agg(concat_ws(' ', conrelid::regclass, conname, coninhcount), ', ' ORDER BY conrelid::regclass::text, conname) FROM pg_constraint WHERE contype IN ('c', 'p')))";
+    made(&mut dba, COPY);
+    let [there, here] = both(&cluster, own);
+    assert_eq!(here, there);
+    assert_eq!(differences(&mut dba), Vec::<String>::new());
+    // What comes later to a table that has a CHECK, a key and a trigger.
+    by_superuser(&cluster, 1, "ALTER TABLE ev DETACH PARTITION ev_d; DROP TABLE ev_d");
+    by_superuser(
+        &cluster,
+        0,
+        &format!(
+            "ALTER TABLE ev DETACH PARTITION ev_d; DROP TABLE ev_d; SET ROLE {OWNER}; CREATE TABLE ev_4 PARTITION OF ev FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')"
+        ),
+    );
+    made(&mut dba, COPY);
+    let [there, here] = both(&cluster, own);
+    assert_eq!(here, there);
+    by_superuser(
+        &cluster,
+        0,
+        &format!("SET ROLE {OWNER}; CREATE TRIGGER other AFTER INSERT ON ev FOR EACH ROW EXECUTE FUNCTION touch(); ALTER TABLE ev_4 DISABLE TRIGGER other;
+            CREATE TABLE ev_5 PARTITION OF ev FOR VALUES FROM ('2027-01-01') TO ('2028-01-01')"),
+    );
+    made(&mut dba, COPY);
+    let [there, here] = both(&cluster, own);
+    assert_eq!(here, there);
+    // A state that somebody has set is his.
+    by_superuser(&cluster, 1, "ALTER TABLE ev_4 DISABLE TRIGGER tr");
+    assert_eq!(differences(&mut dba), ["trigger of partition ev_4: tr: ENABLE | DISABLE"]);
+    assert!(error(&mut dba, COPY).1.ends_with("trigger of partition ev_4: tr is otherwise there"));
+}
+
+#[test]
+fn what_the_other_server_adds_is_not_taken() {
+    let cluster = stage();
+    let mut dba = dba(&cluster);
+    by_superuser(&cluster, 0, "ALTER TABLE seen ADD label text DEFAULT format('%s'::text, 'x'::text)");
+    for (there, what, back) in [
+        (
+            "ALTER DEFAULT PRIVILEGES FOR ROLE deployer IN SCHEMA public GRANT SELECT ON TABLES TO PUBLIC",
+            "grant TABLE kind",
+            "ALTER DEFAULT PRIVILEGES FOR ROLE deployer IN SCHEMA public REVOKE SELECT ON TABLES FROM PUBLIC",
+        ),
+        // A better match than the server's own, which takes anything.
+        (
+            "CREATE FUNCTION format(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+            "function format(text,text)",
+            "DROP FUNCTION format(text, text)",
+        ),
+    ] {
+        by_superuser(&cluster, 1, there);
+        let before = tables_there(&cluster);
+        let message = format!("{what} was made on shard \"shard_b\" otherwise than shard \"shard_a\" has it");
+        assert_eq!(error(&mut dba, COPY), ("55000".to_owned(), message));
+        assert_eq!(tables_there(&cluster), before);
+        by_superuser(&cluster, 1, back);
+    }
+    made(&mut dba, COPY);
+    assert_eq!(differences(&mut dba), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_made_is_named() {
+    let cluster = stage();
+    let mut dba = dba(&cluster);
+    for (there, problem, back) in [
+        ("CREATE TABLE heir () INHERITS (seen)", "INHERITED", "DROP TABLE heir"),
+        (
+            "CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int); ALTER TABLE seen ADD CHECK (id === 1)",
+            "operator ===(integer,integer) is of a kind that is not made",
+            "DROP OPERATOR === (int, int) CASCADE",
+        ),
+        (
+            "CREATE COLLATION other (provider = libc, locale = 'C'); ALTER TABLE seen ADD c text COLLATE other",
+            "collation other is of a kind that is not made",
+            "DROP COLLATION other CASCADE",
+        ),
+        (
+            "CREATE TABLE aside (n serial); ALTER TABLE seen ADD n int DEFAULT nextval('aside_n_seq')",
+            "sequence aside_n_seq is of a kind that is not made",
+            "ALTER TABLE seen DROP n; DROP TABLE aside",
+        ),
+    ] {
+        by_superuser(&cluster, 0, there);
+        let (state, message) = error(&mut dba, COPY);
+        assert_eq!(state, "55000", "{message}");
+        assert!(message.contains(problem), "{message}");
+        assert_eq!(tables_there(&cluster), 0);
+        by_superuser(&cluster, 0, back);
+    }
+    by_superuser(
+        &cluster,
+        0,
+        "CREATE EXTENSION postgres_fdw; CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw;
+         CREATE TABLE log (a int) PARTITION BY LIST (a); CREATE FOREIGN TABLE log_far PARTITION OF log FOR VALUES IN (1) SERVER far",
+    );
+    let (_, message) = error(&mut dba, "SELECT shard_schema_copy('shard_a', 'shard_b', also => '{log}')");
+    assert!(message.contains("table log_far is of a kind that is not made: FOREIGN"), "{message}");
+}
+
+#[test]
+fn what_is_seldom_said_is_kept() {
+    let cluster = stage();
+    let mut dba = dba(&cluster);
+    by_superusers(&cluster, "GRANT CREATE ON DATABASE app TO deployer, app_owner");
+    by_superuser(
+        &cluster,
+        0,
+        &format!(
+            "SET ROLE {OWNER}; CREATE SCHEMA beside; GRANT USAGE ON SCHEMA beside TO app; CREATE TABLE beside.\"pg_type\" (a int PRIMARY KEY);
+             CREATE SEQUENCE later; CREATE FUNCTION counted() RETURNS bigint LANGUAGE sql RETURN nextval('later');
+             CREATE DOMAIN small AS int CONSTRAINT top CHECK (VALUE < 100); ALTER DOMAIN small ADD CONSTRAINT low CHECK (VALUE > 0) NOT VALID;
+             COMMENT ON CONSTRAINT top ON DOMAIN small IS 'a top'; CREATE TYPE duo AS (x int); COMMENT ON COLUMN duo.x IS 'a part';
+             CREATE TYPE stretch AS RANGE (subtype = int, multirange_type_name = stretches);
+             CREATE TABLE public.pg_class (\"a DEFERRABLE\" int, b text DEFAULT counted()::text, c small, d stretch, e duo,
+                 CONSTRAINT u UNIQUE (\"a DEFERRABLE\") WITH (fillfactor = 55) DEFERRABLE INITIALLY DEFERRED,
+                 CONSTRAINT x EXCLUDE USING btree (b WITH =) WITH (fillfactor = 55) WHERE (b <> ' DEFERRABLE') DEFERRABLE)
+                 WITH (toast.autovacuum_enabled = false);
+             COMMENT ON TABLE public.pg_class IS 'some data.'; CREATE INDEX i ON public.pg_class ((b || 'x')); ALTER INDEX i ALTER COLUMN 1 SET STATISTICS 77;
+             CREATE STATISTICS s ON b, c FROM public.pg_class; ALTER STATISTICS s SET STATISTICS 88; COMMENT ON STATISTICS s IS 'both';
+             REVOKE UPDATE ON public.pg_class FROM {OWNER}"
+        ),
+    );
+    let copy = "SELECT kind, object FROM shard_schema_copy('shard_a', 'shard_b', also => '{\"\\\"pg_class\\\"\", \"beside.\\\"pg_type\\\"\"}')";
+    dba.batch_execute("SET quote_all_identifiers = on").unwrap();
+    by_superuser(&cluster, 0, "COMMENT ON CONSTRAINT \"Job_tenant_k_fkey\" ON \"Job\" IS 'a reference'");
+    made(&mut dba, &copy.replace("also", "secondary => false, also"));
+    made(&mut dba, copy);
+    let query = "SELECT concat_ws(' ', (SELECT array_agg(pg_get_constraintdef(oid) ORDER BY conname) FROM pg_constraint WHERE conrelid = 'public.pg_class'::regclass OR contypid = 'small'::regtype),
+            (SELECT array_agg(concat_ws(' ', relname, reloptions, relacl, relowner::regrole) ORDER BY relname) FROM pg_class WHERE relnamespace IN ('public'::regnamespace, 'beside'::regnamespace)),
+            (SELECT array_agg(reloptions) FROM pg_class WHERE oid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'public.pg_class'::regclass)),
+            (SELECT attstattarget FROM pg_attribute WHERE attrelid = 'i'::regclass AND attnum = 1),
+            (SELECT concat_ws(' ', stxstattarget, stxowner::regrole) FROM pg_statistic_ext WHERE stxname = 's'), 'stretches'::regtype,
+            (SELECT concat_ws(' ', nspowner::regrole, nspacl) FROM pg_namespace WHERE nspname = 'beside'),
+            (SELECT array_agg(description ORDER BY description) FROM pg_description WHERE objoid >= 16384))";
+    let [there, here] = both(&cluster, query);
+    assert_eq!(here, there);
+    assert_eq!(made(&mut dba, copy), Vec::<String>::new());
+    assert_eq!(
+        error(&mut dba, "SELECT shard_schema_copy('shard_a', 'shard_b', also => '{\"\\\"$PATH\\\"\"}')").0,
+        "42P01"
+    );
 }

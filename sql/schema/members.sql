@@ -11,7 +11,7 @@ WITH RECURSIVE path AS MATERIALIZED (
      WHERE c.relkind IN ('r', 'p')
 ), member AS MATERIALIZED (
     SELECT c.oid, c.relname, c.relnamespace, c.relkind, c.relispartition, c.relpersistence, c.relowner, c.relacl, c.reloptions,
-           c.relam, c.relrowsecurity, c.relforcerowsecurity, c.relreplident, c.reltype, c.reloftype, c.relpartbound
+           c.relam, c.relrowsecurity, c.relforcerowsecurity, c.relreplident, c.reltype, c.reloftype, c.relpartbound, c.reltoastrelid
       FROM pg_class c
      WHERE c.oid IN (SELECT oid FROM wanted UNION SELECT p.relid FROM wanted w, pg_partition_tree(w.oid) p)
 ), agent AS (
@@ -109,6 +109,12 @@ column_of (attrelid, attnum, attname, definition) AS MATERIALIZED (
     UNION ALL
     SELECT 'FUNCTION', p.oid::regprocedure::text, NULL, NULL, 'f', p.proowner, p.proowner, p.proacl, p.oid::bigint FROM made_function p
     UNION ALL
-    SELECT 'SCHEMA', CASE WHEN n.nspname = $NAMESPACE THEN '(namespace)' ELSE quote_ident(n.nspname) END, NULL, NULL, 'n', NULL, n.nspowner, n.nspacl, n.oid::bigint
-      FROM pg_namespace n WHERE n.oid IN (SELECT relnamespace FROM member)
+    SELECT 'STATISTICS', CASE WHEN pg_statistics_obj_is_visible(s.oid) THEN quote_ident(s.stxname) ELSE format('%I.%I', n.nspname, s.stxname) END,
+           m.oid::regclass::text, NULL, 'r', s.stxowner, s.stxowner, NULL, s.oid::bigint
+      FROM member m JOIN pg_statistic_ext s ON s.stxrelid = m.oid JOIN pg_namespace n ON n.oid = s.stxnamespace
+    UNION ALL
+    SELECT 'SCHEMA', CASE WHEN n.nspname = $NAMESPACE THEN '(namespace)' ELSE quote_ident(n.nspname) END, NULL, NULL, 'n', n.nspowner, n.nspowner, n.nspacl, n.oid::bigint
+      FROM pg_namespace n
+     WHERE n.oid IN (SELECT relnamespace FROM member UNION SELECT typnamespace FROM made_type
+                     UNION SELECT pronamespace FROM made_function UNION SELECT relnamespace FROM made_sequence)
 ), object (step, kind, name, on_table, definition, statement, number) AS MATERIALIZED (

@@ -13,7 +13,8 @@ SELECT 5, 'table', m.oid::regclass::text, m.oid::regclass::text, d.definition,
     SELECT coalesce(' PARTITION BY ' || pg_get_partkeydef(m.oid), ''),
            coalesce((SELECT format(' USING %I', a.amname) FROM pg_am a WHERE a.oid = m.relam AND a.amname <> 'heap'), ''),
            coalesce(' WITH (' || (SELECT string_agg(format('%s = %L', split_part(o, '=', 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY o)
-                                    FROM unnest(m.reloptions) AS o) || ')', ''),
+                                    FROM unnest(m.reloptions || (SELECT array_agg('toast.' || x) FROM pg_class toast, unnest(toast.reloptions) AS x
+                                                                     WHERE toast.oid = m.reltoastrelid)) AS o) || ')', ''),
            CASE WHEN m.relrowsecurity THEN format('; ALTER TABLE %s ENABLE ROW LEVEL SECURITY', m.oid::regclass) ELSE '' END
            || CASE WHEN m.relforcerowsecurity THEN format('; ALTER TABLE %s FORCE ROW LEVEL SECURITY', m.oid::regclass) ELSE '' END,
            coalesce((SELECT string_agg(format('; ALTER TABLE %s ALTER %I %s', m.oid::regclass, a.attname, s.setting), '' ORDER BY a.attnum, s.setting)
@@ -37,15 +38,22 @@ SELECT 5, 'table', m.oid::regclass::text, m.oid::regclass::text, d.definition,
                 || e.partitioned || e.method || e.options || e.security || e.storage
                 -- What no split takes, and what is not made: it stands here to differ from what is.
                 || CASE WHEN m.reloftype <> 0 THEN format('; OF %s', format_type(m.reloftype, NULL)) ELSE '' END
+                || CASE m.relkind WHEN 'f' THEN '; FOREIGN' ELSE '' END
+                || CASE WHEN m.relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = m.oid) THEN '; INHERITED' ELSE '' END
                 || CASE WHEN NOT m.relispartition AND EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhrelid = m.oid) THEN '; INHERITS' ELSE '' END
                 || coalesce((SELECT string_agg(format('; RULE %I', r.rulename), '' ORDER BY r.rulename) FROM pg_rewrite r WHERE r.ev_class = m.oid), '')),
-           m.reloftype = 0 AND (m.relispartition OR NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhrelid = m.oid))
+           m.reloftype = 0 AND m.relkind <> 'f' AND (m.relispartition OR NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhrelid = m.oid))
+           AND NOT (m.relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = m.oid))
            AND NOT EXISTS (SELECT 1 FROM pg_rewrite r WHERE r.ev_class = m.oid),
            e.partitioned, e.method, e.options, e.security, e.storage
  ) AS d (definition, is_known, partitioned, method, options, security, storage)
 UNION ALL
 SELECT 5, 'column', format('%s.%I', m.oid::regclass, c.attname), m.oid::regclass::text, c.definition, NULL::text, m.oid::bigint
   FROM member m JOIN column_of c ON c.attrelid = m.oid
+UNION ALL
+-- Whoever names no columns notices.
+SELECT 5, 'column order', m.oid::regclass::text, m.oid::regclass::text, string_agg(quote_ident(c.attname), ', ' ORDER BY c.attnum), NULL, m.oid::bigint
+  FROM member m JOIN column_of c ON c.attrelid = m.oid WHERE NOT m.relispartition GROUP BY m.oid
 UNION ALL
 SELECT 7, 'partition', m.oid::regclass::text, m.oid::regclass::text, d.definition,
        format('ALTER TABLE %s ATTACH PARTITION %s %s', i.inhparent::regclass, m.oid::regclass, pg_get_expr(m.relpartbound, m.oid)), m.oid::bigint

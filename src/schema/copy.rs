@@ -5,9 +5,14 @@ use super::error::SchemaError;
 use super::inventory::{Look, PATIENCE, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, Plan, Step, Wanted};
+use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
 use crate::remote::fan_out::Question;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How long a lock is waited for at the least.
+const LEAST: Duration = Duration::from_millis(50);
 
 /// The target among the shards that are looked at.
 const TO: usize = 1;
@@ -43,26 +48,53 @@ impl Copy<'_> {
             return Err(SchemaError::Problems { from, to, first, all: plan.problems }.into());
         }
         if !self.dry_run {
-            self.make(&mut look, &plan, &path(&to))?;
+            self.make(&mut look, &plan, &path(&to), [&here, &there])?;
         }
-        Ok(plan.together.into_iter().chain(plan.after).collect())
+        Ok(plan.together.into_iter().chain(plan.late).chain(plan.after).collect())
     }
 
-    fn make(&self, look: &mut Look, plan: &Plan, path: &str) -> Result<(), Failure> {
-        if !plan.together.is_empty() {
+    /// `before`: what both had.
+    fn make(&self, look: &mut Look, plan: &Plan, path: &str, before: [&[Object]; 2]) -> Result<(), Failure> {
+        if !(plan.together.is_empty() && plan.late.is_empty()) {
             tell(look, "BEGIN")?;
             tell(look, &format!("SET LOCAL search_path = {path}"))?;
             for step in &plan.together {
                 tell(look, &step.statement).map_err(|failure| of(step, failure))?;
             }
-            self.require_alike(look, plan)?;
+            // Of a thousand tables it takes a while, and somebody would wait. What else comes late may need more than its table.
+            let is_alone = plan
+                .late
+                .iter()
+                .all(|step| matches!(step.kind.as_str(), "foreign key" | "grant" | "comment"));
+            if is_alone {
+                let made = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
+                self.require_alike(&made, &plan.made, before)?;
+            }
+            let began = Instant::now();
+            for step in &plan.late {
+                // All their locks are waited for as long as one.
+                let left = PATIENCE.saturating_sub(began.elapsed()).max(LEAST).as_millis();
+                let statement = format!("SET LOCAL lock_timeout = {left}; {}", step.statement);
+                tell(look, &statement).map_err(|failure| of(step, failure))?;
+            }
+            let names: BTreeSet<&str> =
+                plan.made_late.iter().filter_map(|object| object.on_table.as_deref()).collect();
+            let tables: Vec<TableName> = names.into_iter().filter_map(TableName::parse).collect();
+            if !is_alone {
+                let made = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
+                self.require_alike(&made, &plan.made, before)?;
+                self.require_alike(&made, &plan.made_late, before)?;
+            } else if !tables.is_empty() {
+                let made = look.inventories_of(&tables, |number| number == TO)?.pop().unwrap_or_default();
+                self.require_alike(&made, &plan.made_late, before)?;
+            }
             tell(look, "COMMIT")?;
         }
         tell(look, &format!("SET search_path = {path}"))?;
         // Each is a transaction, which CREATE INDEX CONCURRENTLY asks for. For that one nobody waits, while it waits for
         // whoever writes.
         for step in &plan.after {
-            let patience = if step.kind == "index" { "0" } else { PATIENCE };
+            let patience = if step.kind == "index" { 0 } else { PATIENCE.as_millis() };
             tell(look, &format!("SET lock_timeout = {patience}"))?;
             tell(look, &step.statement).map_err(|failure| of(step, failure))?;
         }
@@ -70,22 +102,33 @@ impl Copy<'_> {
     }
 
     /// What was made is what was wanted, before anybody sees it.
-    fn require_alike(&self, look: &mut Look, plan: &Plan) -> Result<(), Failure> {
-        let found = look.inventories(|number| number == TO)?.pop().unwrap_or_default();
-        let found = by_key(&found);
+    fn require_alike(
+        &self,
+        after: &[Object],
+        wanted: &[Object],
+        before: [&[Object]; 2],
+    ) -> Result<(), Failure> {
+        if let Some(object) = plan::beside(after, before, self.wanted) {
+            return Err(self.otherwise(object, "missing", &object.definition));
+        }
+        let found = by_key(after);
         let is_other = |wanted: &&Object| {
             found.get(&wanted.key()).is_none_or(|made| made.definition != wanted.definition)
         };
-        let Some(wanted) = plan.made.iter().find(is_other) else { return Ok(()) };
+        let Some(wanted) = wanted.iter().find(is_other) else { return Ok(()) };
         let made = found.get(&wanted.key()).map_or("missing", |made| made.definition.as_str());
-        Err(SchemaError::Otherwise {
+        Err(self.otherwise(wanted, &wanted.definition, made))
+    }
+
+    fn otherwise(&self, object: &Object, there: &str, here: &str) -> Failure {
+        SchemaError::Otherwise {
             from: self.from.to_owned(),
             to: self.to.to_owned(),
-            object: wanted.text(),
-            there: wanted.definition.clone(),
-            here: made.to_owned(),
+            object: object.text(),
+            there: there.to_owned(),
+            here: here.to_owned(),
         }
-        .into())
+        .into()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::query::sessions::Sessions;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::{ident, literal};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const MEMBERS: &str = include_str!("../../sql/schema/members.sql");
@@ -24,7 +25,7 @@ const PARTS: [&str; 4] = [
 ];
 
 /// How long a lock on a table is waited for that is there: all that come after wait as well.
-pub const PATIENCE: &str = "'1s'";
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// To compile what runs once took a hundred times as long as to run it. The same words for the same thing, and the same
 /// thing for the same words, whatever a login's own settings are.
@@ -62,16 +63,27 @@ impl Look {
             Ok::<_, Failure>((tables, ways))
         })?;
         let mut sessions = Sessions::open(ways, &[], &manners, timeout, false)?;
-        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {PATIENCE}"))))?;
+        let patience = PATIENCE.as_millis();
+        sessions.ask(|_| Some(Question::Own(format!("{SETTINGS}; SET lock_timeout = {patience}"))))?;
         Ok(Look { tables, sessions })
     }
 
     /// What each of the shards has, in the order in which it can be made; of those alone that are asked for.
     pub fn inventories(&mut self, asks: impl Fn(usize) -> bool) -> Result<Vec<Vec<Object>>, Failure> {
+        let tables = self.tables.clone();
+        self.inventories_of(&tables, asks)
+    }
+
+    /// The same of some of the tables, or of others.
+    pub fn inventories_of(
+        &mut self,
+        tables: &[TableName],
+        asks: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Vec<Object>>, Failure> {
         let mut found: Vec<Vec<(i32, Object)>> = self.sessions.shards().iter().map(|_| Vec::new()).collect();
         for part in PARTS {
             let questions: Vec<String> =
-                self.sessions.shards().iter().map(|entrance| self.question(part, entrance)).collect();
+                self.sessions.shards().iter().map(|entrance| question(part, entrance, tables)).collect();
             let answers = self.sessions.ask(|number| {
                 asks(number).then(|| questions.get(number).cloned()).flatten().map(Question::Own)
             })?;
@@ -93,13 +105,16 @@ impl Look {
     pub fn require_tables(&self, number: usize, found: &[Object]) -> Result<(), Failure> {
         let entrance = &self.sessions.shards()[number];
         let namespace = &entrance.shard.namespace;
+        // How the names are quoted here is for the caller's settings to say, and one called as a table of the server is
+        // written down with its schema.
+        let names = found.iter().filter(|object| object.kind == "table");
+        let there: BTreeSet<(String, String)> = names
+            .filter_map(|object| TableName::parse(&object.name))
+            .map(|table| (table.schema.unwrap_or_else(|| namespace.clone()), table.name))
+            .collect();
         let is_there = |table: &TableName| {
-            let own = TableName { schema: None, name: table.name.clone() }.quoted();
-            let name = match &table.schema {
-                Some(schema) if schema != namespace => table.quoted(),
-                _ => own,
-            };
-            found.iter().any(|object| object.kind == "table" && object.name == name)
+            let schema = table.schema.as_ref().unwrap_or(namespace).clone();
+            there.contains(&(schema, table.name.clone()))
         };
         match self.tables.iter().find(|table| !is_there(table)) {
             None => Ok(()),
@@ -109,21 +124,22 @@ impl Look {
             }
         }
     }
+}
 
-    /// Within a transaction as well.
-    fn question(&self, part: &str, entrance: &Entrance) -> String {
-        let namespace = &entrance.shard.namespace;
-        let tables: Vec<serde_json::Value> = self
-            .tables
-            .iter()
-            .map(|table| {
-                serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name})
-            })
-            .collect();
-        let members = MEMBERS.replace("$TABLES", &literal(&serde_json::Value::Array(tables).to_string()));
-        let text = format!("SET search_path = pg_catalog, pg_temp; {members}{part}{LAST}");
-        text.replace("$PATH", &literal(&path(namespace))).replace("$NAMESPACE", &literal(namespace))
-    }
+/// Within a transaction as well.
+fn question(part: &str, entrance: &Entrance, tables: &[TableName]) -> String {
+    let namespace = &entrance.shard.namespace;
+    let tables: Vec<serde_json::Value> = tables
+        .iter()
+        .map(
+            |table| serde_json::json!({"nsp": table.schema.as_ref().unwrap_or(namespace), "rel": table.name}),
+        )
+        .collect();
+    // In a name, "$" begins nothing.
+    let tables = serde_json::Value::Array(tables).to_string().replace('$', "\\u0024");
+    let members = MEMBERS.replace("$TABLES", &literal(&tables));
+    let text = format!("SET search_path = pg_catalog, pg_temp; {members}{part}{LAST}");
+    text.replace("$PATH", &literal(&path(namespace))).replace("$NAMESPACE", &literal(namespace))
 }
 
 /// Where names are looked up that are written down without a schema.

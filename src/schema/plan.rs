@@ -22,11 +22,17 @@ pub struct Step {
     pub statement: String,
 }
 
-/// First all of `together`, in one transaction; then each of `after` by itself.
+/// First all of `together` and `late`, in one transaction; then each of `after` by itself.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub together: Vec<Step>,
     pub after: Vec<Step>,
+    /// What is left of that transaction: it locks tables that are there, and whoever writes them waits from then on to the
+    /// end.
+    pub late: Vec<Step>,
+    pub made_late: Vec<Object>,
+    /// The end of `together`.
+    comments: Vec<Step>,
     /// Of what is made together: what it has to be like then.
     pub made: Vec<Object>,
     /// With one of these nothing is made.
@@ -49,22 +55,53 @@ pub fn make(from: &[Object], to: &[Object], wanted: Wanted, namespaces: Namespac
     let mut plan = Plan::default();
     let partitioned: BTreeSet<&str> =
         from.iter().filter(|object| object.is_partitioned()).map(|object| object.name.as_str()).collect();
-    let is_wanted = |object: &Object| is_wanted(object, &partitioned, wanted);
+    let foreign: BTreeSet<&str> = from
+        .iter()
+        .filter(|object| object.kind == "foreign key")
+        .map(|object| object.name.as_str())
+        .collect();
+    let is_of_foreign =
+        |object: &Object| constraint_of(object).is_some_and(|name| foreign.contains(name.as_str()));
+    let is_wanted = |object: &Object| {
+        is_wanted(object, &partitioned, wanted)
+            && (wanted.secondary || !(object.kind == "comment" && is_of_foreign(object)))
+    };
     for object in from.iter().filter(|object| !object.is_unused() && is_wanted(object)) {
+        // It has one, and keeps it.
+        if object.kind == "column order" {
+            continue;
+        }
         match there.get(&object.key()) {
             Some(found) if found.definition == object.definition => {}
             Some(found) => maker.otherwise(object, found, &mut plan),
             None => maker.missing(object, &mut plan),
         }
     }
+    let comments = std::mem::take(&mut plan.comments);
+    plan.together.extend(comments);
     plan
+}
+
+/// What came with what was made and neither of both shards had: a right that the server gives to whatever is new, or a
+/// function of somebody there that was meant by no text and was found by one.
+pub fn beside<'a>(after: &'a [Object], before: [&[Object]; 2], wanted: Wanted) -> Option<&'a Object> {
+    let known = before.map(by_key);
+    let is_used = |object: &Object| {
+        known.iter().any(|shard| shard.get(&object.key()).is_some_and(|found| !found.is_unused()))
+    };
+    after.iter().filter(|object| !object.is_unused() && !is_used(object)).find(|object| {
+        let is_right = object.is(&["owner", "grant", "revoke"]);
+        // Tables that are there may have more, which a new partition gets.
+        let is_of_table = object.is(&["index of partition", "check of partition", "trigger of partition"]);
+        !is_of_table && !object.name.starts_with("SCHEMA ") && (wanted.rights || !is_right)
+    })
 }
 
 fn is_wanted(object: &Object, partitioned: &BTreeSet<&str>, wanted: Wanted) -> bool {
     // What a partitioned table has, it gets with itself: no server makes it later without keeping writers waiting.
     let is_later = object.on_table.as_deref().is_some_and(|table| !partitioned.contains(table));
     let is_secondary = match object.kind.as_str() {
-        "foreign key" | "cluster" => true,
+        "foreign key" | "cluster" | "index statistics" => true,
         "index" => !object.is_unique_index(),
         "comment" => object.name.starts_with("INDEX "),
         "replica identity" => object.definition.starts_with("USING INDEX "),
@@ -82,6 +119,31 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
+    /// Who has a right there may use it.
+    fn takes_from_what_is_there(&self, object: &Object) -> bool {
+        let is_it = |found: &&Object| {
+            let (word, name) = object.name.split_once(' ').unwrap_or_default();
+            found.name == name && found.kind.eq_ignore_ascii_case(word)
+        };
+        object.kind == "revoke" && self.to.iter().any(|found| is_it(&found))
+    }
+
+    /// A foreign key locks both of its tables.
+    fn refers_to_one_there(&self, object: &Object) -> bool {
+        let of = object.definition.split_once(" REFERENCES ").map_or("", |(_, of)| of);
+        object.kind == "foreign key"
+            && self
+                .tables
+                .iter()
+                .any(|table| of.strip_prefix(table).is_some_and(|rest| rest.starts_with('(')))
+    }
+
+    /// Of a schema that is there its owner says who may use it, and whose it is.
+    fn is_of_schema_there(&self, object: &Object) -> bool {
+        let schema = object.name.strip_prefix("SCHEMA ");
+        object.is(&["owner", "grant", "revoke"]) && schema.is_some_and(|schema| self.schemas.contains(schema))
+    }
+
     /// Both have it, and not alike. What somebody says about it is his own.
     fn otherwise(&self, object: &Object, found: &Object, plan: &mut Plan) {
         let is_but = |state: &str| found.definition == format!("{} {state}", object.definition);
@@ -90,7 +152,7 @@ impl Maker<'_> {
         } else if object.kind == "index" && is_but("INVALID") {
             // As a call that was interrupted leaves it.
             plan.after.push(step(object, format!("REINDEX INDEX CONCURRENTLY {}", object.name)));
-        } else if object.kind != "comment" {
+        } else if object.kind != "comment" && !self.is_of_schema_there(object) {
             plan.problems.push(format!("{} is otherwise there", object.text()));
         }
     }
@@ -104,14 +166,17 @@ impl Maker<'_> {
             }
             return;
         }
-        // Of a schema that is there its owner says who may use it.
-        if let Some(schema) = object.name.strip_prefix("SCHEMA ")
-            && object.is(&["grant", "revoke"])
-            && self.schemas.contains(schema)
-        {
+        // With that of its table, as well.
+        if self.is_of_schema_there(object) || object.kind == "check of partition" && is_there {
             return;
         }
         let Some(statement) = &object.statement else {
+            if object.kind == "trigger of partition" {
+                let is_late = is_there || is_said_of_late(object, plan);
+                let made = if is_late { &mut plan.made_late } else { &mut plan.made };
+                made.push(object.clone());
+                return;
+            }
             plan.problems.push(match object.kind.as_str() {
                 "extension" => format!("{} is missing: CREATE EXTENSION", object.text()),
                 _ => format!("{} is of a kind that is not made: {}", object.text(), object.definition),
@@ -127,9 +192,16 @@ impl Maker<'_> {
             plan.problems.push(format!("{text} names schema \"{schema}\", which is another one there"));
             return;
         }
+        if self.takes_from_what_is_there(object) {
+            plan.problems.push(format!("{} {} is missing there", object.text(), object.definition));
+            return;
+        }
         let statement = self.placed(object, statement);
         match is_there {
             true => self.beside_rows(object, statement, plan),
+            false if self.refers_to_one_there(object) || is_said_of_late(object, plan) => {
+                late(object, statement, plan);
+            }
             false => together(object, statement, plan),
         }
     }
@@ -137,11 +209,19 @@ impl Maker<'_> {
     /// Texts are taken as they are: what they name by another schema would stay there.
     fn names_its_schema(&self, object: &Object, statement: &str) -> bool {
         let Namespaces { from, to } = self.namespaces;
-        let names = [format!("{from}."), format!("{}.", ident(from))];
-        let is_path = |line: &str| line.trim_start().starts_with("SET search_path") && line.contains(from);
-        from != to
-            && (names.iter().any(|name| statement.contains(name.as_str()))
-                || object.kind == "function" && statement.lines().any(is_path))
+        if from == to || object.kind == "comment" {
+            return false;
+        }
+        let quoted = ident(from);
+        let is_path = |line: &str| {
+            line.trim_start().starts_with("SET search_path")
+                && (line.contains(&quoted) || line.split(|c| !is_of_word(c)).any(|word| word == from))
+        };
+        let is_named = |text: &str, name: &str| qualifies(text, name) || qualifies(text, &quoted);
+        // Who quotes no name may write it in capitals.
+        is_named(statement, from)
+            || is_named(&statement.to_lowercase(), from)
+            || object.kind == "function" && statement.lines().any(is_path)
     }
 
     fn placed(&self, object: &Object, statement: &str) -> String {
@@ -156,7 +236,9 @@ impl Maker<'_> {
         let table = object.on_table.as_deref().unwrap_or_default();
         let is_partitioned = self.to.iter().any(|o| o.is_partitioned() && o.name == table);
         match object.kind.as_str() {
-            "primary key" | "unique" | "exclusion" => {
+            // To attach one reads it as a whole, and nobody else may meanwhile.
+            "primary key" | "unique" | "exclusion" | "index of partition" | "partition"
+            | "owned sequence" | "replica identity" => {
                 plan.problems.push(format!("{} is missing, of a table that is there", object.text()));
             }
             "index" if object.is_unique_index() || is_partitioned => {
@@ -169,14 +251,14 @@ impl Maker<'_> {
             "foreign key" | "check" => {
                 let is_valid = !object.definition.ends_with(" NOT VALID");
                 let later = if is_valid { " NOT VALID" } else { "" };
-                plan.together.push(step(object, format!("{statement}{later}")));
-                plan.made
+                plan.late.push(step(object, format!("{statement}{later}")));
+                plan.made_late
                     .push(Object { definition: format!("{}{later}", object.definition), ..object.clone() });
                 plan.after.extend(is_valid.then(|| validation(object)).flatten());
             }
             // Of what may be made after.
-            "cluster" | "comment" => plan.after.push(step(object, statement)),
-            _ => together(object, statement, plan),
+            "cluster" | "comment" | "index statistics" => plan.after.push(step(object, statement)),
+            _ => late(object, statement, plan),
         }
     }
 
@@ -192,9 +274,48 @@ impl Maker<'_> {
     }
 }
 
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// The name, and not the end of a longer one, stands before a dot.
+fn qualifies(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let (before, after) = (text.get(..at), text.get(at + name.len()..));
+        after.is_some_and(|after| after.trim_start().starts_with('.'))
+            && !before.is_some_and(|before| before.ends_with(is_of_word))
+    })
+}
+
 fn together(object: &Object, statement: String, plan: &mut Plan) {
-    plan.together.push(step(object, statement));
+    let step = step(object, statement);
+    match object.kind.as_str() {
+        "comment" => plan.comments.push(step),
+        _ => plan.together.push(step),
+    }
     plan.made.push(object.clone());
+}
+
+fn late(object: &Object, statement: String, plan: &mut Plan) {
+    plan.late.push(step(object, statement));
+    plan.made_late.push(object.clone());
+}
+
+fn is_said_of_late(object: &Object, plan: &Plan) -> bool {
+    let is_late = |kind: &str| plan.late.iter().any(|step| step.kind == kind);
+    let is_of = |name: &String| plan.late.iter().any(|step| step.kind == "foreign key" && step.name == *name);
+    match object.kind.as_str() {
+        "trigger of partition" => is_late("trigger"),
+        "comment" if object.name.starts_with("TRIGGER ") => is_late("trigger"),
+        "comment" => constraint_of(object).as_ref().is_some_and(is_of),
+        _ => false,
+    }
+}
+
+/// What a constraint is called of which something is said.
+fn constraint_of(object: &Object) -> Option<String> {
+    let (name, table) = (object.name.strip_prefix("CONSTRAINT ")?, object.on_table.as_deref()?);
+    Some(format!("{table}: {}", name.strip_suffix(&format!(" ON {table}"))?))
 }
 
 fn step(object: &Object, statement: String) -> Step {
