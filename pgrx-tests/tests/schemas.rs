@@ -178,7 +178,19 @@ fn nothing_is_made_where_something_is_otherwise_there() {
     by_superuser(&cluster, 0, "CREATE RULE nothing AS ON INSERT TO seen DO INSTEAD NOTHING");
     let (_, message) = error(&mut dba, COPY);
     assert!(message.contains("table seen is of a kind that is not made"), "{message}");
-    by_superuser(&cluster, 0, "DROP RULE nothing ON seen; ALTER TABLE seen RENAME TO gone");
+    by_superuser(
+        &cluster,
+        0,
+        "DROP RULE nothing ON seen; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'job_t'::regclass",
+    );
+    let (state, message) = error(&mut dba, COPY);
+    assert_eq!(state, "55000");
+    assert!(message.ends_with("index job_t is invalid on the first shard"), "{message}");
+    by_superuser(
+        &cluster,
+        0,
+        "UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'job_t'::regclass; ALTER TABLE seen RENAME TO gone",
+    );
     let missing = ("42P01".to_owned(), "shard \"shard_a\" lacks seen".to_owned());
     assert_eq!(error(&mut dba, COPY), missing);
     assert_eq!(tables_there(&cluster), 0);

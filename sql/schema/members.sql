@@ -91,6 +91,9 @@ column_of (attrelid, attnum, attname, definition) AS MATERIALIZED (
                                s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcache, CASE WHEN s.seqcycle THEN ' CYCLE' ELSE '' END)
                    ELSE '' END
            || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
+           -- From PostgreSQL 18 on it is a constraint, which may be one for what comes alone.
+           || coalesce((SELECT CASE WHEN k.connoinherit THEN ' NO INHERIT' ELSE '' END || CASE WHEN k.convalidated THEN '' ELSE ' NOT VALID' END
+                          FROM pg_constraint k WHERE k.conrelid = a.attrelid AND k.contype = 'n' AND k.conkey = ARRAY[a.attnum]), '')
       FROM member m JOIN pg_attribute a ON a.attrelid = m.oid AND a.attnum > 0 AND NOT a.attisdropped
       JOIN pg_type t ON t.oid = a.atttypid
       LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum

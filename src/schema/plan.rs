@@ -183,6 +183,11 @@ impl Maker<'_> {
             });
             return;
         };
+        // Half made, or not yet: what it becomes is known on its own shard.
+        if object.kind == "index" && object.definition.ends_with(" INVALID") {
+            plan.problems.push(format!("{} is invalid on the first shard", object.text()));
+            return;
+        }
         if self.has_default_beside(object) {
             plan.problems.push(format!("{} is missing beside a default partition", object.text()));
             return;
