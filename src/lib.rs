@@ -8,6 +8,7 @@ mod api;
 mod catalog;
 mod clean;
 mod error;
+mod execution;
 mod gateway;
 mod guc;
 mod keychain;
@@ -32,6 +33,7 @@ mod worker;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
 extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]);
+extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 extension_sql_file!("../sql/access.sql", name = "access");

@@ -139,7 +139,12 @@ fn a_standby_shows_figures_and_refuses_to_write() {
     assert!(functions.len() > 35, "{}", functions.len());
     for row in &functions {
         let (name, call): (String, String) = (row.get(0), row.get(1));
-        let shown = if name == "shard_split_next_call" { "shard_split_run" } else { &name };
+        let shown = match name.as_str() {
+            "shard_split_next_call" => "shard_split_run",
+            "shard_execution_begin" => "shard_execute",
+            "shard_execution_take" | "shard_execution_step" => "shard_execute_resume",
+            name => name,
+        };
         let refused = there.batch_execute(&call).expect_err(&call);
         assert_eq!(state_of(&refused), "25006", "{call}: {refused}");
         let error = refused.as_db_error().unwrap();

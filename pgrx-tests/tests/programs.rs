@@ -15,6 +15,7 @@ mod diagnose;
 mod disasters;
 mod encodings;
 mod endpoints;
+mod executions;
 mod failover;
 mod faults;
 mod figures;

@@ -315,6 +315,14 @@ fn schemas_of_other_names_have_tables_of_their_own() {
     made(&mut dba, COPY);
     let other = |line: &String| !line.contains("SCHEMA (namespace)");
     assert_eq!(differences(&mut dba).into_iter().filter(other).collect::<Vec<_>>(), Vec::<String>::new());
+    // It would wait for whoever calls.
+    master.batch_execute("DROP INDEX shard_b.job_t").unwrap();
+    let (state, message) = error(&mut dba, COPY);
+    assert_eq!(
+        (state.as_str(), message.contains("index job_t is of this very database")),
+        ("55000", true),
+        "{message}"
+    );
     let across: i64 = master
         .query_one(
             "SELECT count(*) FROM pg_depend d

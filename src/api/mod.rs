@@ -3,6 +3,7 @@
 pub mod agent;
 mod arguments;
 pub mod assignment;
+pub mod execution;
 pub mod gateway;
 pub mod hash;
 pub mod history;

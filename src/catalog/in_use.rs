@@ -3,7 +3,7 @@
 
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
-use super::split_state::{IS_ACTIVE, RESTS};
+use super::split_state::{IS_ACTIVE, IS_UNFINISHED, RESTS};
 use crate::server::sql;
 use std::collections::BTreeSet;
 
@@ -47,6 +47,15 @@ pub fn split_of_shard(shard_key: &str) -> Option<i64> {
         &[shard_key.into()],
         |row| row.value(1),
     )
+}
+
+/// A split that may have begun on a shard and has not ended, as of now.
+pub fn split_under_way(shard_key: &str) -> Option<i64> {
+    let query = format!(
+        "SELECT id FROM shardmaster.split_plan
+          WHERE (source_shard = $1 OR target_shard = $1) AND {IS_UNFINISHED} ORDER BY id LIMIT 1"
+    );
+    sql::read_latest(&query, &[shard_key.into()], |row| row.value(1)).into_iter().next()
 }
 
 /// A split of the keyspace.

@@ -4,6 +4,7 @@ pub mod caller;
 pub mod cutover_request;
 pub mod endpoint;
 pub mod event;
+pub mod execution;
 pub mod gateway;
 pub mod in_use;
 pub mod keychain;

@@ -85,37 +85,13 @@ impl Query<'_> {
             let role = login::role_of(caller)?;
             // Before the shards: one that comes later has nothing.
             let between = between::now()?;
-            let shards = self.shards()?;
+            let shards = chosen(self.shards)?;
             let shards = shards
                 .iter()
                 .map(|shard| login::entrance(&role, shard, self.timeout))
                 .collect::<Result<_, _>>()?;
             Ok(Asked { shards, schemas: schemas_of(self.keyspace), manners, between })
         })
-    }
-
-    fn shards(&self) -> Result<Vec<Shard>, Failure> {
-        let all = || shard::all().into_iter().filter(Shard::holds_rows);
-        let Some(names) = self.shards else { return Ok(all().filter(Shard::is_active).collect()) };
-        if names.is_empty() {
-            return Err(QueryError::NoShard.into());
-        }
-        let mut shards: Vec<Shard> = Vec::new();
-        for name in names {
-            let shard = shard::by_key(name)?;
-            if !shard.holds_rows() {
-                let (shard, kind) = (shard.shard_key, shard.kind);
-                return Err(shard::TopologyError::NoServer { shard, kind }.into());
-            }
-            if !shard.is_active() {
-                return Err(QueryError::Disabled(shard.shard_key).into());
-            }
-            // Named twice, it is asked once.
-            if shards.iter().all(|known| known.id != shard.id) {
-                shards.push(shard);
-            }
-        }
-        Ok(shards)
     }
 
     /// On lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes of it.
@@ -133,7 +109,33 @@ struct Asked {
     between: Between,
 }
 
-fn schemas_of(keyspace: &str) -> Vec<String> {
+/// Those that are named, or else all active ones.
+pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
+    let all = || shard::all().into_iter().filter(Shard::holds_rows);
+    let Some(names) = names else { return Ok(all().filter(Shard::is_active).collect()) };
+    if names.is_empty() {
+        return Err(QueryError::NoShard.into());
+    }
+    let mut shards: Vec<Shard> = Vec::new();
+    for name in names {
+        let shard = shard::by_key(name)?;
+        if !shard.holds_rows() {
+            let (shard, kind) = (shard.shard_key, shard.kind);
+            return Err(shard::TopologyError::NoServer { shard, kind }.into());
+        }
+        if !shard.is_active() {
+            return Err(QueryError::Disabled(shard.shard_key).into());
+        }
+        // Named twice, it is asked once.
+        if shards.iter().all(|known| known.id != shard.id) {
+            shards.push(shard);
+        }
+    }
+    Ok(shards)
+}
+
+/// Schemas of tables of a keyspace that are in one of their own.
+pub fn schemas_of(keyspace: &str) -> Vec<String> {
     let names = table_policy::list(keyspace)
         .into_iter()
         .filter_map(|policy| TableName::parse(&policy.table_name)?.schema);

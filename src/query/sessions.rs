@@ -91,6 +91,17 @@ impl Sessions {
         (shard, error.into())
     }
 
+    /// Of those that have failed since it was asked last, where failures are reported: which one, why, and whether the
+    /// server itself has said so.
+    pub fn failures(&mut self) -> Vec<(usize, Failure, bool)> {
+        let found = self.fan.failures();
+        let reason = |(number, error): (usize, RemoteError)| {
+            let is_said = error.sqlstate.is_some();
+            (number, self.failure(number, error).1, is_said)
+        };
+        found.into_iter().map(reason).collect()
+    }
+
     pub fn shards(&self) -> &[Entrance] {
         &self.shards
     }

@@ -5,6 +5,8 @@ use super::error::SchemaError;
 use super::inventory::{Look, PATIENCE, path};
 use super::object::Object;
 use super::plan::{self, Namespaces, Plan, Step, Wanted};
+use crate::catalog::caller::Caller;
+use crate::catalog::shard;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
 use crate::remote::fan_out::Question;
@@ -42,7 +44,8 @@ impl Copy<'_> {
         look.require_tables(0, &here)?;
         let namespace = |number: usize| look.sessions.shards()[number].shard.namespace.clone();
         let (from, to) = (namespace(0), namespace(TO));
-        let plan = plan::make(&here, &there, self.wanted, Namespaces { from: &from, to: &to });
+        let mut plan = plan::make(&here, &there, self.wanted, Namespaces { from: &from, to: &to });
+        plan.problems.extend(self.waits_for_itself(&plan)?);
         if let Some(first) = plan.problems.first() {
             let (from, to, first) = (self.from.to_owned(), self.to.to_owned(), first.clone());
             return Err(SchemaError::Problems { from, to, first, all: plan.problems }.into());
@@ -51,6 +54,18 @@ impl Copy<'_> {
             self.make(&mut look, &plan, &path(&to), [&here, &there])?;
         }
         Ok(plan.together.into_iter().chain(plan.late).chain(plan.after).collect())
+    }
+
+    /// In this very database CREATE INDEX CONCURRENTLY would wait for the end of whoever calls.
+    fn waits_for_itself(&self, plan: &Plan) -> Result<Option<String>, Failure> {
+        let is_here = Caller::as_owner(|_| shard::by_key(self.to))?.conninfo.is_none();
+        let mut indexes = plan.after.iter().filter(|step| is_here && step.kind == "index");
+        Ok(indexes.next().map(|step| {
+            format!(
+                "index {} is of this very database, and would wait for this call: {}",
+                step.name, step.statement
+            )
+        }))
     }
 
     /// `before`: what both had.

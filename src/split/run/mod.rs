@@ -3,6 +3,7 @@
 
 mod attach;
 mod ends;
+mod executions;
 mod patience;
 mod trouble;
 
@@ -188,6 +189,8 @@ impl Worker {
             }))));
         }
         let id = self.id;
+        let plan = &self.attached(state)?.plan;
+        executions::require_none(&plan.source.shard_key, &plan.target.shard_key)?;
         if reverse::lacks_partitions(id, &self.attached(state)?.tables)? {
             reverse::capture_partitions(id, &self.read_plan()?.1)?;
         }
@@ -284,6 +287,7 @@ impl Worker {
     fn install(&mut self) -> Result<Duration> {
         self.engine = None;
         let tenure = self.take_plan()?;
+        executions::require_none(&tenure.plan.source.shard_key, &tenure.plan.target.shard_key)?;
         self.write(|| record::activity(self.id, "working", None));
         let sessions = match tenure.plan.reverse_of {
             Some(there) if !reverse::begin(&tenure, there)? => return Ok(Duration::ZERO),

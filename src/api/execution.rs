@@ -1,0 +1,116 @@
+//! One statement on all shards.
+
+use super::arguments::{invalid, names_of, patience};
+use super::{COMMITS, on_primary, outside_transaction};
+use crate::catalog::execution;
+use crate::error::required;
+use crate::execution::{self as carried_out, Request};
+use crate::query::run::require_fit;
+use pgrx::datum::{Interval, TimestampWithTimeZone};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// SECURITY INVOKER: shards are asked as the caller's login.
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_execution_begin(
+    sql: Option<String>,
+    keyspace: Option<String>,
+    shards: Option<Vec<Option<String>>>,
+    wave: Option<i32>,
+    in_transaction: Option<bool>,
+    timeout: Option<Interval>,
+) -> Result<i64, ErrorReport> {
+    on_primary("shard_execute")?;
+    outside_transaction("shard_execute", COMMITS)?;
+    require_fit("shard_execute")?;
+    let wave = required(wave, "wave")?;
+    if wave < 1 {
+        return Err(invalid("wave", "at least one shard runs it at a time").into());
+    }
+    Ok(carried_out::begin(&Request {
+        statement: &required(sql, "sql")?,
+        keyspace: &required(keyspace, "keyspace")?,
+        shards: shards.map(|names| names_of(names, "shards")).transpose()?.as_deref(),
+        wave,
+        in_transaction: required(in_transaction, "in_transaction")?,
+        timeout: patience(timeout)?,
+    })?)
+}
+
+/// SECURITY INVOKER, as above.
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_execution_take(
+    execution_id: Option<i64>,
+    retry: Option<bool>,
+    timeout: Option<Interval>,
+) -> Result<(), ErrorReport> {
+    on_primary("shard_execute_resume")?;
+    outside_transaction("shard_execute_resume", COMMITS)?;
+    require_fit("shard_execute_resume")?;
+    let (id, retry) = (required(execution_id, "execution_id")?, required(retry, "retry")?);
+    Ok(carried_out::take(id, retry, patience(timeout)?)?)
+}
+
+/// SECURITY INVOKER, as above.
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_execution_step(
+    execution_id: Option<i64>,
+    timeout: Option<Interval>,
+) -> Result<bool, ErrorReport> {
+    on_primary("shard_execute_resume")?;
+    outside_transaction("shard_execute_resume", COMMITS)?;
+    Ok(carried_out::step(required(execution_id, "execution_id")?, patience(timeout)?)?)
+}
+
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_execute_abandon(execution_id: Option<i64>) -> Result<(), ErrorReport> {
+    on_primary("shard_execute_abandon")?;
+    Ok(carried_out::abandon(required(execution_id, "execution_id")?)?)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(stable, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_executions(
+    execution_id: default!(Option<i64>, "NULL"),
+) -> TableIterator<
+    'static,
+    (
+        name!(execution_id, i64),
+        name!(shard, String),
+        name!(state, String),
+        name!(rows, Option<i64>),
+        name!(sqlstate, Option<String>),
+        name!(message, Option<String>),
+        name!(statement, String),
+        name!(started_by, String),
+        name!(changed_at, TimestampWithTimeZone),
+    ),
+> {
+    TableIterator::new(execution::list(execution_id).into_iter().map(|one| {
+        (
+            one.execution,
+            one.shard,
+            one.state,
+            one.rows,
+            one.sqlstate,
+            one.message,
+            one.statement,
+            one.started_by,
+            one.changed_at,
+        )
+    }))
+}
+
+extension_sql_file!(
+    "../../sql/execute.sql",
+    name = "execute",
+    requires = [
+        "execution",
+        shard_execution_begin,
+        shard_execution_take,
+        shard_execution_step,
+        shard_execute_abandon,
+        shard_executions
+    ]
+);

@@ -1,0 +1,284 @@
+//! `shardmaster.execution` and `execution_shard`: a statement for all shards, and how far each of them is.
+
+use crate::error::{Failure, SqlState};
+use crate::server::sql;
+use pgrx::prelude::TimestampWithTimeZone;
+
+/// How far a shard is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Waiting,
+    /// The statement may be under way. In a transaction: and no COMMIT was sent.
+    Running,
+    /// It was done, and a COMMIT may have been sent.
+    Committing,
+    Done,
+    Failed,
+    /// It was done or was not.
+    Unknown,
+    Abandoned,
+}
+
+/// What may become of what.
+const CHANGES: &[(State, &[State])] = &[
+    (State::Waiting, &[State::Running, State::Failed, State::Abandoned]),
+    (
+        State::Running,
+        &[State::Committing, State::Done, State::Failed, State::Unknown, State::Waiting, State::Abandoned],
+    ),
+    (State::Committing, &[State::Done, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
+    (State::Failed, &[State::Waiting, State::Abandoned]),
+    (State::Unknown, &[State::Waiting, State::Abandoned]),
+    (State::Done, &[]),
+    (State::Abandoned, &[]),
+];
+
+/// A statement that may be under way on a shard, or may have been done, as SQL.
+const HELD: &str = "state IN ('running', 'committing', 'unknown')";
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Waiting => "waiting",
+            State::Running => "running",
+            State::Committing => "committing",
+            State::Done => "done",
+            State::Failed => "failed",
+            State::Unknown => "unknown",
+            State::Abandoned => "abandoned",
+        }
+    }
+
+    fn parse(text: &str) -> Option<State> {
+        CHANGES.iter().map(|(state, _)| *state).find(|state| state.as_str() == text)
+    }
+
+    /// From which states it may be come to.
+    fn before(self) -> Vec<String> {
+        let leads = |(from, to): &(State, &[State])| to.contains(&self).then(|| from.as_str().to_owned());
+        CHANGES.iter().filter_map(leads).collect()
+    }
+}
+
+pub struct New<'a> {
+    pub keyspace: &'a str,
+    pub statement: &'a str,
+    pub wave: i32,
+    pub in_transaction: bool,
+    pub started_by: &'a str,
+}
+
+pub struct Execution {
+    pub id: i64,
+    pub keyspace: String,
+    pub statement: String,
+    pub wave: usize,
+    pub in_transaction: bool,
+    pub started_by: String,
+}
+
+/// A session on a shard.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    pub username: String,
+    pub pid: i32,
+    /// Seconds, as that server writes them.
+    pub start: String,
+}
+
+/// A transaction on a shard, which nobody else's can be taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    pub xid: String,
+    pub system_identifier: String,
+    pub timeline: String,
+    pub flushed: String,
+}
+
+/// One shard of an execution.
+pub struct Place {
+    pub shard: String,
+    pub state: State,
+    pub backend: Option<Backend>,
+    pub transaction: Option<Transaction>,
+}
+
+/// One for people.
+pub struct Listed {
+    pub execution: i64,
+    pub shard: String,
+    pub state: String,
+    pub statement: String,
+    pub rows: Option<i64>,
+    pub sqlstate: Option<String>,
+    pub message: Option<String>,
+    pub started_by: String,
+    pub changed_at: TimestampWithTimeZone,
+}
+
+pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
+    let id = sql::write_returning(
+        "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by)
+         VALUES ($1, $2, $3, $4, $5) RETURNING id",
+        &[
+            new.keyspace.into(),
+            new.statement.into(),
+            new.wave.into(),
+            new.in_transaction.into(),
+            new.started_by.into(),
+        ],
+        |row| row.value(1),
+    );
+    let id: i64 = id.into_iter().next().unwrap_or_default();
+    sql::write(
+        "INSERT INTO shardmaster.execution_shard (execution_id, position, shard)
+         SELECT $1, u.n::int, u.shard FROM pg_catalog.unnest($2::text[]) WITH ORDINALITY u (shard, n)",
+        &[id.into(), shards.to_vec().into()],
+    );
+    id
+}
+
+pub fn find(id: i64) -> Result<Execution, Failure> {
+    let found = sql::read_latest(
+        "SELECT keyspace, statement, wave, in_transaction, started_by FROM shardmaster.execution WHERE id = $1",
+        &[id.into()],
+        |row| Execution {
+            id,
+            keyspace: row.value(1),
+            statement: row.value(2),
+            wave: usize::try_from(row.value::<i32>(3)).unwrap_or(1),
+            in_transaction: row.value(4),
+            started_by: row.value(5),
+        },
+    );
+    found.into_iter().next().ok_or_else(|| {
+        Failure::new(SqlState::UNDEFINED_OBJECT, format!("execution {id} does not exist"))
+            .hint("shard_executions() lists them.")
+    })
+}
+
+/// In the order in which they are to run it.
+pub fn places(id: i64) -> Vec<Place> {
+    sql::read_latest(
+        "SELECT shard, state, username, pid, backend_start, xid, system_identifier, timeline, flushed
+           FROM shardmaster.execution_shard WHERE execution_id = $1 ORDER BY position",
+        &[id.into()],
+        |row| Place {
+            shard: row.value(1),
+            state: State::parse(&row.value::<String>(2)).unwrap_or(State::Unknown),
+            backend: row.get(4).map(|pid| Backend {
+                username: row.get(3).unwrap_or_default(),
+                pid,
+                start: row.get(5).unwrap_or_default(),
+            }),
+            transaction: row.get(6).map(|xid| Transaction {
+                xid,
+                system_identifier: row.get(7).unwrap_or_default(),
+                timeline: row.get(8).unwrap_or_default(),
+                flushed: row.get(9).unwrap_or_default(),
+            }),
+        },
+    )
+}
+
+/// Of a shard that is in another state than one that leads there nothing is changed, which is an error.
+fn change(id: i64, shard: &str, to: State, set: &str, more: Vec<Option<String>>) -> Result<(), Failure> {
+    let changed = sql::write(
+        &format!(
+            "UPDATE shardmaster.execution_shard
+                SET state = $3, changed_at = pg_catalog.clock_timestamp(), {set}
+              WHERE execution_id = $1 AND shard = $2 AND state = ANY ($4) AND $5::text[] IS NOT NULL"
+        ),
+        &[id.into(), shard.into(), to.as_str().into(), to.before().into(), more.into()],
+    );
+    if changed == 1 {
+        return Ok(());
+    }
+    let text = format!("execution {id} is no longer where shard \"{shard}\" could be {}", to.as_str());
+    Err(Failure::new(SqlState::NOT_IN_STATE, text).hint("Somebody has changed it meanwhile."))
+}
+
+const NOTHING: &str =
+    "username = NULL, pid = NULL, backend_start = NULL, xid = NULL, system_identifier = NULL,
+    timeline = NULL, flushed = NULL, affected = NULL, error_code = NULL, error_message = NULL";
+
+pub fn waits(id: i64, shard: &str) -> Result<(), Failure> {
+    change(id, shard, State::Waiting, NOTHING, vec![])
+}
+
+pub fn runs(id: i64, shard: &str, backend: &Backend) -> Result<(), Failure> {
+    let more =
+        vec![Some(backend.username.clone()), Some(backend.pid.to_string()), Some(backend.start.clone())];
+    let set =
+        "username = $5[1], pid = $5[2]::int, backend_start = $5[3], error_code = NULL, error_message = NULL";
+    change(id, shard, State::Running, set, more)
+}
+
+pub fn commits(id: i64, shard: &str, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
+    let Transaction { xid, system_identifier, timeline, flushed } = transaction.clone();
+    let more = [xid, system_identifier, timeline, flushed, rows.to_string()].map(Some).to_vec();
+    let set =
+        "xid = $5[1], system_identifier = $5[2], timeline = $5[3], flushed = $5[4], affected = $5[5]::bigint";
+    change(id, shard, State::Committing, set, more)
+}
+
+/// None: as many rows as were known before.
+pub fn is_done(id: i64, shard: &str, rows: Option<u64>) -> Result<(), Failure> {
+    let set = "affected = coalesce($5[1]::bigint, affected), error_code = NULL, error_message = NULL";
+    change(id, shard, State::Done, set, vec![rows.map(|rows| rows.to_string())])
+}
+
+/// `Failed` or `Unknown`.
+pub fn ends_badly(id: i64, shard: &str, to: State, why: &Failure) -> Result<(), Failure> {
+    let why = why.cleaned();
+    let more = vec![Some(why.sqlstate.as_str().to_owned()), Some(why.message)];
+    change(id, shard, to, "affected = NULL, error_code = $5[1], error_message = $5[2]", more)
+}
+
+pub fn abandon(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.execution_shard SET state = 'abandoned', changed_at = pg_catalog.clock_timestamp()
+          WHERE execution_id = $1 AND state = ANY ($2)",
+        &[id.into(), State::Abandoned.before().into()],
+    );
+}
+
+pub fn list(id: Option<i64>) -> Vec<Listed> {
+    sql::read(
+        "SELECT e.id, s.shard, s.state, e.statement, s.affected, s.error_code, s.error_message, e.started_by, s.changed_at
+           FROM shardmaster.execution e JOIN shardmaster.execution_shard s ON s.execution_id = e.id
+          WHERE $1 IS NULL OR e.id = $1
+          ORDER BY e.id, s.position",
+        &[id.into()],
+        |row| Listed {
+            execution: row.value(1),
+            shard: row.value(2),
+            state: row.value(3),
+            statement: row.value(4),
+            rows: row.get(5),
+            sqlstate: row.get(6),
+            message: row.get(7),
+            started_by: row.value(8),
+            changed_at: row.value(9),
+        },
+    )
+}
+
+/// An execution that may be under way on one of the shards, or whose end nobody knows, and which shard.
+pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
+    let query = format!(
+        "SELECT execution_id, shard FROM shardmaster.execution_shard
+          WHERE shard = ANY ($1) AND {HELD} ORDER BY execution_id, position LIMIT 1"
+    );
+    sql::read_latest(&query, &[shards.to_vec().into()], |row| (row.value(1), row.value(2))).into_iter().next()
+}
+
+/// A role with the rights of whoever has started it.
+pub fn may_resume(role: pgrx::pg_sys::Oid, started_by: &str) -> bool {
+    sql::read_one(
+        "SELECT true FROM pg_catalog.pg_roles WHERE rolname = $2 AND pg_catalog.pg_has_role($1, oid, 'USAGE')",
+        &[role.into(), started_by.into()],
+        |_| (),
+    )
+    .is_some()
+}

@@ -1,0 +1,88 @@
+//! Why a statement is not run on all shards.
+
+use crate::error::{Failure, SqlState};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum ExecutionError {
+    #[error("cannot run {0} on the shards")]
+    Ends(String),
+    #[error("no statement is given")]
+    Empty,
+    #[error("no shard is active")]
+    NoShard,
+    #[error("split {split} is under way on shard \"{shard}\"")]
+    Split { split: i64, shard: String },
+    #[error("execution {id} was started by role \"{role}\"")]
+    Others { id: i64, role: String },
+    #[error("execution {0} is carried out by another session")]
+    Busy(i64),
+    #[error("execution {0} is not carried out by this session")]
+    NotHeld(i64),
+    #[error("execution {id}: nobody knows whether shard \"{shard}\" has done it")]
+    Unknown { id: i64, shard: String },
+    #[error("shard \"{0}\": the statement has ended its transaction")]
+    OtherTransaction(String),
+    #[error("shard \"{0}\" is another server than it was when the statement was done")]
+    OtherServer(String),
+    #[error("shard \"{0}\" does not know what has become of the transaction")]
+    Forgotten(String),
+    #[error("shard \"{0}\": the transaction is still in progress")]
+    InProgress(String),
+    #[error("shard \"{0}\": it was interrupted, and no transaction would have undone it")]
+    Interrupted(String),
+    #[error("shard \"{0}\": the transaction was rolled back")]
+    RolledBack(String),
+}
+
+impl From<ExecutionError> for Failure {
+    fn from(error: ExecutionError) -> Failure {
+        use ExecutionError as E;
+        let (state, hint) = match &error {
+            E::Ends(_) => (
+                SqlState::INVALID_VALUE,
+                "It is in a transaction of its own on each shard, which commits by itself.".to_owned(),
+            ),
+            E::Empty => (SqlState::INVALID_VALUE, "Give one statement.".to_owned()),
+            E::NoShard => (SqlState::NOT_IN_STATE, "shard_set_status() makes one active.".to_owned()),
+            E::Split { split, .. } => (
+                SqlState::IN_USE,
+                format!(
+                    "Wait for its end, or name other shards: SELECT shard_split_to_call({split}) says what it waits for."
+                ),
+            ),
+            E::Others { role, .. } => {
+                (SqlState::INSUFFICIENT_PRIVILEGE, format!("Let \"{role}\" resume it, or abandon it."))
+            }
+            E::Busy(_) => (SqlState::IN_USE, "Wait for its end, or cancel it.".to_owned()),
+            E::NotHeld(id) => {
+                (SqlState::NOT_IN_STATE, format!("CALL shard_execute_resume({id}) carries it out."))
+            }
+            E::Unknown { id, .. } => (
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "Look at the shard. CALL shard_execute_resume({id}, retry => true) runs it again there, shard_execute_abandon({id}) gives it up."
+                ),
+            ),
+            E::OtherTransaction(_) | E::OtherServer(_) | E::Forgotten(_) | E::Interrupted(_) => {
+                (SqlState::NOT_IN_STATE, "Look at the shard whether it was done.".to_owned())
+            }
+            E::InProgress(_) => {
+                (SqlState::IN_USE, "See in its pg_stat_activity what the session waits for.".to_owned())
+            }
+            E::RolledBack(_) => (SqlState::SERIALIZATION_FAILURE, String::new()),
+        };
+        let failure = Failure::new(state, error.to_string());
+        if hint.is_empty() { failure } else { failure.hint(hint) }
+    }
+}
+
+/// What is stored stays, so whoever reads it has to know of what.
+pub fn of_execution(id: i64, mut why: Failure) -> Failure {
+    why.message = format!("execution {id}: {}", why.message);
+    let goes_on = format!(
+        "CALL shard_execute_resume({id}) goes on with it; shard_executions({id}) says how far it is."
+    );
+    why.hint = Some(why.hint.map_or(goes_on.clone(), |hint| format!("{hint} {goes_on}")));
+    why
+}

@@ -1,0 +1,75 @@
+//! The execution that this session carries out. It lives across the commits of the procedure, and ends with its first
+//! error: sessions on shards are closed, so that no transaction stays open there.
+
+use super::error::ExecutionError;
+use super::run::Wave;
+use crate::error::Failure;
+use crate::server::database;
+use pgrx::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+
+/// The fourth field of the lock's tag; see the worker's locks.
+const SPACE: u16 = 0x5345;
+
+pub struct Held {
+    pub id: i64,
+    pub stage: Stage,
+    /// What the next step raises.
+    pub failure: Option<Failure>,
+}
+
+pub enum Stage {
+    Between,
+    /// Written down as running, and nothing was asked.
+    Open(Wave),
+    /// With the first failure of those that are not to commit.
+    Ran(Wave, Option<Failure>),
+}
+
+thread_local! {
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Held {
+    /// No other session may have it.
+    pub fn take(id: i64) -> Result<Held, Failure> {
+        drop(HELD.take());
+        if !REGISTERED.replace(true) {
+            // SAFETY: the callback is a function of this library, which is never unloaded.
+            unsafe { pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut()) };
+        }
+        let tag = database::advisory_lock(SPACE, id as u64);
+        // SAFETY: a valid tag of a lock method the server knows; does not wait. The session's own: it outlives commits.
+        let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
+        if taken == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+            return Err(ExecutionError::Busy(id).into());
+        }
+        Ok(Held { id, stage: Stage::Between, failure: None })
+    }
+
+    /// Until the next step, or the end of a transaction that fails.
+    pub fn keep(self) {
+        HELD.set(Some(self));
+    }
+
+    pub fn back(id: i64) -> Result<Held, Failure> {
+        HELD.take().filter(|held| held.id == id).ok_or_else(|| ExecutionError::NotHeld(id).into())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let tag = database::advisory_lock(SPACE, self.id as u64);
+        // SAFETY: releases what `take` has taken in this session; raises no error.
+        unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
+    if event == pg_sys::XactEvent::XACT_EVENT_ABORT {
+        drop(HELD.take());
+    }
+}

@@ -1,0 +1,265 @@
+//! Shards that run a statement beside each other, step by step.
+
+use super::error::ExecutionError;
+use super::settle::{self, Fate, IDENTITY};
+use super::shards::{require_no_split, ways};
+use crate::catalog::caller::Caller;
+use crate::catalog::execution::{self, Backend, Execution, State, Transaction};
+use crate::error::Failure;
+use crate::query::opening::Manners;
+use crate::query::run::schemas_of;
+use crate::query::sessions::Sessions;
+use crate::remote::RemoteError;
+use crate::remote::fan_out::Question;
+use crate::remote::quote::literal;
+use crate::remote::result::Rows;
+use std::time::Duration;
+
+/// What is made without a schema is made in the first one: not among the session's own. The last row says who it is.
+const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.concat(
+        pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), false);
+    SELECT pid::text, EXTRACT(epoch FROM backend_start)::text FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()";
+
+/// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement.
+const BEGIN: &str = "BEGIN READ WRITE; SET LOCAL lock_timeout = '1s';
+    SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.pg_logical_emit_message(true, 'shardmaster', '')";
+
+/// The transaction that is open by then, whose commit is to last.
+const AFTER: &str = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text,
+    pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
+        WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true)";
+
+/// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
+/// no other one is given it.
+const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
+    SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
+
+/// One shard of it.
+struct Lane {
+    shard: String,
+    backend: Option<Backend>,
+    rows: u64,
+    /// It is to commit.
+    transaction: Option<Transaction>,
+    failure: Option<Failure>,
+    /// What a failure makes of it: `Unknown` where no session's end undoes it.
+    fails_as: State,
+}
+
+pub struct Wave {
+    execution: Execution,
+    sessions: Sessions,
+    lanes: Vec<Lane>,
+    timeout: Duration,
+}
+
+impl Wave {
+    /// The next shards, written down as running; None: none is left. And the first failure.
+    pub fn open(id: i64, timeout: Duration) -> Result<Option<(Wave, Option<Failure>)>, Failure> {
+        let (execution, names, schemas) = Caller::as_owner(|_| {
+            let execution = execution::find(id)?;
+            let waiting = execution::places(id).into_iter().filter(|place| place.state == State::Waiting);
+            let names: Vec<String> = waiting.map(|place| place.shard).take(execution.wave).collect();
+            let schemas = schemas_of(&execution.keyspace);
+            Ok::<_, Failure>((execution, names, schemas))
+        })?;
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let sessions =
+            Sessions::open(ways(&names, timeout)?, &schemas, &Manners::of_caller(), timeout, true)?;
+        let lane = |shard| Lane {
+            shard,
+            backend: None,
+            rows: 0,
+            transaction: None,
+            failure: None,
+            fails_as: State::Failed,
+        };
+        let lanes = names.into_iter().map(lane).collect();
+        let mut wave = Wave { execution, sessions, lanes, timeout };
+        let answers = wave.ask(|_| Some(Question::Own(SETTLE_IN.to_owned())))?;
+        for (number, answer) in answers.iter().enumerate() {
+            let Some(rows) = answer else { continue };
+            let username = wave.sessions.shards()[number].username.clone();
+            let lane = &mut wave.lanes[number];
+            let cells = cells(rows);
+            let pid = cells.first().and_then(|pid| pid.parse().ok());
+            match (pid, cells.get(1)) {
+                (Some(pid), Some(start)) => {
+                    lane.backend = Some(Backend { username, pid, start: start.clone() });
+                }
+                _ => lane.failure = Some(RemoteError::unreadable(&lane.shard, "who it is").into()),
+            }
+        }
+        // Nobody begins beside one that cannot.
+        let is_whole = wave.lanes.iter().all(|lane| lane.failure.is_none());
+        let failure = wave.record(|id, lane| match &lane.backend {
+            Some(backend) if is_whole => execution::runs(id, &lane.shard, backend),
+            _ => Ok(()),
+        })?;
+        Ok(Some((wave, failure)))
+    }
+
+    /// Asks those that have not failed.
+    fn ask(&mut self, question: impl Fn(usize) -> Option<Question>) -> Result<Vec<Option<Rows>>, Failure> {
+        let lanes = &self.lanes;
+        let answers = self.sessions.ask(|number| {
+            lanes.get(number).filter(|lane| lane.failure.is_none()).and_then(|_| question(number))
+        })?;
+        for (number, failure, _) in self.sessions.failures() {
+            self.lanes[number].failure.get_or_insert(failure);
+        }
+        Ok(answers)
+    }
+
+    /// Writes down what has become of each of them; the first failure.
+    fn record(&self, good: impl Fn(i64, &Lane) -> Result<(), Failure>) -> Result<Option<Failure>, Failure> {
+        Caller::as_owner(|_| {
+            for lane in &self.lanes {
+                match &lane.failure {
+                    Some(why) => {
+                        execution::ends_badly(self.execution.id, &lane.shard, lane.fails_as, why)?;
+                    }
+                    None => good(self.execution.id, lane)?,
+                }
+            }
+            Ok(self.lanes.iter().find_map(|lane| lane.failure.clone()))
+        })
+    }
+
+    /// The statement. A split that was asked for before it was written down that this runs is seen by this; one that is
+    /// asked for after that sees it.
+    pub fn run(&mut self) -> Result<Option<Failure>, Failure> {
+        for lane in &mut self.lanes {
+            lane.failure = Caller::as_owner(|_| require_no_split(&lane.shard)).err();
+        }
+        match self.execution.in_transaction {
+            true => self.run_in_transaction(),
+            false => self.run_alone(),
+        }
+    }
+
+    fn run_in_transaction(&mut self) -> Result<Option<Failure>, Failure> {
+        let begun = self.ask(|_| Some(Question::Own(BEGIN.to_owned())))?;
+        self.run_statement()?;
+        let after = self.ask(|_| Some(Question::Own(AFTER.to_owned())))?;
+        let mut xids = Vec::new();
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            let xid = |answers: &[Option<Rows>]| Some(answers.get(number)?.as_ref()?.scalar()?.to_owned());
+            let (before, after) = (xid(&begun), xid(&after));
+            if lane.failure.is_none() && (before.is_none() || before != after) {
+                lane.fails_as = State::Unknown;
+                lane.failure = Some(ExecutionError::OtherTransaction(lane.shard.clone()).into());
+            }
+            xids.push(after);
+        }
+        self.flush(&xids)?;
+        self.record(|id, lane| match &lane.transaction {
+            Some(transaction) => execution::commits(id, &lane.shard, transaction, lane.rows),
+            None => Ok(()),
+        })
+    }
+
+    fn run_statement(&mut self) -> Result<(), Failure> {
+        let statement = self.execution.statement.clone();
+        let answers = self.ask(|_| Some(Question::Single(statement.clone())))?;
+        for (lane, answer) in self.lanes.iter_mut().zip(&answers) {
+            lane.rows = answer.as_ref().map_or(0, |rows| rows.affected);
+        }
+        Ok(())
+    }
+
+    /// Has each shard write the number of its transaction, by another session, which sees that it is on the same server.
+    fn flush(&mut self, xids: &[Option<String>]) -> Result<(), Failure> {
+        let left: Vec<usize> =
+            (0..self.lanes.len()).filter(|number| self.lanes[*number].failure.is_none()).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = left.iter().map(|number| self.lanes[*number].shard.clone()).collect();
+        let ways = ways(&names, self.timeout)?;
+        let mut others = Sessions::open(ways, &[], &Manners::of_caller(), self.timeout, true)?;
+        let xid = |at: usize| xids.get(*left.get(at)?)?.clone();
+        let answers = others.ask(|at| {
+            let question = format!("{FLUSH}; SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::text, pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(&xid(at)?));
+            Some(Question::Own(question))
+        })?;
+        let mut failures: Vec<Option<Failure>> = left.iter().map(|_| None).collect();
+        for (at, failure, _) in others.failures() {
+            failures[at] = Some(failure);
+        }
+        for (at, number) in left.iter().enumerate() {
+            let lane = &mut self.lanes[*number];
+            let cells = answers.get(at).and_then(Option::as_ref).map(cells).unwrap_or_default();
+            match (failures[at].take(), cells.as_slice(), xid(at)) {
+                (None, [system, timeline, flushed, status], Some(xid)) if status == "in progress" => {
+                    let (system_identifier, timeline) = (system.clone(), timeline.clone());
+                    lane.transaction =
+                        Some(Transaction { xid, system_identifier, timeline, flushed: flushed.clone() });
+                }
+                (Some(failure), ..) => lane.failure = Some(failure),
+                (None, ..) => lane.failure = Some(ExecutionError::OtherServer(lane.shard.clone()).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What cannot be in a transaction. That an answer was lost says nothing.
+    fn run_alone(&mut self) -> Result<Option<Failure>, Failure> {
+        let may_run: Vec<bool> = self.lanes.iter().map(|lane| lane.failure.is_none()).collect();
+        self.run_statement()?;
+        for (lane, _) in self.lanes.iter_mut().zip(may_run).filter(|(_, may_run)| *may_run) {
+            let state = lane.failure.as_ref().map(|failure| failure.sqlstate.as_str().to_owned());
+            if state.is_some_and(|state| state.starts_with("08") || state.starts_with("57P")) {
+                lane.fails_as = State::Unknown;
+            }
+        }
+        self.record(|id, lane| execution::is_done(id, &lane.shard, Some(lane.rows)))
+    }
+
+    /// Those that have done it commit. What is not heard of one of them it is asked, in another session.
+    pub fn commit(&mut self) -> Result<Option<Failure>, Failure> {
+        let questions: Vec<Option<String>> = self
+            .lanes
+            .iter()
+            .map(|lane| {
+                let xid = literal(&lane.transaction.as_ref()?.xid);
+                Some(format!("COMMIT; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
+            })
+            .collect();
+        let answers = self.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        let mut first = None;
+        for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.transaction.is_some()) {
+            let status = answers.get(number).and_then(Option::as_ref).and_then(Rows::scalar);
+            let fate = match status {
+                Some("committed") => Ok(Fate::Committed),
+                _ => settle::one(self.execution.id, &lane.shard, self.timeout),
+            };
+            let rolled_back = || ExecutionError::RolledBack(lane.shard.clone()).into();
+            let why = lane.failure.clone();
+            let failure = Caller::as_owner(|_| match fate {
+                Ok(Fate::Committed) => {
+                    execution::is_done(self.execution.id, &lane.shard, None).map(|()| None)
+                }
+                Ok(Fate::Aborted) => {
+                    let why = why.unwrap_or_else(rolled_back);
+                    execution::ends_badly(self.execution.id, &lane.shard, State::Failed, &why)
+                        .map(|()| Some(why))
+                }
+                Ok(Fate::Unknown(why)) => {
+                    execution::ends_badly(self.execution.id, &lane.shard, State::Unknown, &why)
+                        .map(|()| Some(why))
+                }
+                // It stays as it is: whoever resumes asks again.
+                Err(failure) => Ok(Some(why.unwrap_or(failure))),
+            })?;
+            first = first.or(failure);
+        }
+        Ok(first)
+    }
+}
+
+fn cells(rows: &Rows) -> Vec<String> {
+    rows.rows.iter().flatten().map(|cell| cell.clone().unwrap_or_default()).collect()
+}

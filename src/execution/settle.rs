@@ -1,0 +1,131 @@
+//! What has become of a statement whose end was not heard: its shard is asked. A session that still works on it is ended
+//! first, so that the answer is the last one.
+
+use super::error::ExecutionError;
+use super::shards::ways;
+use crate::catalog::caller::Caller;
+use crate::catalog::execution::{self, Backend, Place, State, Transaction};
+use crate::error::Failure;
+use crate::query::opening::Manners;
+use crate::query::sessions::Sessions;
+use crate::remote::RemoteError;
+use crate::remote::fan_out::Question;
+use crate::remote::quote::literal;
+use crate::remote::result::Rows;
+use std::time::{Duration, Instant};
+
+/// Which server this is, and since which take-over: another one may not have what this one has.
+pub const IDENTITY: &str = "(SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
+    pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
+
+/// Of one transaction, for good.
+pub enum Fate {
+    Committed,
+    Aborted,
+    Unknown(Failure),
+}
+
+/// All of an execution of which it was not heard.
+pub fn all(id: i64, places: &[Place], timeout: Duration) -> Result<(), Failure> {
+    let is_open = |place: &&Place| matches!(place.state, State::Running | State::Committing);
+    for place in places.iter().filter(is_open) {
+        let fate = one(id, &place.shard, timeout)?;
+        Caller::as_owner(|_| match fate {
+            Fate::Committed => execution::is_done(id, &place.shard, None),
+            Fate::Aborted => execution::waits(id, &place.shard),
+            Fate::Unknown(why) => execution::ends_badly(id, &place.shard, State::Unknown, &why),
+        })?;
+    }
+    Ok(())
+}
+
+/// As it is written down.
+pub fn one(id: i64, shard: &str, timeout: Duration) -> Result<Fate, Failure> {
+    let (execution, place) = Caller::as_owner(|_| {
+        let place = execution::places(id).into_iter().find(|place| place.shard == shard);
+        execution::find(id).map(|execution| (execution, place))
+    })?;
+    let Some(place) = place else { return Ok(Fate::Aborted) };
+    let ways = ways(&[shard.to_owned()], timeout)?;
+    let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
+    let mut asked = Asked { sessions: &mut sessions, shard, deadline: Instant::now() + timeout };
+    match (&place.transaction, &place.backend) {
+        (Some(transaction), backend) => asked.transaction(transaction, backend.as_ref()),
+        (None, Some(backend)) => {
+            asked.end(backend)?;
+            // No COMMIT was sent.
+            match execution.in_transaction {
+                true => Ok(Fate::Aborted),
+                false => Ok(Fate::Unknown(ExecutionError::Interrupted(shard.to_owned()).into())),
+            }
+        }
+        (None, None) => Ok(Fate::Aborted),
+    }
+}
+
+struct Asked<'a> {
+    sessions: &'a mut Sessions,
+    shard: &'a str,
+    deadline: Instant,
+}
+
+impl Asked<'_> {
+    fn ask(&mut self, question: String) -> Result<Rows, Failure> {
+        let answers = self.sessions.ask(|_| Some(Question::Own(question.clone())))?;
+        let answer = answers.into_iter().next().flatten();
+        Ok(answer.ok_or_else(|| RemoteError::unreadable(self.shard, "nothing"))?)
+    }
+
+    fn transaction(&mut self, transaction: &Transaction, backend: Option<&Backend>) -> Result<Fate, Failure> {
+        let xid = format!("{}::pg_catalog.xid8", literal(&transaction.xid));
+        let unknown = |why: ExecutionError| Ok(Fate::Unknown(why.into()));
+        loop {
+            // Of a number that is not given yet nothing can be asked.
+            let found = self.ask(format!(
+                "SELECT {IDENTITY}, CASE WHEN {xid} OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+                                         THEN pg_catalog.pg_xact_status({xid}) END"
+            ))?;
+            let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
+            let [Some(system), Some(timeline), status] = cells.as_slice() else {
+                return Err(RemoteError::unreadable(self.shard, "what has become of a transaction").into());
+            };
+            if *system != transaction.system_identifier || *timeline != transaction.timeline {
+                return unknown(ExecutionError::OtherServer(self.shard.to_owned()));
+            }
+            match status {
+                Some("committed") => return Ok(Fate::Committed),
+                Some("aborted") => return Ok(Fate::Aborted),
+                Some("in progress") => {}
+                _ => return unknown(ExecutionError::Forgotten(self.shard.to_owned())),
+            }
+            if let Some(backend) = backend {
+                self.end(backend)?;
+            }
+            self.pause()?;
+        }
+    }
+
+    /// Returns once there is no such session.
+    fn end(&mut self, backend: &Backend) -> Result<(), Failure> {
+        // When a session of others began is not shown: to end it is refused to whoever may not.
+        let question = format!(
+            "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+              WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
+                AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
+            backend.pid,
+            literal(&backend.username),
+            literal(&backend.start)
+        );
+        while !self.ask(question.clone())?.rows.is_empty() {
+            self.pause()?;
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), Failure> {
+        if Instant::now() > self.deadline {
+            return Err(ExecutionError::InProgress(self.shard.to_owned()).into());
+        }
+        self.ask("SELECT pg_catalog.pg_sleep(0.02)".to_owned()).map(drop)
+    }
+}

@@ -1,0 +1,84 @@
+//! What is not run on the shards: the transaction is not the statement's to end.
+
+use super::error::ExecutionError;
+
+const OF_TRANSACTIONS: [&str; 9] =
+    ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"];
+
+pub fn require_fit(statement: &str) -> Result<(), ExecutionError> {
+    let word = first_word(statement);
+    if word.is_empty() {
+        return Err(ExecutionError::Empty);
+    }
+    match OF_TRANSACTIONS.contains(&word.as_str()) {
+        true => Err(ExecutionError::Ends(word)),
+        false => Ok(()),
+    }
+}
+
+/// Behind what says nothing: white space, comments, semicolons. What begins with something else than a word is its
+/// first character.
+fn first_word(statement: &str) -> String {
+    let mut rest = statement;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c == ';' || c.is_whitespace() || c == '\u{b}');
+        if rest.starts_with("--") {
+            rest = rest.find(['\n', '\r']).and_then(|end| rest.get(end..)).unwrap_or_default();
+        } else if rest.starts_with("/*") {
+            rest = behind_comment(rest);
+        } else {
+            break;
+        }
+    }
+    let word: String = rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
+    if word.is_empty() { rest.chars().take(1).collect() } else { word.to_ascii_uppercase() }
+}
+
+/// A comment may have others in it.
+fn behind_comment(text: &str) -> &str {
+    let mut depth = 0;
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let step = match rest.get(..2) {
+            Some("/*") => {
+                depth += 1;
+                2
+            }
+            Some("*/") => {
+                depth -= 1;
+                2
+            }
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+        at += step;
+        if depth == 0 {
+            return text.get(at..).unwrap_or_default();
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_a_transaction_is_found_behind_anything() {
+        for text in [
+            "commit",
+            " ;\n-- why\nCOMMIT",
+            "/* a /* b */ c */end;",
+            "--x\r abort",
+            "Prepare transaction 'x'",
+            "\u{c}rollback to a",
+        ] {
+            assert!(matches!(require_fit(text), Err(ExecutionError::Ends(_))), "{text}");
+        }
+        for text in ["", " ;; ", "/* commit", "-- commit"] {
+            assert!(matches!(require_fit(text), Err(ExecutionError::Empty)), "{text}");
+        }
+        for text in ["ALTER TABLE t ADD commit int", "(SELECT 1)", "ending", "/**/ UPDATE t SET a = 'é'"] {
+            assert!(require_fit(text).is_ok(), "{text}");
+        }
+    }
+}
