@@ -10,6 +10,7 @@ pub mod asking;
 pub mod bench;
 pub mod cluster;
 pub mod demo;
+pub mod deployer;
 pub mod disasters;
 pub mod ending;
 pub mod env;

@@ -1,9 +1,9 @@
 //! Splits between servers of different major versions, there and back under load.
 //! The master is of the version that the extension is built for.
 
-use super::schemas::{TABLES, ZOO};
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::deployer::{TABLES, ZOO};
 use shardmaster_tests::fixture::{LIMIT, splits_under_load, state_of};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::verification::verify;
