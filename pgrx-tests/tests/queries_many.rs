@@ -62,6 +62,11 @@ fn a_hundred_shards_are_asked_at_once() {
     let row = client.query_one(count, &[]).unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (SHARDS, SHARDS * 10));
     println!("a count: {:?}", began.elapsed());
+    // More rows come than are kept of them.
+    let page = "SELECT string_agg(j ->> 'tenant' || (j ->> 'id') || (j ->> 's'), ' ') FROM shard_query_page(
+        'SELECT tenant, id, current_setting(''shardmaster_query.shard'')::text AS s FROM items', '{id DESC,\"s COLLATE \\\"C\\\"\"}', 3) AS j";
+    let found: String = client.query_one(page, &[]).unwrap().get(0);
+    assert_eq!(found, "one10s001 one10s002 one10s003");
     rows_are_not_collected(&mut client);
     the_ill_ones_are_named(&cluster, &mut client);
     // Which of them have drifted is one query.

@@ -15,6 +15,9 @@ use std::ffi::CString;
 /// Most rows of a page: it is put together before its first row is given.
 pub const MOST: usize = 10_000;
 
+/// As many pages are put together of what has come.
+const KEPT: usize = 4;
+
 /// Types that every server orders alike, with their names; a text only by its bytes.
 const ORDERED: [(u32, &str); 11] = [
     (20, "int8"),
@@ -142,8 +145,18 @@ impl Page<'_> {
                     found.push(self.placed(&row));
                 }
             }
+            // However many shards there are, some pages are kept.
+            if found.len() >= KEPT * (self.rows + 1) {
+                found = self.first_of(found, &types, self.rows + 1).0;
+            }
         }
-        self.first_of(found, &types)
+        let (found, ranks) = self.first_of(found, &types, self.rows + 1);
+        if let (Some(last), Some(next)) = (ranks.get(self.rows - 1), ranks.get(self.rows))
+            && last == next
+        {
+            return Err(QueryError::NoTotalOrder.into());
+        }
+        Ok(found.into_iter().take(self.rows).map(|placed| placed.row).collect())
     }
 
     fn placed(&self, row: &Row) -> Placed {
@@ -168,23 +181,23 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// In order, up to a page's length.
-    fn first_of(&self, found: Vec<Placed>, types: &BTreeMap<usize, u32>) -> Result<Vec<CString>, Failure> {
-        let mut found: Vec<Option<Placed>> = found.into_iter().map(Some).collect();
+    /// So many of them in order, with their ranks.
+    fn first_of(
+        &self,
+        found: Vec<Placed>,
+        types: &BTreeMap<usize, u32>,
+        count: usize,
+    ) -> (Vec<Placed>, Vec<i64>) {
         let ranks = self.ranks(&found, types);
-        if let (Some((last, _)), Some((next, _))) = (ranks.get(self.rows - 1), ranks.get(self.rows))
-            && last == next
-        {
-            return Err(QueryError::NoTotalOrder.into());
-        }
-        let rows = ranks.iter().take(self.rows).filter_map(|(_, at)| found.get_mut(*at)?.take());
-        Ok(rows.map(|placed| placed.row).collect())
+        let mut found: Vec<Option<Placed>> = found.into_iter().map(Some).collect();
+        let first = ranks.into_iter().take(count);
+        first.filter_map(|(rank, at)| Some((found.get_mut(at)?.take()?, rank))).unzip()
     }
 
     /// The rank and the number of each row, in order; what is equal has one rank.
-    fn ranks(&self, found: &[Option<Placed>], types: &BTreeMap<usize, u32>) -> Vec<(i64, usize)> {
+    fn ranks(&self, found: &[Placed], types: &BTreeMap<usize, u32>) -> Vec<(i64, usize)> {
         let mut lists: Vec<Vec<String>> = vec![Vec::new(); self.order.len()];
-        for placed in found.iter().flatten() {
+        for placed in found {
             for (list, value) in lists.iter_mut().zip(&placed.values) {
                 list.push(value.clone());
             }
