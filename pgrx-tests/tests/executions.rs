@@ -423,3 +423,42 @@ fn what_is_refused_is_refused_before_anything_is_done() {
     assert_eq!(error(&mut other, "SELECT * FROM shardmaster.execution").0, "42501");
     other.batch_execute("SELECT shard_execute_abandon(2), shard_execute_abandon(3)").unwrap();
 }
+
+#[test]
+fn nothing_is_done_that_the_master_has_not_written_down() {
+    let cluster = stage(1);
+    let mut dba = dba(&cluster);
+    // By hand, and in one transaction, the steps would run before any of them is committed.
+    let begin =
+        "SELECT shard_execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min')";
+    let id: i64 = dba.query_one(begin, &[]).unwrap().get(0);
+    dba.query_one(&format!("SELECT shard_execution_take({id}, false, '1 min')"), &[]).unwrap();
+    let steps = format!("SELECT shard_execution_step({id}, '1 min') FROM generate_series(1, 3)");
+    assert_eq!(error(&mut dba, &steps).0, "55000");
+    let all = format!(
+        "DO $$BEGIN PERFORM shard_execution_take({id}, false, '1 min'); PERFORM shard_execution_step({id}, '1 min'); END$$"
+    );
+    assert_eq!(error(&mut dba, &all).0, "55000");
+    assert_eq!((states(&cluster), runs(&cluster)), (vec!["waiting".to_owned()], vec![0]));
+    dba.batch_execute(&format!("CALL shard_execute_resume({id})")).unwrap();
+    assert_eq!(runs(&cluster), [1]);
+}
+
+#[test]
+fn what_may_have_been_done_is_not_said_to_have_failed() {
+    let cluster = stage(1);
+    let mut dba = dba(&cluster);
+    // A session that is given up after the commit, here for a notification that nobody has asked for.
+    let notifies = "DO $q$BEGIN EXECUTE 'LISTEN news'; NOTIFY news; INSERT INTO runs DEFAULT VALUES; END$q$";
+    let call = "CALL shard_execute($1, in_transaction => false)";
+    let failed = dba.execute(call, &[&notifies]).unwrap_err();
+    assert_eq!((states(&cluster), runs(&cluster)), (vec!["unknown".to_owned()], vec![1]), "{failed:?}");
+    dba.batch_execute("SELECT shard_execute_abandon(1)").unwrap();
+    // Names would mean tables elsewhere.
+    by_superuser(&cluster, 0, "REVOKE ALL ON SCHEMA public FROM PUBLIC, deployer");
+    let (state, message) = error(&mut dba, INSERT);
+    assert_eq!(
+        (state.as_str(), message.as_str()),
+        ("42501", "execution 2: shard \"shard_a\": schema \"public\" is not there for its login")
+    );
+}

@@ -249,3 +249,21 @@ fn what_policies_would_keep_from_the_login_is_an_error() {
     let (state, message) = error(&mut client, "SELECT * FROM shard_misplaced()");
     assert_eq!(state, "42501", "{message}");
 }
+
+/// Where shards are two databases, which they say themselves, a schema of one name is two.
+#[test]
+fn a_table_in_a_schema_of_two_databases_is_two() {
+    let cluster = stage(&[]);
+    for server in 0..2 {
+        by_superuser(
+            &cluster,
+            server,
+            "CREATE SCHEMA shared; CREATE TABLE shared.things (tenant text); GRANT USAGE ON SCHEMA shared TO reader; GRANT SELECT ON shared.things TO reader",
+        );
+    }
+    by_superuser(&cluster, 1, "INSERT INTO shared.things VALUES ('moves')");
+    let mut client = operator(&cluster);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('shared.things', 'tenant', key_type => 'text')").unwrap();
+    assert_eq!(found(&mut client, "shard_misplaced()"), ["(shard_b,shared.things,moves,1,shard_a)"]);
+}

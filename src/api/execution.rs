@@ -65,6 +65,7 @@ pub fn shard_execution_step(
 #[pg_extern(volatile, parallel_unsafe)]
 pub fn shard_execute_abandon(execution_id: Option<i64>) -> Result<(), ErrorReport> {
     on_primary("shard_execute_abandon")?;
+    outside_transaction("shard_execute_abandon", COMMITS)?;
     Ok(carried_out::abandon(required(execution_id, "execution_id")?)?)
 }
 

@@ -21,6 +21,8 @@ pub enum ExecutionError {
     NotHeld(i64),
     #[error("execution {id}: nobody knows whether shard \"{shard}\" has done it")]
     Unknown { id: i64, shard: String },
+    #[error("shard \"{shard}\": schema \"{namespace}\" is not there for its login")]
+    OtherSchema { shard: String, namespace: String },
     #[error("shard \"{0}\": the statement has ended its transaction")]
     OtherTransaction(String),
     #[error("shard \"{0}\" is another server than it was when the statement was done")]
@@ -42,6 +44,12 @@ impl From<ExecutionError> for Failure {
             E::Ends(_) => (
                 SqlState::INVALID_VALUE,
                 "It is in a transaction of its own on each shard, which commits by itself.".to_owned(),
+            ),
+            E::OtherSchema { namespace, .. } => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                format!(
+                    "Names without a schema would mean other tables: GRANT USAGE ON SCHEMA \"{namespace}\" to it there."
+                ),
             ),
             E::Empty => (SqlState::INVALID_VALUE, "Give one statement.".to_owned()),
             E::NoShard => (SqlState::NOT_IN_STATE, "shard_set_status() makes one active.".to_owned()),

@@ -17,6 +17,8 @@ pub struct Held {
     pub stage: Stage,
     /// What the next step raises.
     pub failure: Option<Failure>,
+    /// Of the last step.
+    commits: u64,
 }
 
 pub enum Stage {
@@ -30,6 +32,8 @@ pub enum Stage {
 thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
+    /// How many transactions of this session have committed.
+    static COMMITS: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Held {
@@ -46,16 +50,19 @@ impl Held {
         if taken == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
             return Err(ExecutionError::Busy(id).into());
         }
-        Ok(Held { id, stage: Stage::Between, failure: None })
+        Ok(Held { id, stage: Stage::Between, failure: None, commits: 0 })
     }
 
     /// Until the next step, or the end of a transaction that fails.
-    pub fn keep(self) {
+    pub fn keep(mut self) {
+        self.commits = COMMITS.get();
         HELD.set(Some(self));
     }
 
+    /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
     pub fn back(id: i64) -> Result<Held, Failure> {
-        HELD.take().filter(|held| held.id == id).ok_or_else(|| ExecutionError::NotHeld(id).into())
+        let is_it = |held: &Held| held.id == id && held.commits < COMMITS.get();
+        HELD.take().filter(is_it).ok_or_else(|| ExecutionError::NotHeld(id).into())
     }
 }
 
@@ -71,5 +78,7 @@ impl Drop for Held {
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
     if event == pg_sys::XactEvent::XACT_EVENT_ABORT {
         drop(HELD.take());
+    } else if event == pg_sys::XactEvent::XACT_EVENT_COMMIT {
+        COMMITS.set(COMMITS.get() + 1);
     }
 }

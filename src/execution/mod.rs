@@ -85,7 +85,9 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     })?;
     let mut held = Held::take(id)?;
     let places = Caller::as_owner(|_| execution::places(id));
-    settle::all(id, &places, timeout).map_err(|why| error::of_execution(id, why))?;
+    settle::all(id, &places, timeout)
+        .and_then(|()| settle::end_left(&places, retry, timeout))
+        .map_err(|why| error::of_execution(id, why))?;
     let unknown = Caller::as_owner(|_| again(id, retry))?;
     held.failure = unknown.map(|shard| ExecutionError::Unknown { id, shard }.into());
     held.keep();

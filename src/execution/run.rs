@@ -15,23 +15,36 @@ use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use std::time::Duration;
 
-/// What is made without a schema is made in the first one: not among the session's own. The last row says who it is.
+/// What is made without a schema is made in the first one: not among the session's own. A schema that the login may not use
+/// is passed over without a word. The last row says who it is, and which is the first.
 const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.concat(
         pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), false);
-    SELECT pid::text, EXTRACT(epoch FROM backend_start)::text FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()";
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 14000;
+    SELECT pid::text, EXTRACT(epoch FROM backend_start)::text, pg_catalog.current_schema() FROM pg_catalog.pg_stat_activity
+     WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
-/// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement.
-const BEGIN: &str = "BEGIN READ WRITE; SET LOCAL lock_timeout = '1s';
-    SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.pg_logical_emit_message(true, 'shardmaster', '')";
+/// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement. Where
+/// nothing comes of the master any more it ends by itself.
+fn begin(timeout: Duration) -> String {
+    let idle = (timeout + Duration::from_secs(60)).as_millis().min(i32::MAX as u128);
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = {idle};
+         SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.pg_logical_emit_message(true, 'shardmaster', '')"
+    )
+}
 
-/// The transaction that is open by then, whose commit is to last.
-const AFTER: &str = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text,
+/// The transaction that is open by then, and where; its commit is to last.
+fn after() -> String {
+    format!(
+        "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text, {IDENTITY},
     pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
-        WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true)";
+        WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true)"
+    )
+}
 
 /// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
 /// no other one is given it.
-const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
+pub const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
     SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
 
 /// One shard of it.
@@ -85,7 +98,12 @@ impl Wave {
             let lane = &mut wave.lanes[number];
             let cells = cells(rows);
             let pid = cells.first().and_then(|pid| pid.parse().ok());
+            let namespace = &wave.sessions.shards()[number].shard.namespace;
             match (pid, cells.get(1)) {
+                _ if cells.get(2) != Some(namespace) => {
+                    let (shard, namespace) = (lane.shard.clone(), namespace.clone());
+                    lane.failure = Some(ExecutionError::OtherSchema { shard, namespace }.into());
+                }
                 (Some(pid), Some(start)) => {
                     lane.backend = Some(Backend { username, pid, start: start.clone() });
                 }
@@ -141,20 +159,20 @@ impl Wave {
     }
 
     fn run_in_transaction(&mut self) -> Result<Option<Failure>, Failure> {
-        let begun = self.ask(|_| Some(Question::Own(BEGIN.to_owned())))?;
+        let begin = begin(self.timeout);
+        let begun = self.ask(|_| Some(Question::Own(begin.clone())))?;
         self.run_statement()?;
-        let after = self.ask(|_| Some(Question::Own(AFTER.to_owned())))?;
-        let mut xids = Vec::new();
+        let after = self.ask(|_| Some(Question::Own(after())))?;
+        let mut opened = Vec::new();
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let xid = |answers: &[Option<Rows>]| Some(answers.get(number)?.as_ref()?.scalar()?.to_owned());
-            let (before, after) = (xid(&begun), xid(&after));
-            if lane.failure.is_none() && (before.is_none() || before != after) {
+            if lane.failure.is_none() && (xid(&begun).is_none() || xid(&begun) != xid(&after)) {
                 lane.fails_as = State::Unknown;
                 lane.failure = Some(ExecutionError::OtherTransaction(lane.shard.clone()).into());
             }
-            xids.push(after);
+            opened.push(after.get(number).and_then(Option::as_ref).map(cells).unwrap_or_default());
         }
-        self.flush(&xids)?;
+        self.flush(&opened)?;
         self.record(|id, lane| match &lane.transaction {
             Some(transaction) => execution::commits(id, &lane.shard, transaction, lane.rows),
             None => Ok(()),
@@ -171,7 +189,8 @@ impl Wave {
     }
 
     /// Has each shard write the number of its transaction, by another session, which sees that it is on the same server.
-    fn flush(&mut self, xids: &[Option<String>]) -> Result<(), Failure> {
+    /// `opened`: each one's transaction, and where it is.
+    fn flush(&mut self, opened: &[Vec<String>]) -> Result<(), Failure> {
         let left: Vec<usize> =
             (0..self.lanes.len()).filter(|number| self.lanes[*number].failure.is_none()).collect();
         if left.is_empty() {
@@ -180,7 +199,8 @@ impl Wave {
         let names: Vec<String> = left.iter().map(|number| self.lanes[*number].shard.clone()).collect();
         let ways = ways(&names, self.timeout)?;
         let mut others = Sessions::open(ways, &[], &Manners::of_caller(), self.timeout, true)?;
-        let xid = |at: usize| xids.get(*left.get(at)?)?.clone();
+        let open = |at: usize| opened.get(*left.get(at)?);
+        let xid = |at: usize| open(at)?.first().cloned();
         let answers = others.ask(|at| {
             let question = format!("{FLUSH}; SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::text, pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(&xid(at)?));
             Some(Question::Own(question))
@@ -193,7 +213,10 @@ impl Wave {
             let lane = &mut self.lanes[*number];
             let cells = answers.get(at).and_then(Option::as_ref).map(cells).unwrap_or_default();
             match (failures[at].take(), cells.as_slice(), xid(at)) {
-                (None, [system, timeline, flushed, status], Some(xid)) if status == "in progress" => {
+                (None, [system, timeline, flushed, status], Some(xid))
+                    if status == "in progress"
+                        && open(at).and_then(|open| open.get(1..3)) == cells.get(..2) =>
+                {
                     let (system_identifier, timeline) = (system.clone(), timeline.clone());
                     lane.transaction =
                         Some(Transaction { xid, system_identifier, timeline, flushed: flushed.clone() });
@@ -211,7 +234,7 @@ impl Wave {
         self.run_statement()?;
         for (lane, _) in self.lanes.iter_mut().zip(may_run).filter(|(_, may_run)| *may_run) {
             let state = lane.failure.as_ref().map(|failure| failure.sqlstate.as_str().to_owned());
-            if state.is_some_and(|state| state.starts_with("08") || state.starts_with("57P")) {
+            if state.is_some_and(|state| !is_undone(&state)) {
                 lane.fails_as = State::Unknown;
             }
         }
@@ -258,6 +281,13 @@ impl Wave {
         }
         Ok(first)
     }
+}
+
+/// Whether a statement that fails so outside of a transaction of ours is known to have been undone, but for what it has
+/// committed on its way: errors of its data and words, which come before any commit. What ends a session may come after it.
+fn is_undone(state: &str) -> bool {
+    const CLASSES: [&str; 8] = ["0A", "21", "22", "23", "25", "2B", "42", "44"];
+    state == "55P03" || CLASSES.iter().any(|class| state.starts_with(class))
 }
 
 fn cells(rows: &Rows) -> Vec<String> {

@@ -2,6 +2,7 @@
 //! first, so that the answer is the last one.
 
 use super::error::ExecutionError;
+use super::run::FLUSH;
 use super::shards::ways;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Place, State, Transaction};
@@ -35,6 +36,19 @@ pub fn all(id: i64, places: &[Place], timeout: Duration) -> Result<(), Failure> 
             Fate::Aborted => execution::waits(id, &place.shard),
             Fate::Unknown(why) => execution::ends_badly(id, &place.shard, State::Unknown, &why),
         })?;
+    }
+    Ok(())
+}
+
+/// Before it runs once more: whatever session of it is left works for nobody, and might still do it.
+pub fn end_left(places: &[Place], retry: bool, timeout: Duration) -> Result<(), Failure> {
+    for place in places {
+        let runs_again = place.state == State::Failed || retry && place.state == State::Unknown;
+        let Some(backend) = place.backend.as_ref().filter(|_| runs_again) else { continue };
+        let ways = ways(std::slice::from_ref(&place.shard), timeout)?;
+        let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
+        let deadline = Instant::now() + timeout;
+        Asked { sessions: &mut sessions, shard: &place.shard, deadline }.end(backend)?;
     }
     Ok(())
 }
@@ -83,17 +97,24 @@ impl Asked<'_> {
             // Of a number that is not given yet nothing can be asked.
             let found = self.ask(format!(
                 "SELECT {IDENTITY}, CASE WHEN {xid} OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
-                                         THEN pg_catalog.pg_xact_status({xid}) END"
+                                         THEN pg_catalog.pg_xact_status({xid}) END,
+                        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_flush_lsn(), {}) OPERATOR(pg_catalog.<) 0",
+                literal(&transaction.flushed)
             ))?;
             let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
-            let [Some(system), Some(timeline), status] = cells.as_slice() else {
+            let [Some(system), Some(timeline), status, Some(is_behind)] = cells.as_slice() else {
                 return Err(RemoteError::unreadable(self.shard, "what has become of a transaction").into());
             };
-            if *system != transaction.system_identifier || *timeline != transaction.timeline {
+            // A disk of before has another log behind it.
+            if *system != transaction.system_identifier
+                || *timeline != transaction.timeline
+                || *is_behind == "t"
+            {
                 return unknown(ExecutionError::OtherServer(self.shard.to_owned()));
             }
             match status {
-                Some("committed") => return Ok(Fate::Committed),
+                // A commit behind it waits for the disk and for standbys that it may not have waited for.
+                Some("committed") => return self.ask(FLUSH.to_owned()).map(|_| Fate::Committed),
                 Some("aborted") => return Ok(Fate::Aborted),
                 Some("in progress") => {}
                 _ => return unknown(ExecutionError::Forgotten(self.shard.to_owned())),

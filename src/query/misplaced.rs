@@ -42,7 +42,8 @@ pub struct Counts {
     running: Running,
     keyspace: Keyspace,
     version: i64,
-    /// Shards that may be in one database, by each of them: what is in a schema of its own they have together.
+    /// Shards that may be in one database, by each of them, where they have not said it: what is in a schema of its own they
+    /// have together.
     together: HashMap<String, Vec<String>>,
 }
 
@@ -159,8 +160,13 @@ impl Counts {
     fn is_in_place(&self, count: &Count) -> bool {
         let Some(routed_to) = &count.routed_to else { return false };
         let is_shared = || {
+            let (here, there) = (self.running.database(&count.shard), self.running.database(routed_to));
             is_in_a_schema(&count.table)
-                && self.together.get(&count.shard).is_some_and(|others| others.contains(routed_to))
+                && match (here, there) {
+                    (Some(here), Some(there)) => here == there,
+                    // One that was not asked may be anywhere.
+                    _ => self.together.get(&count.shard).is_some_and(|others| others.contains(routed_to)),
+                }
         };
         *routed_to == count.shard || is_shared()
     }

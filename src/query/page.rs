@@ -9,8 +9,9 @@ use crate::error::Failure;
 use crate::remote::fan_out::Row;
 use crate::remote::quote::{ident, literal};
 use crate::server::sql;
+use pgrx::pg_sys;
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 /// Most rows of a page: it is put together before its first row is given.
 pub const MOST: usize = 10_000;
@@ -33,6 +34,14 @@ const ORDERED: [(u32, &str); 11] = [
     (25, "text"),
 ];
 const TEXT: u32 = 25;
+/// Encodings whose bytes are in the order of the characters' numbers.
+const BY_NUMBER: [&str; 3] = ["UTF8", "LATIN1", "SQL_ASCII"];
+
+fn server_encoding() -> String {
+    // SAFETY: a constant of the server by its number.
+    let name = unsafe { CStr::from_ptr(pg_sys::GetDatabaseEncodingName()) };
+    name.to_string_lossy().into_owned()
+}
 
 /// A column by which rows are ordered.
 pub struct Order {
@@ -103,7 +112,10 @@ pub fn words(order: &[Order], after: Option<&[String]>, rows: usize) -> Words {
         order.iter().map(|order| format!("{} IS NOT NULL", plain(order))).collect();
     conditions.extend(after.map(|values| behind(order, values)));
     Words {
-        select: format!("{}, pg_catalog.row_to_json(answer.*)", columns(&plain)),
+        select: format!(
+            "{}, pg_catalog.row_to_json(answer.*), pg_catalog.current_setting('server_encoding')",
+            columns(&plain)
+        ),
         then: format!(
             " WHERE {} ORDER BY {} LIMIT {}",
             conditions.join(" AND "),
@@ -167,13 +179,18 @@ impl Page<'_> {
         }
     }
 
-    /// All shards have a column of one type, which all of them order alike.
+    /// All shards have a column of one type, which all of them order alike: a text by the bytes that it has there.
     fn compare_types(&self, shard: &str, row: &Row, types: &mut BTreeMap<usize, u32>) -> Result<(), Failure> {
+        let own = server_encoding();
         for (column, order) in self.order.iter().enumerate() {
             let found = row.type_number(column);
             let is_known = ORDERED.iter().any(|(number, _)| *number == found);
             let is_same = *types.entry(column).or_insert(found) == found;
-            if !is_known || !is_same || (found == TEXT) != order.is_by_bytes {
+            let encoding = row.value(self.order.len() + 1).map(CStr::to_string_lossy);
+            let is_by_number = |encoding: &str| BY_NUMBER.contains(&encoding);
+            let has_order =
+                found != TEXT || encoding.as_deref().is_some_and(is_by_number) && is_by_number(&own);
+            if !is_known || !is_same || !has_order || (found == TEXT) != order.is_by_bytes {
                 let (shard, column) = (shard.to_owned(), order.column.clone());
                 return Err(QueryError::NoOrder { shard, column }.into());
             }

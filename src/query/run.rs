@@ -8,10 +8,12 @@ use super::opening::Manners;
 use super::sessions::Sessions;
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace;
+use crate::catalog::place;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::table_policy::{self, TableName};
 use crate::error::Failure;
 use crate::remote::fan_out::{Next, Question, Row};
+use crate::remote::result::Rows;
 use crate::server::sql;
 use pgrx::pg_sys;
 use std::time::Duration;
@@ -32,13 +34,15 @@ pub struct Query<'a> {
     pub timeout: Duration,
     /// A shard that fails is a row, and no error.
     pub reports: bool,
-    /// Rows that policies of a table would keep from the login are an error (42501).
+    /// Rows that policies of a table would keep from the login are an error (42501), and each shard says which database it is.
     pub whole: bool,
 }
 
 /// Statements run, and rows come.
 pub struct Running {
     sessions: Sessions,
+    /// Which database each of them is, where that was asked.
+    databases: Vec<Option<String>>,
 }
 
 /// What comes of it.
@@ -64,10 +68,13 @@ impl Query<'_> {
     fn attempt(&self) -> Result<Option<Running>, Failure> {
         let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
         let sessions = Sessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
-        let mut running = Running { sessions };
+        let mut running = Running { sessions, databases: Vec::new() };
         running.hide(self, &between)?;
         if self.whole {
-            running.sessions.ask(|_| Some(Question::Own("SET row_security = off".to_owned())))?;
+            let question = format!("SET row_security = off; {}", place::ITSELF);
+            let answers = running.sessions.ask(|_| Some(Question::Own(question.clone())))?;
+            let text = |answer: Option<Rows>| answer.and_then(|rows| rows.scalar().map(str::to_owned));
+            running.databases = answers.into_iter().map(text).collect();
         }
         running.take_snapshots()?;
         let now = Caller::as_owner(|_| between::now())?;
@@ -220,6 +227,12 @@ impl Running {
 
     pub fn reports(&self) -> bool {
         self.sessions.reports()
+    }
+
+    /// Which database a shard is, by its name; None: it was not asked.
+    pub fn database(&self, shard: &str) -> Option<&str> {
+        let number = self.sessions.shards().iter().position(|entrance| entrance.shard.shard_key == shard)?;
+        self.databases.get(number)?.as_deref()
     }
 
     pub fn shard(&self, number: usize) -> &str {
