@@ -1,7 +1,7 @@
 //! Shards that run a statement beside each other, step by step.
 
 use super::error::ExecutionError;
-use super::settle::{self, Fate, IDENTITY};
+use super::settle::{self, FLUSH, Fate, IDENTITY};
 use super::shards::{require_no_split, ways};
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Execution, State, Transaction};
@@ -41,11 +41,6 @@ fn after() -> String {
         WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true)"
     )
 }
-
-/// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
-/// no other one is given it.
-pub const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
-    SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
 
 /// One shard of it.
 struct Lane {

@@ -2,7 +2,6 @@
 //! first, so that the answer is the last one.
 
 use super::error::ExecutionError;
-use super::run::FLUSH;
 use super::shards::ways;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Place, State, Transaction};
@@ -18,6 +17,11 @@ use std::time::{Duration, Instant};
 /// Which server this is, and since which take-over: another one may not have what this one has.
 pub const IDENTITY: &str = "(SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
     pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
+
+/// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
+/// no other one is given it.
+pub const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
+    SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
 
 /// Of one transaction, for good.
 pub enum Fate {
