@@ -351,22 +351,55 @@ fn the_worker_expires_archives_and_says_so() {
     wait::until_true(&mut master, "the archive", LIMIT, archived).unwrap();
 }
 
-#[test]
-fn a_lease_that_somebody_else_just_ends_counts_no_more() {
-    let cluster = Cluster::servers(0, &[]).unwrap();
-    let mut master = cluster.superuser().unwrap();
+/// A tenant whose only slot is held by a lease that runs out in the middle of somebody else's
+/// transaction, and a reservation of the tenant that waits for what becomes of it.
+fn while_a_lease_runs_out(settle: &str) -> (Cluster, Result<i64, String>) {
+    let cluster = Cluster::servers(0, &["shardmaster.lease_sweep_interval = '1h'"]).unwrap();
+    let (mut master, mut other) = (cluster.superuser().unwrap(), cluster.superuser().unwrap());
     master
         .batch_execute(
             "SELECT shard_add('q1', kind => 'queue', capacity => 5); SELECT shard_set_quota('t', 'queue', 1);
              SELECT shard_reserve_slot('queue', 'old', 't');
-             UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() - interval '1 s'",
+             UPDATE shardmaster.shard_reservation SET lease_expires_at = clock_timestamp() + interval '500 ms'",
         )
         .unwrap();
-    let mut other = cluster.superuser().unwrap();
-    other.batch_execute("BEGIN; SELECT FROM shardmaster.shard_reservation FOR UPDATE").unwrap();
-    let reserve = "SELECT slot_no FROM shard_reserve_slot('queue', $1, 't')";
-    master.query_one(reserve, &[&"new"]).unwrap();
-    other.batch_execute("COMMIT; SELECT shard_expire_leases()").unwrap();
-    assert_eq!(state(master.query_one(reserve, &[&"more"])).unwrap_err(), "SM004");
+    other.batch_execute(&format!("BEGIN; {settle}")).unwrap();
+    let run_out = "SELECT bool_and(lease_expires_at < clock_timestamp()) FROM shardmaster.shard_reservation";
+    wait::until_true(&mut master, "the end of the lease", LIMIT, run_out).unwrap();
+    let answer = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut client = cluster.superuser().unwrap();
+            client.batch_execute("SET application_name = 'reserves'").unwrap();
+            let reserve = "SELECT slot_no FROM shard_reserve_slot('queue', 'new', 't')";
+            state(client.query_one(reserve, &[])).map(|row| row.get(0))
+        });
+        let is_waiting = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                                          WHERE application_name = 'reserves' AND wait_event = 'Extension')";
+        wait::until_true(&mut master, "the reservation", LIMIT, is_waiting).unwrap();
+        other.batch_execute("COMMIT").unwrap();
+        waiting.join().unwrap()
+    });
     assert_eq!(violations(&mut master).unwrap(), Vec::<String>::new());
+    (cluster, answer)
+}
+
+#[test]
+fn a_lease_that_somebody_else_just_ends_counts_no_more() {
+    let (cluster, answer) = while_a_lease_runs_out(
+        "SELECT FROM shardmaster.shard_reservation FOR UPDATE; SELECT pg_sleep(0.6); SELECT shard_expire_leases()",
+    );
+    answer.unwrap();
+    let more = "SELECT slot_no FROM shard_reserve_slot('queue', 'more', 't')";
+    assert_eq!(state(cluster.superuser().unwrap().query_one(more, &[])).unwrap_err(), "SM004");
+}
+
+/// It was confirmed while it ran, and its confirmation is committed after that.
+#[test]
+fn a_lease_that_somebody_else_has_just_confirmed_counts() {
+    let (_, answer) =
+        while_a_lease_runs_out("SELECT shard_confirm_slot(id, 'r') FROM shardmaster.shard_reservation");
+    assert_eq!(answer.unwrap_err(), "SM004");
+    let (_, answer) =
+        while_a_lease_runs_out("SELECT shard_renew_slot(id, '1 h') FROM shardmaster.shard_reservation");
+    assert_eq!(answer.unwrap_err(), "SM004");
 }

@@ -6,7 +6,13 @@ use super::{PlacementError, settle};
 use crate::catalog::keyspace;
 use crate::catalog::shard::POSTGRES;
 use crate::error::Failure;
-use crate::server::sql;
+use crate::server::{sql, wait};
+use std::time::{Duration, Instant};
+
+/// How long a reservation above the quota waits for somebody else to settle a lease that has
+/// run out.
+const PATIENCE: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Counts one more slot, or says that there is none left. The caller holds the tenant's
 /// lock, shared, since before it knew that there is a quota; or, for a server, the lock
@@ -19,10 +25,7 @@ pub fn take(tenant: &str, kind: &str) -> Result<(), PlacementError> {
     );
     let Some(&quota) = locked.first() else { return Ok(()) };
     if add_up(tenant, kind) >= quota {
-        // Before it is refused: leases that have run out count no more, and the count
-        // of a time when the quota was new may be too high.
-        settle::expire_of_tenant(tenant, kind);
-        let held = recount(tenant, kind);
+        let held = settled(tenant, kind, quota);
         if held >= quota {
             return Err(PlacementError::Quota { tenant: tenant.into(), kind: kind.into(), held, quota });
         }
@@ -49,19 +52,47 @@ fn add_up(tenant: &str, kind: &str) -> i64 {
     .unwrap_or(0)
 }
 
+/// How many slots are held, before one more is refused: leases that have run out count no
+/// more, and the count of a time when the quota was new may be too high.
+///
+/// A lease that has run out may be locked: by whoever ends it, or by whoever has confirmed or
+/// renewed it while it ran and has not committed. Nobody can tell which, so it counts until that
+/// is over. It is not waited for in the lock's queue: who has it may wait for this quota.
+fn settled(tenant: &str, kind: &str, quota: i64) -> i64 {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        settle::expire_of_tenant(tenant, kind);
+        let held = recount(tenant, kind);
+        if held < quota || !has_run_out(tenant, kind) || Instant::now() >= until {
+            return held;
+        }
+        wait::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// Whether a lease of the tenant has run out and is still there.
+fn has_run_out(tenant: &str, kind: &str) -> bool {
+    sql::read_latest(
+        "SELECT EXISTS (SELECT 1 FROM shardmaster.shard_reservation
+                         WHERE tenant_id = $1 AND kind = $2 AND status = 'pending'
+                           AND lease_expires_at <= pg_catalog.clock_timestamp())",
+        &[tenant.into(), kind.into()],
+        |row| row.value(1),
+    )
+    .first()
+    .copied()
+    .unwrap_or(false)
+}
+
 /// Counts in one snapshot, in which a slot is either held or its change is there: those
-/// who give back do not wait for this. Returns how many of them are live: a lease that has run out is none,
-/// though somebody else may be just ending it.
+/// who give back do not wait for this.
 fn recount(tenant: &str, kind: &str) -> i64 {
     sql::write_returning(
         "WITH gone AS (DELETE FROM shardmaster.shard_quota_change WHERE tenant_id = $1 AND kind = $2)
          UPDATE shardmaster.shard_quota
             SET held = (SELECT count(*) FROM shardmaster.shard_reservation
                          WHERE tenant_id = $1 AND kind = $2 AND status IN ('pending', 'confirmed'))
-          WHERE tenant_id = $1 AND kind = $2
-         RETURNING held - (SELECT count(*) FROM shardmaster.shard_reservation
-                            WHERE tenant_id = $1 AND kind = $2 AND status = 'pending'
-                              AND lease_expires_at <= pg_catalog.clock_timestamp())",
+          WHERE tenant_id = $1 AND kind = $2 RETURNING held",
         &[tenant.into(), kind.into()],
         |row| row.value(1),
     )
