@@ -1,9 +1,9 @@
 //! How a split may end whose tables somebody has changed on the way: right to the row, or
 //! with an error that says where. Nothing else.
 
-use crate::Result;
 use crate::cluster::{Cluster, DATABASE};
 use crate::split::Split;
+use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
 /// An operator's patience with one call.
@@ -74,7 +74,8 @@ fn run(cluster: &Cluster, split: &Split<'_>) -> Result<()> {
         let waits_for = split.metric::<Option<String>>("waiting_for")?.unwrap_or_default();
         let is_busy = error.code().is_some_and(|code| code.code() == "57014") && began.elapsed() < PATIENCE;
         if !is_busy || waits_for.contains("both sides") {
-            return Err(error.into());
+            // Where it is asked again, it may just be trying.
+            return Err(Error::from(error).context(&waits_for));
         }
     }
 }
