@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 12] = [
     &["catalog"],
     &["agent"],
     &["placement", "gateway", "snowflake", "query"],
-    &["routing", "schema", "execution"],
+    &["routing", "schema", "execution", "import"],
     &["split"],
     &["worker"],
     &["api", "tests", "layers"],

@@ -11,6 +11,7 @@ mod error;
 mod execution;
 mod gateway;
 mod guc;
+mod import;
 mod keychain;
 mod keys;
 #[cfg(test)]

@@ -59,6 +59,37 @@ pub unsafe fn owns(role: pg_sys::Oid, class: pg_sys::Oid, object: pg_sys::Oid) -
     }
 }
 
+/// The only way to read a foreign table, for these costs.
+///
+/// # Safety
+/// Called by the planner.
+pub unsafe fn foreign_scan_path(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    (startup, total): (f64, f64),
+) -> *mut pg_sys::ForeignPath {
+    use std::ptr::null_mut;
+    // SAFETY: as the caller promises; neither order nor outer relations are promised.
+    unsafe {
+        pg_sys::create_foreignscan_path(
+            root,
+            relation,
+            null_mut(),
+            (*relation).rows,
+            #[cfg(feature = "pg18")]
+            0,
+            startup,
+            total,
+            null_mut(),
+            (*relation).lateral_relids,
+            null_mut(),
+            #[cfg(any(feature = "pg17", feature = "pg18"))]
+            null_mut(),
+            null_mut(),
+        )
+    }
+}
+
 /// The text of a string node; it may be NULL.
 ///
 /// # Safety

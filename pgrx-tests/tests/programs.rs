@@ -26,6 +26,7 @@ mod goes_on;
 mod histories;
 mod hostile;
 mod hostile_texts;
+mod imports;
 mod injected;
 mod interrupted;
 mod keychain;

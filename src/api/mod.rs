@@ -7,6 +7,7 @@ pub mod execution;
 pub mod gateway;
 pub mod hash;
 pub mod history;
+pub mod import;
 mod json_text;
 pub mod keychain;
 pub mod keyspace;

@@ -42,6 +42,7 @@ pub fn shard_query_page(
         select: &words.select,
         then: &words.then,
         keyspace: &keyspace,
+        first_schema: None,
         shards: shards.as_deref(),
         timeout: patience(timeout)?,
         reports: false,

@@ -5,7 +5,7 @@ use super::on_primary;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
 use crate::query::login;
-use crate::query::record::{ERROR, Json, Shape, report};
+use crate::query::record::{AS_SENT, ERROR, Json, Shape, report};
 use crate::query::run::{Event, Query, Running, require_fit};
 use crate::server::settings;
 use pgrx::callconv::{BoxRet, FcInfo};
@@ -15,7 +15,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::time::Duration;
 
 /// Who may say it is no level's to give: as the owner of the extension, or a superuser.
@@ -118,6 +118,7 @@ impl Terms {
             select,
             then: "",
             keyspace: &self.keyspace,
+            first_schema: None,
             shards: self.shards.as_deref(),
             timeout: self.timeout,
             reports: self.reports,
@@ -214,9 +215,6 @@ fn shard_query(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     }
     Ok(())
 }
-
-/// By what the input functions of this server read a text otherwise than it was sent.
-const AS_SENT: [(&CStr, &CStr); 2] = [(c"array_nulls", c"on"), (c"xmloption", c"content")];
 
 /// # Safety
 /// Where a function puts its rows, which have that shape.

@@ -76,6 +76,7 @@ impl Asked<'_> {
             select: "*",
             then: "",
             keyspace: self.keyspace,
+            first_schema: None,
             shards: self.shards,
             timeout: self.timeout,
             reports: false,

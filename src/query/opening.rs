@@ -8,8 +8,10 @@ use crate::remote::quote::{ident, literal};
 use crate::remote::result::Rows;
 use crate::server::sql;
 
-/// What the caller's session reads texts by.
+/// What the caller's session reads texts by, and names.
 pub struct Manners {
+    /// Whose tables unqualified names are, before all others.
+    first_schema: Option<String>,
     time_zone: String,
     /// As of `DateStyle`, without its form.
     date_order: String,
@@ -21,9 +23,17 @@ impl Manners {
             "SELECT pg_catalog.current_setting('TimeZone'),
                     pg_catalog.split_part(pg_catalog.current_setting('DateStyle'), ', ', 2)",
             &[],
-            |row| Manners { time_zone: row.value(1), date_order: row.value(2) },
+            |row| Manners { first_schema: None, time_zone: row.value(1), date_order: row.value(2) },
         )
-        .unwrap_or_else(|| Manners { time_zone: "UTC".to_owned(), date_order: "MDY".to_owned() })
+        .unwrap_or_else(|| Manners {
+            first_schema: None,
+            time_zone: "UTC".to_owned(),
+            date_order: "MDY".to_owned(),
+        })
+    }
+
+    pub fn with_first(self, schema: Option<&str>) -> Manners {
+        Manners { first_schema: schema.map(str::to_owned), ..self }
     }
 }
 
@@ -31,8 +41,8 @@ impl Manners {
 /// timeout or a limit of memory is there on purpose. Unqualified names are those of the shard's tables first.
 pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, version: i32) -> String {
     let shard = &entrance.shard;
-    let path: Vec<String> =
-        std::iter::once("pg_temp".to_owned()).chain(schemas.iter().map(|schema| ident(schema))).collect();
+    let schemas = manners.first_schema.iter().chain(schemas).map(|schema| ident(schema));
+    let path: Vec<String> = std::iter::once("pg_temp".to_owned()).chain(schemas).collect();
     let notices_end = if version >= 140_000 { "SET client_connection_check_interval = '1s';" } else { "" };
     format!(
         "SET DateStyle = 'ISO, {}'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex';

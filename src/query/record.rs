@@ -17,11 +17,14 @@ const BUILTIN: u32 = 16_384;
 /// text, varchar, char(n) and name are texts alike.
 const TEXTS: [u32; 4] = [25, 1043, 1042, 19];
 
+/// By what the input functions of this server read a text otherwise than it was sent.
+pub const AS_SENT: [(&CStr, &CStr); 2] = [(c"array_nulls", c"on"), (c"xmloption", c"content")];
+
 /// A text of a shard in this server's encoding. What is not valid there is an error of the server.
 ///
 /// # Safety
 /// In a transaction. The text lives as long as both the current memory context and what it was given.
-unsafe fn to_server(text: &CStr) -> *mut c_char {
+pub unsafe fn to_server(text: &CStr) -> *mut c_char {
     let length = i32::try_from(text.to_bytes().len()).unwrap_or(i32::MAX);
     let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
     // SAFETY: as the caller promises; the text is not written to.
@@ -125,19 +128,27 @@ impl Shape {
     }
 
     fn compare(&self, shard: &str, row: &Row) -> Result<(), Failure> {
-        let (shard, found, declared) = (shard.to_owned(), row.columns(), self.count());
+        let (found, declared) = (row.columns(), self.count());
         if found != declared {
+            let shard = shard.to_owned();
             return Err(QueryError::OtherCount { shard, found, declared }.into());
         }
-        for (column, (declared, _)) in self.columns.iter().take(declared).enumerate() {
-            let found = row.type_number(column);
-            if !is_alike(found, *declared) {
-                let (found, declared) = (type_name(found), type_name(*declared));
-                return Err(QueryError::OtherType { shard, column: column + 1, found, declared }.into());
-            }
-        }
-        Ok(())
+        let declared: Vec<u32> = self.columns.iter().take(declared).map(|(number, _)| *number).collect();
+        require_alike(&declared, shard, row)
     }
+}
+
+/// Whether a shard's columns are of the declared types, or of such as are read as these.
+pub fn require_alike(declared: &[u32], shard: &str, row: &Row) -> Result<(), Failure> {
+    for (column, declared) in declared.iter().enumerate() {
+        let found = row.type_number(column);
+        if !is_alike(found, *declared) {
+            let (shard, column) = (shard.to_owned(), column + 1);
+            let (found, declared) = (type_name(found), type_name(*declared));
+            return Err(QueryError::OtherType { shard, column, found, declared }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Whether values of one are read as the other: of types that are nobody's own, whose numbers differ from server to server,

@@ -28,6 +28,8 @@ pub struct Query<'a> {
     /// What comes behind that.
     pub then: &'a str,
     pub keyspace: &'a str,
+    /// Whose tables unqualified names are, before those of each shard's namespace.
+    pub first_schema: Option<&'a str>,
     /// None: all active ones.
     pub shards: Option<&'a [String]>,
     /// How long each shard is waited for, in all.
@@ -86,7 +88,7 @@ impl Query<'_> {
     }
 
     fn prepare(&self) -> Result<Asked, Failure> {
-        let manners = Manners::of_caller();
+        let manners = Manners::of_caller().with_first(self.first_schema);
         Caller::as_owner(|caller| {
             keyspace::find(self.keyspace)?;
             let role = login::role_of(caller)?;

@@ -1,0 +1,97 @@
+//! What columns a shard's tables have, as this server can have them: of each type that both are sure to have alike, and else
+//! as texts. Nothing of what a shard says becomes a part of a statement but names, quoted.
+
+use super::error::ImportError;
+use crate::catalog::table_policy::TableName;
+use crate::error::Failure;
+use crate::query::run::{Event, Query};
+use crate::remote::fan_out::Row;
+use crate::remote::quote::{array_of, literal};
+use crate::server::sql;
+use pgrx::spi::quote_identifier;
+use std::time::Duration;
+
+/// Of one table.
+pub struct Columns(pub Vec<Column>);
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    /// As SQL writes it, with its collation.
+    pub kind: String,
+}
+
+/// Longest text of a shard that is a name, and most columns of a table.
+const NAME: usize = 63;
+const MOST: usize = 1600;
+
+/// The columns of tables as one shard has them, in their order.
+pub fn of_shard(
+    shard: &str,
+    keyspace: &str,
+    tables: &[TableName],
+    timeout: Duration,
+) -> Result<Vec<Columns>, Failure> {
+    let statement = include_str!("../../sql/import/columns.sql")
+        .replace("{schemas}", &literal(&array_of(tables.iter().map(|table| table.schema.as_deref()))))
+        .replace("{names}", &literal(&array_of(tables.iter().map(|table| Some(table.name.as_str())))));
+    let mut running = Query {
+        statement: &statement,
+        select: "*",
+        then: "",
+        keyspace,
+        first_schema: None,
+        shards: Some(&[shard.to_owned()]),
+        timeout,
+        reports: false,
+        whole: false,
+    }
+    .begin()?;
+    let mut found: Vec<Vec<Column>> = tables.iter().map(|_| Vec::new()).collect();
+    while let Some(event) = running.next() {
+        let row = match event {
+            Event::Row(_, row) => row,
+            Event::Failed(_, failure) => return Err(failure),
+        };
+        let read = of_row(&row).and_then(|(number, column)| Some((found.get_mut(number)?, column)));
+        let Some((columns, column)) = read.filter(|(columns, _)| columns.len() < MOST) else {
+            return Err(ImportError::Unreadable(shard.to_owned()).into());
+        };
+        columns.push(column);
+    }
+    for (table, columns) in tables.iter().zip(&found) {
+        if columns.is_empty() {
+            return Err(ImportError::NotThere { shard: shard.to_owned(), table: table.quoted() }.into());
+        }
+    }
+    Ok(found.into_iter().map(Columns).collect())
+}
+
+fn of_row(row: &Row) -> Option<(usize, Column)> {
+    let text = |column| row.value(column).map(|value| value.to_string_lossy().into_owned());
+    let number = text(0)?.parse::<usize>().ok()?.checked_sub(1)?;
+    let name = text(1).filter(|name| !name.is_empty() && name.len() <= NAME)?;
+    let kind = text(2).and_then(|number| number.parse().ok());
+    let modifier = text(3).and_then(|modifier| modifier.parse().ok()).unwrap_or(-1);
+    let collation = text(4);
+    Some((number, Column { name, kind: kind_of(kind, modifier, collation.as_deref()) }))
+}
+
+/// A type of the server's own has one number everywhere; one of a newer server is none here.
+fn kind_of(number: Option<u32>, modifier: i32, collation: Option<&str>) -> String {
+    let known = number.filter(|number| *number < pgrx::pg_sys::FirstGenbkiObjectId).and_then(|number| {
+        sql::read_one(
+            "SELECT pg_catalog.format_type(oid, $2), typcollation <> 0 FROM pg_catalog.pg_type
+              WHERE oid = $1 AND typtype IN ('b', 'r', 'm') AND typisdefined",
+            &[pgrx::pg_sys::Oid::from(number).into(), modifier.into()],
+            |row| (row.value::<String>(1), row.value::<bool>(2)),
+        )
+    });
+    let (kind, is_text) = known.unwrap_or_else(|| ("text".to_owned(), true));
+    match collation.filter(|_| is_text) {
+        Some(collation @ ("C" | "POSIX")) => {
+            format!("{kind} COLLATE pg_catalog.{}", quote_identifier(collation))
+        }
+        _ => kind,
+    }
+}

@@ -1,0 +1,276 @@
+//! Which conditions of a query shards look at themselves, so that rows stay there. All of them are looked at here once more:
+//! a shard may give a row too many, and never one too few. So nothing is sent that a shard could see otherwise than this
+//! server: operators of the server's own on its own types, texts for equality alone.
+
+use pgrx::{PgList, pg_sys};
+use serde::{Deserialize, Serialize};
+use std::ffi::CStr;
+
+/// Words for the shards, with values between them that are known where the query runs: one less than there are texts.
+pub struct Words {
+    pub texts: Vec<String>,
+    pub values: Vec<*mut pg_sys::Node>,
+}
+
+impl Words {
+    fn text(text: impl Into<String>) -> Words {
+        Words { texts: vec![text.into()], values: Vec::new() }
+    }
+
+    fn value(value: *mut pg_sys::Node) -> Words {
+        Words { texts: vec![String::new(), String::new()], values: vec![value] }
+    }
+
+    pub fn then(mut self, next: Words) -> Words {
+        let mut texts = next.texts.into_iter();
+        if let (Some(last), Some(first)) = (self.texts.last_mut(), texts.next()) {
+            last.push_str(&first);
+        }
+        self.texts.extend(texts);
+        self.values.extend(next.values);
+        self
+    }
+
+    pub fn joined(all: Vec<Words>, between: &str) -> Words {
+        let mut all = all.into_iter();
+        let first = all.next().unwrap_or_else(|| Words::text(""));
+        all.fold(first, |words, next| words.then(Words::text(between)).then(next))
+    }
+}
+
+/// A column has a value, or one of a list.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Key {
+    pub column: i16,
+    /// Which one of the values.
+    pub value: usize,
+    pub is_list: bool,
+}
+
+/// A condition as shards look at it, and what it says of one column alone.
+pub struct Condition {
+    pub words: Words,
+    /// The column has one of these values, the only one of the words.
+    pub key: Option<Key>,
+}
+
+/// Where columns of a query are the table's.
+pub struct Columns<'a> {
+    pub relation: i32,
+    /// The name of a column by its number, as shards are asked for it.
+    pub name: &'a dyn Fn(i16) -> Option<String>,
+}
+
+/// A column of the table, its type and its collation.
+struct Column {
+    words: String,
+    number: i16,
+    kind: pg_sys::Oid,
+}
+
+const NUMBERS: [pg_sys::Oid; 3] = [pg_sys::INT2OID, pg_sys::INT4OID, pg_sys::INT8OID];
+const TEXTS: [pg_sys::Oid; 2] = [pg_sys::TEXTOID, pg_sys::VARCHAROID];
+/// Values of them are the same on every server, and are ordered alike.
+const PLAIN: [pg_sys::Oid; 6] = [
+    pg_sys::BOOLOID,
+    pg_sys::NUMERICOID,
+    pg_sys::UUIDOID,
+    pg_sys::DATEOID,
+    pg_sys::TIMESTAMPOID,
+    pg_sys::TIMESTAMPTZOID,
+];
+/// Arrays of all these.
+const ARRAYS: [pg_sys::Oid; 11] = [
+    pg_sys::INT2ARRAYOID,
+    pg_sys::INT4ARRAYOID,
+    pg_sys::INT8ARRAYOID,
+    pg_sys::TEXTARRAYOID,
+    pg_sys::VARCHARARRAYOID,
+    pg_sys::BOOLARRAYOID,
+    pg_sys::NUMERICARRAYOID,
+    pg_sys::UUIDARRAYOID,
+    pg_sys::DATEARRAYOID,
+    pg_sys::TIMESTAMPARRAYOID,
+    pg_sys::TIMESTAMPTZARRAYOID,
+];
+
+/// Whether a type's values are read alike by all settings.
+pub fn is_plain(kind: pg_sys::Oid) -> bool {
+    let others = [pg_sys::FLOAT4OID, pg_sys::FLOAT8OID, pg_sys::BYTEAOID, pg_sys::JSONOID, pg_sys::JSONBOID];
+    NUMBERS.contains(&kind) || TEXTS.contains(&kind) || PLAIN.contains(&kind) || others.contains(&kind)
+}
+
+/// Whether values of both are compared alike everywhere.
+fn is_comparable(one: pg_sys::Oid, other: pg_sys::Oid) -> bool {
+    NUMBERS.contains(&one) && NUMBERS.contains(&other)
+        || TEXTS.contains(&one) && TEXTS.contains(&other)
+        || one == other && PLAIN.contains(&one)
+}
+
+/// # Safety
+/// A node of a plan that is being made.
+unsafe fn is_a(node: *mut pg_sys::Node, tag: pg_sys::NodeTag) -> bool {
+    // SAFETY: as the caller promises.
+    !node.is_null() && unsafe { (*node).type_ } == tag
+}
+
+impl Columns<'_> {
+    /// None: shards are not asked for it.
+    ///
+    /// # Safety
+    /// A condition of a query that is being planned.
+    pub unsafe fn condition(&self, node: *mut pg_sys::Node) -> Option<Condition> {
+        // SAFETY: as the caller promises; the tag says what a node is.
+        unsafe {
+            let plain = |words: Words| Condition { words, key: None };
+            match (*node).type_ {
+                pg_sys::NodeTag::T_OpExpr => self.comparison(node.cast()),
+                pg_sys::NodeTag::T_ScalarArrayOpExpr => self.one_of(node.cast()),
+                pg_sys::NodeTag::T_NullTest => self.null_test(node.cast()).map(plain),
+                pg_sys::NodeTag::T_BoolExpr => self.all_of(node.cast()).map(plain),
+                pg_sys::NodeTag::T_Var => self.truth(node).map(plain),
+                _ => None,
+            }
+        }
+    }
+
+    unsafe fn comparison(&self, node: *mut pg_sys::OpExpr) -> Option<Condition> {
+        // SAFETY: as of `condition`.
+        unsafe {
+            let args = PgList::<pg_sys::Node>::from_pg((*node).args);
+            let (left, right) = (args.get_ptr(0)?, args.get_ptr(1).filter(|_| args.len() == 2)?);
+            let operator = own_operator((*node).opno)?;
+            let (column, value, is_turned) = match (self.column(left), self.column(right)) {
+                (Some(column), None) => (column, right, false),
+                (None, Some(column)) => (column, left, true),
+                _ => return None,
+            };
+            let kind = pg_sys::exprType(value);
+            if !is_comparable(column.kind, kind) || !is_value(value) {
+                return None;
+            }
+            if TEXTS.contains(&column.kind) && (operator != "=" || !is_by_bytes((*node).inputcollid)) {
+                return None;
+            }
+            let key = (operator == "=").then_some(Key { column: column.number, value: 0, is_list: false });
+            let operator = format!(" OPERATOR(pg_catalog.{operator}) ");
+            let (column, value) = (Words::text(column.words), Words::value(value));
+            let words = match is_turned {
+                false => column.then(Words::text(operator)).then(value),
+                true => value.then(Words::text(operator)).then(column),
+            };
+            Some(Condition { words, key })
+        }
+    }
+
+    unsafe fn one_of(&self, node: *mut pg_sys::ScalarArrayOpExpr) -> Option<Condition> {
+        // SAFETY: as of `condition`.
+        unsafe {
+            let args = PgList::<pg_sys::Node>::from_pg((*node).args);
+            let (column, list) = (self.column(args.get_ptr(0)?)?, args.get_ptr(1)?);
+            let of = pg_sys::get_element_type(pg_sys::exprType(list));
+            let fits = (*node).useOr && own_operator((*node).opno)? == "=" && is_comparable(column.kind, of);
+            if !fits || !is_value(list) || TEXTS.contains(&of) && !is_by_bytes((*node).inputcollid) {
+                return None;
+            }
+            let words = Words::text(format!("{} OPERATOR(pg_catalog.=) ANY (", column.words));
+            Some(Condition {
+                words: words.then(Words::value(list)).then(Words::text(")")),
+                key: Some(Key { column: column.number, value: 0, is_list: true }),
+            })
+        }
+    }
+
+    unsafe fn null_test(&self, node: *mut pg_sys::NullTest) -> Option<Words> {
+        // SAFETY: as of `condition`.
+        unsafe {
+            let column = self.column((*node).arg.cast()).filter(|_| !(*node).argisrow)?;
+            let is = match (*node).nulltesttype {
+                pg_sys::NullTestType::IS_NULL => "IS NULL",
+                _ => "IS NOT NULL",
+            };
+            Some(Words::text(format!("{} {is}", column.words)))
+        }
+    }
+
+    /// Of NOT a column's alone: turned around, a row too many would be one too few.
+    unsafe fn all_of(&self, node: *mut pg_sys::BoolExpr) -> Option<Words> {
+        // SAFETY: as of `condition`.
+        unsafe {
+            let args = PgList::<pg_sys::Node>::from_pg((*node).args);
+            let between = match (*node).boolop {
+                pg_sys::BoolExprType::AND_EXPR => " AND ",
+                pg_sys::BoolExprType::OR_EXPR => " OR ",
+                _ => return Some(Words::text("NOT ").then(self.truth(args.get_ptr(0)?)?)),
+            };
+            let parts = args.iter_ptr().map(|arg| Some(self.condition(arg)?.words));
+            let parts: Vec<Words> = parts.collect::<Option<_>>()?;
+            Some(Words::text("(").then(Words::joined(parts, between)).then(Words::text(")")))
+        }
+    }
+
+    /// A column that is true.
+    unsafe fn truth(&self, node: *mut pg_sys::Node) -> Option<Words> {
+        // SAFETY: as of `condition`.
+        let column = unsafe { self.column(node) }?;
+        (column.kind == pg_sys::BOOLOID).then(|| Words::text(column.words))
+    }
+
+    /// A varchar is compared as the text that it is.
+    unsafe fn column(&self, node: *mut pg_sys::Node) -> Option<Column> {
+        // SAFETY: as of `condition`.
+        unsafe {
+            if is_a(node, pg_sys::NodeTag::T_RelabelType) {
+                let relabelled = node.cast::<pg_sys::RelabelType>();
+                let column = self.column((*relabelled).arg.cast())?;
+                let fits = TEXTS.contains(&column.kind) && (*relabelled).resulttype == pg_sys::TEXTOID;
+                return fits.then_some(column);
+            }
+            if !is_a(node, pg_sys::NodeTag::T_Var) {
+                return None;
+            }
+            let var = node.cast::<pg_sys::Var>();
+            let is_own = i64::from((*var).varno) == i64::from(self.relation) && (*var).varlevelsup == 0;
+            let name = (self.name)((*var).varattno).filter(|_| is_own && (*var).varattno > 0)?;
+            Some(Column { words: name, number: (*var).varattno, kind: (*var).vartype })
+        }
+    }
+}
+
+/// Known once the query runs, and the same for all its rows.
+unsafe fn is_value(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: as of `condition`.
+    unsafe {
+        let kind = pg_sys::exprType(node);
+        let is_known = NUMBERS.contains(&kind)
+            || TEXTS.contains(&kind)
+            || PLAIN.contains(&kind)
+            || ARRAYS.contains(&kind);
+        is_known
+            && !pg_sys::contain_var_clause(node)
+            && !pg_sys::contain_volatile_functions(node)
+            && !pg_sys::contain_subplans(node)
+    }
+}
+
+/// A comparison of the server's own.
+unsafe fn own_operator(number: pg_sys::Oid) -> Option<&'static str> {
+    if number.to_u32() >= pg_sys::FirstNormalObjectId {
+        return None;
+    }
+    // SAFETY: as of `condition`; the name ends with NUL.
+    let name = unsafe {
+        let name = pg_sys::get_opname(number);
+        if name.is_null() {
+            return None;
+        }
+        CStr::from_ptr(name)
+    };
+    ["=", "<", "<=", ">", ">=", "<>"].into_iter().find(|known| known.as_bytes() == name.to_bytes())
+}
+
+/// Two texts are equal by this collation where their bytes are.
+unsafe fn is_by_bytes(collation: pg_sys::Oid) -> bool {
+    // SAFETY: as of `condition`.
+    collation != pg_sys::Oid::INVALID && unsafe { pg_sys::get_collation_isdeterministic(collation) }
+}

@@ -1,0 +1,64 @@
+//! Why a foreign table is not read, or not made.
+
+use crate::error::{Failure, SqlState};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum ImportError {
+    #[error("permission denied to ask all shards")]
+    NoLevel,
+    #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
+    NoTable { table: String, keyspace: String },
+    #[error("invalid option \"{0}\"")]
+    UnknownOption(String),
+    #[error("option \"{0}\" is missing")]
+    MissingOption(&'static str),
+    #[error("invalid value for option \"{0}\"")]
+    InvalidOption(&'static str),
+    #[error("keyspace \"{0}\" has no tables")]
+    NoTables(String),
+    #[error("shard \"{shard}\" has no table \"{table}\" that its login may read")]
+    NotThere { shard: String, table: String },
+    #[error("tables \"{0}\" and \"{1}\" have the same name")]
+    SameName(String, String),
+    #[error("relation \"{0}\" is there already")]
+    Taken(String),
+    #[error("shard \"{0}\" says nothing that columns could be made of")]
+    Unreadable(String),
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Failure {
+        use ImportError as E;
+        let (state, hint) = match &error {
+            E::NoLevel => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                "Whoever reads the table needs the level \"client\", see shard_grant(), and a login, see shard_login_set().",
+            ),
+            E::NoTable { .. } => (
+                SqlState::UNDEFINED_OBJECT,
+                "shard_tables() lists them; drop the foreign table, or add the table with shard_table_add().",
+            ),
+            E::UnknownOption(_) => (
+                SqlState::parse("HV00D"),
+                "A foreign table has the options keyspace, table_name and timeout.",
+            ),
+            E::MissingOption(_) => {
+                (SqlState::parse("HV00J"), "shard_import() makes foreign tables with all that they need.")
+            }
+            E::InvalidOption(_) => (SqlState::INVALID_VALUE, "It is an interval, longer than zero: '1 min'."),
+            E::NoTables(_) => (SqlState::NOT_IN_STATE, "shard_table_add() says which tables it has."),
+            E::NotThere { .. } => (
+                SqlState::UNDEFINED_OBJECT,
+                "shard_schema_copy() makes a shard's tables; grant SELECT on them, and USAGE on their schema, to the login.",
+            ),
+            E::SameName(..) => (
+                SqlState::UNSUPPORTED,
+                "In one schema they would be one. Make the foreign table of one of them by hand.",
+            ),
+            E::Taken(_) => (SqlState::DUPLICATE_OBJECT, "Name another schema, or rename it."),
+            E::Unreadable(_) => (SqlState::INTERNAL, "Look at what answers there."),
+        };
+        Failure::new(state, error.to_string()).hint(hint)
+    }
+}

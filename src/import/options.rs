@@ -1,0 +1,76 @@
+//! The options of a foreign table: which table of which keyspace it is, and how long each shard is waited for.
+
+use super::error::ImportError;
+use crate::error::Failure;
+use pgrx::datum::Interval;
+use pgrx::prelude::*;
+use pgrx::{PgList, direct_function_call, pg_sys};
+use std::ffi::CStr;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub struct Options {
+    pub keyspace: String,
+    /// As the catalog of tables has it.
+    pub table: String,
+    /// How long each shard is waited for, in all.
+    pub timeout: Duration,
+}
+
+impl Options {
+    /// # Safety
+    /// In a transaction; the number of a foreign table.
+    pub unsafe fn of(table: pg_sys::Oid) -> Result<Options, Failure> {
+        // SAFETY: as the caller promises: a list of options as the catalog has them.
+        let list = unsafe {
+            let foreign = pg_sys::GetForeignTable(table);
+            PgList::<pg_sys::DefElem>::from_pg((*foreign).options)
+        };
+        let mut given = Vec::new();
+        for option in list.iter_ptr() {
+            // SAFETY: as above; both are texts that end with NUL.
+            let (name, value) =
+                unsafe { (CStr::from_ptr((*option).defname), CStr::from_ptr(pg_sys::defGetString(option))) };
+            given.push((name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        }
+        Options::parse(given)
+    }
+
+    /// Those of one foreign table: all that it needs, and nothing else.
+    pub fn parse(given: Vec<(String, String)>) -> Result<Options, Failure> {
+        let (mut keyspace, mut table, mut timeout) = (None, None, TIMEOUT);
+        for (name, value) in given {
+            match name.as_str() {
+                "keyspace" => keyspace = Some(value),
+                "table_name" => table = Some(value),
+                "timeout" => timeout = patience(&value)?,
+                _ => return Err(ImportError::UnknownOption(name).into()),
+            }
+        }
+        Ok(Options {
+            keyspace: keyspace.ok_or(ImportError::MissingOption("keyspace"))?,
+            table: table.ok_or(ImportError::MissingOption("table_name"))?,
+            timeout,
+        })
+    }
+}
+
+/// An interval's text; what is none at all is an error of the server.
+fn patience(text: &str) -> Result<Duration, Failure> {
+    let text = std::ffi::CString::new(text).unwrap_or_default();
+    // SAFETY: interval's input function takes a C string, a type and its modifier.
+    let read = unsafe {
+        direct_function_call::<Interval>(
+            pg_sys::interval_in,
+            &[
+                Some(pg_sys::Datum::from(text.as_ptr())),
+                pg_sys::INTERVALOID.into_datum(),
+                (-1i32).into_datum(),
+            ],
+        )
+    };
+    let micros =
+        read.and_then(|interval| u64::try_from(interval.as_micros()).ok()).filter(|micros| *micros > 0);
+    micros.map(Duration::from_micros).ok_or_else(|| ImportError::InvalidOption("timeout").into())
+}

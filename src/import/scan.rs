@@ -1,0 +1,352 @@
+//! A scan of a foreign table: a question to the shards that may have its rows, begun with the first row that is asked for.
+
+use super::condition::{self, Key};
+use super::error::ImportError;
+use super::options::Options;
+use super::plan::Plan;
+use super::text;
+use crate::catalog::caller::Caller;
+use crate::catalog::table_policy::{self, TableName};
+use crate::catalog::{keyspace, routing_history};
+use crate::error::Failure;
+use crate::keys::key_type::KeyType;
+use crate::query::record;
+use crate::query::run::{Event, Query, Running, require_fit};
+use crate::remote::fan_out::Row;
+use crate::remote::quote::ident;
+use crate::server::{settings, sql};
+use pgrx::datum::FromDatum;
+use pgrx::{PgList, pg_sys};
+use std::collections::HashSet;
+
+/// How often routing may change while a single shard is asked, before all of them are.
+const TRIES: usize = 3;
+
+/// What a scan reads into: the columns of its table.
+pub struct Scan {
+    plan: Plan,
+    options: Options,
+    /// Of the query's values, evaluated where the scan begins.
+    values: *mut pg_sys::List,
+    columns: Vec<Column>,
+    /// No setting says how its values are read.
+    is_plain: bool,
+    meta: *mut pg_sys::AttInMetadata,
+    state: State,
+    compared: HashSet<usize>,
+}
+
+enum State {
+    New,
+    Running(Box<Running>),
+    Done,
+}
+
+/// A column that the query needs.
+struct Column {
+    /// From zero.
+    position: usize,
+    name: String,
+    kind: pg_sys::Oid,
+}
+
+/// A value of the query, as shards and as routes know it.
+struct Value {
+    kind: pg_sys::Oid,
+    /// None: NULL.
+    text: Option<String>,
+    /// Of a list.
+    items: Option<Vec<Option<String>>>,
+}
+
+impl Scan {
+    /// # Safety
+    /// Called by the executor with a scan of ours that begins; what is made lives in its memory.
+    pub unsafe fn begin(node: *mut pg_sys::ForeignScanState) -> Result<Option<Scan>, Failure> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+            let Some(plan) = Plan::from_list((*scan).fdw_private) else { return Ok(None) };
+            let table = (*node).ss.ss_currentRelation;
+            let meta = pg_sys::TupleDescGetAttInMetadata((*table).rd_att);
+            let columns = columns_of(&plan, (*table).rd_att);
+            let is_plain = columns.iter().all(|column| condition::is_plain(column.kind));
+            let values = pg_sys::ExecInitExprList((*scan).fdw_exprs, &mut (*node).ss.ps);
+            let options = Options::of((*table).rd_id)?;
+            Ok(Some(Scan {
+                plan,
+                options,
+                values,
+                columns,
+                is_plain,
+                meta,
+                state: State::New,
+                compared: HashSet::new(),
+            }))
+        }
+    }
+
+    /// The statement as EXPLAIN shows it, its values by their numbers.
+    pub fn shown(&self) -> String {
+        let values: Vec<String> = (1..self.plan.texts.len()).map(|number| format!("${number}")).collect();
+        self.plan.statement(&self.options.table, &self.names(), &values)
+    }
+
+    pub fn restart(&mut self) {
+        self.state = State::New;
+        self.compared.clear();
+    }
+
+    pub fn end(&mut self) {
+        self.state = State::Done;
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// Puts the next row into the node's slot; false: there is none.
+    ///
+    /// # Safety
+    /// Called by the executor for a row of the node.
+    pub unsafe fn next(&mut self, node: *mut pg_sys::ForeignScanState) -> Result<bool, Failure> {
+        if matches!(self.state, State::New) {
+            // SAFETY: as the caller promises.
+            let values = unsafe { self.evaluated(node) };
+            self.state = State::Running(Box::new(self.ask(&values)?));
+        }
+        let State::Running(running) = &mut self.state else { return Ok(false) };
+        match running.next() {
+            Some(Event::Row(number, row)) => {
+                if self.compared.insert(number) {
+                    let declared: Vec<u32> = self.columns.iter().map(|column| column.kind.to_u32()).collect();
+                    record::require_alike(&declared, running.shard(number), &row)?;
+                }
+                // SAFETY: as the caller promises.
+                unsafe { self.fill((*node).ss.ss_ScanTupleSlot, &row) };
+                Ok(true)
+            }
+            Some(Event::Failed(_, failure)) => {
+                self.state = State::Done;
+                Err(failure)
+            }
+            None => {
+                self.state = State::Done;
+                Ok(false)
+            }
+        }
+    }
+
+    /// # Safety
+    /// In the memory of a row, with the node's empty slot.
+    unsafe fn fill(&self, slot: *mut pg_sys::TupleTableSlot, row: &Row) {
+        // SAFETY: as the caller promises; positions are those of the table's columns, of which the slot has all.
+        unsafe {
+            let count = usize::try_from((*(*self.meta).tupdesc).natts).unwrap_or(0);
+            for position in 0..count {
+                *(*slot).tts_isnull.add(position) = true;
+                *(*slot).tts_values.add(position) = pg_sys::Datum::from(0);
+            }
+            // Setting them for each row would cost as much as the rows of numbers and texts, which need none.
+            let settings = if self.is_plain { &[][..] } else { &record::AS_SENT[..] };
+            settings::with(settings, || {
+                for (number, column) in self.columns.iter().enumerate() {
+                    let Some(value) = row.value(number) else { continue };
+                    let value = record::to_server(value);
+                    let datum = pg_sys::InputFunctionCall(
+                        (*self.meta).attinfuncs.add(column.position),
+                        value,
+                        *(*self.meta).attioparams.add(column.position),
+                        *(*self.meta).atttypmods.add(column.position),
+                    );
+                    *(*slot).tts_values.add(column.position) = datum;
+                    *(*slot).tts_isnull.add(column.position) = false;
+                }
+            });
+            pg_sys::ExecStoreVirtualTuple(slot);
+        }
+    }
+
+    /// # Safety
+    /// As of `next`.
+    unsafe fn evaluated(&self, node: *mut pg_sys::ForeignScanState) -> Vec<Value> {
+        // SAFETY: as the caller promises: states of expressions, in their order.
+        unsafe {
+            let context = (*node).ss.ps.ps_ExprContext;
+            let states = PgList::<pg_sys::ExprState>::from_pg(self.values);
+            states.iter_ptr().map(|state| Value::of(state, context)).collect()
+        }
+    }
+
+    /// Asks the shards that may have rows.
+    fn ask(&self, values: &[Value]) -> Result<Running, Failure> {
+        require_fit("shard_query")?;
+        let (table, shard_by) = Caller::as_owner(|caller| self.require_readable(caller))?;
+        let texts: Vec<String> =
+            values.iter().map(|value| text::literal_of(value.text.as_deref(), value.kind)).collect();
+        let statement = self.plan.statement(&ident(&table.name), &self.names(), &texts);
+        let by_key = self.plan.keys.iter().find(|key| self.is_called(**key, &shard_by));
+        if let Some(value) =
+            by_key.and_then(|key| values.get(key.value).filter(|value| value.items.is_some() == key.is_list))
+        {
+            for _ in 0..TRIES {
+                let (version, Some(shards)) = self.shards_of(value)? else { break };
+                let running = self.begin_query(&statement, &table, Some(&shards))?;
+                // Nothing was routed otherwise until they had their snapshots.
+                if Caller::as_owner(|_| keyspace::latest_version(&self.options.keyspace)) == version {
+                    return Ok(running);
+                }
+            }
+        }
+        self.begin_query(&statement, &table, None)
+    }
+
+    fn begin_query(
+        &self,
+        statement: &str,
+        table: &TableName,
+        shards: Option<&[String]>,
+    ) -> Result<Running, Failure> {
+        Query {
+            statement,
+            select: "*",
+            then: "",
+            keyspace: &self.options.keyspace,
+            first_schema: table.schema.as_deref(),
+            shards,
+            timeout: self.options.timeout,
+            reports: false,
+            whole: false,
+        }
+        .begin()
+    }
+
+    /// The table, by what it is sharded, and whether whoever reads it may ask the shards.
+    fn require_readable(&self, caller: &Caller) -> Result<(TableName, String), Failure> {
+        if !may_ask(caller) {
+            return Err(ImportError::NoLevel.into());
+        }
+        let Options { keyspace, table, .. } = &self.options;
+        let found = table_policy::list(keyspace).into_iter().find(|policy| policy.table_name == *table);
+        let named = found.and_then(|policy| Some((TableName::parse(&policy.table_name)?, policy.shard_by)));
+        named.ok_or_else(|| ImportError::NoTable { table: table.clone(), keyspace: keyspace.clone() }.into())
+    }
+
+    fn is_called(&self, key: Key, name: &str) -> bool {
+        let position = usize::try_from(key.column - 1).ok();
+        self.columns.iter().any(|column| Some(column.position) == position && column.name == name)
+    }
+
+    /// Shards that a value's keys are routed to, and of which version; None: any shard may have its rows, as one of them is
+    /// routed nowhere, or is no key.
+    fn shards_of(&self, value: &Value) -> Result<(i64, Option<Vec<String>>), Failure> {
+        Caller::as_owner(|_| {
+            let found = keyspace::find(&self.options.keyspace)?;
+            let version = keyspace::latest_version(&found.name);
+            let Some(keys) = value.keys(found.key_type()) else { return Ok((version, None)) };
+            let shards: Option<HashSet<String>> =
+                routing_history::shards_at(&found, &keys, version).into_iter().collect();
+            Ok((version, shards.map(|shards| shards.into_iter().collect())))
+        })
+    }
+}
+
+/// Columns that are needed, in the order of the table; all of them for a whole row.
+///
+/// # Safety
+/// A description of the table.
+unsafe fn columns_of(plan: &Plan, description: pg_sys::TupleDesc) -> Vec<Column> {
+    // SAFETY: as the caller promises.
+    let description = unsafe { pgrx::PgTupleDesc::from_pg_copy(description) };
+    let is_needed = |number: i16| plan.columns.contains(&0) || plan.columns.contains(&number);
+    let mut columns = Vec::new();
+    for (position, attribute) in description.iter().enumerate() {
+        if !attribute.attisdropped && is_needed(attribute.attnum) {
+            let name = attribute.name().to_owned();
+            columns.push(Column { position, name, kind: attribute.atttypid });
+        }
+    }
+    columns
+}
+
+/// The level that asks all shards.
+fn may_ask(caller: &Caller) -> bool {
+    sql::read_one(
+        "SELECT coalesce(bool_and(has_function_privilege($1, p.oid, 'EXECUTE')), false)
+           FROM pg_extension e
+           JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+                           AND d.classid = 'pg_proc'::regclass
+           JOIN pg_proc p ON p.oid = d.objid
+          WHERE e.extname = 'shardmaster' AND p.proname = 'shard_query'",
+        &[caller.id().into()],
+        |row| row.value(1),
+    )
+    .unwrap_or(false)
+}
+
+impl Value {
+    /// # Safety
+    /// An expression of a scan, and its context.
+    unsafe fn of(state: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> Value {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let kind = pg_sys::exprType((*state).expr.cast());
+            let mut is_null = false;
+            let datum = match (*state).evalfunc {
+                Some(evaluate) => evaluate(state, context, &mut is_null),
+                None => return Value { kind, text: None, items: None },
+            };
+            if is_null {
+                return Value { kind, text: None, items: None };
+            }
+            let items = items_of(datum, kind);
+            Value { kind, text: Some(text::of_value(datum, kind)), items }
+        }
+    }
+
+    /// Keys that rows have which it lets through; None: it is not known, or some are no keys of that type.
+    fn keys(&self, key_type: KeyType) -> Option<Vec<String>> {
+        // NULL is nobody's key.
+        let texts: Vec<String> = match &self.items {
+            Some(items) => items.iter().flatten().cloned().collect(),
+            None => vec![self.text.clone()?],
+        };
+        let is_key = |text: &String| match key_type {
+            KeyType::Text | KeyType::VarChar => TEXTUAL.contains(&self.kind),
+            KeyType::SmallInt => text.parse::<i16>().is_ok_and(|number| number.to_string() == *text),
+            KeyType::Integer => text.parse::<i32>().is_ok_and(|number| number.to_string() == *text),
+            KeyType::BigInt => text.parse::<i64>().is_ok_and(|number| number.to_string() == *text),
+            KeyType::Uuid => self.kind == pg_sys::UUIDOID,
+            KeyType::Char | KeyType::Numeric => false,
+        };
+        (!texts.is_empty() && texts.iter().all(is_key)).then_some(texts)
+    }
+}
+
+/// What texts of keys are the texts of.
+const TEXTUAL: [pg_sys::Oid; 9] = [
+    pg_sys::TEXTOID,
+    pg_sys::VARCHAROID,
+    pg_sys::INT2OID,
+    pg_sys::INT4OID,
+    pg_sys::INT8OID,
+    pg_sys::TEXTARRAYOID,
+    pg_sys::VARCHARARRAYOID,
+    pg_sys::INT4ARRAYOID,
+    pg_sys::INT8ARRAYOID,
+];
+
+/// The texts of an array's elements, of types that keys have.
+unsafe fn items_of(datum: pg_sys::Datum, kind: pg_sys::Oid) -> Option<Vec<Option<String>>> {
+    let numbers = |numbers: Vec<Option<i64>>| numbers.into_iter().map(|n| n.map(|n| n.to_string())).collect();
+    // SAFETY: as of `Value::of`: an array of that type.
+    unsafe {
+        match kind {
+            pg_sys::TEXTARRAYOID | pg_sys::VARCHARARRAYOID => Vec::<Option<String>>::from_datum(datum, false),
+            pg_sys::INT8ARRAYOID => Vec::<Option<i64>>::from_datum(datum, false).map(numbers),
+            pg_sys::INT4ARRAYOID => Vec::<Option<i32>>::from_datum(datum, false)
+                .map(|list| numbers(list.into_iter().map(|n| n.map(i64::from)).collect())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Values of this server as shards read them.
+
+use crate::remote::quote::{ident, literal};
+use crate::server::{settings, sql};
+use pgrx::pg_sys;
+use std::ffi::CStr;
+
+/// Times are written as every order of `DateStyle` reads them.
+const FOR_SHARDS: [(&CStr, &CStr); 2] = [(c"datestyle", c"ISO, YMD"), (c"intervalstyle", c"postgres")];
+
+/// A value's text, in UTF-8.
+///
+/// # Safety
+/// In a transaction; a value of that type.
+pub unsafe fn of_value(value: pg_sys::Datum, kind: pg_sys::Oid) -> String {
+    settings::with(&FOR_SHARDS, || {
+        // SAFETY: as the caller promises; texts end with NUL.
+        unsafe {
+            let (mut output, mut is_varlena) = (pg_sys::Oid::INVALID, false);
+            pg_sys::getTypeOutputInfo(kind, &mut output, &mut is_varlena);
+            let text = pg_sys::OidOutputFunctionCall(output, value);
+            let length = i32::try_from(CStr::from_ptr(text).to_bytes().len()).unwrap_or(i32::MAX);
+            let text = pg_sys::pg_server_to_any(text, length, pg_sys::pg_enc::PG_UTF8 as i32);
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    })
+}
+
+/// A literal of the type. Where a split is under way a statement that says ONLY is refused: a value that says it is
+/// written in two parts.
+pub fn literal_of(text: Option<&str>, kind: pg_sys::Oid) -> String {
+    let kind_name = name_of(kind);
+    let Some(text) = text else { return format!("NULL::{kind_name}") };
+    let parts: Vec<String> = parted(text).into_iter().map(literal).collect();
+    format!("({})::{kind_name}", parts.join(" OPERATOR(pg_catalog.||) "))
+}
+
+/// Cut within each "only", however it is written.
+fn parted(text: &str) -> Vec<&str> {
+    let lower = text.to_ascii_lowercase();
+    let mut cuts: Vec<usize> = lower.match_indices("only").map(|(at, _)| at + 2).collect();
+    cuts.push(text.len());
+    let mut from = 0;
+    cuts.into_iter().map(|to| &text[std::mem::replace(&mut from, to)..to]).collect()
+}
+
+/// The name of a type of the server's own, as no search_path reads otherwise.
+fn name_of(kind: pg_sys::Oid) -> String {
+    let names =
+        sql::read_one("SELECT typname::text FROM pg_catalog.pg_type WHERE oid = $1", &[kind.into()], |row| {
+            row.value::<String>(1)
+        });
+    format!("pg_catalog.{}", ident(&names.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parted;
+
+    #[test]
+    fn no_part_says_only() {
+        assert_eq!(parted("for ONLY and only"), ["for ON", "LY and on", "ly"]);
+        assert_eq!(parted("ä"), ["ä"]);
+        assert_eq!(parted(""), [""]);
+    }
+}

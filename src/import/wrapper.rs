@@ -1,0 +1,128 @@
+//! The foreign data wrapper: what the server calls, each a call of ours.
+
+use super::plan;
+use super::scan::Scan;
+use crate::error::Failure;
+use crate::majors;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::ffi::{CString, c_int};
+
+/// The wrapper's routines, in memory of the server's.
+pub fn routines() -> *mut pg_sys::FdwRoutine {
+    // SAFETY: a node of this type, all zero but for its tag.
+    let mut made = unsafe { PgBox::<pg_sys::FdwRoutine>::alloc_node(pg_sys::NodeTag::T_FdwRoutine) };
+    made.GetForeignRelSize = Some(get_size);
+    made.GetForeignPaths = Some(get_paths);
+    made.GetForeignPlan = Some(get_plan);
+    made.ExplainForeignScan = Some(explain);
+    made.BeginForeignScan = Some(begin);
+    made.IterateForeignScan = Some(iterate);
+    made.ReScanForeignScan = Some(rescan);
+    made.EndForeignScan = Some(end);
+    made.into_pg()
+}
+
+fn raised<T>(result: Result<T, Failure>) -> T {
+    result.unwrap_or_else(|failure| {
+        ErrorReport::from(failure).report(PgLogLevel::ERROR);
+        unreachable!("an error was raised")
+    })
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn get_size(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    _table: pg_sys::Oid,
+) {
+    // SAFETY: called by the planner.
+    unsafe { plan::estimate(root, relation) };
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn get_paths(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    _table: pg_sys::Oid,
+) {
+    // SAFETY: called by the planner.
+    unsafe {
+        let path = majors::foreign_scan_path(root, relation, plan::costs((*relation).rows));
+        pg_sys::add_path(relation, path.cast());
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn get_plan(
+    _root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    table: pg_sys::Oid,
+    _path: *mut pg_sys::ForeignPath,
+    list: *mut pg_sys::List,
+    clauses: *mut pg_sys::List,
+    outer: *mut pg_sys::Plan,
+) -> *mut pg_sys::ForeignScan {
+    // SAFETY: called by the planner.
+    unsafe { plan::make(relation, table, list, clauses, outer) }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(node: *mut pg_sys::ForeignScanState, _flags: c_int) {
+    // SAFETY: called by the executor. The scan goes with the query's memory, whose sessions end with it.
+    unsafe {
+        if let Some(scan) = raised(Scan::begin(node)) {
+            let memory = (*(*node).ss.ps.state).es_query_cxt;
+            (*node).fdw_state = PgMemoryContexts::For(memory).leak_and_drop_on_delete(scan).cast();
+        }
+    }
+}
+
+/// # Safety
+/// A node of ours, whose scan `begin` has made.
+unsafe fn scan_of<'a>(node: *mut pg_sys::ForeignScanState) -> Option<&'a mut Scan> {
+    // SAFETY: as the caller promises; nobody else has it meanwhile.
+    unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn iterate(node: *mut pg_sys::ForeignScanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: called by the executor.
+    unsafe {
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        pg_sys::ExecClearTuple(slot);
+        if let Some(scan) = scan_of(node) {
+            raised(scan.next(node));
+        }
+        slot
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: called by the executor.
+    if let Some(scan) = unsafe { scan_of(node) } {
+        scan.restart();
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn end(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: called by the executor.
+    if let Some(scan) = unsafe { scan_of(node) } {
+        scan.end();
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn explain(node: *mut pg_sys::ForeignScanState, state: *mut pg_sys::ExplainState) {
+    // SAFETY: called by EXPLAIN, for a scan that has begun.
+    unsafe {
+        if let Some(scan) = scan_of(node) {
+            let text = CString::new(scan.shown()).unwrap_or_default();
+            pg_sys::ExplainPropertyText(c"Asked of shards".as_ptr(), text.as_ptr(), state);
+        }
+    }
+}
