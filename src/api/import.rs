@@ -1,7 +1,8 @@
 //! Tables of all shards as foreign tables of the master.
 
-use super::arguments::patience;
+use super::arguments::{invalid, names_of, patience};
 use super::on_primary;
+use crate::catalog::name;
 use crate::error::required;
 use crate::import::options::Options;
 use crate::import::tables::Import;
@@ -24,6 +25,9 @@ pub fn shard_import(
     on_primary("shard_import")?;
     require_fit("shard_import")?;
     let (keyspace, schema) = (required(keyspace, "keyspace")?, required(into_schema, "into_schema")?);
+    if let Some(problem) = name::problem(&schema) {
+        return Err(invalid("into_schema", &problem.to_string()).into());
+    }
     let import = Import { keyspace: &keyspace, schema: &schema, shard, timeout: patience(timeout)? };
     let made = import.run()?;
     Ok(TableIterator::new(made.into_iter().map(|one| (one.table, one.change.to_owned()))))
@@ -53,8 +57,8 @@ fn fdw_handler() -> Routines {
 #[pg_extern(
     sql = "CREATE FUNCTION shardmaster.fdw_validator(options text[], of_catalog oid) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';"
 )]
-fn fdw_validator(options: Vec<String>, of_catalog: pg_sys::Oid) -> Result<(), ErrorReport> {
-    let given: Vec<(String, String)> = options
+fn fdw_validator(options: Vec<Option<String>>, of_catalog: pg_sys::Oid) -> Result<(), ErrorReport> {
+    let given: Vec<(String, String)> = names_of(options, "options")?
         .into_iter()
         .map(|option| match option.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),

@@ -134,6 +134,7 @@ const TYPES: &[&str] = &[
     "'float8'::regtype",
     "'char(3)'::regtype",
 ];
+const OBJECT_NUMBERS: &[&str] = &["0", "4294967295", "'pg_foreign_table'::regclass"];
 const UUIDS: &[&str] = &["'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"];
 const BYTES: &[&str] = &["''", "'\\x00'", "decode(repeat('ff', 1048576), 'hex')"];
 const OBJECTS: &[&str] = &[
@@ -179,6 +180,7 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
         "timestamp with time zone" => TIMES,
         "text[]" => ARRAYS,
         "regtype" => TYPES,
+        "oid" => OBJECT_NUMBERS,
         "uuid" => UUIDS,
         "jsonb" => OBJECTS,
         "bytea" => BYTES,
