@@ -201,6 +201,59 @@ fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
     assert_eq!(seen, ["(shard_a,items,stays,300,shard_b)"]);
 }
 
+/// One that no key's type reads ends nothing, and a number is the same key in all of its forms.
+#[test]
+fn values_that_are_no_keys_are_routed_nowhere() {
+    let cluster = stage(&[]);
+    by_owner(
+        &cluster,
+        0,
+        "CREATE TABLE things (id numeric); CREATE TABLE words (id text); GRANT SELECT ON things, words TO reader;
+         INSERT INTO things VALUES (7.0), (8.5), (70000), (7), (NULL); INSERT INTO words VALUES ('abc'), (' 007')",
+    );
+    for statement in [
+        "SELECT shard_keyspace_add('k', strategy => 'directory', key_type => 'smallint')",
+        "SELECT shard_table_add('things', 'id', keyspace => 'k'), shard_table_add('words', 'id', keyspace => 'k'), shard_assign('7', 'shard_b', 'k')",
+    ] {
+        cluster.superuser().unwrap().batch_execute(statement).unwrap();
+    }
+    let mut client = operator(&cluster);
+    assert_eq!(
+        found(&mut client, "shard_misplaced('k', shards => '{shard_a}')"),
+        [
+            "(shard_a,things,7,1,shard_b)",
+            "(shard_a,things,7.0,1,shard_b)",
+            r#"(shard_a,words," 007",1,shard_b)"#,
+        ]
+    );
+    assert_eq!(
+        found(&mut client, "shard_unassigned('k', shards => '{shard_a}')"),
+        [
+            "(shard_a,things,,1)",
+            "(shard_a,things,70000,1)",
+            "(shard_a,things,8.5,1)",
+            "(shard_a,words,abc,1)",
+        ]
+    );
+    by_owner(
+        &cluster,
+        0,
+        "CREATE TABLE uuids (id text); GRANT SELECT ON uuids TO reader;
+         INSERT INTO uuids VALUES ('no'), ('{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11}'), ('{}'), ('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1ü')",
+    );
+    for statement in [
+        "SELECT shard_keyspace_add('u', strategy => 'directory', key_type => 'uuid')",
+        "SELECT shard_table_add('uuids', 'id', keyspace => 'u'), shard_assign('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'shard_b', 'u')",
+    ] {
+        cluster.superuser().unwrap().batch_execute(statement).unwrap();
+    }
+    assert_eq!(
+        found(&mut client, "shard_misplaced('u', shards => '{shard_a}')"),
+        ["(shard_a,uuids,{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11},1,shard_b)"]
+    );
+    assert_eq!(found(&mut client, "shard_unassigned('u', shards => '{shard_a}')").len(), 3);
+}
+
 /// They are looked up a thousand at a time.
 #[test]
 fn all_of_many_keys_are_found() {

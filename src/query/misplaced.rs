@@ -146,14 +146,17 @@ impl Counts {
         }
     }
 
+    /// A value that is no key of the keyspace's type is one that no route leads to.
     fn route(&self, counts: &mut [Count]) {
         let key_type = self.keyspace.key_type();
-        let canonical = |count: &Count| count.key.as_deref().map(|key| key_type.canonical(key).into_owned());
-        let keys: Vec<String> = counts.iter().filter_map(canonical).collect();
+        let key_of = |count: &Count| Some(key_type.of_value(count.key.as_deref()?)?.into_owned());
+        let (places, keys): (Vec<usize>, Vec<String>) =
+            counts.iter().enumerate().filter_map(|(place, count)| Some((place, key_of(count)?))).unzip();
         let shards = Caller::as_owner(|_| routing_history::shards_at(&self.keyspace, &keys, self.version));
-        let with_key = counts.iter_mut().filter(|count| count.key.is_some());
-        for (count, shard) in with_key.zip(shards) {
-            count.routed_to = shard;
+        for (place, shard) in places.into_iter().zip(shards) {
+            if let Some(count) = counts.get_mut(place) {
+                count.routed_to = shard;
+            }
         }
     }
 
