@@ -2,7 +2,7 @@
 
 use postgres::Client;
 use shardmaster_tests::asking::{analyst, error, stage};
-use shardmaster_tests::fixture::{by_owner, by_superuser};
+use shardmaster_tests::fixture::{self, by_owner, by_superuser};
 
 const STATEMENT: &str = "SELECT tenant, id, code, val FROM items";
 
@@ -96,4 +96,22 @@ fn what_would_lose_a_row_is_refused() {
     // A number is read with all its digits.
     let row = "SELECT j::text FROM shard_query_page('SELECT n FROM (VALUES (12345678901234567890.5), (12345678901234567890.6)) v (n)', '{n}', 1, '{\"n\": 12345678901234567890.5}', shards => '{shard_a}') AS j";
     assert_eq!(client.query_one(row, &[]).unwrap().get::<_, String>(0), r#"{"n": 12345678901234567890.6}"#);
+}
+
+/// A name that is no column's may be a function of the whole row, which reads what a split has on two shards.
+#[test]
+fn an_order_by_a_function_reads_past_no_split() {
+    let cluster = stage(&[]);
+    for server in 0..2 {
+        by_superuser(
+            &cluster,
+            server,
+            "CREATE FUNCTION public.seen(record) RETURNS bigint STABLE LANGUAGE plpgsql AS $$BEGIN RETURN (SELECT count(*) FROM public.items); END$$",
+        );
+    }
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    let (state, message) =
+        error(&mut analyst(&cluster), "SELECT * FROM shard_query_page('SELECT 1 AS a', '{seen,a}', 1)");
+    assert_eq!((state.as_str(), message.contains("seen")), ("55000", true), "{message}");
 }

@@ -81,7 +81,7 @@ impl Query<'_> {
         if now.mark != between.mark {
             return Ok(None);
         }
-        running.sessions.fan.stream(&format!("{}{}", self.wrapped(self.select), self.then));
+        running.sessions.fan.stream(&self.text());
         Ok(Some(running))
     }
 
@@ -101,10 +101,11 @@ impl Query<'_> {
         })
     }
 
-    /// On lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes of it.
-    fn wrapped(&self, select: &str) -> String {
+    /// The statement on lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes
+    /// of it.
+    fn text(&self) -> String {
         let statement = self.statement.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
-        format!("SELECT {select} FROM (\n{statement}\n) AS answer")
+        format!("SELECT {} FROM (\n{statement}\n) AS answer{}", self.select, self.then)
     }
 }
 
@@ -189,7 +190,9 @@ impl Running {
             .map(|number| Some(between::shadows(of(number)?, columns.get(number)?.as_ref()?)))
             .collect();
         self.sessions.ask(|number| shadows.get(number).cloned().flatten().map(Question::Own))?;
-        let view = format!("CREATE TEMP VIEW {} AS {}", between::ASKED, query.wrapped("1 AS one"));
+        // All of it: what rows are ordered by may be a function of the whole row.
+        let asked = format!("SELECT 1 AS one FROM ({}) AS asked", query.text());
+        let view = format!("CREATE TEMP VIEW {} AS {asked}", between::ASKED);
         self.sessions.ask(|number| of(number).map(|_| Question::Single(view.clone())))?;
         let found = self.sessions.ask(|number| Some(Question::Own(between::reads_past(of(number)?))))?;
         for ((entrance, tables), found) in self.sessions.shards().iter().zip(&hidden).zip(&found) {
