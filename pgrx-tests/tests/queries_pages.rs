@@ -98,6 +98,14 @@ fn what_would_lose_a_row_is_refused() {
     assert_eq!(client.query_one(row, &[]).unwrap().get::<_, String>(0), r#"{"n": 12345678901234567890.6}"#);
 }
 
+#[test]
+fn a_page_takes_no_more_memory_than_it_may() {
+    let cluster = stage(&[]);
+    let call = "SELECT count(*) FROM shard_query_page('SELECT i, repeat(''x'', 10000000) AS r FROM generate_series(1, 90) i', '{i}', 80, shards => '{shard_a}')";
+    let (state, message) = error(&mut analyst(&cluster), call);
+    assert_eq!((state.as_str(), message.as_str()), ("54000", "the rows of the page are longer than 256 MB"));
+}
+
 /// A name that is no column's may be a function of the whole row, which reads what a split has on two shards.
 #[test]
 fn an_order_by_a_function_reads_past_no_split() {

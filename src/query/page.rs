@@ -18,6 +18,8 @@ pub const MOST: usize = 10_000;
 
 /// As many pages are put together of what has come.
 const KEPT: usize = 4;
+/// Bytes of a page and the row behind it, and half of what is put together.
+const MOST_BYTES: usize = 256 << 20;
 
 /// Types that every server orders alike, with their names; a text only by its bytes.
 const ORDERED: [(u32, &str); 11] = [
@@ -98,6 +100,12 @@ struct Placed {
     row: CString,
 }
 
+impl Placed {
+    fn bytes(&self) -> usize {
+        self.row.as_bytes().len() + self.values.iter().map(String::len).sum::<usize>()
+    }
+}
+
 /// What each shard is asked for, of `FROM (statement) AS answer`.
 pub struct Words {
     pub select: String,
@@ -147,19 +155,25 @@ impl Page<'_> {
     /// The rows, as JSON.
     pub fn run(&self) -> Result<Vec<CString>, Failure> {
         let mut running = self.query.begin()?;
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let mut types = BTreeMap::new();
         while let Some(event) = running.next() {
             match event {
                 Event::Failed(_, failure) => return Err(failure),
                 Event::Row(number, row) => {
                     self.compare_types(running.shard(number), &row, &mut types)?;
-                    found.push(self.placed(&row));
+                    let placed = self.placed(&row);
+                    bytes += placed.bytes();
+                    found.push(placed);
                 }
             }
-            // However many shards there are, some pages are kept.
-            if found.len() >= KEPT * (self.rows + 1) {
+            // However many shards there are, and however long their rows, some pages are kept.
+            if found.len() >= KEPT * (self.rows + 1) || bytes > 2 * MOST_BYTES {
                 found = self.first_of(found, &types, self.rows + 1).0;
+                bytes = found.iter().map(Placed::bytes).sum();
+                if bytes > MOST_BYTES {
+                    return Err(QueryError::LongPage(MOST_BYTES >> 20).into());
+                }
             }
         }
         let (found, ranks) = self.first_of(found, &types, self.rows + 1);
