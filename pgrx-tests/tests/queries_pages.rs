@@ -99,6 +99,15 @@ fn what_would_lose_a_row_is_refused() {
 }
 
 #[test]
+fn a_varchar_is_ordered_as_the_text_that_it_is() {
+    let cluster = stage(&[]);
+    let call = r#"SELECT j ->> 'id' FROM shard_query_page('SELECT id, tenant::varchar AS tenant FROM items', '{id,"tenant COLLATE \"C\""}', 2, '{"id": 7, "tenant": "moves"}') AS j"#;
+    let rows = analyst(&cluster).query(call, &[]).unwrap();
+    let ids: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(ids, ["7", "8"]);
+}
+
+#[test]
 fn a_page_takes_no_more_memory_than_it_may() {
     let cluster = stage(&[]);
     let call = "SELECT count(*) FROM shard_query_page('SELECT i, repeat(''x'', 10000000) AS r FROM generate_series(1, 90) i', '{i}', 80, shards => '{shard_a}')";

@@ -107,7 +107,7 @@ impl From<QueryError> for Failure {
             }
             E::NoOrder { .. } => (
                 SqlState::parse("42804"),
-                "Numbers, dates, timestamps, uuid, and text with COLLATE \"C\" in the order; the same type on all shards.",
+                "Numbers, dates, timestamps, uuid, and text or varchar with COLLATE \"C\" in the order; the same type on all shards.",
             ),
             E::NoTotalOrder => (
                 SqlState::INVALID_VALUE,

@@ -36,6 +36,8 @@ const ORDERED: [(u32, &str); 11] = [
     (25, "text"),
 ];
 const TEXT: u32 = 25;
+/// varchar is compared as the text that it is.
+const VARCHAR: u32 = 1043;
 /// Encodings whose bytes are in the order of the characters' numbers.
 const BY_NUMBER: [&str; 3] = ["UTF8", "LATIN1", "SQL_ASCII"];
 
@@ -197,7 +199,10 @@ impl Page<'_> {
     fn compare_types(&self, shard: &str, row: &Row, types: &mut BTreeMap<usize, u32>) -> Result<(), Failure> {
         let own = server_encoding();
         for (column, order) in self.order.iter().enumerate() {
-            let found = row.type_number(column);
+            let found = match row.type_number(column) {
+                VARCHAR => TEXT,
+                other => other,
+            };
             let is_known = ORDERED.iter().any(|(number, _)| *number == found);
             let is_same = *types.entry(column).or_insert(found) == found;
             let encoding = row.value(self.order.len() + 1).map(CStr::to_string_lossy);
