@@ -169,6 +169,37 @@ fn what_a_split_has_on_two_shards_is_not_misplaced() {
     nothing(&mut client);
 }
 
+/// Also of a table that its keyspace names with a schema.
+#[test]
+fn a_table_in_a_schema_of_its_own_is_read_while_a_split_is_under_way() {
+    let cluster = stage(&[]);
+    for server in 0..2 {
+        by_superuser(
+            &cluster,
+            server,
+            "CREATE SCHEMA own AUTHORIZATION app_owner; SET ROLE app_owner;
+             CREATE TABLE own.docs (tenant text, id int, PRIMARY KEY (tenant, id));
+             GRANT USAGE ON SCHEMA own TO reader; GRANT SELECT ON own.docs TO reader",
+        );
+    }
+    by_superuser(&cluster, 0, "INSERT INTO own.docs SELECT 'moves', i FROM generate_series(1, 5) i");
+    by_superuser(&cluster, 1, "INSERT INTO own.docs VALUES ('stays', 1)");
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('own.docs', 'tenant')").unwrap();
+    let mut client = operator(&cluster);
+    let stray = ["(shard_b,own.docs,stays,1,shard_a)"];
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    assert_eq!(found(&mut client, "shard_misplaced()"), stray);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(found(&mut client, "shard_misplaced()"), stray);
+    // One of the same name that comes first is another table.
+    by_superuser(&cluster, 0, "CREATE TABLE docs (tenant text); GRANT SELECT ON docs TO reader");
+    assert_eq!(error(&mut client, "SELECT * FROM shard_misplaced()").0, "55000");
+    split.finish(LIMIT).unwrap();
+    assert_eq!(found(&mut client, "shard_misplaced()"), stray);
+}
+
 /// Rows that a split has moved meanwhile are those of the shard that answers by then.
 #[test]
 fn a_cutover_in_between_gives_nothing_that_is_not_so() {

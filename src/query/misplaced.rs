@@ -1,8 +1,9 @@
 //! Rows that a shard has and that no route leads to: all shards count theirs by key, and the routes are those of the very
 //! version that held when the shards took their snapshots.
 
+use super::between::Hidden;
 use super::error::QueryError;
-use super::run::{Event, Query, Running};
+use super::run::{Event, Query, Running, Statement};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
@@ -53,7 +54,10 @@ impl Asked<'_> {
             let keyspace = keyspace::find(self.keyspace).map_err(Failure::from)?;
             Ok::<_, Failure>((keyspace, table_policy::list(self.keyspace)))
         })?;
-        let statement = statement(&policies).ok_or_else(|| no_tables(self.keyspace))?;
+        if policies.is_empty() {
+            return Err(no_tables(self.keyspace));
+        }
+        let statement = |seen: &[&Hidden]| statement(&policies, seen);
         for _ in 0..TRIES {
             let version = self.version();
             let running = self.query(&statement).begin()?;
@@ -70,9 +74,9 @@ impl Asked<'_> {
         Caller::as_owner(|_| keyspace::latest_version(self.keyspace))
     }
 
-    fn query<'a>(&'a self, statement: &'a str) -> Query<'a> {
+    fn query<'a>(&'a self, statement: &'a dyn Fn(&[&Hidden]) -> String) -> Query<'a> {
         Query {
-            statement,
+            statement: Statement::Made(statement),
             select: "*",
             then: "",
             keyspace: self.keyspace,
@@ -84,18 +88,25 @@ impl Asked<'_> {
     }
 }
 
-/// None: there are no tables.
-fn statement(policies: &[TablePolicy]) -> Option<String> {
+/// Tables in a schema of their own are read by their plain names where a session sees them so.
+fn statement(policies: &[TablePolicy], seen: &[&Hidden]) -> String {
     let of_table = |policy: &TablePolicy| {
         let (table, column) = (&policy.table_name, ident(&policy.shard_by));
+        let is_it = |name: &TableName| {
+            seen.iter().any(|table| Some(&table.schema) == name.schema.as_ref() && table.name == name.name)
+        };
+        let read = match TableName::parse(table).filter(is_it) {
+            Some(name) => format!("pg_temp.{}", ident(&name.name)),
+            None => table.clone(),
+        };
         format!(
             "SELECT {}::pg_catalog.text AS table_name, r.{column}::pg_catalog.text COLLATE \"C\" AS key, pg_catalog.count(*) AS rows
-               FROM {table} AS r GROUP BY 2",
+               FROM {read} AS r GROUP BY 2",
             literal(table)
         )
     };
     let all: Vec<String> = policies.iter().map(of_table).collect();
-    (!all.is_empty()).then(|| all.join("\nUNION ALL\n"))
+    all.join("\nUNION ALL\n")
 }
 
 fn no_tables(keyspace: &str) -> Failure {

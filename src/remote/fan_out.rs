@@ -151,9 +151,9 @@ impl FanOut {
         self.lanes.iter_mut().enumerate().filter_map(reason).collect()
     }
 
-    /// Sends one statement to all lanes that are left, whose rows `next` gives.
-    pub fn stream(&mut self, statement: &str) {
-        for lane in &mut self.lanes {
+    /// Sends each lane that is left its statement, whose rows `next` gives.
+    pub fn stream(&mut self, statements: &[String]) {
+        for (lane, statement) in self.lanes.iter_mut().zip(statements) {
             lane.stream(statement);
         }
     }
