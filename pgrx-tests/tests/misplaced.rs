@@ -308,6 +308,33 @@ fn all_of_many_keys_are_found() {
     assert_eq!(sums(&mut client, "shard_unassigned()"), (99, 198));
 }
 
+/// However long they are.
+#[test]
+fn long_keys_take_no_more_memory_than_some_of_them() {
+    let cluster = stage(&[]);
+    by_owner(
+        &cluster,
+        1,
+        "CREATE TABLE things (id text); INSERT INTO things SELECT repeat(md5(i::text), 100000) FROM generate_series(1, 60) i;
+         GRANT SELECT ON things TO reader",
+    );
+    for statement in [
+        "SELECT shard_keyspace_add('k', strategy => 'directory', key_type => 'text')",
+        "SELECT shard_table_add('things', 'id', keyspace => 'k')",
+    ] {
+        cluster.superuser().unwrap().batch_execute(statement).unwrap();
+    }
+    let mut client = operator(&cluster);
+    let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let query = "SELECT count(*) FROM (SELECT shard_unassigned('k', shards => '{shard_b}')) t";
+    assert_eq!(client.query_one(query, &[]).unwrap().get::<_, i64>(0), 60);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
+    // All of them at once are 180 MB, several times over.
+    assert!(most < 300_000, "{most} kB");
+}
+
 /// What two shards have in one schema of one database is on neither of them alone.
 #[test]
 fn a_table_that_shards_have_together_is_on_the_right_one() {

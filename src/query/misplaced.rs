@@ -16,8 +16,9 @@ use std::time::Duration;
 
 /// How often routing may change before all shards have their snapshots.
 const TRIES: u32 = 10;
-/// Keys whose routes are looked up at once.
+/// Keys whose routes are looked up at once, and their bytes: fewer where they are long.
 const BATCH: usize = 1000;
+const BATCH_BYTES: usize = 8 << 20;
 
 pub struct Asked<'a> {
     pub keyspace: &'a str,
@@ -132,10 +133,14 @@ fn together() -> HashMap<String, Vec<String>> {
 impl Counts {
     /// The next ones that are not where their key's route leads; None: all shards have answered.
     pub fn next(&mut self) -> Result<Option<Vec<Count>>, Failure> {
-        let mut counts = Vec::new();
-        while counts.len() < BATCH {
+        let (mut counts, mut bytes) = (Vec::new(), 0);
+        while counts.len() < BATCH && bytes < BATCH_BYTES {
             match self.running.next() {
-                Some(Event::Row(number, row)) => counts.push(self.count(number, &row)),
+                Some(Event::Row(number, row)) => {
+                    let count = self.count(number, &row);
+                    bytes += count.key.as_ref().map_or(0, String::len);
+                    counts.push(count);
+                }
                 Some(Event::Failed(_, failure)) => return Err(failure),
                 None if counts.is_empty() => return Ok(None),
                 None => break,
