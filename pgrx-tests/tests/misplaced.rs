@@ -361,6 +361,31 @@ fn what_policies_would_keep_from_the_login_is_an_error() {
     assert_eq!(state, "42501", "{message}");
 }
 
+/// What a shard lacks is not looked for in another schema that its login has.
+#[test]
+fn a_table_of_the_same_name_elsewhere_is_not_read() {
+    let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE reader LOGIN; CREATE SCHEMA old; CREATE TABLE old.items (tenant text); INSERT INTO old.items VALUES ('here');
+             CREATE TABLE shard_b.items (tenant text); INSERT INTO shard_b.items VALUES ('here');
+             GRANT USAGE ON SCHEMA old, shard_a, shard_b TO reader; GRANT SELECT ON old.items, shard_b.items TO reader;
+             ALTER ROLE reader SET search_path = shard_b, old;
+             CREATE ROLE analyst LOGIN; SELECT shard_grant('analyst', 'operator'), shard_login_set('analyst', 'reader');
+             SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign('here', 'shard_b')",
+        )
+        .unwrap();
+    let mut client = cluster.master.connect(DATABASE, "analyst").unwrap();
+    assert_eq!(error(&mut client, "SELECT * FROM shard_misplaced()").0, "42P01");
+    assert_eq!(found(&mut client, "shard_misplaced(shards => '{shard_b}')"), [""; 0]);
+    // A query reads what the login's role has, but nothing of another shard's.
+    let count = "SELECT sum(n)::int FROM shard_query('SELECT count(*) FROM items', shards => '{shard_a}') AS t (n bigint)";
+    assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i32>(0), 1);
+    master.batch_execute("DROP TABLE old.items").unwrap();
+    assert_eq!(error(&mut client, count).0, "42P01");
+}
+
 /// Where shards are two databases, which they say themselves, a schema of one name is two.
 #[test]
 fn a_table_in_a_schema_of_two_databases_is_two() {

@@ -58,7 +58,7 @@ impl Asked<'_> {
         if policies.is_empty() {
             return Err(no_tables(self.keyspace));
         }
-        let statement = |seen: &[&Hidden]| statement(&policies, seen);
+        let statement = |namespace: &str, seen: &[&Hidden]| statement(&policies, namespace, seen);
         for _ in 0..TRIES {
             let version = self.version();
             let running = self.query(&statement).begin()?;
@@ -75,7 +75,7 @@ impl Asked<'_> {
         Caller::as_owner(|_| keyspace::latest_version(self.keyspace))
     }
 
-    fn query<'a>(&'a self, statement: &'a dyn Fn(&[&Hidden]) -> String) -> Query<'a> {
+    fn query<'a>(&'a self, statement: &'a dyn Fn(&str, &[&Hidden]) -> String) -> Query<'a> {
         Query {
             statement: Statement::Made(statement),
             select: "*",
@@ -89,17 +89,18 @@ impl Asked<'_> {
     }
 }
 
-/// Tables in a schema of their own are read by their plain names where a session sees them so.
-fn statement(policies: &[TablePolicy], seen: &[&Hidden]) -> String {
+/// No table of the same name elsewhere is read in a table's place. What a session sees without hidden rows has its plain name.
+fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden]) -> String {
     let of_table = |policy: &TablePolicy| {
         let (table, column) = (&policy.table_name, ident(&policy.shard_by));
-        let is_it = |name: &TableName| {
-            seen.iter().any(|table| Some(&table.schema) == name.schema.as_ref() && table.name == name.name)
-        };
-        let read = match TableName::parse(table).filter(is_it) {
-            Some(name) => format!("pg_temp.{}", ident(&name.name)),
-            None => table.clone(),
-        };
+        let read = TableName::parse(table).map_or_else(
+            || table.clone(),
+            |TableName { schema, name }| {
+                let schema = schema.unwrap_or_else(|| namespace.to_owned());
+                let is_seen = seen.iter().any(|table| table.schema == schema && table.name == name);
+                format!("{}.{}", ident(if is_seen { "pg_temp" } else { &schema }), ident(&name))
+            },
+        );
         format!(
             "SELECT {}::pg_catalog.text AS table_name, r.{column}::pg_catalog.text COLLATE \"C\" AS key, pg_catalog.count(*) AS rows
                FROM {read} AS r GROUP BY 2",

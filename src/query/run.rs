@@ -26,9 +26,9 @@ const TRIES: u32 = 10;
 pub enum Statement<'a> {
     /// A caller's.
     Given(&'a str),
-    /// One that names tables with their schemas, but for those that a shard's session sees without the rows that its shard
-    /// does not answer for, by their plain names.
-    Made(&'a dyn Fn(&[&Hidden]) -> String),
+    /// One for a shard's namespace, that names tables with their schemas, but for those that the shard's session sees without
+    /// the rows that its shard does not answer for, by their plain names.
+    Made(&'a dyn Fn(&str, &[&Hidden]) -> String),
 }
 
 pub struct Query<'a> {
@@ -113,12 +113,12 @@ impl Query<'_> {
 
     /// The statement on lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes
     /// of it. `seen`: of those that a shard has hidden rows of, tables that its session sees without these.
-    fn text(&self, seen: &[&Hidden]) -> String {
+    fn text(&self, namespace: &str, seen: &[&Hidden]) -> String {
         let statement = match self.statement {
             Statement::Given(text) => {
                 text.trim_end_matches(|c: char| c == ';' || c.is_whitespace()).to_owned()
             }
-            Statement::Made(of) => of(seen),
+            Statement::Made(of) => of(namespace, seen),
         };
         format!("SELECT {} FROM (\n{statement}\n) AS answer{}", self.select, self.then)
     }
@@ -199,7 +199,7 @@ impl Running {
             shards.map(|entrance| between.hidden.get(&entrance.shard.shard_key)).collect();
         let of = |number: usize| hidden.get(number).copied().flatten();
         if hidden.iter().all(Option::is_none) {
-            return Ok(hidden.iter().map(|_| query.text(&[])).collect());
+            return Ok(self.texts(query, |_| Vec::new()));
         }
         let columns =
             self.sessions.ask(|number| Some(Question::Own(between::columns_question(of(number)?))))?;
@@ -209,8 +209,7 @@ impl Running {
             Some(Question::Own(between::shadows(tables, columns)))
         })?;
         let seen = |number| read(number).map(|(tables, columns)| between::seen(tables, columns));
-        let texts: Vec<String> =
-            (0..hidden.len()).map(|number| query.text(&seen(number).unwrap_or_default())).collect();
+        let texts = self.texts(query, |number| seen(number).unwrap_or_default());
         // All of it: what rows are ordered by may be a function of the whole row.
         let view = |text: &String| {
             format!("CREATE TEMP VIEW {} AS SELECT 1 AS one FROM ({text}) AS asked", between::ASKED)
@@ -218,6 +217,11 @@ impl Running {
         self.sessions.ask(|number| of(number).and(texts.get(number)).map(view).map(Question::Single))?;
         self.require_nothing_past(query, &hidden)?;
         Ok(texts)
+    }
+
+    fn texts<'h>(&self, query: &Query<'_>, seen: impl Fn(usize) -> Vec<&'h Hidden>) -> Vec<String> {
+        let shards = self.sessions.shards().iter().enumerate();
+        shards.map(|(number, entrance)| query.text(&entrance.shard.namespace, &seen(number))).collect()
     }
 
     fn require_nothing_past(
