@@ -272,7 +272,7 @@ impl Lane {
                 self.stage = Stage::Gone(Some(error));
             }
         } else if self.left.is_zero() {
-            self.stage = Stage::Gone(Some(RemoteError::no_answer(&self.shard, patience)));
+            self.stage = Stage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
         } else if matches!(self.stage, Stage::Connecting(..)) {
             self.host.1 = self.host.1.saturating_sub(waited);
             if self.host.1.is_zero()
