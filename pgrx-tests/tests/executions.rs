@@ -204,6 +204,33 @@ fn a_crash_of_the_shard_lends_nobody_its_number() {
     assert_eq!(runs(&cluster), [1, 1]);
 }
 
+/// The login's commits wait for no disk, and neither does one whose triggers say so.
+#[test]
+fn what_is_done_outlives_a_crash_of_the_shard() {
+    let mut cluster = stage(1);
+    cluster.servers[0].configure(&["wal_writer_delay = 10s"]).unwrap();
+    cluster.servers[0].reload().unwrap();
+    by_superuser(
+        &cluster,
+        0,
+        "ALTER ROLE deployer SET synchronous_commit = off;
+         CREATE OR REPLACE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN PERFORM set_config('synchronous_commit', 'off', true); RETURN NULL; END$$",
+    );
+    commits_late(&cluster, 0);
+    for (number, in_transaction) in [true, false].into_iter().enumerate() {
+        let call = format!(
+            "CALL shard_execute('INSERT INTO runs DEFAULT VALUES', in_transaction => {in_transaction})"
+        );
+        dba(&cluster).batch_execute(&call).unwrap();
+        cluster.servers[0].stop(Stop::Immediate).unwrap();
+        cluster.servers[0].run().unwrap();
+        let done = i64::try_from(number).unwrap() + 1;
+        assert_eq!(runs(&cluster), [done], "in a transaction: {in_transaction}");
+    }
+    assert_eq!(states(&cluster), ["done", "done"]);
+}
+
 /// A call in a session of its own; what it ends with.
 fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<Option<(String, String)>> {
     let (mut caller, call) = (dba(cluster), call.to_owned());

@@ -169,6 +169,37 @@ fn what_a_split_has_on_two_shards_is_not_misplaced() {
     nothing(&mut client);
 }
 
+/// Also of a table that its keyspace names with a schema.
+#[test]
+fn a_table_in_a_schema_of_its_own_is_read_while_a_split_is_under_way() {
+    let cluster = stage(&[]);
+    for server in 0..2 {
+        by_superuser(
+            &cluster,
+            server,
+            "CREATE SCHEMA own AUTHORIZATION app_owner; SET ROLE app_owner;
+             CREATE TABLE own.docs (tenant text, id int, PRIMARY KEY (tenant, id));
+             GRANT USAGE ON SCHEMA own TO reader; GRANT SELECT ON own.docs TO reader",
+        );
+    }
+    by_superuser(&cluster, 0, "INSERT INTO own.docs SELECT 'moves', i FROM generate_series(1, 5) i");
+    by_superuser(&cluster, 1, "INSERT INTO own.docs VALUES ('stays', 1)");
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('own.docs', 'tenant')").unwrap();
+    let mut client = operator(&cluster);
+    let stray = ["(shard_b,own.docs,stays,1,shard_a)"];
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    assert_eq!(found(&mut client, "shard_misplaced()"), stray);
+    split.call("cutover").unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    assert_eq!(found(&mut client, "shard_misplaced()"), stray);
+    // One of the same name that comes first is another table.
+    by_superuser(&cluster, 0, "CREATE TABLE docs (tenant text); GRANT SELECT ON docs TO reader");
+    assert_eq!(error(&mut client, "SELECT * FROM shard_misplaced()").0, "55000");
+    split.finish(LIMIT).unwrap();
+    assert_eq!(found(&mut client, "shard_misplaced()"), stray);
+}
+
 /// Rows that a split has moved meanwhile are those of the shard that answers by then.
 #[test]
 fn a_cutover_in_between_gives_nothing_that_is_not_so() {
@@ -201,6 +232,59 @@ fn a_key_that_is_routed_elsewhere_in_between_is_looked_at_again() {
     assert_eq!(seen, ["(shard_a,items,stays,300,shard_b)"]);
 }
 
+/// One that no key's type reads ends nothing, and a number is the same key in all of its forms.
+#[test]
+fn values_that_are_no_keys_are_routed_nowhere() {
+    let cluster = stage(&[]);
+    by_owner(
+        &cluster,
+        0,
+        "CREATE TABLE things (id numeric); CREATE TABLE words (id text); GRANT SELECT ON things, words TO reader;
+         INSERT INTO things VALUES (7.0), (8.5), (70000), (7), (NULL); INSERT INTO words VALUES ('abc'), (' 007')",
+    );
+    for statement in [
+        "SELECT shard_keyspace_add('k', strategy => 'directory', key_type => 'smallint')",
+        "SELECT shard_table_add('things', 'id', keyspace => 'k'), shard_table_add('words', 'id', keyspace => 'k'), shard_assign('7', 'shard_b', 'k')",
+    ] {
+        cluster.superuser().unwrap().batch_execute(statement).unwrap();
+    }
+    let mut client = operator(&cluster);
+    assert_eq!(
+        found(&mut client, "shard_misplaced('k', shards => '{shard_a}')"),
+        [
+            "(shard_a,things,7,1,shard_b)",
+            "(shard_a,things,7.0,1,shard_b)",
+            r#"(shard_a,words," 007",1,shard_b)"#,
+        ]
+    );
+    assert_eq!(
+        found(&mut client, "shard_unassigned('k', shards => '{shard_a}')"),
+        [
+            "(shard_a,things,,1)",
+            "(shard_a,things,70000,1)",
+            "(shard_a,things,8.5,1)",
+            "(shard_a,words,abc,1)",
+        ]
+    );
+    by_owner(
+        &cluster,
+        0,
+        "CREATE TABLE uuids (id text); GRANT SELECT ON uuids TO reader;
+         INSERT INTO uuids VALUES ('no'), ('{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11}'), ('{}'), ('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1ü')",
+    );
+    for statement in [
+        "SELECT shard_keyspace_add('u', strategy => 'directory', key_type => 'uuid')",
+        "SELECT shard_table_add('uuids', 'id', keyspace => 'u'), shard_assign('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'shard_b', 'u')",
+    ] {
+        cluster.superuser().unwrap().batch_execute(statement).unwrap();
+    }
+    assert_eq!(
+        found(&mut client, "shard_misplaced('u', shards => '{shard_a}')"),
+        ["(shard_a,uuids,{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11},1,shard_b)"]
+    );
+    assert_eq!(found(&mut client, "shard_unassigned('u', shards => '{shard_a}')").len(), 3);
+}
+
 /// They are looked up a thousand at a time.
 #[test]
 fn all_of_many_keys_are_found() {
@@ -222,6 +306,33 @@ fn all_of_many_keys_are_found() {
     };
     assert_eq!(sums(&mut client, "shard_misplaced()"), (2401, 4802));
     assert_eq!(sums(&mut client, "shard_unassigned()"), (99, 198));
+}
+
+/// However long they are.
+#[test]
+fn long_keys_take_no_more_memory_than_some_of_them() {
+    let cluster = stage(&[]);
+    by_owner(
+        &cluster,
+        1,
+        "CREATE TABLE things (id text); INSERT INTO things SELECT repeat(md5(i::text), 100000) FROM generate_series(1, 60) i;
+         GRANT SELECT ON things TO reader",
+    );
+    for statement in [
+        "SELECT shard_keyspace_add('k', strategy => 'directory', key_type => 'text')",
+        "SELECT shard_table_add('things', 'id', keyspace => 'k')",
+    ] {
+        cluster.superuser().unwrap().batch_execute(statement).unwrap();
+    }
+    let mut client = operator(&cluster);
+    let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let query = "SELECT count(*) FROM (SELECT shard_unassigned('k', shards => '{shard_b}')) t";
+    assert_eq!(client.query_one(query, &[]).unwrap().get::<_, i64>(0), 60);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
+    // All of them at once are 180 MB, several times over.
+    assert!(most < 300_000, "{most} kB");
 }
 
 /// What two shards have in one schema of one database is on neither of them alone.
@@ -248,6 +359,31 @@ fn what_policies_would_keep_from_the_login_is_an_error() {
     by_owner(&cluster, 1, "ALTER TABLE items ENABLE ROW LEVEL SECURITY");
     let (state, message) = error(&mut client, "SELECT * FROM shard_misplaced()");
     assert_eq!(state, "42501", "{message}");
+}
+
+/// What a shard lacks is not looked for in another schema that its login has.
+#[test]
+fn a_table_of_the_same_name_elsewhere_is_not_read() {
+    let cluster = Cluster::namespaces(2, &["fsync = off"]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "CREATE ROLE reader LOGIN; CREATE SCHEMA old; CREATE TABLE old.items (tenant text); INSERT INTO old.items VALUES ('here');
+             CREATE TABLE shard_b.items (tenant text); INSERT INTO shard_b.items VALUES ('here');
+             GRANT USAGE ON SCHEMA old, shard_a, shard_b TO reader; GRANT SELECT ON old.items, shard_b.items TO reader;
+             ALTER ROLE reader SET search_path = shard_b, old;
+             CREATE ROLE analyst LOGIN; SELECT shard_grant('analyst', 'operator'), shard_login_set('analyst', 'reader');
+             SELECT shard_table_add('items', 'tenant', key_type => 'text'), shard_assign('here', 'shard_b')",
+        )
+        .unwrap();
+    let mut client = cluster.master.connect(DATABASE, "analyst").unwrap();
+    assert_eq!(error(&mut client, "SELECT * FROM shard_misplaced()").0, "42P01");
+    assert_eq!(found(&mut client, "shard_misplaced(shards => '{shard_b}')"), [""; 0]);
+    // A query reads what the login's role has, but nothing of another shard's.
+    let count = "SELECT sum(n)::int FROM shard_query('SELECT count(*) FROM items', shards => '{shard_a}') AS t (n bigint)";
+    assert_eq!(client.query_one(count, &[]).unwrap().get::<_, i32>(0), 1);
+    master.batch_execute("DROP TABLE old.items").unwrap();
+    assert_eq!(error(&mut client, count).0, "42P01");
 }
 
 /// Where shards are two databases, which they say themselves, a schema of one name is two.

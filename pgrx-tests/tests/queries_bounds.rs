@@ -44,7 +44,10 @@ fn a_shard_that_does_not_answer_is_named_in_time() {
     assert_eq!((state.as_str(), message.as_str()), ("08006", "shard \"shard_b\": no answer within 2 s"));
     let found = json(&mut client, &call(sleep, ", timeout => '2 s', on_error => 'report'"));
     assert!(
-        found.len() == 2 && found[0].contains("case") && found[1].contains("no answer within 2 s"),
+        found.len() == 2
+            && found[0].contains("case")
+            && found[1].contains("no answer within 2 s")
+            && found[1].contains("timeout =>"),
         "{found:?}"
     );
     cluster.servers[1].hang().unwrap();

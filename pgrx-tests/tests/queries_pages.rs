@@ -2,7 +2,7 @@
 
 use postgres::Client;
 use shardmaster_tests::asking::{analyst, error, stage};
-use shardmaster_tests::fixture::{by_owner, by_superuser};
+use shardmaster_tests::fixture::{self, by_owner, by_superuser};
 
 const STATEMENT: &str = "SELECT tenant, id, code, val FROM items";
 
@@ -96,4 +96,45 @@ fn what_would_lose_a_row_is_refused() {
     // A number is read with all its digits.
     let row = "SELECT j::text FROM shard_query_page('SELECT n FROM (VALUES (12345678901234567890.5), (12345678901234567890.6)) v (n)', '{n}', 1, '{\"n\": 12345678901234567890.5}', shards => '{shard_a}') AS j";
     assert_eq!(client.query_one(row, &[]).unwrap().get::<_, String>(0), r#"{"n": 12345678901234567890.6}"#);
+}
+
+#[test]
+fn a_varchar_is_ordered_as_the_text_that_it_is() {
+    let cluster = stage(&[]);
+    let call = r#"SELECT j ->> 'id' FROM shard_query_page('SELECT id, tenant::varchar AS tenant FROM items', '{id,"tenant COLLATE \"C\""}', 2, '{"id": 7, "tenant": "moves"}') AS j"#;
+    let rows = analyst(&cluster).query(call, &[]).unwrap();
+    let ids: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(ids, ["7", "8"]);
+}
+
+#[test]
+fn a_page_takes_no_more_memory_than_it_may() {
+    let cluster = stage(&[]);
+    let mut client = analyst(&cluster);
+    let long = ("54000".to_owned(), "the rows of the page are longer than 256 MB".to_owned());
+    for call in [
+        "shard_query_page('SELECT i, repeat(''x'', 10000000) AS r FROM generate_series(1, 90) i', '{i}', 80, shards => '{shard_a}')",
+        // What it is ordered by is there several times.
+        r#"shard_query_page('SELECT repeat(md5(i::text), 100000) AS t FROM generate_series(1, 90) i', '{"t COLLATE \"C\""}', 40, shards => '{shard_a}')"#,
+    ] {
+        assert_eq!(error(&mut client, &format!("SELECT count(*) FROM {call}")), long);
+    }
+}
+
+/// A name that is no column's may be a function of the whole row, which reads what a split has on two shards.
+#[test]
+fn an_order_by_a_function_reads_past_no_split() {
+    let cluster = stage(&[]);
+    for server in 0..2 {
+        by_superuser(
+            &cluster,
+            server,
+            "CREATE FUNCTION public.seen(record) RETURNS bigint STABLE LANGUAGE plpgsql AS $$BEGIN RETURN (SELECT count(*) FROM public.items); END$$",
+        );
+    }
+    let split = fixture::plan(&cluster);
+    fixture::to_pending(&split);
+    let (state, message) =
+        error(&mut analyst(&cluster), "SELECT * FROM shard_query_page('SELECT 1 AS a', '{seen,a}', 1)");
+    assert_eq!((state.as_str(), message.contains("seen")), ("55000", true), "{message}");
 }

@@ -5,7 +5,7 @@ use super::json_text::JsonText;
 use crate::error::{Failure, required};
 use crate::query::page::{MOST, Order, Page, words};
 use crate::query::record::Json;
-use crate::query::run::{Query, require_fit};
+use crate::query::run::{Query, Statement, require_fit};
 use crate::server::sql;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -38,7 +38,7 @@ pub fn shard_query_page(
     let shards = shards.map(|names| names_of(names, "shards")).transpose()?;
     let words = words(&order, after.as_deref(), rows);
     let query = Query {
-        statement: &statement,
+        statement: Statement::Given(&statement),
         select: &words.select,
         then: &words.then,
         keyspace: &keyspace,

@@ -6,7 +6,7 @@ use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
 use crate::query::login;
 use crate::query::record::{AS_SENT, ERROR, Json, Shape, report};
-use crate::query::run::{Event, Query, Running, require_fit};
+use crate::query::run::{Event, Query, Running, Statement, require_fit};
 use crate::server::settings;
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::datum::{Datum, Interval, TimestampWithTimeZone};
@@ -114,7 +114,7 @@ impl Terms {
 
     fn begin(&self, select: &str) -> Result<Running, Failure> {
         Query {
-            statement: &self.statement,
+            statement: Statement::Given(&self.statement),
             select,
             then: "",
             keyspace: &self.keyspace,

@@ -68,6 +68,16 @@ pub fn in_database(one: &Shard) -> Vec<(Shard, Sameness)> {
         .collect()
 }
 
+/// Namespaces of other shards whose connection string is the very same.
+pub fn namespaces_beside(shard: &Shard) -> Vec<String> {
+    sql::read(
+        "SELECT DISTINCT namespace FROM shardmaster.shard
+          WHERE conninfo IS NOT DISTINCT FROM $1 AND namespace <> $2 AND kind = $3",
+        &[shard.conninfo.clone().into(), shard.namespace.as_str().into(), shard.kind.as_str().into()],
+        |row| row.value(1),
+    )
+}
+
 /// What a database says of itself, as a query of one text.
 pub const ITSELF: &str = "SELECT pg_catalog.concat_ws('/', c.system_identifier, d.oid)
    FROM pg_catalog.pg_control_system() c, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";

@@ -223,27 +223,31 @@ impl Wave {
         Ok(())
     }
 
-    /// What cannot be in a transaction. That an answer was lost says nothing.
+    /// What cannot be in a transaction. That an answer was lost says nothing. What has committed is written before it counts
+    /// as done: the login's settings, or the statement's own, may have had no commit wait for that.
     fn run_alone(&mut self) -> Result<Option<Failure>, Failure> {
         let may_run: Vec<bool> = self.lanes.iter().map(|lane| lane.failure.is_none()).collect();
         self.run_statement()?;
-        for (lane, _) in self.lanes.iter_mut().zip(may_run).filter(|(_, may_run)| *may_run) {
+        let is_done: Vec<bool> = self.lanes.iter().map(|lane| lane.failure.is_none()).collect();
+        self.ask(|_| Some(Question::Own(FLUSH.to_owned())))?;
+        for (number, lane) in self.lanes.iter_mut().enumerate().filter(|(number, _)| may_run[*number]) {
             let state = lane.failure.as_ref().map(|failure| failure.sqlstate.as_str().to_owned());
-            if state.is_some_and(|state| !is_undone(&state)) {
+            if state.is_some_and(|state| is_done[number] || !is_undone(&state)) {
                 lane.fails_as = State::Unknown;
             }
         }
         self.record(|id, lane| execution::is_done(id, &lane.shard, Some(lane.rows)))
     }
 
-    /// Those that have done it commit. What is not heard of one of them it is asked, in another session.
+    /// Those that have done it commit. What runs at a commit may have had it not wait for the disk: another one behind it does.
+    /// What is not heard of one of them it is asked, in another session.
     pub fn commit(&mut self) -> Result<Option<Failure>, Failure> {
         let questions: Vec<Option<String>> = self
             .lanes
             .iter()
             .map(|lane| {
                 let xid = literal(&lane.transaction.as_ref()?.xid);
-                Some(format!("COMMIT; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
+                Some(format!("COMMIT; {FLUSH}; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
             })
             .collect();
         let answers = self.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;

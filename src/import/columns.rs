@@ -4,9 +4,10 @@
 use super::error::ImportError;
 use crate::catalog::table_policy::TableName;
 use crate::error::Failure;
-use crate::query::run::{Event, Query};
+use crate::query::between::Hidden;
+use crate::query::run::{Event, Query, Statement};
 use crate::remote::fan_out::Row;
-use crate::remote::quote::{array_of, literal};
+use crate::remote::quote::array_literal;
 use crate::server::sql;
 use pgrx::spi::quote_identifier;
 use std::time::Duration;
@@ -32,11 +33,15 @@ pub fn of_shard(
     tables: &[TableName],
     timeout: Duration,
 ) -> Result<Vec<Columns>, Failure> {
-    let statement = include_str!("../../sql/import/columns.sql")
-        .replace("{schemas}", &literal(&array_of(tables.iter().map(|table| table.schema.as_deref()))))
-        .replace("{names}", &literal(&array_of(tables.iter().map(|table| Some(table.name.as_str())))));
+    let statement = |namespace: &str, _: &[&Hidden]| {
+        let schemas = tables.iter().map(|table| table.schema.clone().unwrap_or_else(|| namespace.to_owned()));
+        let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+        include_str!("../../sql/import/columns.sql")
+            .replace("{schemas}", &array_literal(&schemas.collect::<Vec<_>>()))
+            .replace("{names}", &array_literal(&names))
+    };
     let mut running = Query {
-        statement: &statement,
+        statement: Statement::Made(&statement),
         select: "*",
         then: "",
         keyspace,

@@ -10,10 +10,10 @@ use crate::catalog::table_policy::{self, TableName};
 use crate::catalog::{keyspace, routing_history};
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
+use crate::query::between::{self, Hidden};
 use crate::query::record;
-use crate::query::run::{Event, Query, Running, require_fit};
+use crate::query::run::{Event, Query, Running, Statement, require_fit};
 use crate::remote::fan_out::Row;
-use crate::remote::quote::ident;
 use crate::server::{settings, sql};
 use pgrx::datum::FromDatum;
 use pgrx::{PgList, pg_sys};
@@ -184,7 +184,9 @@ impl Scan {
         let (table, shard_by) = Caller::as_owner(|caller| self.require_readable(caller))?;
         let texts: Vec<String> =
             values.iter().map(|value| text::literal_of(value.text.as_deref(), value.kind)).collect();
-        let statement = self.plan.statement(&ident(&table.name), &self.names(), &texts);
+        let statement = |namespace: &str, seen: &[&Hidden]| {
+            self.plan.statement(&between::name_of(&table, namespace, seen), &self.names(), &texts)
+        };
         let by_key = self.plan.keys.iter().find(|key| self.is_called(**key, &shard_by));
         if let Some(value) =
             by_key.and_then(|key| values.get(key.value).filter(|value| value.items.is_some() == key.is_list))
@@ -203,12 +205,12 @@ impl Scan {
 
     fn begin_query(
         &self,
-        statement: &str,
+        statement: &dyn Fn(&str, &[&Hidden]) -> String,
         table: &TableName,
         shards: Option<&[String]>,
     ) -> Result<Running, Failure> {
         Query {
-            statement,
+            statement: Statement::Made(statement),
             select: "*",
             then: "",
             keyspace: &self.options.keyspace,

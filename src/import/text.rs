@@ -26,22 +26,9 @@ pub unsafe fn of_value(value: pg_sys::Datum, kind: pg_sys::Oid) -> String {
     })
 }
 
-/// A literal of the type. Where a split is under way a statement that says ONLY is refused: a value that says it is
-/// written in two parts.
+/// A literal of the type.
 pub fn literal_of(text: Option<&str>, kind: pg_sys::Oid) -> String {
-    let kind_name = name_of(kind);
-    let Some(text) = text else { return format!("NULL::{kind_name}") };
-    let parts: Vec<String> = parted(text).into_iter().map(literal).collect();
-    format!("({})::{kind_name}", parts.join(" OPERATOR(pg_catalog.||) "))
-}
-
-/// Cut within each "only", however it is written.
-fn parted(text: &str) -> Vec<&str> {
-    let lower = text.to_ascii_lowercase();
-    let mut cuts: Vec<usize> = lower.match_indices("only").map(|(at, _)| at + 2).collect();
-    cuts.push(text.len());
-    let mut from = 0;
-    cuts.into_iter().map(|to| &text[std::mem::replace(&mut from, to)..to]).collect()
+    format!("{}::{}", text.map_or_else(|| "NULL".to_owned(), literal), name_of(kind))
 }
 
 /// The name of a type of the server's own, as no search_path reads otherwise.
@@ -51,16 +38,4 @@ fn name_of(kind: pg_sys::Oid) -> String {
             row.value::<String>(1)
         });
     format!("pg_catalog.{}", ident(&names.unwrap_or_default()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parted;
-
-    #[test]
-    fn no_part_says_only() {
-        assert_eq!(parted("for ONLY and only"), ["for ON", "LY and on", "ly"]);
-        assert_eq!(parted("ä"), ["ä"]);
-        assert_eq!(parted(""), [""]);
-    }
 }

@@ -121,6 +121,32 @@ impl KeyType {
             KeyType::Numeric => trim_scale(read::<AnyNumeric>(pg_sys::numeric_in, key).to_string()).into(),
         }
     }
+
+    /// The same of a value as its column writes it, whatever the column's type is, without an error; None: it is no key of
+    /// this type.
+    pub fn of_value(self, value: &str) -> Option<Cow<'_, str>> {
+        let integer = || decimal(value)?.parse::<i64>().ok();
+        match self {
+            KeyType::Text | KeyType::VarChar | KeyType::Char => Some(self.canonical(value)),
+            KeyType::SmallInt => integer().filter(|number| i16::try_from(*number).is_ok()).map(text),
+            KeyType::Integer => integer().filter(|number| i32::try_from(*number).is_ok()).map(text),
+            KeyType::BigInt => integer().map(text),
+            KeyType::Numeric => match value {
+                "NaN" | "Infinity" | "-Infinity" => Some(value.into()),
+                _ => decimal(value).map(Into::into),
+            },
+            KeyType::Uuid => {
+                let bare = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(value);
+                let digits = bare.replace('-', "");
+                let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                is_one.then(|| self.canonical(&digits).into_owned().into())
+            }
+        }
+    }
+}
+
+fn text(number: i64) -> Cow<'static, str> {
+    number.to_string().into()
 }
 
 #[derive(PartialEq, Eq)]
@@ -133,6 +159,27 @@ enum Family {
 /// 1.50 and 1.5 are the same number.
 fn trim_scale(number: String) -> String {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.').to_owned() } else { number }
+}
+
+/// A number in digits, without what does not count: `+007.50` is `7.5`; None: it is none.
+fn decimal(value: &str) -> Option<String> {
+    let value = value.trim_matches(|c: char| c.is_ascii_whitespace());
+    let (sign, digits) = match value.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", value.strip_prefix('+').unwrap_or(value)),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() && part.is_empty() || !is_digits(whole) || !is_digits(part) {
+        return None;
+    }
+    let (whole, part) = (whole.trim_start_matches('0'), part.trim_end_matches('0'));
+    Some(match (whole, part) {
+        ("", "") => "0".to_owned(),
+        ("", part) => format!("{sign}0.{part}"),
+        (whole, "") => format!("{sign}{whole}"),
+        (whole, part) => format!("{sign}{whole}.{part}"),
+    })
 }
 
 /// Reads a value with its type's input function.
@@ -156,4 +203,29 @@ fn read<T: FromDatum>(input: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datu
 fn type_name(oid: pg_sys::Oid) -> String {
     // SAFETY: format_type_be returns a NUL-terminated string in the current context.
     unsafe { CStr::from_ptr(pg_sys::format_type_be(oid)).to_string_lossy().into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn a_number_has_one_form_whatever_its_column_writes() {
+        for (value, key) in [
+            ("7", Some("7")),
+            (" +007.00", Some("7")),
+            ("-0.0", Some("0")),
+            ("-32768", Some("-32768")),
+            ("8.50", Some("8.5")),
+            (".50", Some("0.5")),
+            ("", None),
+            (".", None),
+            ("-", None),
+            ("--1", None),
+            ("abc", None),
+            ("1e3", None),
+        ] {
+            assert_eq!(decimal(value).as_deref(), key, "{value}");
+        }
+    }
 }

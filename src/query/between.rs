@@ -2,6 +2,7 @@
 
 use crate::catalog::split;
 use crate::catalog::split_state::IS_OVER;
+use crate::catalog::table_policy::TableName;
 use crate::error::{Failure, SqlState};
 use crate::keys::scope::Scope;
 use crate::remote::quote::{array_literal, ident, literal};
@@ -148,14 +149,35 @@ fn list(tables: &[Hidden], of: fn(&Hidden) -> &String) -> String {
     array_literal(&texts)
 }
 
+/// Those that a session reads by their plain names, with the type of their key and their columns.
+fn by_plain_names<'a>(
+    tables: &'a [Hidden],
+    columns: &'a Rows,
+) -> impl Iterator<Item = (&'a Hidden, &'a str, &'a str)> {
+    columns.rows.iter().filter_map(|row| {
+        let [Some(number), Some(base), Some(readable)] = row.as_slice() else { return None };
+        let number = number.parse::<usize>().ok()?.checked_sub(1)?;
+        Some((tables.get(number)?, base.as_str(), readable.as_str()))
+    })
+}
+
+/// Those that a session sees through `shadows`.
+pub fn seen<'a>(tables: &'a [Hidden], columns: &'a Rows) -> Vec<&'a Hidden> {
+    by_plain_names(tables, columns).map(|(table, ..)| table).collect()
+}
+
+/// How a session reads a table: with its schema, so that none of the same name elsewhere is read in its place.
+pub fn name_of(table: &TableName, namespace: &str, seen: &[&Hidden]) -> String {
+    let schema = table.schema.as_deref().unwrap_or(namespace);
+    let is_seen = seen.iter().any(|hidden| hidden.schema == schema && hidden.name == table.name);
+    format!("{}.{}", ident(if is_seen { "pg_temp" } else { schema }), ident(&table.name))
+}
+
 /// Statements by which a session sees these tables, by their plain names, without the rows that its shard does not answer
 /// for. One that its plain name does not stand for keeps what it has, and `reads_past` finds whoever reads it.
 pub fn shadows(tables: &[Hidden], columns: &Rows) -> String {
     let (mut functions, mut views) = (Vec::new(), Vec::new());
-    for row in &columns.rows {
-        let [Some(number), Some(base), Some(readable)] = row.as_slice() else { continue };
-        let number = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let Some(table) = number.and_then(|number| tables.get(number)) else { continue };
+    for (table, base, readable) in by_plain_names(tables, columns) {
         let value = format!("r.{}::{base}", ident(&table.shard_by));
         let mut conditions = Vec::new();
         for (_, scope) in &table.scopes {

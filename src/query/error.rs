@@ -43,6 +43,8 @@ pub enum QueryError {
     NoOrder { shard: String, column: String },
     #[error("the order does not tell the last row of the page from the next one")]
     NoTotalOrder,
+    #[error("the rows of the page are longer than {0} MB")]
+    LongPage(usize),
     #[error("the last column has to be declared as \"shard_error jsonb\"")]
     NoErrorColumn,
     #[error("role \"{0}\" does not exist")]
@@ -105,11 +107,15 @@ impl From<QueryError> for Failure {
             }
             E::NoOrder { .. } => (
                 SqlState::parse("42804"),
-                "Numbers, dates and times, uuid, and text with COLLATE \"C\" in the order; the same type on all shards.",
+                "Numbers, dates, timestamps, uuid, and text or varchar with COLLATE \"C\" in the order; the same type on all shards.",
             ),
             E::NoTotalOrder => (
                 SqlState::INVALID_VALUE,
                 "One of them would be on no page: add columns to the order until no two rows are equal in it, the primary key at last.",
+            ),
+            E::LongPage(_) => (
+                SqlState::parse("54000"),
+                "A page is put together in the master's memory: ask for fewer rows at a time, or select fewer columns.",
             ),
             E::NoErrorColumn => (
                 SqlState::parse("42804"),

@@ -5,7 +5,7 @@ use crate::agent::session;
 use crate::catalog::caller::Caller;
 use crate::catalog::login::{self as stored, Listed, Login};
 use crate::catalog::shard::{self, Shard};
-use crate::catalog::{keychain, name};
+use crate::catalog::{keychain, name, place};
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
 use crate::remote::conninfo::Conninfo;
@@ -109,6 +109,8 @@ pub struct Entrance {
     pub username: String,
     /// Whom nobody asks as.
     pub mover: String,
+    /// Namespaces of other shards of its database: no name without a schema means anything there.
+    pub others: Vec<String>,
 }
 
 /// With what libpq is told, or why it is not.
@@ -121,9 +123,10 @@ pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) ->
         return Err(QueryError::NoLoginFor(name.clone(), shard.shard_key.clone()).into());
     };
     let mover = require_no_mover(shard, &login.username)?;
+    let others = place::namespaces_beside(shard);
     let shard = as_login(shard, &login)?;
     let params = session::parameters_within(&shard, &format!("query of {name}"), Some(limit));
-    Ok((Entrance { shard, username: login.username, mover }, params))
+    Ok((Entrance { shard, username: login.username, mover, others }, params))
 }
 
 fn as_login(shard: &Shard, login: &Login) -> Result<Shard, Failure> {

@@ -1,8 +1,9 @@
 //! Rows that a shard has and that no route leads to: all shards count theirs by key, and the routes are those of the very
 //! version that held when the shards took their snapshots.
 
+use super::between::{self, Hidden};
 use super::error::QueryError;
-use super::run::{Event, Query, Running};
+use super::run::{Event, Query, Running, Statement};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 /// How often routing may change before all shards have their snapshots.
 const TRIES: u32 = 10;
-/// Keys whose routes are looked up at once.
+/// Keys whose routes are looked up at once, and their bytes: fewer where they are long.
 const BATCH: usize = 1000;
+const BATCH_BYTES: usize = 8 << 20;
 
 pub struct Asked<'a> {
     pub keyspace: &'a str,
@@ -53,7 +55,10 @@ impl Asked<'_> {
             let keyspace = keyspace::find(self.keyspace).map_err(Failure::from)?;
             Ok::<_, Failure>((keyspace, table_policy::list(self.keyspace)))
         })?;
-        let statement = statement(&policies).ok_or_else(|| no_tables(self.keyspace))?;
+        if policies.is_empty() {
+            return Err(no_tables(self.keyspace));
+        }
+        let statement = |namespace: &str, seen: &[&Hidden]| statement(&policies, namespace, seen);
         for _ in 0..TRIES {
             let version = self.version();
             let running = self.query(&statement).begin()?;
@@ -70,9 +75,9 @@ impl Asked<'_> {
         Caller::as_owner(|_| keyspace::latest_version(self.keyspace))
     }
 
-    fn query<'a>(&'a self, statement: &'a str) -> Query<'a> {
+    fn query<'a>(&'a self, statement: &'a dyn Fn(&str, &[&Hidden]) -> String) -> Query<'a> {
         Query {
-            statement,
+            statement: Statement::Made(statement),
             select: "*",
             then: "",
             keyspace: self.keyspace,
@@ -85,18 +90,20 @@ impl Asked<'_> {
     }
 }
 
-/// None: there are no tables.
-fn statement(policies: &[TablePolicy]) -> Option<String> {
+/// No table of the same name elsewhere is read in a table's place. What a session sees without hidden rows has its plain name.
+fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden]) -> String {
     let of_table = |policy: &TablePolicy| {
         let (table, column) = (&policy.table_name, ident(&policy.shard_by));
+        let name = TableName::parse(table);
+        let read = name.map_or_else(|| table.clone(), |name| between::name_of(&name, namespace, seen));
         format!(
             "SELECT {}::pg_catalog.text AS table_name, r.{column}::pg_catalog.text COLLATE \"C\" AS key, pg_catalog.count(*) AS rows
-               FROM {table} AS r GROUP BY 2",
+               FROM {read} AS r GROUP BY 2",
             literal(table)
         )
     };
     let all: Vec<String> = policies.iter().map(of_table).collect();
-    (!all.is_empty()).then(|| all.join("\nUNION ALL\n"))
+    all.join("\nUNION ALL\n")
 }
 
 fn no_tables(keyspace: &str) -> Failure {
@@ -122,10 +129,14 @@ fn together() -> HashMap<String, Vec<String>> {
 impl Counts {
     /// The next ones that are not where their key's route leads; None: all shards have answered.
     pub fn next(&mut self) -> Result<Option<Vec<Count>>, Failure> {
-        let mut counts = Vec::new();
-        while counts.len() < BATCH {
+        let (mut counts, mut bytes) = (Vec::new(), 0);
+        while counts.len() < BATCH && bytes < BATCH_BYTES {
             match self.running.next() {
-                Some(Event::Row(number, row)) => counts.push(self.count(number, &row)),
+                Some(Event::Row(number, row)) => {
+                    let count = self.count(number, &row);
+                    bytes += count.key.as_ref().map_or(0, String::len);
+                    counts.push(count);
+                }
                 Some(Event::Failed(_, failure)) => return Err(failure),
                 None if counts.is_empty() => return Ok(None),
                 None => break,
@@ -147,14 +158,17 @@ impl Counts {
         }
     }
 
+    /// A value that is no key of the keyspace's type is one that no route leads to.
     fn route(&self, counts: &mut [Count]) {
         let key_type = self.keyspace.key_type();
-        let canonical = |count: &Count| count.key.as_deref().map(|key| key_type.canonical(key).into_owned());
-        let keys: Vec<String> = counts.iter().filter_map(canonical).collect();
+        let key_of = |count: &Count| Some(key_type.of_value(count.key.as_deref()?)?.into_owned());
+        let (places, keys): (Vec<usize>, Vec<String>) =
+            counts.iter().enumerate().filter_map(|(place, count)| Some((place, key_of(count)?))).unzip();
         let shards = Caller::as_owner(|_| routing_history::shards_at(&self.keyspace, &keys, self.version));
-        let with_key = counts.iter_mut().filter(|count| count.key.is_some());
-        for (count, shard) in with_key.zip(shards) {
-            count.routed_to = shard;
+        for (place, shard) in places.into_iter().zip(shards) {
+            if let Some(count) = counts.get_mut(place) {
+                count.routed_to = shard;
+            }
         }
     }
 

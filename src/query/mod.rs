@@ -1,6 +1,6 @@
 //! What is asked of all shards at once: as whom, what each of them leaves out, and its rows.
 
-mod between;
+pub mod between;
 mod error;
 pub mod login;
 pub mod misplaced;

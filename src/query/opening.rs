@@ -4,7 +4,7 @@ use super::error::QueryError;
 use super::login::Entrance;
 use crate::error::Failure;
 use crate::remote::RemoteError;
-use crate::remote::quote::{ident, literal};
+use crate::remote::quote::{array_literal, ident, literal};
 use crate::remote::result::Rows;
 use crate::server::sql;
 
@@ -38,7 +38,8 @@ impl Manners {
 }
 
 /// Texts come in a form that every setting of the caller's reads alike. What else a role has for settings stays: a
-/// timeout or a limit of memory is there on purpose. Unqualified names are those of the shard's tables first.
+/// timeout or a limit of memory is there on purpose. Unqualified names are those of the shard's tables first, and none of
+/// another shard's: what a shard lacks would be read, or changed, on that one.
 pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, version: i32) -> String {
     let shard = &entrance.shard;
     let schemas = manners.first_schema.iter().chain(schemas).map(|schema| ident(schema));
@@ -50,7 +51,9 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
          SET client_min_messages = error; {notices_end}
          SELECT pg_catalog.set_config('TimeZone', {}, false), pg_catalog.set_config('shardmaster_query.shard', {}, false),
                 pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', {},
-                    nullif(pg_catalog.current_setting('search_path'), '')), false);
+                    (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(s.name), ', ' ORDER BY s.n)
+                       FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, n)
+                      WHERE s.name::pg_catalog.text OPERATOR(pg_catalog.<>) ALL ({}::pg_catalog.text[]))), false);
          SELECT session_user, pg_catalog.pg_is_in_recovery(),
                 CASE WHEN r.rolsuper THEN 'a superuser'
                      WHEN r.rolreplication THEN 'a role for replication'
@@ -61,6 +64,7 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
         literal(&manners.time_zone),
         literal(&shard.shard_key),
         literal(&path.join(", ")),
+        array_literal(&entrance.others),
         literal(&entrance.mover),
     )
 }

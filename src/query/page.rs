@@ -18,6 +18,8 @@ pub const MOST: usize = 10_000;
 
 /// As many pages are put together of what has come.
 const KEPT: usize = 4;
+/// Bytes of a page and the row behind it, and half of what is put together.
+const MOST_BYTES: usize = 256 << 20;
 
 /// Types that every server orders alike, with their names; a text only by its bytes.
 const ORDERED: [(u32, &str); 11] = [
@@ -34,6 +36,8 @@ const ORDERED: [(u32, &str); 11] = [
     (25, "text"),
 ];
 const TEXT: u32 = 25;
+/// varchar is compared as the text that it is.
+const VARCHAR: u32 = 1043;
 /// Encodings whose bytes are in the order of the characters' numbers.
 const BY_NUMBER: [&str; 3] = ["UTF8", "LATIN1", "SQL_ASCII"];
 
@@ -98,6 +102,13 @@ struct Placed {
     row: CString,
 }
 
+impl Placed {
+    /// What is ordered is there some times while it is.
+    fn bytes(&self) -> usize {
+        self.row.as_bytes().len() + 4 * self.values.iter().map(String::len).sum::<usize>()
+    }
+}
+
 /// What each shard is asked for, of `FROM (statement) AS answer`.
 pub struct Words {
     pub select: String,
@@ -147,19 +158,25 @@ impl Page<'_> {
     /// The rows, as JSON.
     pub fn run(&self) -> Result<Vec<CString>, Failure> {
         let mut running = self.query.begin()?;
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let mut types = BTreeMap::new();
         while let Some(event) = running.next() {
             match event {
                 Event::Failed(_, failure) => return Err(failure),
                 Event::Row(number, row) => {
                     self.compare_types(running.shard(number), &row, &mut types)?;
-                    found.push(self.placed(&row));
+                    let placed = self.placed(&row);
+                    bytes += placed.bytes();
+                    found.push(placed);
                 }
             }
-            // However many shards there are, some pages are kept.
-            if found.len() >= KEPT * (self.rows + 1) {
+            // However many shards there are, and however long their rows, some pages are kept.
+            if found.len() >= KEPT * (self.rows + 1) || bytes > 2 * MOST_BYTES {
                 found = self.first_of(found, &types, self.rows + 1).0;
+                bytes = found.iter().map(Placed::bytes).sum();
+                if bytes > MOST_BYTES {
+                    return Err(QueryError::LongPage(MOST_BYTES >> 20).into());
+                }
             }
         }
         let (found, ranks) = self.first_of(found, &types, self.rows + 1);
@@ -183,7 +200,10 @@ impl Page<'_> {
     fn compare_types(&self, shard: &str, row: &Row, types: &mut BTreeMap<usize, u32>) -> Result<(), Failure> {
         let own = server_encoding();
         for (column, order) in self.order.iter().enumerate() {
-            let found = row.type_number(column);
+            let found = match row.type_number(column) {
+                VARCHAR => TEXT,
+                other => other,
+            };
             let is_known = ORDERED.iter().any(|(number, _)| *number == found);
             let is_same = *types.entry(column).or_insert(found) == found;
             let encoding = row.value(self.order.len() + 1).map(CStr::to_string_lossy);

@@ -21,8 +21,18 @@ use std::time::Duration;
 /// How often splits may change what is where before all shards have their snapshots.
 const TRIES: u32 = 10;
 
+/// What all shards run.
+#[derive(Clone, Copy)]
+pub enum Statement<'a> {
+    /// A caller's.
+    Given(&'a str),
+    /// One for a shard's namespace, that names tables with their schemas, but for those that the shard's session sees without
+    /// the rows that its shard does not answer for, by their plain names.
+    Made(&'a dyn Fn(&str, &[&Hidden]) -> String),
+}
+
 pub struct Query<'a> {
-    pub statement: &'a str,
+    pub statement: Statement<'a>,
     /// What each row is, of `FROM (statement) AS answer`.
     pub select: &'a str,
     /// What comes behind that.
@@ -71,7 +81,7 @@ impl Query<'_> {
         let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
         let sessions = Sessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
         let mut running = Running { sessions, databases: Vec::new() };
-        running.hide(self, &between)?;
+        let texts = running.hide(self, &between)?;
         if self.whole {
             let question = format!("SET row_security = off; {}", place::ITSELF);
             let answers = running.sessions.ask(|_| Some(Question::Own(question.clone())))?;
@@ -83,7 +93,7 @@ impl Query<'_> {
         if now.mark != between.mark {
             return Ok(None);
         }
-        running.sessions.fan.stream(&format!("{}{}", self.wrapped(self.select), self.then));
+        running.sessions.fan.stream(&texts);
         Ok(Some(running))
     }
 
@@ -103,10 +113,21 @@ impl Query<'_> {
         })
     }
 
-    /// On lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes of it.
-    fn wrapped(&self, select: &str) -> String {
-        let statement = self.statement.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
-        format!("SELECT {select} FROM (\n{statement}\n) AS answer")
+    /// The statement on lines of its own, so that a comment at its end ends there. Whatever it is, nothing but a query comes
+    /// of it. `seen`: of those that a shard has hidden rows of, tables that its session sees without these.
+    fn text(&self, namespace: &str, seen: &[&Hidden]) -> String {
+        let statement = match self.statement {
+            Statement::Given(text) => {
+                text.trim_end_matches(|c: char| c == ';' || c.is_whitespace()).to_owned()
+            }
+            Statement::Made(of) => of(namespace, seen),
+        };
+        format!("SELECT {} FROM (\n{statement}\n) AS answer{}", self.select, self.then)
+    }
+
+    /// Whether it may say ONLY of a table.
+    fn says_only(&self) -> bool {
+        matches!(self.statement, Statement::Given(text) if between::says_only(text))
     }
 }
 
@@ -173,32 +194,49 @@ pub fn require_fit(function: &'static str) -> Result<(), Failure> {
 
 impl Running {
     /// Rows that a shard has and does not answer for are not seen by its session. A statement that could see them all the
-    /// same is refused.
-    fn hide(&mut self, query: &Query<'_>, between: &Between) -> Result<(), Failure> {
-        let hidden: Vec<Option<&Vec<Hidden>>> = self
-            .sessions
-            .shards()
-            .iter()
-            .map(|entrance| between.hidden.get(&entrance.shard.shard_key))
-            .collect();
-        if hidden.iter().all(Option::is_none) {
-            return Ok(());
-        }
+    /// same is refused. Returns what each of them is to run.
+    fn hide(&mut self, query: &Query<'_>, between: &Between) -> Result<Vec<String>, Failure> {
+        let shards = self.sessions.shards().iter();
+        let hidden: Vec<Option<&Vec<Hidden>>> =
+            shards.map(|entrance| between.hidden.get(&entrance.shard.shard_key)).collect();
         let of = |number: usize| hidden.get(number).copied().flatten();
+        if hidden.iter().all(Option::is_none) {
+            return Ok(self.texts(query, |_| Vec::new()));
+        }
         let columns =
             self.sessions.ask(|number| Some(Question::Own(between::columns_question(of(number)?))))?;
-        let shadows: Vec<Option<String>> = (0..hidden.len())
-            .map(|number| Some(between::shadows(of(number)?, columns.get(number)?.as_ref()?)))
-            .collect();
-        self.sessions.ask(|number| shadows.get(number).cloned().flatten().map(Question::Own))?;
-        let view = format!("CREATE TEMP VIEW {} AS {}", between::ASKED, query.wrapped("1 AS one"));
-        self.sessions.ask(|number| of(number).map(|_| Question::Single(view.clone())))?;
+        let read = |number: usize| Some((of(number)?, columns.get(number)?.as_ref()?));
+        self.sessions.ask(|number| {
+            let (tables, columns) = read(number)?;
+            Some(Question::Own(between::shadows(tables, columns)))
+        })?;
+        let seen = |number| read(number).map(|(tables, columns)| between::seen(tables, columns));
+        let texts = self.texts(query, |number| seen(number).unwrap_or_default());
+        // All of it: what rows are ordered by may be a function of the whole row.
+        let view = |text: &String| {
+            format!("CREATE TEMP VIEW {} AS SELECT 1 AS one FROM ({text}) AS asked", between::ASKED)
+        };
+        self.sessions.ask(|number| of(number).and(texts.get(number)).map(view).map(Question::Single))?;
+        self.require_nothing_past(query, &hidden)?;
+        Ok(texts)
+    }
+
+    fn texts<'h>(&self, query: &Query<'_>, seen: impl Fn(usize) -> Vec<&'h Hidden>) -> Vec<String> {
+        let shards = self.sessions.shards().iter().enumerate();
+        shards.map(|(number, entrance)| query.text(&entrance.shard.namespace, &seen(number))).collect()
+    }
+
+    fn require_nothing_past(
+        &mut self,
+        query: &Query<'_>,
+        hidden: &[Option<&Vec<Hidden>>],
+    ) -> Result<(), Failure> {
+        let of = |number: usize| hidden.get(number).copied().flatten();
         let found = self.sessions.ask(|number| Some(Question::Own(between::reads_past(of(number)?))))?;
-        for ((entrance, tables), found) in self.sessions.shards().iter().zip(&hidden).zip(&found) {
+        for ((entrance, tables), found) in self.sessions.shards().iter().zip(hidden).zip(&found) {
             let Some(tables) = tables else { continue };
             let read = found.as_ref().and_then(|rows| rows.scalar()).map(str::to_owned);
-            let only = between::says_only(query.statement).then(|| "ONLY".to_owned());
-            if let Some(what) = read.or(only) {
+            if let Some(what) = read.or_else(|| query.says_only().then(|| "ONLY".to_owned())) {
                 let shard = entrance.shard.shard_key.clone();
                 let splits: Vec<String> = between::splits(tables).iter().map(i64::to_string).collect();
                 return Err(QueryError::ReadsPast { shard, what, splits: splits.join(", ") }.into());

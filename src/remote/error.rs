@@ -64,6 +64,12 @@ impl RemoteError {
         RemoteError { hint: Some(hint.to_owned()), ..RemoteError::connection(shard, message) }
     }
 
+    /// The same within the time that a caller has said.
+    pub fn no_answer_to_caller(shard: &str, within: Duration) -> RemoteError {
+        let hint = "See in its pg_stat_activity whether a session is there and what it waits for, or wait longer: timeout => '1 h', say.";
+        RemoteError { hint: Some(hint.to_owned()), ..RemoteError::no_answer(shard, within) }
+    }
+
     /// No session can be opened without it; it may come.
     pub fn no_credential(shard: &str, message: &str, hint: &str) -> RemoteError {
         let hint = Some(hint.to_owned());

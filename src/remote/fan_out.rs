@@ -151,9 +151,9 @@ impl FanOut {
         self.lanes.iter_mut().enumerate().filter_map(reason).collect()
     }
 
-    /// Sends one statement to all lanes that are left, whose rows `next` gives.
-    pub fn stream(&mut self, statement: &str) {
-        for lane in &mut self.lanes {
+    /// Sends each lane that is left its statement, whose rows `next` gives.
+    pub fn stream(&mut self, statements: &[String]) {
+        for (lane, statement) in self.lanes.iter_mut().zip(statements) {
             lane.stream(statement);
         }
     }
@@ -272,7 +272,7 @@ impl Lane {
                 self.stage = Stage::Gone(Some(error));
             }
         } else if self.left.is_zero() {
-            self.stage = Stage::Gone(Some(RemoteError::no_answer(&self.shard, patience)));
+            self.stage = Stage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
         } else if matches!(self.stage, Stage::Connecting(..)) {
             self.host.1 = self.host.1.saturating_sub(waited);
             if self.host.1.is_zero()
