@@ -142,7 +142,10 @@ pub fn not_abandoned(id: i64, mut why: Failure) -> Failure {
 
 /// What is stored stays, so whoever reads it has to know of what.
 pub fn of_execution(id: i64, mut why: Failure) -> Failure {
-    why.message = format!("execution {id}: {}", why.message);
+    let whose = format!("execution {id}: ");
+    if !why.message.starts_with(&whose) {
+        why.message.insert_str(0, &whose);
+    }
     let goes_on = format!(
         "CALL shard_execute_resume({id}) goes on with it; shard_executions({id}) says how far it is."
     );

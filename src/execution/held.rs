@@ -32,8 +32,10 @@ impl Lock {
 }
 
 impl Drop for Lock {
+    /// Something may be left to the worker, also where an error unwinds through here.
     fn drop(&mut self) {
         release(self.0);
+        wake::coordinator();
     }
 }
 
@@ -109,12 +111,7 @@ impl Held {
 #[pg_guard]
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
     if event == pg_sys::XactEvent::XACT_EVENT_ABORT {
-        let held = HELD.take();
-        let is_left = held.is_some();
-        drop(held);
-        if is_left {
-            wake::coordinator();
-        }
+        drop(HELD.take());
     } else if event == pg_sys::XactEvent::XACT_EVENT_COMMIT {
         COMMITS.set(COMMITS.get() + 1);
     }

@@ -136,9 +136,12 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, F
             }
         }
     }
-    let is_unknown = |place: &Place| place.state == State::Unknown;
-    let unknown = Caller::as_owner(|_| execution::places(found.id)).into_iter().find(is_unknown);
-    Ok(Taken { unreached, unknown: unknown.filter(|_| !retry).map(|place| place.shard) })
+    Ok(Taken { unreached, unknown: first_unknown(found.id).filter(|_| !retry) })
+}
+
+fn first_unknown(id: i64) -> Option<String> {
+    let places = Caller::as_owner(|_| execution::places(id));
+    places.into_iter().find(|place| place.state == State::Unknown).map(|place| place.shard)
 }
 
 /// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after
@@ -198,7 +201,8 @@ fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
             let is_known = wave.commit_prepared()?;
             drop(wave);
             let failure = if is_known { None } else { recovery::settle(held.id, timeout)? };
-            Ok(Some((Stage::Between, failure)))
+            let unknown = first_unknown(held.id).map(|shard| ExecutionError::Unknown { id: held.id, shard });
+            Ok(Some((Stage::Between, failure.or(unknown.map(Failure::from)))))
         }
     }
 }

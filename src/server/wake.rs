@@ -60,7 +60,7 @@ pub fn creation_on_commit() {
     });
 }
 
-/// Wakes the coordinator now: a transaction that has ended badly has left something to it.
+/// Wakes the coordinator now, without an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());
     found.iter().filter(|process| process.kind == Kind::Coordinator).for_each(Process::wake);

@@ -103,7 +103,13 @@ impl Coordinator {
     fn keep_settler(&mut self, work: &Work) -> Duration {
         match work.is_left {
             true => keep(&mut self.settler, Kind::Settler, settler::builder),
-            false => LOOK_AGAIN,
+            false => {
+                // It has ended because it was through: the next one needs no pause.
+                if !self.settler.runs() {
+                    self.settler = Supervisor::default();
+                }
+                LOOK_AGAIN
+            }
         }
     }
 
