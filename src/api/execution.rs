@@ -19,7 +19,7 @@ pub fn shard_execution_begin(
     wave: Option<i32>,
     in_transaction: Option<bool>,
     timeout: Option<Interval>,
-    two_phase: Option<bool>,
+    two_phase: default!(Option<bool>, "false"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_execute")?;
     outside_transaction("shard_execute", COMMITS)?;

@@ -125,6 +125,8 @@ pub struct Place {
     pub transaction: Option<Transaction>,
     /// Of its prepared transaction.
     pub gid: Option<String>,
+    /// Which server it is or may be on.
+    pub system_identifier: Option<String>,
 }
 
 /// One for people.
@@ -213,6 +215,7 @@ pub fn places(id: i64) -> Vec<Place> {
                 flushed: row.get(9).unwrap_or_default(),
             }),
             gid: row.get(10),
+            system_identifier: row.get(7),
         },
     )
 }
@@ -251,13 +254,13 @@ pub fn runs(id: i64, shard: &str, backend: &Backend) -> Result<(), Failure> {
 }
 
 /// Before the shard can have a prepared transaction of that name, which no other attempt has, nor another master.
-pub fn will_prepare(id: i64, shard: &str) -> Option<String> {
+pub fn will_prepare(id: i64, shard: &str, system_identifier: &str) -> Option<String> {
     let named = sql::write_returning(
         "UPDATE shardmaster.execution_shard
-            SET gid = pg_catalog.format('shardmaster_%s_%s_%s', execution_id, position,
+            SET system_identifier = $3, gid = pg_catalog.format('shardmaster_%s_%s_%s', execution_id, position,
                                         pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-', ''))
           WHERE execution_id = $1 AND shard = $2 RETURNING gid",
-        &[id.into(), shard.into()],
+        &[id.into(), shard.into(), system_identifier.into()],
         |row| row.value(1),
     );
     named.into_iter().next()
@@ -360,6 +363,27 @@ pub fn open_without(lock_space: u16) -> Vec<i64> {
         &[i32::from(lock_space).into(), database::id().into()],
         |row| row.value(1),
     )
+}
+
+/// One in two phases of which something may be open, on whatever shard.
+pub fn open_one() -> Option<i64> {
+    open_where(None)
+}
+
+/// The same on one.
+pub fn open_on(shard: &str) -> Option<i64> {
+    open_where(Some(shard))
+}
+
+fn open_where(shard: Option<&str>) -> Option<i64> {
+    sql::read_latest(
+        "SELECT e.id FROM shardmaster.execution e JOIN shardmaster.execution_shard s ON s.execution_id = e.id
+          WHERE e.two_phase AND ($1 IS NULL OR s.shard = $1) AND s.state IN ('running', 'prepared', 'committing') ORDER BY e.id LIMIT 1",
+        &[shard.into()],
+        |row| row.value(1),
+    )
+    .into_iter()
+    .next()
 }
 
 /// A role with the rights of whoever has started it.

@@ -22,7 +22,7 @@ mod two_phase;
 pub use left::{orphans, settle_left};
 
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Execution, New, Place, State};
+use crate::catalog::execution::{self, Execution, New, State};
 use crate::catalog::keyspace;
 use crate::error::Failure;
 use crate::query::login;
@@ -154,7 +154,7 @@ pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
     durably();
     let next = next(&mut held, timeout).map_err(|why| error::of_execution(id, why))?;
     let goes_on = next.is_some();
-    if let (None, Some(failure)) = (&next, held.later.take()) {
+    if let Some(failure) = held.later.take_if(|_| !goes_on) {
         return Err(failure);
     }
     if let Some((stage, failure)) = next {

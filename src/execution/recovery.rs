@@ -251,6 +251,11 @@ fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
     if *is_prepared == "t" {
         return Ok(Found::Prepared);
     }
+    // What is prepared on another server is there, whoever has made the name lead here.
+    let is_elsewhere = place.system_identifier.as_deref().is_some_and(|known| known != *system);
+    if is_elsewhere && place.state != State::Committing {
+        return Err(ExecutionError::OtherServer(place.shard.clone()).into());
+    }
     // Of one that was not known to be prepared nothing was decided.
     let Some(transaction) = &place.transaction else { return Ok(Found::Gone) };
     let is_other = *system != transaction.system_identifier

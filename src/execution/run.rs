@@ -51,6 +51,8 @@ pub struct Lane {
     pub transaction: Option<Transaction>,
     /// Of its prepared transaction, where in two phases.
     pub gid: Option<String>,
+    /// Which server it is on, where that was asked.
+    pub system_identifier: String,
     pub failure: Option<Failure>,
     /// What a failure makes of it: `Unknown` where no session's end undoes it.
     pub fails_as: State,
@@ -90,6 +92,7 @@ impl Wave {
             rows: 0,
             transaction: None,
             gid: None,
+            system_identifier: String::new(),
             failure: None,
             fails_as: State::Failed,
         };
@@ -128,7 +131,8 @@ impl Wave {
         let is_whole = self.lanes.iter().all(|lane| lane.failure.is_none());
         if is_whole && two_phase {
             for lane in &mut self.lanes {
-                lane.gid = Caller::as_owner(|_| execution::will_prepare(id, &lane.shard));
+                lane.gid =
+                    Caller::as_owner(|_| execution::will_prepare(id, &lane.shard, &lane.system_identifier));
             }
         }
         self.record(|id, lane| match &lane.backend {

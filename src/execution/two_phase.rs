@@ -17,9 +17,8 @@ use crate::remote::result::Rows;
 
 /// Which running server it is, how many prepared transactions it may have, and how many are free.
 const SLOTS: &str =
-    "SELECT pg_catalog.concat_ws('/', (SELECT system_identifier FROM pg_catalog.pg_control_system()),
-                            EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time())),
-    s.most, s.most OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_xacts)
+    "SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
+    EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()), s.most, s.most OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_xacts)
     FROM (SELECT pg_catalog.current_setting('max_prepared_transactions')::bigint) s (most)";
 
 /// Whoever prepares a transaction ends it: not as a role that the statement has set. With what the server says of it.
@@ -50,9 +49,10 @@ impl Wave {
             answers.iter().map(|answer| answer.as_ref().map(cells).unwrap_or_default()).collect();
         for (lane, server) in self.lanes.iter_mut().zip(&servers).filter(|(lane, _)| lane.failure.is_none()) {
             let number = |at: usize| server.get(at).and_then(|text| text.parse::<i64>().ok());
-            let needed = servers.iter().filter(|other| other.first() == server.first()).count();
+            lane.system_identifier = server.first().cloned().unwrap_or_default();
+            let needed = servers.iter().filter(|other| other.get(..2) == server.get(..2)).count();
             let needed = i64::try_from(needed).unwrap_or(i64::MAX);
-            lane.failure = match (number(1), number(2)) {
+            lane.failure = match (number(2), number(3)) {
                 (Some(_), Some(free)) if free >= needed => None,
                 (Some(most), Some(free)) => {
                     Some(ExecutionError::NotEnough { shard: lane.shard.clone(), most, free, needed }.into())
