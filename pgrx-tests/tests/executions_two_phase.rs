@@ -485,6 +485,38 @@ fn a_shard_that_is_away_keeps_no_other_waiting() {
         })
         .unwrap();
         assert!(given_up.0.starts_with("08") && given_up.1.contains("shard_a"), "{given_up:?}");
+        // What it has is not forgotten.
+        for (statement, says) in [
+            ("SELECT shard_drop('shard_a')", format!("shard \"shard_a\" is in use by execution {id}")),
+            (
+                "DROP EXTENSION shardmaster CASCADE",
+                "cannot drop extension \"shardmaster\" while a statement in two phases is under way"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(error(&mut cluster.superuser().unwrap(), statement), ("55006".to_owned(), says));
+        }
+        // Another server that answers in its place has nothing of it, and says nothing of it.
+        let set = |server: usize| {
+            let conninfo = cluster.servers[server].conninfo(DATABASE, "mover");
+            cluster
+                .superuser()
+                .unwrap()
+                .execute(
+                    "UPDATE shardmaster.shard SET conninfo = $1 WHERE shard_key = 'shard_a'",
+                    &[&conninfo],
+                )
+                .unwrap();
+        };
+        if !is_decided {
+            set(1);
+            let said = format!(
+                "SELECT message LIKE '%another server%' FROM shard_executions({id}) WHERE shard = 'shard_a' AND state = '{left}'"
+            );
+            wait::until_true(&mut cluster.superuser().unwrap(), "the other server to be seen", LIMIT, &said)
+                .unwrap();
+            set(0);
+        }
         cluster.servers[0].run().unwrap();
         wait_settled(&cluster);
         done += i64::from(is_decided);
