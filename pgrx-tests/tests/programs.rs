@@ -16,6 +16,7 @@ mod disasters;
 mod encodings;
 mod endpoints;
 mod executions;
+mod executions_prepared;
 mod executions_two_phase;
 mod failover;
 mod faults;
