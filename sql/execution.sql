@@ -6,11 +6,16 @@ CREATE TABLE shardmaster.execution (
     statement      text NOT NULL,
     wave           int NOT NULL CHECK (wave > 0),
     in_transaction boolean NOT NULL,
+    two_phase      boolean NOT NULL,
+    login_role     regrole,
     started_by     text NOT NULL,
-    started_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+    started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK (NOT two_phase OR in_transaction AND login_role IS NOT NULL)
 );
 COMMENT ON TABLE shardmaster.execution IS 'statements of shard_execute(); see shard_executions()';
 COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it beside each other';
+COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing says that it was decided, none that it was not';
+COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it';
 COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that resumes it, or one with its rights';
 
 -- By the shard's name: it may be dropped meanwhile.
@@ -19,7 +24,7 @@ CREATE TABLE shardmaster.execution_shard (
     position          int NOT NULL,
     shard             text NOT NULL,
     state             text NOT NULL DEFAULT 'waiting' CHECK (state IN
-                        ('waiting', 'running', 'committing', 'done', 'failed', 'unknown', 'abandoned')),
+                        ('waiting', 'running', 'prepared', 'committing', 'done', 'failed', 'unknown', 'abandoned')),
     username          text,
     pid               int,
     backend_start     text,
@@ -27,18 +32,21 @@ CREATE TABLE shardmaster.execution_shard (
     system_identifier text,
     timeline          text,
     flushed           text,
+    gid               text UNIQUE,
     affected          bigint,
     error_code        text,
     error_message     text,
     changed_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (execution_id, position),
     UNIQUE (execution_id, shard),
-    CHECK (state <> 'committing' OR xid IS NOT NULL AND system_identifier IS NOT NULL AND timeline IS NOT NULL)
+    CHECK (state NOT IN ('prepared', 'committing') OR xid IS NOT NULL AND system_identifier IS NOT NULL AND timeline IS NOT NULL),
+    CHECK (state <> 'prepared' OR gid IS NOT NULL)
 );
-CREATE INDEX execution_shard_held ON shardmaster.execution_shard (shard) WHERE state IN ('running', 'committing', 'unknown');
+CREATE INDEX execution_shard_held ON shardmaster.execution_shard (shard) WHERE state IN ('running', 'prepared', 'committing', 'unknown');
 COMMENT ON TABLE shardmaster.execution_shard IS 'how far each shard is with a statement of shard_execute()';
 COMMENT ON COLUMN shardmaster.execution_shard.username IS 'the login that runs it there, in the session with this pid and backend_start';
 COMMENT ON COLUMN shardmaster.execution_shard.xid IS 'its transaction there, as long as system_identifier and timeline are the same; no other one has the number, since what the shard had written up to flushed survives a crash of it';
+COMMENT ON COLUMN shardmaster.execution_shard.gid IS 'the name of its prepared transaction, written down before there can be one; no two attempts have the same';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.execution_id_seq', '');

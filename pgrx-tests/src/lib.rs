@@ -36,6 +36,7 @@ pub mod stage;
 pub mod standby;
 pub mod talker;
 pub mod tls;
+pub mod two_phase;
 pub mod vault;
 pub mod verification;
 pub mod wait;

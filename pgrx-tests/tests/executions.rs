@@ -489,3 +489,32 @@ fn what_may_have_been_done_is_not_said_to_have_failed() {
         ("42501", "execution 2: shard \"shard_a\": schema \"public\" is not there for its login")
     );
 }
+
+#[test]
+fn a_resume_goes_on_beside_a_shard_that_is_away() {
+    let mut cluster = stage(3);
+    let gate = shut(&cluster, 0);
+    let call = in_background(&cluster, AT_GATE);
+    wait_for_state(&cluster, "running");
+    cluster.servers[0].stop(Stop::Immediate).unwrap();
+    drop(gate);
+    // Neither of the two knows how it ended.
+    assert!(call.join().unwrap().is_some());
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute("UPDATE shardmaster.execution_shard SET state = 'running' WHERE shard = 'shard_a'")
+        .unwrap();
+    let mut dba = dba(&cluster);
+    let (state, message) = error(&mut dba, "CALL shard_execute_resume(1)");
+    assert!(state.starts_with("08") && message.starts_with("execution 1: shard \"shard_a\""), "{message}");
+    assert_eq!(states(&cluster), ["running", "done", "done"]);
+    // One that has failed, too.
+    master
+        .batch_execute("UPDATE shardmaster.execution_shard SET state = 'failed' WHERE shard = 'shard_a'; UPDATE shardmaster.execution_shard SET state = 'waiting' WHERE shard = 'shard_c'")
+        .unwrap();
+    assert!(error(&mut dba, "CALL shard_execute_resume(1)").0.starts_with("08"));
+    assert_eq!(states(&cluster), ["failed", "done", "done"]);
+    cluster.servers[0].run().unwrap();
+    dba.batch_execute("CALL shard_execute_resume(1)").unwrap();
+    assert_eq!((states(&cluster), runs(&cluster)), (vec!["done".to_owned(); 3], vec![1, 1, 2]));
+}

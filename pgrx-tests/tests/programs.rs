@@ -17,6 +17,8 @@ mod encodings;
 mod endpoints;
 mod executions;
 mod executions_names;
+mod executions_prepared;
+mod executions_two_phase;
 mod failover;
 mod faults;
 mod figures;

@@ -19,6 +19,7 @@ pub fn shard_execution_begin(
     wave: Option<i32>,
     in_transaction: Option<bool>,
     timeout: Option<Interval>,
+    two_phase: default!(Option<bool>, "false"),
 ) -> Result<i64, ErrorReport> {
     on_primary("shard_execute")?;
     outside_transaction("shard_execute", COMMITS)?;
@@ -27,12 +28,21 @@ pub fn shard_execution_begin(
     if wave < 1 {
         return Err(invalid("wave", "at least one shard runs it at a time").into());
     }
+    let in_transaction = required(in_transaction, "in_transaction")?;
+    let two_phase = required(two_phase, "two_phase")?;
+    if two_phase && !in_transaction {
+        return Err(invalid("two_phase", "without a transaction nothing can be prepared").into());
+    }
+    if two_phase && wave > 1 {
+        return Err(invalid("wave", "in two phases all shards run it beside each other").into());
+    }
     Ok(carried_out::begin(&Request {
         statement: &required(sql, "sql")?,
         keyspace: &required(keyspace, "keyspace")?,
         shards: shards.map(|names| names_of(names, "shards")).transpose()?.as_deref(),
         wave,
-        in_transaction: required(in_transaction, "in_transaction")?,
+        in_transaction,
+        two_phase,
         timeout: patience(timeout)?,
     })?)
 }
@@ -63,10 +73,15 @@ pub fn shard_execution_step(
 }
 
 #[pg_extern(volatile, parallel_unsafe)]
-pub fn shard_execute_abandon(execution_id: Option<i64>) -> Result<(), ErrorReport> {
+pub fn shard_execute_abandon(
+    execution_id: Option<i64>,
+    force: default!(Option<bool>, "false"),
+    timeout: default!(Option<Interval>, "'1 min'"),
+) -> Result<(), ErrorReport> {
     on_primary("shard_execute_abandon")?;
     outside_transaction("shard_execute_abandon", COMMITS)?;
-    Ok(carried_out::abandon(required(execution_id, "execution_id")?)?)
+    let (id, force) = (required(execution_id, "execution_id")?, required(force, "force")?);
+    Ok(carried_out::abandon(id, force, patience(timeout)?)?)
 }
 
 #[allow(clippy::type_complexity)]
@@ -86,6 +101,7 @@ pub fn shard_executions(
         name!(statement, String),
         name!(started_by, String),
         name!(changed_at, TimestampWithTimeZone),
+        name!(gid, Option<String>),
     ),
 > {
     TableIterator::new(execution::list(execution_id).into_iter().map(|one| {
@@ -99,6 +115,7 @@ pub fn shard_executions(
             one.statement,
             one.started_by,
             one.changed_at,
+            one.gid,
         )
     }))
 }

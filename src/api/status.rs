@@ -1,6 +1,7 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::keychain;
+use crate::catalog::{execution, keychain};
+use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
 use crate::keychain::{master_key, seal};
@@ -28,6 +29,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     items.extend([split_workers(), slots()]);
     items.extend(credentials());
     items.extend(splits());
+    items.extend(executions());
     TableIterator::new(items)
 }
 
@@ -81,6 +83,7 @@ fn worker(kind: Kind) -> Item {
         Kind::Launcher => "launcher",
         Kind::Coordinator => "coordinator",
         Kind::Sweeper => "sweeper",
+        Kind::Settler => "settler",
         Kind::Split(_) => "split worker",
     };
     match found {
@@ -182,4 +185,22 @@ fn splits() -> Vec<Item> {
         item(format!("split {}", split.id), format!("{}, {}{error}", split.phase, split.activity), !failed)
     };
     splits::unfinished().into_iter().map(describe).collect()
+}
+
+/// What is left of statements in two phases: it holds locks on its shards.
+fn executions() -> Vec<Item> {
+    let describe = |id: i64| {
+        let places: Vec<String> = execution::list(Some(id))
+            .into_iter()
+            .filter(|place| matches!(place.state.as_str(), "running" | "prepared" | "committing"))
+            .map(|place| {
+                let why = place.message.map(|text| format!(": {text}")).unwrap_or_default();
+                format!("{} on shard \"{}\"{why}", place.state, place.shard)
+            })
+            .collect();
+        item(format!("execution {id}"), places.join("; "), false)
+    };
+    // A standby does not see who carries one out.
+    let left = if standby() { Vec::new() } else { orphans() };
+    left.into_iter().map(describe).collect()
 }

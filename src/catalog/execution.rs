@@ -1,7 +1,8 @@
 //! `shardmaster.execution` and `execution_shard`: a statement for all shards, and how far each of them is.
 
 use crate::error::{Failure, SqlState};
-use crate::server::sql;
+use crate::server::{database, sql};
+use pgrx::pg_sys;
 use pgrx::prelude::TimestampWithTimeZone;
 
 /// How far a shard is.
@@ -10,7 +11,9 @@ pub enum State {
     Waiting,
     /// The statement may be under way. In a transaction: and no COMMIT was sent.
     Running,
-    /// It was done, and a COMMIT may have been sent.
+    /// It was done, in a prepared transaction, and nothing is decided.
+    Prepared,
+    /// It was done, and a COMMIT may have been sent. Of one in two phases: it was decided.
     Committing,
     Done,
     Failed,
@@ -24,8 +27,17 @@ const CHANGES: &[(State, &[State])] = &[
     (State::Waiting, &[State::Running, State::Failed, State::Abandoned]),
     (
         State::Running,
-        &[State::Committing, State::Done, State::Failed, State::Unknown, State::Waiting, State::Abandoned],
+        &[
+            State::Prepared,
+            State::Committing,
+            State::Done,
+            State::Failed,
+            State::Unknown,
+            State::Waiting,
+            State::Abandoned,
+        ],
     ),
+    (State::Prepared, &[State::Committing, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
     (State::Committing, &[State::Done, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
     (State::Failed, &[State::Waiting, State::Abandoned]),
     (State::Unknown, &[State::Waiting, State::Abandoned]),
@@ -34,13 +46,14 @@ const CHANGES: &[(State, &[State])] = &[
 ];
 
 /// A statement that may be under way on a shard, or may have been done, as SQL.
-const HELD: &str = "state IN ('running', 'committing', 'unknown')";
+const HELD: &str = "state IN ('running', 'prepared', 'committing', 'unknown')";
 
 impl State {
     pub fn as_str(self) -> &'static str {
         match self {
             State::Waiting => "waiting",
             State::Running => "running",
+            State::Prepared => "prepared",
             State::Committing => "committing",
             State::Done => "done",
             State::Failed => "failed",
@@ -51,6 +64,11 @@ impl State {
 
     fn parse(text: &str) -> Option<State> {
         CHANGES.iter().map(|(state, _)| *state).find(|state| state.as_str() == text)
+    }
+
+    /// Of one in two phases: something may be open on the shard, which holds locks there.
+    pub fn is_open(self) -> bool {
+        matches!(self, State::Running | State::Prepared | State::Committing)
     }
 
     /// From which states it may be come to.
@@ -65,6 +83,8 @@ pub struct New<'a> {
     pub statement: &'a str,
     pub wave: i32,
     pub in_transaction: bool,
+    /// With whose logins it is carried out, where in two phases.
+    pub two_phase: Option<pg_sys::Oid>,
     pub started_by: &'a str,
 }
 
@@ -74,6 +94,8 @@ pub struct Execution {
     pub statement: String,
     pub wave: usize,
     pub in_transaction: bool,
+    /// All shards do it, or none.
+    pub two_phase: bool,
     pub started_by: String,
 }
 
@@ -101,6 +123,10 @@ pub struct Place {
     pub state: State,
     pub backend: Option<Backend>,
     pub transaction: Option<Transaction>,
+    /// Of its prepared transaction.
+    pub gid: Option<String>,
+    /// Which server it is or may be on.
+    pub system_identifier: Option<String>,
 }
 
 /// One for people.
@@ -114,18 +140,20 @@ pub struct Listed {
     pub message: Option<String>,
     pub started_by: String,
     pub changed_at: TimestampWithTimeZone,
+    pub gid: Option<String>,
 }
 
 pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
     let id = sql::write_returning(
-        "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by)
-         VALUES ($1, $2, $3, $4, $5) RETURNING id",
+        "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by, two_phase, login_role)
+         VALUES ($1, $2, $3, $4, $5, $6::oid IS NOT NULL, $6::oid::regrole) RETURNING id",
         &[
             new.keyspace.into(),
             new.statement.into(),
             new.wave.into(),
             new.in_transaction.into(),
             new.started_by.into(),
+            new.two_phase.into(),
         ],
         |row| row.value(1),
     );
@@ -140,7 +168,8 @@ pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
 
 pub fn find(id: i64) -> Result<Execution, Failure> {
     let found = sql::read_latest(
-        "SELECT keyspace, statement, wave, in_transaction, started_by FROM shardmaster.execution WHERE id = $1",
+        "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase
+           FROM shardmaster.execution WHERE id = $1",
         &[id.into()],
         |row| Execution {
             id,
@@ -149,6 +178,7 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
             wave: usize::try_from(row.value::<i32>(3)).unwrap_or(1),
             in_transaction: row.value(4),
             started_by: row.value(5),
+            two_phase: row.value(6),
         },
     );
     found.into_iter().next().ok_or_else(|| {
@@ -157,10 +187,17 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
     })
 }
 
+/// With whose logins one in two phases is carried out: a role's number and name. None: it is no longer there.
+pub fn login_role(id: i64) -> Option<(pg_sys::Oid, String)> {
+    let query = "SELECT r.oid, r.rolname::text FROM shardmaster.execution e JOIN pg_catalog.pg_roles r ON r.oid = e.login_role
+                  WHERE e.id = $1";
+    sql::read_latest(query, &[id.into()], |row| (row.value(1), row.value(2))).into_iter().next()
+}
+
 /// In the order in which they are to run it.
 pub fn places(id: i64) -> Vec<Place> {
     sql::read_latest(
-        "SELECT shard, state, username, pid, backend_start, xid, system_identifier, timeline, flushed
+        "SELECT shard, state, username, pid, backend_start, xid, system_identifier, timeline, flushed, gid
            FROM shardmaster.execution_shard WHERE execution_id = $1 ORDER BY position",
         &[id.into()],
         |row| Place {
@@ -177,6 +214,8 @@ pub fn places(id: i64) -> Vec<Place> {
                 timeline: row.get(8).unwrap_or_default(),
                 flushed: row.get(9).unwrap_or_default(),
             }),
+            gid: row.get(10),
+            system_identifier: row.get(7),
         },
     )
 }
@@ -200,7 +239,7 @@ fn change(id: i64, shard: &str, to: State, set: &str, more: Vec<Option<String>>)
 
 const NOTHING: &str =
     "username = NULL, pid = NULL, backend_start = NULL, xid = NULL, system_identifier = NULL,
-    timeline = NULL, flushed = NULL, affected = NULL, error_code = NULL, error_message = NULL";
+    timeline = NULL, flushed = NULL, gid = NULL, affected = NULL, error_code = NULL, error_message = NULL";
 
 pub fn waits(id: i64, shard: &str) -> Result<(), Failure> {
     change(id, shard, State::Waiting, NOTHING, vec![])
@@ -214,12 +253,38 @@ pub fn runs(id: i64, shard: &str, backend: &Backend) -> Result<(), Failure> {
     change(id, shard, State::Running, set, more)
 }
 
+/// Before the shard can have a prepared transaction of that name, which no other attempt has, nor another master.
+pub fn will_prepare(id: i64, shard: &str, system_identifier: &str) -> Option<String> {
+    let named = sql::write_returning(
+        "UPDATE shardmaster.execution_shard
+            SET system_identifier = $3, gid = pg_catalog.format('shardmaster_%s_%s_%s', execution_id, position,
+                                        pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-', ''))
+          WHERE execution_id = $1 AND shard = $2 RETURNING gid",
+        &[id.into(), shard.into(), system_identifier.into()],
+        |row| row.value(1),
+    );
+    named.into_iter().next()
+}
+
+pub fn is_prepared(id: i64, shard: &str, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
+    is_there(id, shard, State::Prepared, transaction, rows)
+}
+
+/// That a prepared one is to commit, whatever comes.
+pub fn decides(id: i64, shard: &str) -> Result<(), Failure> {
+    change(id, shard, State::Committing, "error_code = NULL, error_message = NULL", vec![])
+}
+
 pub fn commits(id: i64, shard: &str, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
+    is_there(id, shard, State::Committing, transaction, rows)
+}
+
+fn is_there(id: i64, shard: &str, to: State, transaction: &Transaction, rows: u64) -> Result<(), Failure> {
     let Transaction { xid, system_identifier, timeline, flushed } = transaction.clone();
     let more = [xid, system_identifier, timeline, flushed, rows.to_string()].map(Some).to_vec();
     let set =
         "xid = $5[1], system_identifier = $5[2], timeline = $5[3], flushed = $5[4], affected = $5[5]::bigint";
-    change(id, shard, State::Committing, set, more)
+    change(id, shard, to, set, more)
 }
 
 /// None: as many rows as were known before.
@@ -235,6 +300,16 @@ pub fn ends_badly(id: i64, shard: &str, to: State, why: &Failure) -> Result<(), 
     change(id, shard, to, "affected = NULL, error_code = $5[1], error_message = $5[2]", more)
 }
 
+/// Why it is still where it was.
+pub fn is_held_up(id: i64, shard: &str, why: &Failure) {
+    let why = why.cleaned();
+    sql::write(
+        "UPDATE shardmaster.execution_shard SET error_code = $3, error_message = $4
+          WHERE execution_id = $1 AND shard = $2 AND (error_code, error_message) IS DISTINCT FROM ($3, $4)",
+        &[id.into(), shard.into(), why.sqlstate.as_str().into(), why.message.into()],
+    );
+}
+
 pub fn abandon(id: i64) {
     sql::write(
         "UPDATE shardmaster.execution_shard SET state = 'abandoned', changed_at = pg_catalog.clock_timestamp()
@@ -245,7 +320,7 @@ pub fn abandon(id: i64) {
 
 pub fn list(id: Option<i64>) -> Vec<Listed> {
     sql::read(
-        "SELECT e.id, s.shard, s.state, e.statement, s.affected, s.error_code, s.error_message, e.started_by, s.changed_at
+        "SELECT e.id, s.shard, s.state, e.statement, s.affected, s.error_code, s.error_message, e.started_by, s.changed_at, s.gid
            FROM shardmaster.execution e JOIN shardmaster.execution_shard s ON s.execution_id = e.id
           WHERE $1 IS NULL OR e.id = $1
           ORDER BY e.id, s.position",
@@ -260,6 +335,7 @@ pub fn list(id: Option<i64>) -> Vec<Listed> {
             message: row.get(7),
             started_by: row.value(8),
             changed_at: row.value(9),
+            gid: row.get(10),
         },
     )
 }
@@ -273,8 +349,45 @@ pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
     sql::read_latest(&query, &[shards.to_vec().into()], |row| (row.value(1), row.value(2))).into_iter().next()
 }
 
+/// Those in two phases of which something may be open on a shard, and which no session has locked in this space.
+pub fn open_without(lock_space: u16) -> Vec<i64> {
+    sql::read_again(
+        "SELECT e.id FROM shardmaster.execution e
+          WHERE e.two_phase
+            AND EXISTS (SELECT 1 FROM shardmaster.execution_shard s
+                         WHERE s.execution_id = e.id AND s.state IN ('running', 'prepared', 'committing'))
+            AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l
+                             WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.database = $2
+                               AND ((l.classid::bigint << 32) | l.objid::bigint) = e.id)
+          ORDER BY e.id",
+        &[i32::from(lock_space).into(), database::id().into()],
+        |row| row.value(1),
+    )
+}
+
+/// One in two phases of which something may be open, on whatever shard.
+pub fn open_one() -> Option<i64> {
+    open_where(None)
+}
+
+/// The same on one.
+pub fn open_on(shard: &str) -> Option<i64> {
+    open_where(Some(shard))
+}
+
+fn open_where(shard: Option<&str>) -> Option<i64> {
+    sql::read_latest(
+        "SELECT e.id FROM shardmaster.execution e JOIN shardmaster.execution_shard s ON s.execution_id = e.id
+          WHERE e.two_phase AND ($1 IS NULL OR s.shard = $1) AND s.state IN ('running', 'prepared', 'committing') ORDER BY e.id LIMIT 1",
+        &[shard.into()],
+        |row| row.value(1),
+    )
+    .into_iter()
+    .next()
+}
+
 /// A role with the rights of whoever has started it.
-pub fn may_resume(role: pgrx::pg_sys::Oid, started_by: &str) -> bool {
+pub fn may_resume(role: pg_sys::Oid, started_by: &str) -> bool {
     sql::read_one(
         "SELECT true FROM pg_catalog.pg_roles WHERE rolname = $2 AND pg_catalog.pg_has_role($1, oid, 'USAGE')",
         &[role.into(), started_by.into()],

@@ -35,6 +35,20 @@ pub enum ExecutionError {
     Interrupted(String),
     #[error("shard \"{0}\": the transaction was rolled back")]
     RolledBack(String),
+    #[error(
+        "shard \"{shard}\": {free} of its max_prepared_transactions = {most} are free, and {needed} are needed"
+    )]
+    NotEnough { shard: String, most: i64, free: i64, needed: i64 },
+    #[error("shard \"{0}\": the transaction was not prepared")]
+    NotPrepared(String),
+    #[error(
+        "shard \"{0}\": its prepared transaction was rolled back by somebody else, though it was decided to commit"
+    )]
+    EndedElsewhere(String),
+    #[error("the role with whose logins execution {0} was begun is no longer there")]
+    NobodyIsLeft(i64),
+    #[error("shard \"{shard}\": it was begun there as \"{was}\", and the login is \"{now}\" by now")]
+    OtherLogin { shard: String, was: String, now: String },
 }
 
 impl From<ExecutionError> for Failure {
@@ -79,15 +93,59 @@ impl From<ExecutionError> for Failure {
                 (SqlState::IN_USE, "See in its pg_stat_activity what the session waits for.".to_owned())
             }
             E::RolledBack(_) => (SqlState::SERIALIZATION_FAILURE, String::new()),
+            E::NotEnough { most, free, needed, .. } => (
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "Set max_prepared_transactions there to {} or more, restart the server, and see in its pg_prepared_xacts who has the others.",
+                    most - free + needed
+                ),
+            ),
+            E::NotPrepared(_) => (SqlState::SERIALIZATION_FAILURE, String::new()),
+            E::EndedElsewhere(_) => (
+                SqlState::NOT_IN_STATE,
+                "Others have done it: look who ends prepared transactions there.".to_owned(),
+            ),
+            E::NobodyIsLeft(id) => (SqlState::UNDEFINED_OBJECT, by_hand(*id)),
+            E::OtherLogin { was, .. } => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                format!("shard_login_set() with \"{was}\", until it is settled: nobody else ends it there."),
+            ),
         };
         let failure = Failure::new(state, error.to_string());
         if hint.is_empty() { failure } else { failure.hint(hint) }
     }
 }
 
+fn by_hand(id: i64) -> String {
+    format!(
+        "See in pg_prepared_xacts of the shards what shard_executions({id}) has in gid, end it there by hand, and call shard_execute_abandon({id}, force => true)."
+    )
+}
+
+/// Of one in two phases, on a shard that does not let it be ended yet.
+pub fn not_settled(why: Failure, is_decided: bool) -> Failure {
+    let what = match is_decided {
+        true => "It was decided to commit: the worker does that as soon as the shard lets it.",
+        false => "It was not decided: the worker rolls it back as soon as the shard lets it.",
+    };
+    let hint = why.hint.as_deref().map_or(what.to_owned(), |hint| format!("{hint} {what}"));
+    why.hint(hint)
+}
+
+/// Something of it would be left on a shard.
+pub fn not_abandoned(id: i64, mut why: Failure) -> Failure {
+    why.message = format!("execution {id}: {}", why.message);
+    let more = format!("With force => true it is given up all the same. {}", by_hand(id));
+    why.hint = Some(why.hint.map_or(more.clone(), |hint| format!("{hint} {more}")));
+    why
+}
+
 /// What is stored stays, so whoever reads it has to know of what.
 pub fn of_execution(id: i64, mut why: Failure) -> Failure {
-    why.message = format!("execution {id}: {}", why.message);
+    let whose = format!("execution {id}: ");
+    if !why.message.starts_with(&whose) {
+        why.message.insert_str(0, &whose);
+    }
     let goes_on = format!(
         "CALL shard_execute_resume({id}) goes on with it; shard_executions({id}) says how far it is."
     );

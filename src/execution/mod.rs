@@ -5,15 +5,24 @@
 //! whose number survives a crash of the shard, since another session has made the shard write that much; number and
 //! server are written down (`committing`). 3. The shard is told to commit (`done`).
 
+//!
+//! In two phases (`two_phase`) all shards do it or none.
+
 mod error;
 mod held;
+mod left;
+mod points;
+mod recovery;
 mod run;
 mod settle;
 mod shards;
 mod statement;
+mod two_phase;
+
+pub use left::{orphans, settle_left};
 
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, New, Place, State};
+use crate::catalog::execution::{self, Execution, New, State};
 use crate::catalog::keyspace;
 use crate::error::Failure;
 use crate::query::login;
@@ -33,6 +42,8 @@ pub struct Request<'a> {
     /// How many shards run it beside each other.
     pub wave: i32,
     pub in_transaction: bool,
+    /// All shards do it, or none.
+    pub two_phase: bool,
     pub timeout: Duration,
 }
 
@@ -56,6 +67,7 @@ pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
             statement: request.statement,
             wave: request.wave,
             in_transaction: request.in_transaction,
+            two_phase: request.two_phase.then_some(role.0),
             started_by: &caller.name(),
         };
         let names: Vec<String> = shards.into_iter().map(|shard| shard.shard_key).collect();
@@ -76,38 +88,60 @@ fn durably() {
 /// Takes it for this session, and finds out what has become of what was not heard of.
 pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
-    Caller::as_owner(|caller| {
+    let found = Caller::as_owner(|caller| {
         let found = execution::find(id)?;
         match caller.is_superuser() || execution::may_resume(caller.id(), &found.started_by) {
-            true => Ok(()),
+            true => Ok(found),
             false => Err(Failure::from(ExecutionError::Others { id, role: found.started_by })),
         }
     })?;
     let mut held = Held::take(id)?;
-    let places = Caller::as_owner(|_| execution::places(id));
-    settle::all(id, &places, timeout)
-        .and_then(|()| settle::end_left(&places, retry, timeout))
-        .map_err(|why| error::of_execution(id, why))?;
-    let unknown = Caller::as_owner(|_| again(id, retry))?;
-    held.failure = unknown.map(|shard| ExecutionError::Unknown { id, shard }.into());
+    let taken = take_up(&found, retry, timeout).map_err(|why| error::of_execution(id, why))?;
+    held.later = taken.unreached.map(|why| error::of_execution(id, why));
+    if found.two_phase {
+        // It begins on all shards, or on none.
+        held.failure = held.later.take();
+    }
+    if held.failure.is_none() {
+        held.failure = taken.unknown.map(|shard| ExecutionError::Unknown { id, shard }.into());
+    }
     held.keep();
     Ok(())
 }
 
-/// What has failed waits again. The first shard of which nobody knows, unless those wait again as well.
-fn again(id: i64, retry: bool) -> Result<Option<String>, Failure> {
-    let mut unknown = None;
-    for Place { shard, state, .. } in execution::places(id) {
-        match state {
-            State::Failed => execution::waits(id, &shard)?,
-            State::Unknown if retry => execution::waits(id, &shard)?,
-            State::Unknown => {
-                unknown.get_or_insert(shard);
+/// What is in the way of going on.
+struct Taken {
+    /// Why the first shard is as it was.
+    unreached: Option<Failure>,
+    /// The first shard of which nobody knows.
+    unknown: Option<String>,
+}
+
+fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, Failure> {
+    let places = Caller::as_owner(|_| execution::places(found.id));
+    let mut unreached = match found.two_phase {
+        true => recovery::settle(found.id, timeout)?,
+        false => settle::all(found, &places, timeout)?,
+    };
+    // What was not heard of is known by now.
+    for place in Caller::as_owner(|_| execution::places(found.id)) {
+        let runs_again = place.state == State::Failed || retry && place.state == State::Unknown;
+        if !runs_again {
+            continue;
+        }
+        match settle::end_left(found, &place, timeout) {
+            Ok(()) => Caller::as_owner(|_| execution::waits(found.id, &place.shard))?,
+            Err(why) => {
+                unreached.get_or_insert(why);
             }
-            State::Waiting | State::Running | State::Committing | State::Done | State::Abandoned => {}
         }
     }
-    Ok(unknown)
+    Ok(Taken { unreached, unknown: first_unknown(found.id).filter(|_| !retry) })
+}
+
+fn first_unknown(id: i64) -> Option<String> {
+    let places = Caller::as_owner(|_| execution::places(id));
+    places.into_iter().find(|place| place.state == State::Unknown).map(|place| place.shard)
 }
 
 /// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after
@@ -120,6 +154,9 @@ pub fn step(id: i64, timeout: Duration) -> Result<bool, Failure> {
     durably();
     let next = next(&mut held, timeout).map_err(|why| error::of_execution(id, why))?;
     let goes_on = next.is_some();
+    if let Some(failure) = held.later.take_if(|_| !goes_on) {
+        return Err(failure);
+    }
     if let Some((stage, failure)) = next {
         held.stage = stage;
         held.failure = failure.map(|why| error::of_execution(id, why));
@@ -133,9 +170,20 @@ type Next = Option<(Stage, Option<Failure>)>;
 fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
     match std::mem::replace(&mut held.stage, Stage::Between) {
         Stage::Between => {
-            let Some((wave, failure)) = Wave::open(held.id, timeout)? else { return Ok(None) };
+            let Some(mut wave) = Wave::open(held.id, timeout)? else { return Ok(None) };
+            if wave.execution.two_phase {
+                wave.require_slots()?;
+            }
+            let failure = wave.write_down()?;
             Ok(Some((Stage::Open(wave), failure)))
         }
+        Stage::Open(mut wave) if wave.execution.two_phase => match wave.prepare()? {
+            None => Ok(Some((Stage::Prepared(wave), None))),
+            Some(failure) => {
+                let failure = left::give_up(held.id, wave.into_reasons(), failure, timeout)?;
+                Ok(Some((Stage::Between, Some(failure))))
+            }
+        },
         Stage::Open(mut wave) => {
             let failure = wave.run()?;
             Ok(Some((Stage::Ran(wave, failure), None)))
@@ -145,14 +193,35 @@ fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
             let later = wave.commit()?;
             Ok(Some((Stage::Between, failure.or(later))))
         }
+        Stage::Prepared(mut wave) => {
+            wave.decide()?;
+            Ok(Some((Stage::Decided(wave), None)))
+        }
+        Stage::Decided(mut wave) => {
+            let is_known = wave.commit_prepared()?;
+            drop(wave);
+            let failure = if is_known { None } else { recovery::settle(held.id, timeout)? };
+            let unknown = first_unknown(held.id).map(|shard| ExecutionError::Unknown { id: held.id, shard });
+            Ok(Some((Stage::Between, failure.or(unknown.map(Failure::from)))))
+        }
     }
 }
 
-/// Where it is not done it never will be.
-pub fn abandon(id: i64) -> Result<(), Failure> {
+/// Where it is not done it never will be. In two phases it is settled before: what is prepared would stay, and hold its
+/// locks; `force`: also where it cannot be.
+pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
-    Caller::as_owner(|_| execution::find(id))?;
+    let found = Caller::as_owner(|_| execution::find(id))?;
     let _held = Held::take(id)?;
-    Caller::as_owner(|_| execution::abandon(id));
-    Ok(())
+    let unreached = match found.two_phase {
+        true => recovery::settle(id, timeout).map_err(|why| error::of_execution(id, why))?,
+        false => None,
+    };
+    match unreached {
+        Some(why) if !force => Err(error::not_abandoned(id, why)),
+        _ => {
+            Caller::as_owner(|_| execution::abandon(id));
+            Ok(())
+        }
+    }
 }

@@ -34,7 +34,7 @@ fn begin(timeout: Duration) -> String {
 }
 
 /// The transaction that is open by then, and where; its commit is to last.
-fn after() -> String {
+pub fn after() -> String {
     format!(
         "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text, {IDENTITY},
     pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
@@ -43,57 +43,74 @@ fn after() -> String {
 }
 
 /// One shard of it.
-struct Lane {
-    shard: String,
+pub struct Lane {
+    pub shard: String,
     backend: Option<Backend>,
-    rows: u64,
+    pub rows: u64,
     /// It is to commit.
-    transaction: Option<Transaction>,
-    failure: Option<Failure>,
+    pub transaction: Option<Transaction>,
+    /// Of its prepared transaction, where in two phases.
+    pub gid: Option<String>,
+    /// Which server it is on, where that was asked.
+    pub system_identifier: String,
+    pub failure: Option<Failure>,
     /// What a failure makes of it: `Unknown` where no session's end undoes it.
-    fails_as: State,
+    pub fails_as: State,
 }
 
 pub struct Wave {
-    execution: Execution,
+    pub execution: Execution,
     sessions: Sessions,
-    lanes: Vec<Lane>,
+    pub lanes: Vec<Lane>,
     timeout: Duration,
 }
 
 impl Wave {
-    /// The next shards, written down as running; None: none is left. And the first failure.
-    pub fn open(id: i64, timeout: Duration) -> Result<Option<(Wave, Option<Failure>)>, Failure> {
+    /// The next shards, in two phases all of them; None: none is left.
+    pub fn open(id: i64, timeout: Duration) -> Result<Option<Wave>, Failure> {
         let (execution, names, schemas) = Caller::as_owner(|_| {
             let execution = execution::find(id)?;
             let waiting = execution::places(id).into_iter().filter(|place| place.state == State::Waiting);
-            let names: Vec<String> = waiting.map(|place| place.shard).take(execution.wave).collect();
+            let most = if execution.two_phase { usize::MAX } else { execution.wave };
+            let names: Vec<String> = waiting.map(|place| place.shard).take(most).collect();
             let schemas = schemas_of(&execution.keyspace);
             Ok::<_, Failure>((execution, names, schemas))
         })?;
         if names.is_empty() {
             return Ok(None);
         }
-        let sessions =
-            Sessions::open(ways(&names, timeout)?, &schemas, &Manners::of_caller(), timeout, true)?;
+        let sessions = Sessions::open(
+            ways(&execution, &names, timeout)?,
+            &schemas,
+            &Manners::of_caller(),
+            timeout,
+            true,
+        )?;
         let lane = |shard| Lane {
             shard,
             backend: None,
             rows: 0,
             transaction: None,
+            gid: None,
+            system_identifier: String::new(),
             failure: None,
             fails_as: State::Failed,
         };
         let lanes = names.into_iter().map(lane).collect();
         let mut wave = Wave { execution, sessions, lanes, timeout };
-        let answers = wave.ask(|_| Some(Question::Own(SETTLE_IN.to_owned())))?;
+        wave.settle_in()?;
+        Ok(Some(wave))
+    }
+
+    fn settle_in(&mut self) -> Result<(), Failure> {
+        let answers = self.ask(|_| Some(Question::Own(SETTLE_IN.to_owned())))?;
         for (number, answer) in answers.iter().enumerate() {
             let Some(rows) = answer else { continue };
-            let username = wave.sessions.shards()[number].username.clone();
-            let lane = &mut wave.lanes[number];
+            let username = self.sessions.shards()[number].username.clone();
+            let lane = &mut self.lanes[number];
             let cells = cells(rows);
             let pid = cells.first().and_then(|pid| pid.parse().ok());
-            let namespace = &wave.sessions.shards()[number].shard.namespace;
+            let namespace = &self.sessions.shards()[number].shard.namespace;
             match (pid, cells.get(1)) {
                 _ if cells.get(2) != Some(namespace) => {
                     let (shard, namespace) = (lane.shard.clone(), namespace.clone());
@@ -105,17 +122,30 @@ impl Wave {
                 _ => lane.failure = Some(RemoteError::unreadable(&lane.shard, "who it is").into()),
             }
         }
-        // Nobody begins beside one that cannot.
-        let is_whole = wave.lanes.iter().all(|lane| lane.failure.is_none());
-        let failure = wave.record(|id, lane| match &lane.backend {
+        Ok(())
+    }
+
+    /// They are running from here on; the first failure. Nobody begins beside one that cannot.
+    pub fn write_down(&mut self) -> Result<Option<Failure>, Failure> {
+        let (id, two_phase) = (self.execution.id, self.execution.two_phase);
+        let is_whole = self.lanes.iter().all(|lane| lane.failure.is_none());
+        if is_whole && two_phase {
+            for lane in &mut self.lanes {
+                lane.gid =
+                    Caller::as_owner(|_| execution::will_prepare(id, &lane.shard, &lane.system_identifier));
+            }
+        }
+        self.record(|id, lane| match &lane.backend {
             Some(backend) if is_whole => execution::runs(id, &lane.shard, backend),
             _ => Ok(()),
-        })?;
-        Ok(Some((wave, failure)))
+        })
     }
 
     /// Asks those that have not failed.
-    fn ask(&mut self, question: impl Fn(usize) -> Option<Question>) -> Result<Vec<Option<Rows>>, Failure> {
+    pub fn ask(
+        &mut self,
+        question: impl Fn(usize) -> Option<Question>,
+    ) -> Result<Vec<Option<Rows>>, Failure> {
         let lanes = &self.lanes;
         let answers = self.sessions.ask(|number| {
             lanes.get(number).filter(|lane| lane.failure.is_none()).and_then(|_| question(number))
@@ -127,7 +157,10 @@ impl Wave {
     }
 
     /// Writes down what has become of each of them; the first failure.
-    fn record(&self, good: impl Fn(i64, &Lane) -> Result<(), Failure>) -> Result<Option<Failure>, Failure> {
+    pub fn record(
+        &self,
+        good: impl Fn(i64, &Lane) -> Result<(), Failure>,
+    ) -> Result<Option<Failure>, Failure> {
         Caller::as_owner(|_| {
             for lane in &self.lanes {
                 match &lane.failure {
@@ -144,20 +177,34 @@ impl Wave {
     /// The statement. A split that was asked for before it was written down that this runs is seen by this; one that is
     /// asked for after that sees it.
     pub fn run(&mut self) -> Result<Option<Failure>, Failure> {
-        for lane in &mut self.lanes {
-            lane.failure = Caller::as_owner(|_| require_no_split(&lane.shard)).err();
-        }
+        self.require_no_splits();
         match self.execution.in_transaction {
             true => self.run_in_transaction(),
             false => self.run_alone(),
         }
     }
 
+    pub fn require_no_splits(&mut self) {
+        for lane in &mut self.lanes {
+            lane.failure = Caller::as_owner(|_| require_no_split(&lane.shard)).err();
+        }
+    }
+
     fn run_in_transaction(&mut self) -> Result<Option<Failure>, Failure> {
+        let opened = self.run_between(&after())?;
+        self.flush(&opened)?;
+        self.record(|id, lane| match &lane.transaction {
+            Some(transaction) => execution::commits(id, &lane.shard, transaction, lane.rows),
+            None => Ok(()),
+        })
+    }
+
+    /// The statement in a transaction that stays open; what each of them is asked `after` it has answered.
+    pub fn run_between(&mut self, after: &str) -> Result<Vec<Vec<String>>, Failure> {
         let begin = begin(self.timeout);
         let begun = self.ask(|_| Some(Question::Own(begin.clone())))?;
         self.run_statement()?;
-        let after = self.ask(|_| Some(Question::Own(after())))?;
+        let after = self.ask(|_| Some(Question::Own(after.to_owned())))?;
         let mut opened = Vec::new();
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let xid = |answers: &[Option<Rows>]| Some(answers.get(number)?.as_ref()?.scalar()?.to_owned());
@@ -167,11 +214,7 @@ impl Wave {
             }
             opened.push(after.get(number).and_then(Option::as_ref).map(cells).unwrap_or_default());
         }
-        self.flush(&opened)?;
-        self.record(|id, lane| match &lane.transaction {
-            Some(transaction) => execution::commits(id, &lane.shard, transaction, lane.rows),
-            None => Ok(()),
-        })
+        Ok(opened)
     }
 
     fn run_statement(&mut self) -> Result<(), Failure> {
@@ -192,7 +235,7 @@ impl Wave {
             return Ok(());
         }
         let names: Vec<String> = left.iter().map(|number| self.lanes[*number].shard.clone()).collect();
-        let ways = ways(&names, self.timeout)?;
+        let ways = ways(&self.execution, &names, self.timeout)?;
         let mut others = Sessions::open(ways, &[], &Manners::of_caller(), self.timeout, true)?;
         let open = |at: usize| opened.get(*left.get(at)?);
         let xid = |at: usize| open(at)?.first().cloned();
@@ -256,7 +299,7 @@ impl Wave {
             let status = answers.get(number).and_then(Option::as_ref).and_then(Rows::scalar);
             let fate = match status {
                 Some("committed") => Ok(Fate::Committed),
-                _ => settle::one(self.execution.id, &lane.shard, self.timeout),
+                _ => settle::one(&self.execution, &lane.shard, self.timeout),
             };
             let rolled_back = || ExecutionError::RolledBack(lane.shard.clone()).into();
             let why = lane.failure.clone();
@@ -289,6 +332,6 @@ fn is_undone(state: &str) -> bool {
     state == "55P03" || CLASSES.iter().any(|class| state.starts_with(class))
 }
 
-fn cells(rows: &Rows) -> Vec<String> {
+pub fn cells(rows: &Rows) -> Vec<String> {
     rows.rows.iter().flatten().map(|cell| cell.clone().unwrap_or_default()).collect()
 }

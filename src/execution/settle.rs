@@ -4,7 +4,7 @@
 use super::error::ExecutionError;
 use super::shards::ways;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Backend, Place, State, Transaction};
+use crate::catalog::execution::{self, Backend, Execution, Place, State, Transaction};
 use crate::error::Failure;
 use crate::query::opening::Manners;
 use crate::query::sessions::Sessions;
@@ -30,41 +30,56 @@ pub enum Fate {
     Unknown(Failure),
 }
 
-/// All of an execution of which it was not heard.
-pub fn all(id: i64, places: &[Place], timeout: Duration) -> Result<(), Failure> {
-    let is_open = |place: &&Place| matches!(place.state, State::Running | State::Committing);
-    for place in places.iter().filter(is_open) {
-        let fate = one(id, &place.shard, timeout)?;
-        Caller::as_owner(|_| match fate {
-            Fate::Committed => execution::is_done(id, &place.shard, None),
-            Fate::Aborted => execution::waits(id, &place.shard),
-            Fate::Unknown(why) => execution::ends_badly(id, &place.shard, State::Unknown, &why),
-        })?;
-    }
-    Ok(())
+/// Asks a session to end; a row for as long as it is there.
+pub fn end_of(backend: &Backend) -> String {
+    // When a session of others began is not shown: to end it is refused to whoever may not.
+    format!(
+        "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+          WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
+            AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
+        backend.pid,
+        literal(&backend.username),
+        literal(&backend.start)
+    )
 }
 
-/// Before it runs once more: whatever session of it is left works for nobody, and might still do it.
-pub fn end_left(places: &[Place], retry: bool, timeout: Duration) -> Result<(), Failure> {
-    for place in places {
-        let runs_again = place.state == State::Failed || retry && place.state == State::Unknown;
-        let Some(backend) = place.backend.as_ref().filter(|_| runs_again) else { continue };
-        let ways = ways(std::slice::from_ref(&place.shard), timeout)?;
-        let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
-        let deadline = Instant::now() + timeout;
-        Asked { sessions: &mut sessions, shard: &place.shard, deadline }.end(backend)?;
+/// All of an execution of which it was not heard. Why the first of those is as it was whose shard does not say: the
+/// others do not wait for it.
+pub fn all(execution: &Execution, places: &[Place], timeout: Duration) -> Result<Option<Failure>, Failure> {
+    let mut first = None;
+    for place in places.iter().filter(|place| matches!(place.state, State::Running | State::Committing)) {
+        let fate = one(execution, &place.shard, timeout);
+        let (id, shard) = (execution.id, &place.shard);
+        Caller::as_owner(|_| match fate {
+            Ok(Fate::Committed) => execution::is_done(id, shard, None),
+            Ok(Fate::Aborted) => execution::waits(id, shard),
+            Ok(Fate::Unknown(why)) => execution::ends_badly(id, shard, State::Unknown, &why),
+            Err(why) => {
+                execution::is_held_up(id, shard, &why);
+                first.get_or_insert(why);
+                Ok(())
+            }
+        })?;
     }
-    Ok(())
+    Ok(first)
+}
+
+/// Before it runs once more where it has failed: whatever session of it is left works for nobody, and might still do it.
+pub fn end_left(execution: &Execution, place: &Place, timeout: Duration) -> Result<(), Failure> {
+    let Some(backend) = &place.backend else { return Ok(()) };
+    let ways = ways(execution, std::slice::from_ref(&place.shard), timeout)?;
+    let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
+    let deadline = Instant::now() + timeout;
+    Asked { sessions: &mut sessions, shard: &place.shard, deadline }.end(backend)
 }
 
 /// As it is written down.
-pub fn one(id: i64, shard: &str, timeout: Duration) -> Result<Fate, Failure> {
-    let (execution, place) = Caller::as_owner(|_| {
-        let place = execution::places(id).into_iter().find(|place| place.shard == shard);
-        execution::find(id).map(|execution| (execution, place))
-    })?;
-    let Some(place) = place else { return Ok(Fate::Aborted) };
-    let ways = ways(&[shard.to_owned()], timeout)?;
+pub fn one(execution: &Execution, shard: &str, timeout: Duration) -> Result<Fate, Failure> {
+    let places = Caller::as_owner(|_| execution::places(execution.id));
+    let Some(place) = places.into_iter().find(|place| place.shard == shard) else {
+        return Ok(Fate::Aborted);
+    };
+    let ways = ways(execution, &[shard.to_owned()], timeout)?;
     let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
     let mut asked = Asked { sessions: &mut sessions, shard, deadline: Instant::now() + timeout };
     match (&place.transaction, &place.backend) {
@@ -132,15 +147,7 @@ impl Asked<'_> {
 
     /// Returns once there is no such session.
     fn end(&mut self, backend: &Backend) -> Result<(), Failure> {
-        // When a session of others began is not shown: to end it is refused to whoever may not.
-        let question = format!(
-            "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-              WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
-                AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
-            backend.pid,
-            literal(&backend.username),
-            literal(&backend.start)
-        );
+        let question = end_of(backend);
         while !self.ask(question.clone())?.rows.is_empty() {
             self.pause()?;
         }

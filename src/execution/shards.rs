@@ -2,18 +2,47 @@
 
 use super::error::ExecutionError;
 use crate::catalog::caller::Caller;
-use crate::catalog::in_use;
+use crate::catalog::execution::{self, Execution};
+use crate::catalog::{in_use, shard};
 use crate::error::Failure;
-use crate::query::login::{self, Way};
+use crate::query::login::{self, Entrance, Way};
 use crate::query::run::chosen;
+use crate::server::txn::in_one;
+use pgrx::pg_sys;
 use std::time::Duration;
 
-/// As the caller's login on shards by their names.
-pub fn ways(shards: &[String], timeout: Duration) -> Result<Vec<Way>, Failure> {
+/// With the caller's login on shards by their names; of one in two phases with that of whoever has begun it, since a
+/// prepared transaction is ended by whoever has made it.
+pub fn ways(execution: &Execution, shards: &[String], timeout: Duration) -> Result<Vec<Way>, Failure> {
     Caller::as_owner(|caller| {
-        let role = login::role_of(caller)?;
+        let role = match execution.two_phase {
+            true => beginner(execution.id)?,
+            false => login::role_of(caller)?,
+        };
         chosen(Some(shards))?.iter().map(|shard| login::entrance(&role, shard, timeout)).collect()
     })
+}
+
+/// How a shard is reached for what is left there of one in two phases, also where it is disabled. In a session's
+/// transaction, or a worker's own.
+pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<Way, Failure>> {
+    let known: Vec<Result<(Entrance, String), Failure>> = in_one(|| {
+        Caller::as_owner(|_| {
+            let role = beginner(id);
+            let entrance = |name: &String| {
+                let role = role.clone()?;
+                let shard = shard::by_key(name)?;
+                login::known(&role, &shard).map(|entrance| (entrance, role.1))
+            };
+            shards.iter().map(entrance).collect()
+        })
+    });
+    let way = |(entrance, role): (Entrance, String)| login::way(entrance, &role, timeout);
+    known.into_iter().map(|known| known.map(way)).collect()
+}
+
+fn beginner(id: i64) -> Result<(pg_sys::Oid, String), Failure> {
+    execution::login_role(id).ok_or_else(|| ExecutionError::NobodyIsLeft(id).into())
 }
 
 /// A split that is under way counts on its tables to stay as they are.

@@ -118,15 +118,23 @@ pub type Way = (Entrance, Result<Params, RemoteError>);
 
 /// What has to be run for its credential is waited for as long as the shard is.
 pub fn entrance(role: &(pg_sys::Oid, String), shard: &Shard, limit: Duration) -> Result<Way, Failure> {
-    let (role, name) = role;
+    known(role, shard).map(|entrance| way(entrance, &role.1, limit))
+}
+
+/// What the master knows of it.
+pub fn known((role, name): &(pg_sys::Oid, String), shard: &Shard) -> Result<Entrance, Failure> {
     let Some(login) = stored::of(*role, shard) else {
         return Err(QueryError::NoLoginFor(name.clone(), shard.shard_key.clone()).into());
     };
     let mover = require_no_mover(shard, &login.username)?;
     let others = place::namespaces_beside(shard);
-    let shard = as_login(shard, &login)?;
-    let params = session::parameters_within(&shard, &format!("query of {name}"), Some(limit));
-    Ok((Entrance { shard, username: login.username, mover, others }, params))
+    Ok(Entrance { shard: as_login(shard, &login)?, username: login.username, mover, others })
+}
+
+/// With what has to be run for its credential: in no transaction of a worker's.
+pub fn way(entrance: Entrance, role: &str, limit: Duration) -> Way {
+    let params = session::parameters_within(&entrance.shard, &format!("query of {role}"), Some(limit));
+    (entrance, params)
 }
 
 fn as_login(shard: &Shard, login: &Login) -> Result<Shard, Failure> {

@@ -14,6 +14,8 @@ pub struct Sessions {
     pub(super) fan: FanOut,
     /// A shard that fails is left out, and no error.
     reports: bool,
+    /// Whose session is not one that may be used, of those of which it was not said yet.
+    refused: Vec<(usize, Failure)>,
 }
 
 impl Sessions {
@@ -26,18 +28,35 @@ impl Sessions {
         timeout: Duration,
         reports: bool,
     ) -> Result<Sessions, Failure> {
+        let mut sessions = Sessions::connect(ways, timeout, reports);
+        sessions.require_answers()?;
+        sessions.begin(schemas, manners)?;
+        match sessions.refused.pop() {
+            Some((_, why)) => Err(why),
+            None => Ok(sessions),
+        }
+    }
+
+    /// The same, where a shard that is another one than it should be is left out, too, and no error.
+    pub fn open_each(ways: Vec<Way>, manners: &Manners, timeout: Duration) -> Result<Sessions, Failure> {
+        let mut sessions = Sessions::connect(ways, timeout, true);
+        sessions.begin(&[], manners)?;
+        Ok(sessions)
+    }
+
+    fn connect(ways: Vec<Way>, timeout: Duration, reports: bool) -> Sessions {
         let (mut shards, mut targets) = (Vec::new(), Vec::new());
         for (entrance, params) in ways {
             targets.push((entrance.shard.shard_key.clone(), params));
             shards.push(entrance);
         }
-        let mut sessions = Sessions { shards, fan: FanOut::start(targets, timeout), reports };
+        let fan = FanOut::start(targets, timeout);
+        let mut sessions = Sessions { shards, fan, reports, refused: Vec::new() };
         sessions.fan.connect();
-        sessions.require_answers()?;
-        sessions.begin(schemas, manners)?;
-        Ok(sessions)
+        sessions
     }
 
+    /// Those that are refused are gone.
     fn begin(&mut self, schemas: &[String], manners: &Manners) -> Result<(), Failure> {
         let messages: Vec<Option<String>> = self
             .shards
@@ -51,11 +70,15 @@ impl Sessions {
             })
             .collect();
         let answers = self.ask(|number| messages.get(number).cloned().flatten().map(Question::Own))?;
-        for (entrance, answer) in self.shards.iter().zip(&answers) {
-            if let Some(answer) = answer {
-                opening::require(entrance, answer)?;
+        for (number, (entrance, answer)) in self.shards.iter().zip(&answers).enumerate() {
+            let Some(answer) = answer else { continue };
+            if let Err(why) = opening::require(entrance, answer) {
+                self.fan.leave(number);
+                self.refused.push((number, why));
             }
         }
+        // The first one is given away first.
+        self.refused.reverse();
         Ok(())
     }
 
@@ -94,12 +117,14 @@ impl Sessions {
     /// Of those that have failed since it was asked last, where failures are reported: which one, why, and whether the
     /// server itself has said so.
     pub fn failures(&mut self) -> Vec<(usize, Failure, bool)> {
+        let refused = std::mem::take(&mut self.refused);
         let found = self.fan.failures();
         let reason = |(number, error): (usize, RemoteError)| {
             let is_said = error.sqlstate.is_some();
             (number, self.failure(number, error).1, is_said)
         };
-        found.into_iter().map(reason).collect()
+        let refused = refused.into_iter().map(|(number, why)| (number, why, true));
+        refused.chain(found.into_iter().map(reason)).collect()
     }
 
     pub fn shards(&self) -> &[Entrance] {

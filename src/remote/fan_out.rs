@@ -142,6 +142,13 @@ impl FanOut {
         self.lanes.iter_mut().map(Lane::take_answer).collect()
     }
 
+    /// Ends a session of which it is known why.
+    pub fn leave(&mut self, lane: usize) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.stage = Stage::Gone(None);
+        }
+    }
+
     /// Why lanes are gone, of those of which it was not said yet.
     pub fn failures(&mut self) -> Vec<(usize, RemoteError)> {
         let reason = |(number, lane): (usize, &mut Lane)| match &mut lane.stage {

@@ -4,7 +4,7 @@ use super::endpoint::{self, Given};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, in_use, keyspace, name, place, redirect, routing};
+use crate::catalog::{event, execution, in_use, keyspace, name, place, redirect, routing};
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
@@ -161,6 +161,9 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     check_not_in_split(shard_key)?;
     check_redirects_nobody(shard_key)?;
+    if let Some(execution) = execution::open_on(shard_key) {
+        return Err(TopologyError::InExecution { shard: shard.shard_key, execution }.into());
+    }
     if let Some((keyspace, key)) = routing::any_key_on(shard_key) {
         return Err(TopologyError::Routed { shard: shard.shard_key, key, keyspace }.into());
     }

@@ -35,6 +35,23 @@ pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
+/// The same in a session that calls a procedure, whose transaction is open. Nothing remembers that it has fired: the
+/// session ends with it.
+pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
+    let Some(faults) = guc::fault() else { return Ok(()) };
+    let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
+    match &fault[point.name.len() + 1..] {
+        "hold" => hold(point, fault),
+        "error" => return Err(InjectedFault(point.name)),
+        // SAFETY: kill of our own process.
+        "kill" => unsafe {
+            kill(std::process::id() as i32, 9);
+        },
+        _ => {}
+    }
+    Ok(())
+}
+
 /// What the setting says of a point, as `point=action`.
 fn of_point<'a>(faults: &'a str, point: &str) -> Option<&'a str> {
     let mut each = faults.split(',').map(str::trim);
@@ -48,9 +65,10 @@ unsafe extern "C" {
 /// Waits here for as long as the setting says so.
 fn hold(point: &Point, fault: &str) {
     let _said = wait::said();
-    wait::report(&format!("held at point \"{}\"", point.name));
+    wait::report_anywhere(&format!("held at point \"{}\"", point.name));
     while guc::fault().is_some_and(|faults| of_point(&faults, point.name) == Some(fault)) {
         wait::sleep(Duration::from_secs(1));
+        wait::reload_anywhere();
     }
 }
 

@@ -10,12 +10,14 @@ pub enum Kind {
     Launcher,
     Coordinator,
     Sweeper,
+    Settler,
     Split(i64),
 }
 
 const LAUNCHER: &str = "shardmaster launcher";
 const COORDINATOR: &str = "shardmaster coordinator";
 const SWEEPER: &str = "shardmaster sweeper";
+const SETTLER: &str = "shardmaster settler";
 const SPLIT: &str = "shardmaster split ";
 
 impl Kind {
@@ -24,6 +26,7 @@ impl Kind {
             Kind::Launcher => LAUNCHER.into(),
             Kind::Coordinator => COORDINATOR.into(),
             Kind::Sweeper => SWEEPER.into(),
+            Kind::Settler => SETTLER.into(),
             Kind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
@@ -33,6 +36,7 @@ impl Kind {
             LAUNCHER => Some(Kind::Launcher),
             COORDINATOR => Some(Kind::Coordinator),
             SWEEPER => Some(Kind::Sweeper),
+            SETTLER => Some(Kind::Settler),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
         }
     }

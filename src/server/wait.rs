@@ -41,11 +41,19 @@ pub fn milliseconds(time: Duration) -> c_long {
 
 /// Reads the configuration file if SIGHUP has asked for it. A session leaves it to the server's main loop.
 fn reload() {
-    // SAFETY: plain variables of this process; the flag is set by the signal handler,
+    // SAFETY: a plain variable of this process.
+    if unsafe { !pg_sys::MyBgworkerEntry.is_null() } {
+        reload_anywhere();
+    }
+}
+
+/// Also in a session, which a fault of the developer's holds until the file says otherwise.
+pub fn reload_anywhere() {
+    // SAFETY: a plain variable of this process; the flag is set by the signal handler,
     // hence the volatile access.
     unsafe {
         let pending = &raw mut pg_sys::ConfigReloadPending;
-        if !pg_sys::MyBgworkerEntry.is_null() && pending.read_volatile() != 0 {
+        if pending.read_volatile() != 0 {
             pending.write_volatile(0);
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
@@ -100,6 +108,16 @@ fn publish(state: pg_sys::BackendState::Type, text: &str) {
     }
     let text = clean::said(text);
     SAID.set(text.clone());
+    show(state, text);
+}
+
+/// Also in a session, which a fault of the developer's holds: until its next statement.
+pub fn report_anywhere(text: &str) {
+    report(text);
+    show(pg_sys::BackendState::STATE_RUNNING, clean::said(text));
+}
+
+fn show(state: pg_sys::BackendState::Type, text: String) {
     let text = CString::new(text).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.
     unsafe { pg_sys::pgstat_report_activity(state, text.as_ptr()) };

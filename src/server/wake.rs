@@ -60,6 +60,12 @@ pub fn creation_on_commit() {
     });
 }
 
+/// Wakes the coordinator now, without an error and without memory of the server.
+pub fn coordinator() {
+    let found = process::of_database(database::id());
+    found.iter().filter(|process| process.kind == Kind::Coordinator).for_each(Process::wake);
+}
+
 /// Wakes the sweeper once the current transaction has committed.
 pub fn sweeper_on_commit() {
     with_requests(|r| r.sweeper = true);
@@ -135,6 +141,7 @@ impl Requests {
                 Kind::Launcher => false,
                 Kind::Coordinator => self.coordinator,
                 Kind::Sweeper => self.sweeper,
+                Kind::Settler => false,
                 Kind::Split(id) => self.splits.contains(&id),
             });
         }

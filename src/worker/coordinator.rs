@@ -1,9 +1,10 @@
-//! Keeps one worker running for each split that has work, and the sweeper.
+//! Keeps one worker running for each split that has work, the sweeper, and the settler while it has work.
 
 use super::backoff::Backoff;
 use super::start::{accept_signals, pin_settings};
 use super::supervisor::{Child, Supervisor};
-use super::{lock, splits, sweeper};
+use super::{lock, settler, splits, sweeper};
+use crate::execution;
 use crate::guc;
 use crate::server::process::{self, Kind};
 use crate::server::spawn::{self, LIBRARY};
@@ -47,7 +48,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     loop {
         let sweeper = coordinator.keep_sweeper();
         let pause = match txn::transaction(look) {
-            Some(work) => coordinator.serve(&work).min(sweeper),
+            Some(work) => coordinator.serve(&work).min(sweeper).min(coordinator.keep_settler(&work)),
             None => {
                 wait::report_idle(splits::WAITS_FOR_EXTENSION);
                 splits::until_created(LOOK_AGAIN)
@@ -62,6 +63,8 @@ struct Work {
     splits: Vec<splits::Open>,
     locked: BTreeSet<i64>,
     role: Option<pg_sys::Oid>,
+    /// Something is left of statements in two phases.
+    is_left: bool,
 }
 
 /// None while the extension is not installed.
@@ -70,6 +73,7 @@ fn look() -> Option<Work> {
         splits: splits::with_work(),
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
         role: spawn::worker_role(),
+        is_left: !execution::orphans().is_empty(),
     })
 }
 
@@ -83,6 +87,7 @@ struct Memory {
 #[derive(Default)]
 struct Coordinator {
     sweeper: Supervisor,
+    settler: Supervisor,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
@@ -91,15 +96,21 @@ struct Coordinator {
 impl Coordinator {
     /// Starts the sweeper if it is missing; how long nothing needs to be done.
     fn keep_sweeper(&mut self) -> Duration {
-        let started = self.sweeper.runs();
-        if started || process::runs(database::id(), Kind::Sweeper) {
-            return LOOK_AGAIN;
+        keep(&mut self.sweeper, Kind::Sweeper, sweeper::builder)
+    }
+
+    /// The same with the settler, where it has work.
+    fn keep_settler(&mut self, work: &Work) -> Duration {
+        match work.is_left {
+            true => keep(&mut self.settler, Kind::Settler, settler::builder),
+            false => {
+                // It has ended because it was through: the next one needs no pause.
+                if !self.settler.runs() {
+                    self.settler = Supervisor::default();
+                }
+                LOOK_AGAIN
+            }
         }
-        if let Some(left) = self.sweeper.pause() {
-            return left;
-        }
-        self.sweeper.start(&Kind::Sweeper.name(), sweeper::builder(database::id()));
-        LOOK_AGAIN
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.
@@ -185,4 +196,21 @@ impl Coordinator {
         self.short_of_slots = true;
         false
     }
+}
+
+/// Starts a worker of which there is one, if it is missing; how long nothing needs to be done.
+fn keep(
+    supervisor: &mut Supervisor,
+    kind: Kind,
+    builder: fn(pg_sys::Oid) -> BackgroundWorkerBuilder,
+) -> Duration {
+    let started = supervisor.runs();
+    if started || process::runs(database::id(), kind) {
+        return LOOK_AGAIN;
+    }
+    if let Some(left) = supervisor.pause() {
+        return left;
+    }
+    supervisor.start(&kind.name(), builder(database::id()));
+    LOOK_AGAIN
 }

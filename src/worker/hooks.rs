@@ -1,8 +1,9 @@
 //! What the server's own commands must know of the extension: DROP EXTENSION is refused
-//! while a split is unfinished; DROP DATABASE, a rename and a copy of the database end the
+//! while a split is unfinished, or a statement in two phases; DROP DATABASE, a rename and a copy of the database end the
 //! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
 
 use super::splits;
+use crate::catalog::execution;
 use crate::error::{Failure, SqlState};
 use crate::majors;
 use crate::server::process::{self, Process};
@@ -146,6 +147,12 @@ fn before_drop_extension() -> Result<(), Failure> {
     }
     // The lock that the drop takes next: no split starts between the look and the drop.
     sql::write("LOCK TABLE shardmaster.split_plan IN ACCESS EXCLUSIVE MODE", &[]);
+    if let Some(id) = execution::open_one() {
+        let text = "cannot drop extension \"shardmaster\" while a statement in two phases is under way";
+        return Err(Failure::new(SqlState::IN_USE, text)
+            .detail(format!("Execution {id} may have prepared transactions on shards."))
+            .hint(format!("Wait for its end, or call shard_execute_resume({id}).")));
+    }
     let unfinished = splits::unfinished();
     if unfinished.is_empty() {
         return Ok(());

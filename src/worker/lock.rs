@@ -13,6 +13,8 @@ const SPACE: u16 = 0x534d;
 pub const COORDINATOR: i64 = 0;
 /// The sweeper's own lock.
 pub const SWEEPER: i64 = -1;
+/// The settler's own lock.
+pub const SETTLER: i64 = -2;
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {

@@ -7,6 +7,7 @@
 //!   work and keeps one worker running for each, up to `shardmaster.max_split_workers`.
 //!   And it keeps the sweeper running.
 //! - The **sweeper** expires leases.
+//! - The **settler** ends what is left on shards of statements in two phases, and itself when nothing is left.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
@@ -17,6 +18,7 @@ pub mod coordinator;
 pub mod hooks;
 pub mod launcher;
 pub mod lock;
+mod settler;
 pub mod split;
 pub mod splits;
 mod start;

@@ -1,0 +1,48 @@
+//! What becomes of a statement in two phases that cannot go on, and of those whose session is gone.
+
+use super::error::not_settled;
+use super::held::{Lock, SPACE};
+use super::recovery;
+use super::two_phase::Reason;
+use crate::catalog::caller::Caller;
+use crate::catalog::execution::{self, State};
+use crate::error::Failure;
+use crate::server::txn::in_one;
+use std::time::Duration;
+
+/// Nothing is decided: it is undone on all shards, and those that have failed say why.
+pub fn give_up(id: i64, reasons: Vec<Reason>, first: Failure, timeout: Duration) -> Result<Failure, Failure> {
+    let (unknown, failed): (Vec<Reason>, Vec<Reason>) =
+        reasons.into_iter().partition(|(_, state, _)| *state == State::Unknown);
+    Caller::as_owner(|_| {
+        unknown.iter().try_for_each(|(shard, state, why)| execution::ends_badly(id, shard, *state, why))
+    })?;
+    let unreached = recovery::settle(id, timeout)?;
+    Caller::as_owner(|_| {
+        let places = execution::places(id);
+        let waits =
+            |shard: &str| places.iter().any(|place| place.shard == shard && place.state == State::Waiting);
+        failed
+            .iter()
+            .filter(|(shard, ..)| waits(shard))
+            .try_for_each(|(shard, state, why)| execution::ends_badly(id, shard, *state, why))
+    })?;
+    Ok(match unreached {
+        Some(_) => not_settled(first, false),
+        None => first,
+    })
+}
+
+/// Those in two phases that nobody carries out any more, and of which something may be open on a shard.
+pub fn orphans() -> Vec<i64> {
+    execution::open_without(SPACE)
+}
+
+/// One of them; None: somebody carries it out after all, or it is settled.
+pub fn settle_left(id: i64, timeout: Duration) -> Option<Failure> {
+    let _lock = in_one(|| Lock::take(id))?;
+    match recovery::settle(id, timeout) {
+        Ok(unreached) => unreached,
+        Err(why) => Some(why),
+    }
+}

@@ -1,0 +1,32 @@
+//! The injection points of a statement in two phases, where a session or the worker can be held, fail or die.
+
+use crate::error::{Failure, SqlState};
+use crate::server::injection::{self, Point};
+use pgrx::pg_sys;
+
+macro_rules! points {
+    ($($id:ident = $name:literal, $description:literal;)+) => {
+        $(pub const $id: &Point = &Point { name: $name, phase: "execution", description: $description };)+
+    };
+}
+
+points! {
+    RUNNING = "execution_running", "the sessions and the names of prepared transactions are written down, nothing is asked";
+    RAN = "execution_ran", "the statement is done on all shards, nothing is prepared";
+    ASKED = "execution_asked", "all shards have prepared it, the master does not know";
+    PREPARED = "execution_prepared", "all have prepared it, which is written down; nothing is decided";
+    DECIDED = "execution_decided", "the decision is written down, no shard knows it";
+    COMMITTED = "execution_committed", "the shards have committed, the master does not know";
+    SETTLING = "execution_settling", "what is left is known, no shard is told to end it";
+    SETTLED = "execution_settled", "the shards have ended it, the master does not know";
+}
+
+/// In a session's transaction or between those of a worker.
+pub fn reach(point: &'static Point) -> Result<(), Failure> {
+    // SAFETY: a look at the state of the transaction.
+    let reached = match unsafe { pg_sys::IsTransactionState() } {
+        true => injection::reach_in_session(point),
+        false => injection::reach(point),
+    };
+    reached.map_err(|fault| Failure::new(SqlState::INTERNAL, fault.to_string()))
+}

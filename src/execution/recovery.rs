@@ -1,0 +1,272 @@
+//! What is left of a statement in two phases by whoever carried it out: its shards are asked, and told to end it. Where it
+//! was decided, or one of them has committed, it commits on all; else on none. A shard that does not answer keeps none of
+//! the others waiting. In a session's transaction, or between those of a worker.
+
+use super::error::{ExecutionError, not_settled};
+use super::points;
+use super::settle::{FLUSH, IDENTITY, end_of};
+use super::shards::ways_back;
+use crate::catalog::caller::Caller;
+use crate::catalog::execution::{self, Place, State};
+use crate::error::Failure;
+use crate::query::opening::Manners;
+use crate::query::sessions::Sessions;
+use crate::remote::RemoteError;
+use crate::remote::fan_out::Question;
+use crate::remote::quote::literal;
+use crate::remote::result::Rows;
+use crate::server::txn::in_one;
+use std::time::{Duration, Instant};
+
+/// What a shard has of it.
+#[derive(Clone)]
+enum Found {
+    /// A prepared transaction, whatever server it is by now.
+    Prepared,
+    Committed,
+    /// Nothing.
+    Gone,
+    /// Nothing, and it may have been done.
+    Lost(Failure),
+}
+
+struct Left {
+    id: i64,
+    places: Vec<Place>,
+    sessions: Sessions,
+    /// Which place each session is of.
+    of: Vec<usize>,
+    found: Vec<Found>,
+    held_up: Vec<Option<Failure>>,
+    is_decided: bool,
+}
+
+/// Why the first of those is as it was that could not be settled.
+pub fn settle(id: i64, timeout: Duration) -> Result<Option<Failure>, Failure> {
+    let places = in_one(|| Caller::as_owner(|_| execution::places(id)));
+    let open: Vec<Place> = places.into_iter().filter(|place| place.state.is_open()).collect();
+    if open.is_empty() {
+        return Ok(None);
+    }
+    let mut left = Left::open(id, open, timeout)?;
+    left.end_sessions(Instant::now() + timeout)?;
+    left.look()?;
+    left.decide()?;
+    points::reach(points::SETTLING)?;
+    left.end()?;
+    points::reach(points::SETTLED)?;
+    left.record()
+}
+
+impl Left {
+    fn open(id: i64, places: Vec<Place>, timeout: Duration) -> Result<Left, Failure> {
+        let names: Vec<String> = places.iter().map(|place| place.shard.clone()).collect();
+        let (mut ways, mut of) = (Vec::new(), Vec::new());
+        let mut held_up: Vec<Option<Failure>> = names.iter().map(|_| None).collect();
+        for (at, way) in ways_back(id, &names, timeout).into_iter().enumerate() {
+            let was = places[at].backend.as_ref().map(|backend| backend.username.clone());
+            match (way, was) {
+                (Ok((entrance, _)), Some(was)) if entrance.username != was => {
+                    let (shard, now) = (names[at].clone(), entrance.username);
+                    held_up[at] = Some(ExecutionError::OtherLogin { shard, was, now }.into());
+                }
+                (Ok(way), _) => {
+                    ways.push(way);
+                    of.push(at);
+                }
+                (Err(why), _) => held_up[at] = Some(why),
+            }
+        }
+        let sessions = Sessions::open_each(ways, &in_one(Manners::of_caller), timeout)?;
+        let found = names.iter().map(|_| Found::Gone).collect();
+        Ok(Left { id, places, sessions, of, found, held_up, is_decided: false })
+    }
+
+    /// Asks the shard of each place that has a question and is not held up; answers by places.
+    fn ask(
+        &mut self,
+        question: impl Fn(&Place, &Found) -> Option<String>,
+    ) -> Result<Vec<Option<Rows>>, Failure> {
+        let Left { places, sessions, of, found, held_up, .. } = self;
+        for (number, why, _) in sessions.failures() {
+            held_up[of[number]].get_or_insert(why);
+        }
+        let answers = sessions.ask(|number| {
+            let at = of[number];
+            let text = held_up[at].is_none().then(|| question(&places[at], &found[at])).flatten();
+            text.map(Question::Own)
+        })?;
+        for (number, why, _) in sessions.failures() {
+            held_up[of[number]].get_or_insert(why);
+        }
+        let mut by_place: Vec<Option<Rows>> = places.iter().map(|_| None).collect();
+        for (number, answer) in answers.into_iter().enumerate() {
+            by_place[of[number]] = answer;
+        }
+        Ok(by_place)
+    }
+
+    /// A session that is left might still prepare it once its shard has been looked at.
+    fn end_sessions(&mut self, deadline: Instant) -> Result<(), Failure> {
+        let mut is_left: Vec<bool> = self.places.iter().map(|place| place.backend.is_some()).collect();
+        loop {
+            let wanted: Vec<String> = self.names(&is_left);
+            let is_wanted = |place: &Place| wanted.contains(&place.shard);
+            let answers =
+                self.ask(|place, _| place.backend.as_ref().filter(|_| is_wanted(place)).map(end_of))?;
+            for (at, answer) in answers.iter().enumerate() {
+                is_left[at] = answer.as_ref().is_some_and(|rows| !rows.rows.is_empty());
+            }
+            let wanted = self.names(&is_left);
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                for (at, _) in is_left.iter().enumerate().filter(|(_, is_left)| **is_left) {
+                    let shard = self.places[at].shard.clone();
+                    self.held_up[at].get_or_insert(ExecutionError::InProgress(shard).into());
+                }
+                return Ok(());
+            }
+            self.ask(|place, _| {
+                wanted.contains(&place.shard).then(|| "SELECT pg_catalog.pg_sleep(0.02)".to_owned())
+            })?;
+        }
+    }
+
+    fn names(&self, chosen: &[bool]) -> Vec<String> {
+        let places = self.places.iter().zip(chosen);
+        places.filter(|(_, chosen)| **chosen).map(|(place, _)| place.shard.clone()).collect()
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        let answers = self.ask(|place, _| Some(question_of(place)))?;
+        for (at, answer) in answers.iter().enumerate() {
+            if self.held_up[at].is_some() {
+                continue;
+            }
+            match answer.as_ref().map(|rows| found_in(&self.places[at], rows)) {
+                Some(Ok(found)) => self.found[at] = found,
+                Some(Err(why)) => self.held_up[at] = Some(why),
+                None => {
+                    let why = RemoteError::unreadable(&self.places[at].shard, "what is prepared");
+                    self.held_up[at] = Some(why.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One that has committed was told so, also where this master, restored or failed over, knows nothing of it.
+    fn decide(&mut self) -> Result<(), Failure> {
+        let is_told = self.found.iter().any(|found| matches!(found, Found::Committed));
+        self.is_decided = is_told || self.places.iter().any(|place| place.state == State::Committing);
+        if !self.is_decided {
+            return Ok(());
+        }
+        for place in self.places.iter_mut().filter(|place| place.state == State::Prepared) {
+            in_one(|| Caller::as_owner(|_| execution::decides(self.id, &place.shard)))?;
+            place.state = State::Committing;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.ask(|place, found| match (found, place.state, &place.gid) {
+            (Found::Prepared, State::Committing, Some(gid)) => {
+                Some(format!("COMMIT PREPARED {}", literal(gid)))
+            }
+            (Found::Prepared, _, Some(gid)) => Some(format!("ROLLBACK PREPARED {}", literal(gid))),
+            // Whoever has told it so may not have waited for its standbys.
+            (Found::Committed, ..) => Some(FLUSH.to_owned()),
+            (Found::Prepared | Found::Gone | Found::Lost(_), ..) => None,
+        })?;
+        self.look()
+    }
+
+    fn record(self) -> Result<Option<Failure>, Failure> {
+        let Left { id, places, found, held_up, .. } = self;
+        let mut first = None;
+        in_one(|| {
+            Caller::as_owner(|_| {
+                for ((place, found), held_up) in places.iter().zip(found).zip(held_up) {
+                    let shard = &place.shard;
+                    let is_decided = place.state == State::Committing;
+                    let unknown = |why: Failure| execution::ends_badly(id, shard, State::Unknown, &why);
+                    match (held_up, found) {
+                        (Some(why), _) => {
+                            execution::is_held_up(id, shard, &why);
+                            first.get_or_insert(not_settled(why, is_decided));
+                        }
+                        (None, Found::Prepared) => {
+                            let why = ExecutionError::InProgress(shard.clone()).into();
+                            execution::is_held_up(id, shard, &why);
+                            first.get_or_insert(not_settled(why, is_decided));
+                        }
+                        (None, Found::Committed) => execution::is_done(id, shard, None)?,
+                        (None, Found::Gone) if is_decided => {
+                            unknown(ExecutionError::EndedElsewhere(shard.clone()).into())?;
+                        }
+                        (None, Found::Lost(why)) if is_decided => unknown(why)?,
+                        (None, Found::Gone | Found::Lost(_)) => execution::waits(id, shard)?,
+                    }
+                }
+                Ok(first)
+            })
+        })
+    }
+}
+
+fn question_of(place: &Place) -> String {
+    let (status, is_behind) = match &place.transaction {
+        Some(transaction) => {
+            let xid = format!("{}::pg_catalog.xid8", literal(&transaction.xid));
+            (
+                // Of a number that is not given yet nothing can be asked.
+                format!(
+                    "CASE WHEN {xid} OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+                          THEN pg_catalog.pg_xact_status({xid}) END"
+                ),
+                format!(
+                    "pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_flush_lsn(), {}) OPERATOR(pg_catalog.<) 0",
+                    literal(&transaction.flushed)
+                ),
+            )
+        }
+        None => ("NULL".to_owned(), "NULL".to_owned()),
+    };
+    format!(
+        "SELECT {IDENTITY}, EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_xacts
+                WHERE gid OPERATOR(pg_catalog.=) {} AND database OPERATOR(pg_catalog.=) pg_catalog.current_database()),
+            {status}, {is_behind}",
+        literal(place.gid.as_deref().unwrap_or_default())
+    )
+}
+
+fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
+    let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
+    let [Some(system), Some(timeline), Some(is_prepared), status, is_behind] = cells.as_slice() else {
+        return Err(RemoteError::unreadable(&place.shard, "what is prepared").into());
+    };
+    if *is_prepared == "t" {
+        return Ok(Found::Prepared);
+    }
+    // What is prepared on another server is there, whoever has made the name lead here.
+    let is_elsewhere = place.system_identifier.as_deref().is_some_and(|known| known != *system);
+    if is_elsewhere && place.state != State::Committing {
+        return Err(ExecutionError::OtherServer(place.shard.clone()).into());
+    }
+    // Of one that was not known to be prepared nothing was decided.
+    let Some(transaction) = &place.transaction else { return Ok(Found::Gone) };
+    let is_other = *system != transaction.system_identifier
+        || *timeline != transaction.timeline
+        || *is_behind == Some("t");
+    let shard = || place.shard.clone();
+    Ok(match status {
+        _ if is_other => Found::Lost(ExecutionError::OtherServer(shard()).into()),
+        Some("committed") => Found::Committed,
+        Some("aborted") => Found::Gone,
+        Some("in progress") => return Err(ExecutionError::InProgress(shard()).into()),
+        _ => Found::Lost(ExecutionError::Forgotten(shard()).into()),
+    })
+}

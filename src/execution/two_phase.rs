@@ -1,0 +1,176 @@
+//! One statement on all shards or on none. 1. Each shard's session and the name of the prepared transaction that it will
+//! have are written down (`running`). 2. All do it, and prepare it (`prepared`). 3. That they commit is written down, of
+//! all of them at once (`committing`): before this nothing but a rollback may come, after it nothing but a commit.
+//! 4. They commit (`done`). What is left of it by whoever dies meanwhile is `recovery`'s.
+
+use super::error::ExecutionError;
+use super::points;
+use super::run::{Lane, Wave, after, cells};
+use super::settle::IDENTITY;
+use crate::catalog::caller::Caller;
+use crate::catalog::execution::{self, State, Transaction};
+use crate::error::Failure;
+use crate::remote::RemoteError;
+use crate::remote::fan_out::Question;
+use crate::remote::quote::literal;
+use crate::remote::result::Rows;
+
+/// Which running server it is, how many prepared transactions it may have, and how many are free.
+const SLOTS: &str =
+    "SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
+    EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()), s.most, s.most OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_xacts)
+    FROM (SELECT pg_catalog.current_setting('max_prepared_transactions')::bigint) s (most)";
+
+/// Whoever prepares a transaction ends it: not as a role that the statement has set. With what the server says of it.
+fn prepare(gid: &str) -> String {
+    format!(
+        "SET LOCAL ROLE NONE; PREPARE TRANSACTION {gid};
+         SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::text, p.transaction::text
+           FROM pg_catalog.pg_prepared_xacts p
+          WHERE p.gid OPERATOR(pg_catalog.=) {gid} AND p.owner OPERATOR(pg_catalog.=) session_user
+            AND p.database OPERATOR(pg_catalog.=) pg_catalog.current_database()",
+        gid = literal(gid)
+    )
+}
+
+/// The number that a prepared transaction shows, without how often all numbers have been given before.
+fn is_short_of(short: &str, xid: &str) -> bool {
+    matches!((short.parse::<u64>(), xid.parse::<u64>()), (Ok(short), Ok(xid)) if xid & 0xffff_ffff == short)
+}
+
+/// A shard that has failed, what that makes of it, and why.
+pub type Reason = (String, State, Failure);
+
+impl Wave {
+    /// A shard that could not prepare it fails before anything is done. Shards of one server share what is free there.
+    pub fn require_slots(&mut self) -> Result<(), Failure> {
+        let answers = self.ask(|_| Some(Question::Own(SLOTS.to_owned())))?;
+        let servers: Vec<Vec<String>> =
+            answers.iter().map(|answer| answer.as_ref().map(cells).unwrap_or_default()).collect();
+        for (lane, server) in self.lanes.iter_mut().zip(&servers).filter(|(lane, _)| lane.failure.is_none()) {
+            let number = |at: usize| server.get(at).and_then(|text| text.parse::<i64>().ok());
+            lane.system_identifier = server.first().cloned().unwrap_or_default();
+            let needed = servers.iter().filter(|other| other.get(..2) == server.get(..2)).count();
+            let needed = i64::try_from(needed).unwrap_or(i64::MAX);
+            lane.failure = match (number(2), number(3)) {
+                (Some(_), Some(free)) if free >= needed => None,
+                (Some(most), Some(free)) => {
+                    Some(ExecutionError::NotEnough { shard: lane.shard.clone(), most, free, needed }.into())
+                }
+                _ => Some(RemoteError::unreadable(&lane.shard, "max_prepared_transactions").into()),
+            };
+        }
+        Ok(())
+    }
+
+    /// All of them prepare it; the first failure, which is one of all.
+    pub fn prepare(&mut self) -> Result<Option<Failure>, Failure> {
+        points::reach(points::RUNNING)?;
+        self.require_no_splits();
+        if let Some(failure) = self.first_failure() {
+            return Ok(Some(failure));
+        }
+        let opened = self.run_between(&after())?;
+        if let Some(failure) = self.first_failure() {
+            return Ok(Some(failure));
+        }
+        points::reach(points::RAN)?;
+        let questions = self.of_gids(prepare);
+        let answers = self.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;
+        for ((lane, opened), answer) in self.lanes.iter_mut().zip(&opened).zip(&answers) {
+            lane.note_prepared(opened, answer.as_ref());
+        }
+        points::reach(points::ASKED)?;
+        match self.first_failure() {
+            Some(failure) => Ok(Some(failure)),
+            None => self.record(|id, lane| match &lane.transaction {
+                Some(transaction) => execution::is_prepared(id, &lane.shard, transaction, lane.rows),
+                None => Ok(()),
+            }),
+        }
+    }
+
+    /// Once this is committed, all commit.
+    pub fn decide(&mut self) -> Result<(), Failure> {
+        points::reach(points::PREPARED)?;
+        Caller::as_owner(|_| {
+            self.lanes.iter().try_for_each(|lane| execution::decides(self.execution.id, &lane.shard))
+        })
+    }
+
+    /// Tells them; false: of some it is not known that they have done it.
+    pub fn commit_prepared(&mut self) -> Result<bool, Failure> {
+        points::reach(points::DECIDED)?;
+        let commits = self.of_gids(|gid| format!("COMMIT PREPARED {}", literal(gid)));
+        self.ask(|number| commits.get(number).cloned().flatten().map(Question::Own))?;
+        let xids: Vec<Option<String>> = self
+            .lanes
+            .iter()
+            .map(|lane| {
+                let xid = literal(&lane.transaction.as_ref()?.xid);
+                Some(format!("SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
+            })
+            .collect();
+        let answers = self.ask(|number| xids.get(number).cloned().flatten().map(Question::Own))?;
+        points::reach(points::COMMITTED)?;
+        let mut is_known = true;
+        for (lane, answer) in self.lanes.iter().zip(&answers) {
+            match answer.as_ref().and_then(Rows::scalar) {
+                Some("committed") => {
+                    Caller::as_owner(|_| execution::is_done(self.execution.id, &lane.shard, None))?;
+                }
+                _ => is_known = false,
+            }
+        }
+        Ok(is_known)
+    }
+
+    /// Why it is not to commit; its sessions end.
+    pub fn into_reasons(self) -> Vec<Reason> {
+        let reason = |lane: Lane| lane.failure.map(|why| (lane.shard, lane.fails_as, why));
+        self.lanes.into_iter().filter_map(reason).collect()
+    }
+
+    fn first_failure(&self) -> Option<Failure> {
+        self.lanes.iter().find_map(|lane| lane.failure.clone())
+    }
+
+    fn of_gids(&self, text: impl Fn(&str) -> String) -> Vec<Option<String>> {
+        self.lanes.iter().map(|lane| lane.gid.as_deref().map(&text)).collect()
+    }
+}
+
+impl Lane {
+    /// `opened`: its transaction before, and where that was.
+    fn note_prepared(&mut self, opened: &[String], answer: Option<&Rows>) {
+        if self.failure.is_some() {
+            return;
+        }
+        match (opened, answer.map(cells).unwrap_or_default().as_slice()) {
+            ([xid, system, timeline, ..], [now, since, flushed, short])
+                if system == now && timeline == since && is_short_of(short, xid) =>
+            {
+                self.transaction = Some(Transaction {
+                    xid: xid.clone(),
+                    system_identifier: system.clone(),
+                    timeline: timeline.clone(),
+                    flushed: flushed.clone(),
+                });
+            }
+            _ => self.failure = Some(ExecutionError::NotPrepared(self.shard.clone()).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_told_by_its_end() {
+        assert!(is_short_of("745", "745") && is_short_of("745", "4294968041"));
+        for (short, xid) in [("746", "745"), ("", ""), ("745", "x"), ("4294968041", "4294968041")] {
+            assert!(!is_short_of(short, xid), "{short} {xid}");
+        }
+    }
+}
