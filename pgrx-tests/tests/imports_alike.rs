@@ -1,7 +1,58 @@
 //! Foreign tables of all shards: what shards compare is what comes of it, in whatever plan.
 
-use shardmaster_tests::asking::analyst;
-use shardmaster_tests::importing::{imported, plan, texts};
+use shardmaster_tests::asking::{analyst, error};
+use shardmaster_tests::fixture::{by_superuser, by_superusers};
+use shardmaster_tests::importing::{dba, import, imported, plan, texts};
+
+/// What has come as a text is compared as the same text on the shards, and what cannot be is said, also where no row is left
+/// of it.
+#[test]
+fn shards_compare_what_they_send() {
+    let cluster = imported(&[]);
+    by_superusers(
+        &cluster,
+        "CREATE TYPE pair AS (x int, y text);
+         CREATE TABLE odd (tenant text, id int, p pair, fixed char(5), at timestamp, yes bool, host inet);
+         ALTER TABLE odd OWNER TO app_owner; GRANT SELECT ON odd TO reader",
+    );
+    by_superuser(
+        &cluster,
+        0,
+        "INSERT INTO odd VALUES ('stays', 1, (1, NULL), 'a', '2026-01-01 12:00', true, '::1'), ('stays', 2, (NULL, NULL), 'b', NULL, NULL, NULL),
+                                ('stays', 3, NULL, NULL, NULL, NULL, NULL), ('stays', 4, (1, 'x'), NULL, NULL, NULL, NULL)",
+    );
+    cluster.superuser().unwrap().batch_execute("SELECT shard_table_add('odd', 'tenant')").unwrap();
+    import(&cluster, "shard_import()");
+    dba(&cluster)
+        .batch_execute(
+            "CREATE FOREIGN TABLE shards.amiss (tenant text, id text, fixed text, at timestamptz, yes text, host text) SERVER shardmaster OPTIONS (keyspace 'default', table_name 'odd');
+             GRANT SELECT ON shards.odd, shards.amiss TO PUBLIC",
+        )
+        .unwrap();
+    let mut client = analyst(&cluster);
+    for (condition, ids) in [
+        ("p IS NOT NULL", vec!["1", "2", "4"]),
+        ("p IS NULL", vec!["3"]),
+        ("p = '(1,x)'", vec!["4"]),
+        ("p IN ('(,)', '(1,)')", vec!["1", "2"]),
+        ("fixed = 'a'", vec!["1"]),
+    ] {
+        let query = format!("SELECT id FROM shards.odd WHERE {condition} ORDER BY id");
+        assert_eq!(texts(&mut client, &query), ids, "{condition}");
+    }
+    assert_eq!(texts(&mut client, "SELECT id FROM shards.amiss WHERE id = '2'"), ["2"]);
+    for condition in [
+        "fixed = 'a    '",
+        "at = '2026-01-01 12:00+05'",
+        "at < '2000-01-01'",
+        "yes = 't'",
+        "host = '::1'",
+        "tenant = 'stays' AND fixed = 'a    '",
+    ] {
+        let query = format!("SELECT id FROM shards.amiss WHERE {condition}");
+        assert_eq!(error(&mut client, &query).0, "42804", "{condition}");
+    }
+}
 
 /// Beside local tables that are read in parallel, and by whatever names the session goes.
 #[test]

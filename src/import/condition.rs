@@ -232,7 +232,11 @@ impl Columns<'_> {
             let var = node.cast::<pg_sys::Var>();
             let is_own = i64::from((*var).varno) == i64::from(self.relation) && (*var).varlevelsup == 0;
             let name = (self.name)((*var).varattno).filter(|_| is_own && (*var).varattno > 0)?;
-            Some(Column { words: name, number: (*var).varattno, kind: (*var).vartype })
+            let kind = (*var).vartype;
+            // What has come as a text is seen as one on the shard: an enum has no `=` of texts there, and a row of
+            // NULLs is NULL. Of a text it is nothing.
+            let words = if TEXTS.contains(&kind) { format!("{name}::pg_catalog.text") } else { name };
+            Some(Column { words, number: (*var).varattno, kind })
         }
     }
 }

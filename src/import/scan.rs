@@ -119,8 +119,7 @@ impl Scan {
         match running.next() {
             Some(Event::Row(number, row)) => {
                 if self.compared.insert(number) {
-                    let declared: Vec<u32> = self.columns.iter().map(|column| column.kind.to_u32()).collect();
-                    record::require_alike(&declared, running.shard(number), &row)?;
+                    require_alike(&self.columns, running.shard(number), &row)?;
                 }
                 // SAFETY: as the caller promises.
                 unsafe { self.fill((*node).ss.ss_ScanTupleSlot, &row) };
@@ -131,6 +130,12 @@ impl Scan {
                 Err(failure)
             }
             None => {
+                // One that has compared other types than it should has left out rows, perhaps all of them.
+                for (number, row) in running.take_columns() {
+                    if self.compared.insert(number) {
+                        require_alike(&self.columns, running.shard(number), &row)?;
+                    }
+                }
                 self.state = State::Done;
                 Ok(false)
             }
@@ -249,6 +254,12 @@ impl Scan {
             Ok((version, shards.map(|shards| shards.into_iter().collect())))
         })
     }
+}
+
+/// Whether a shard's columns are of the table's types.
+fn require_alike(columns: &[Column], shard: &str, row: &Row) -> Result<(), Failure> {
+    let declared: Vec<u32> = columns.iter().map(|column| column.kind.to_u32()).collect();
+    record::require_cast_alike(&declared, shard, row)
 }
 
 /// Columns that are needed, in the order of the table; all of them for a whole row.
