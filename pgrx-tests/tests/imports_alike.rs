@@ -1,7 +1,7 @@
 //! Foreign tables of all shards: what shards compare is what comes of it, in whatever plan.
 
 use shardmaster_tests::asking::{analyst, error};
-use shardmaster_tests::fixture::{by_superuser, by_superusers};
+use shardmaster_tests::fixture::{by_superuser, by_superusers, state_of};
 use shardmaster_tests::importing::{dba, import, imported, plan, texts};
 
 /// What has come as a text is compared as the same text on the shards, and what cannot be is said, also where no row is left
@@ -81,4 +81,25 @@ fn plans_and_names_of_the_session_do_not_matter() {
         texts(&mut client, "SELECT val FROM shards.items WHERE id = 3 AND tenant IN ('stays', 'x')"),
         ["3"]
     );
+}
+
+/// However deep conditions are within each other, the server goes on.
+#[test]
+fn conditions_within_each_other_end_somewhere() {
+    let cluster = imported(&[]);
+    let mut client = analyst(&cluster);
+    let mut watcher = cluster.superuser().unwrap();
+    for depth in [1, 30, 40, 300, 2000, 3500, 7000] {
+        let mut condition = "id = 3".to_owned();
+        for number in 0..depth {
+            let (word, other) = if number % 2 == 0 { ("OR", "id = 5") } else { ("AND", "id < 100") };
+            condition = format!("({condition} {word} {other})");
+        }
+        let query = format!("SELECT count(*) FROM shards.items WHERE {condition}");
+        match client.simple_query(&query) {
+            Ok(_) => assert_eq!(texts(&mut client, &query), ["2"], "{depth}"),
+            Err(error) => assert_eq!((state_of(&error), depth > 300), ("54001", true), "{depth}"),
+        }
+        watcher.batch_execute("SELECT 1").unwrap();
+    }
 }
