@@ -304,7 +304,10 @@ impl Value {
             let kind = pg_sys::exprType((*state).expr.cast());
             let mut is_null = false;
             let datum = match (*state).evalfunc {
-                Some(evaluate) => evaluate(state, context, &mut is_null),
+                // What it raises leaves by way of what has to be dropped here.
+                Some(evaluate) => {
+                    pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut is_null))
+                }
                 None => return Value { kind, text: None, items: None },
             };
             if is_null {
