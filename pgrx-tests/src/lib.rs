@@ -18,6 +18,7 @@ pub mod error;
 pub mod fixture;
 pub mod histories;
 pub mod hostile;
+pub mod importing;
 pub mod mallory;
 pub mod matrix;
 pub mod nginx;

@@ -30,6 +30,7 @@ mod histories;
 mod hostile;
 mod hostile_texts;
 mod imports;
+mod imports_alike;
 mod injected;
 mod interrupted;
 mod keychain;

@@ -82,12 +82,13 @@ fn of_row(row: &Row) -> Option<(usize, Column)> {
     Some((number, Column { name, kind: kind_of(kind, modifier, collation.as_deref()) }))
 }
 
-/// A type of the server's own has one number everywhere; one of a newer server is none here.
+/// No operator of the caller's is used. A type of the server's own has one number everywhere; one of a newer server is none here.
 fn kind_of(number: Option<u32>, modifier: i32, collation: Option<&str>) -> String {
     let known = number.filter(|number| *number < pgrx::pg_sys::FirstGenbkiObjectId).and_then(|number| {
         sql::read_one(
-            "SELECT pg_catalog.format_type(oid, $2), typcollation <> 0 FROM pg_catalog.pg_type
-              WHERE oid = $1 AND typtype IN ('b', 'r', 'm') AND typisdefined",
+            "SELECT pg_catalog.format_type(oid, $2), typcollation OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_type
+              WHERE oid OPERATOR(pg_catalog.=) $1 AND typtype OPERATOR(pg_catalog.=) ANY ('{b,r,m}'::pg_catalog.\"char\"[])
+                AND typisdefined",
             &[pgrx::pg_sys::Oid::from(number).into(), modifier.into()],
             |row| (row.value::<String>(1), row.value::<bool>(2)),
         )

@@ -68,6 +68,9 @@ struct Column {
     kind: pg_sys::Oid,
 }
 
+/// Conditions within each other that are sent: what a shard's stack bears is not known, and this process has one as well.
+const DEEPEST: u32 = 32;
+
 const NUMBERS: [pg_sys::Oid; 3] = [pg_sys::INT2OID, pg_sys::INT4OID, pg_sys::INT8OID];
 const TEXTS: [pg_sys::Oid; 2] = [pg_sys::TEXTOID, pg_sys::VARCHAROID];
 /// Values of them are the same on every server, and are ordered alike.
@@ -120,14 +123,20 @@ impl Columns<'_> {
     /// # Safety
     /// A condition of a query that is being planned.
     pub unsafe fn condition(&self, node: *mut pg_sys::Node) -> Option<Condition> {
-        // SAFETY: as the caller promises; the tag says what a node is.
+        // SAFETY: as the caller promises.
+        unsafe { self.within(node, DEEPEST) }
+    }
+
+    /// One that has no more than that many others around each other.
+    unsafe fn within(&self, node: *mut pg_sys::Node, depth: u32) -> Option<Condition> {
+        // SAFETY: as of `condition`; the tag says what a node is.
         unsafe {
             let plain = |words: Words| Condition { words, key: None };
             match (*node).type_ {
                 pg_sys::NodeTag::T_OpExpr => self.comparison(node.cast()),
                 pg_sys::NodeTag::T_ScalarArrayOpExpr => self.one_of(node.cast()),
                 pg_sys::NodeTag::T_NullTest => self.null_test(node.cast()).map(plain),
-                pg_sys::NodeTag::T_BoolExpr => self.all_of(node.cast()).map(plain),
+                pg_sys::NodeTag::T_BoolExpr => self.all_of(node.cast(), depth.checked_sub(1)?).map(plain),
                 pg_sys::NodeTag::T_Var => self.truth(node).map(plain),
                 _ => None,
             }
@@ -194,7 +203,7 @@ impl Columns<'_> {
     }
 
     /// Of NOT a column's alone: turned around, a row too many would be one too few.
-    unsafe fn all_of(&self, node: *mut pg_sys::BoolExpr) -> Option<Words> {
+    unsafe fn all_of(&self, node: *mut pg_sys::BoolExpr, depth: u32) -> Option<Words> {
         // SAFETY: as of `condition`.
         unsafe {
             let args = PgList::<pg_sys::Node>::from_pg((*node).args);
@@ -203,7 +212,7 @@ impl Columns<'_> {
                 pg_sys::BoolExprType::OR_EXPR => " OR ",
                 _ => return Some(Words::text("NOT ").then(self.truth(args.get_ptr(0)?)?)),
             };
-            let parts = args.iter_ptr().map(|arg| Some(self.condition(arg)?.words));
+            let parts = args.iter_ptr().map(|arg| Some(self.within(arg, depth)?.words));
             let parts: Vec<Words> = parts.collect::<Option<_>>()?;
             Some(Words::text("(").then(Words::joined(parts, between)).then(Words::text(")")))
         }
@@ -232,7 +241,11 @@ impl Columns<'_> {
             let var = node.cast::<pg_sys::Var>();
             let is_own = i64::from((*var).varno) == i64::from(self.relation) && (*var).varlevelsup == 0;
             let name = (self.name)((*var).varattno).filter(|_| is_own && (*var).varattno > 0)?;
-            Some(Column { words: name, number: (*var).varattno, kind: (*var).vartype })
+            let kind = (*var).vartype;
+            // What has come as a text is seen as one on the shard: an enum has no `=` of texts there, and a row of
+            // NULLs is NULL. Of a text it is nothing.
+            let words = if TEXTS.contains(&kind) { format!("{name}::pg_catalog.text") } else { name };
+            Some(Column { words, number: (*var).varattno, kind })
         }
     }
 }

@@ -119,8 +119,7 @@ impl Scan {
         match running.next() {
             Some(Event::Row(number, row)) => {
                 if self.compared.insert(number) {
-                    let declared: Vec<u32> = self.columns.iter().map(|column| column.kind.to_u32()).collect();
-                    record::require_alike(&declared, running.shard(number), &row)?;
+                    require_alike(&self.columns, running.shard(number), &row)?;
                 }
                 // SAFETY: as the caller promises.
                 unsafe { self.fill((*node).ss.ss_ScanTupleSlot, &row) };
@@ -131,6 +130,12 @@ impl Scan {
                 Err(failure)
             }
             None => {
+                // One that has compared other types than it should has left out rows, perhaps all of them.
+                for (number, row) in running.take_columns() {
+                    if self.compared.insert(number) {
+                        require_alike(&self.columns, running.shard(number), &row)?;
+                    }
+                }
                 self.state = State::Done;
                 Ok(false)
             }
@@ -253,6 +258,12 @@ impl Scan {
     }
 }
 
+/// Whether a shard's columns are of the table's types.
+fn require_alike(columns: &[Column], shard: &str, row: &Row) -> Result<(), Failure> {
+    let declared: Vec<u32> = columns.iter().map(|column| column.kind.to_u32()).collect();
+    record::require_cast_alike(&declared, shard, row)
+}
+
 /// Columns that are needed, in the order of the table; all of them for a whole row.
 ///
 /// # Safety
@@ -295,7 +306,10 @@ impl Value {
             let kind = pg_sys::exprType((*state).expr.cast());
             let mut is_null = false;
             let datum = match (*state).evalfunc {
-                Some(evaluate) => evaluate(state, context, &mut is_null),
+                // What it raises leaves by way of what has to be dropped here.
+                Some(evaluate) => {
+                    pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut is_null))
+                }
                 None => return Value { kind, text: None, items: None },
             };
             if is_null {

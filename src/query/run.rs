@@ -55,6 +55,8 @@ pub struct Running {
     sessions: Sessions,
     /// Which database each of them is, where that was asked.
     databases: Vec<Option<String>>,
+    /// Of what columns the rows of shards were that have no more.
+    columns: Vec<(usize, Row)>,
 }
 
 /// What comes of it.
@@ -80,7 +82,7 @@ impl Query<'_> {
     fn attempt(&self) -> Result<Option<Running>, Failure> {
         let Asked { shards: ways, schemas, manners, between } = self.prepare()?;
         let sessions = Sessions::open(ways, &schemas, &manners, self.timeout, self.reports)?;
-        let mut running = Running { sessions, databases: Vec::new() };
+        let mut running = Running { sessions, databases: Vec::new(), columns: Vec::new() };
         let texts = running.hide(self, &between)?;
         if self.whole {
             let question = format!("SET row_security = off; {}", place::ITSELF);
@@ -260,9 +262,19 @@ impl Running {
                     let (shard, failure) = self.sessions.failure(number, error);
                     return Some(Event::Failed(shard, failure));
                 }
+                (number, Next::Columns(row)) => {
+                    if self.columns.iter().all(|(known, _)| *known != number) {
+                        self.columns.push((number, row));
+                    }
+                }
                 (_, Next::End) => {}
             }
         }
+    }
+
+    /// Of what columns the rows of shards were that have no more of them, or had none.
+    pub fn take_columns(&mut self) -> Vec<(usize, Row)> {
+        std::mem::take(&mut self.columns)
     }
 
     pub fn reports(&self) -> bool {

@@ -53,6 +53,8 @@ pub enum Question {
 /// What comes next of all streams.
 pub enum Next {
     Row(Row),
+    /// There are no more rows; of what columns they were, as a row without values.
+    Columns(Row),
     End,
     Failed(RemoteError),
 }
@@ -387,6 +389,7 @@ impl Lane {
                     self.received = None;
                     Some(Next::Row(row))
                 }
+                Ok(Arrived::Columns(row)) => Some(Next::Columns(row)),
                 Ok(Arrived::Wait(what)) => {
                     *ready = Some(what);
                     None
@@ -407,6 +410,7 @@ impl Lane {
 
 enum Arrived {
     Row(Row),
+    Columns(Row),
     Wait(Ready),
     End,
 }
@@ -434,8 +438,10 @@ fn next_of(session: &mut Connection) -> Result<Arrived, RemoteError> {
             Status::Rows => {}
         }
         // SAFETY: a live result.
-        if unsafe { pq::PQresultStatus(result.0.as_ptr()) } != pq::ExecStatusType::PGRES_SINGLE_TUPLE {
-            continue;
+        match unsafe { pq::PQresultStatus(result.0.as_ptr()) } {
+            pq::ExecStatusType::PGRES_SINGLE_TUPLE => {}
+            pq::ExecStatusType::PGRES_TUPLES_OK => return Ok(Arrived::Columns(Row(result))),
+            _ => continue,
         }
         let row = Row(result);
         let bytes = row.bytes();

@@ -38,10 +38,11 @@ pub fn read<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) 
 
 /// Reads what has been committed by now, also in REPEATABLE READ and above.
 pub fn read_latest<R>(query: &str, args: &[DatumWithOid<'_>], row: impl FnMut(Row<'_>) -> R) -> Vec<R> {
-    // SAFETY: the transaction's own snapshot comes first, as the server demands.
+    // SAFETY: the transaction's own snapshot comes first, as the server demands. Below a plan that is partly done by
+    // parallel workers there is no other one; but for REPEATABLE READ and above it is the latest.
     let latest = unsafe {
-        pg_sys::GetTransactionSnapshot();
-        pg_sys::GetLatestSnapshot()
+        let own = pg_sys::GetTransactionSnapshot();
+        if pg_sys::IsInParallelMode() && !keeps_its_snapshot() { own } else { pg_sys::GetLatestSnapshot() }
     };
     // SAFETY: pushed and popped in pairs, as in `read_in`.
     unsafe {
