@@ -7,6 +7,8 @@ use thiserror::Error;
 pub enum ExecutionError {
     #[error("cannot run {0} on the shards")]
     Ends(String),
+    #[error("cannot run COPY from or to a client on the shards")]
+    Copies,
     #[error("no statement is given")]
     Empty,
     #[error("no shard is active")]
@@ -58,6 +60,11 @@ impl From<ExecutionError> for Failure {
             E::Ends(_) => (
                 SqlState::INVALID_VALUE,
                 "It is in a transaction of its own on each shard, which commits by itself.".to_owned(),
+            ),
+            E::Copies => (
+                SqlState::UNSUPPORTED,
+                "There is no client that would take or give its rows: shard_query() reads, INSERT writes."
+                    .to_owned(),
             ),
             E::OtherSchema { namespace, .. } => (
                 SqlState::INSUFFICIENT_PRIVILEGE,

@@ -10,10 +10,20 @@ pub fn require_fit(statement: &str) -> Result<(), ExecutionError> {
     if word.is_empty() {
         return Err(ExecutionError::Empty);
     }
-    match OF_TRANSACTIONS.contains(&word.as_str()) {
-        true => Err(ExecutionError::Ends(word)),
-        false => Ok(()),
+    if OF_TRANSACTIONS.contains(&word.as_str()) {
+        return Err(ExecutionError::Ends(word));
     }
+    if word == "COPY" && names_a_client(statement) {
+        return Err(ExecutionError::Copies);
+    }
+    Ok(())
+}
+
+/// Whether a COPY is from or to whoever asks; a file may be called so.
+fn names_a_client(copy: &str) -> bool {
+    let unquoted: String = copy.split('\'').step_by(2).collect::<Vec<_>>().join(" ");
+    let mut words = unquoted.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '"');
+    words.any(|word| word.eq_ignore_ascii_case("stdin") || word.eq_ignore_ascii_case("stdout"))
 }
 
 /// Behind what says nothing: white space, comments, semicolons. What begins with something else than a word is its
@@ -76,6 +86,18 @@ mod tests {
         }
         for text in ["", " ;; ", "/* commit", "-- commit"] {
             assert!(matches!(require_fit(text), Err(ExecutionError::Empty)), "{text}");
+        }
+        for text in [
+            "copy t to stdout",
+            "COPY t FROM STDIN WITH (FORMAT csv, NULL 'x')",
+            "copy (select 'a') to STDOUT;",
+        ] {
+            assert!(matches!(require_fit(text), Err(ExecutionError::Copies)), "{text}");
+        }
+        for text in
+            ["COPY t TO '/stdout'", "COPY t FROM PROGRAM 'x stdin'", "SELECT stdin", "COPY \"stdin\" TO 'x'"]
+        {
+            assert!(require_fit(text).is_ok(), "{text}");
         }
         for text in ["ALTER TABLE t ADD commit int", "(SELECT 1)", "ending", "/**/ UPDATE t SET a = 'é'"] {
             assert!(require_fit(text).is_ok(), "{text}");
