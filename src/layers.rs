@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 12] = [
     &["catalog"],
     &["agent"],
     &["placement", "gateway", "snowflake", "query"],
-    &["routing", "schema", "execution"],
+    &["routing", "schema", "execution", "misplaced"],
     &["split"],
     &["worker"],
     &["api", "tests", "layers"],

@@ -29,6 +29,8 @@ pub enum TopologyError {
     NamespaceOfOthers(String),
     #[error("shard \"{shard}\" is in use by split {split}")]
     InSplit { shard: String, split: i64 },
+    #[error("shard \"{shard}\" is in use by run {run} of misplaced rows")]
+    InRun { shard: String, run: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
     Redirects { shard: String, splits: String },
     #[error("shard \"{shard}\" is in use: key \"{key}\" of keyspace \"{keyspace}\" is routed to it")]
@@ -70,6 +72,12 @@ impl From<TopologyError> for Failure {
             TopologyError::InSplit { .. } => (
                 SqlState::IN_USE,
                 Some("Finish the split with shard_split_finish() or undo it with shard_split_rollback()."),
+            ),
+            TopologyError::InRun { .. } => (
+                SqlState::IN_USE,
+                Some(
+                    "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
+                ),
             ),
             TopologyError::Redirects { .. } => (
                 SqlState::IN_USE,

@@ -2,7 +2,7 @@
 
 use super::error::ExecutionError;
 use super::settle::{self, FLUSH, Fate, IDENTITY};
-use super::shards::{require_no_split, ways};
+use super::shards::{require_no_run, require_no_split, ways};
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Execution, State, Transaction};
 use crate::error::Failure;
@@ -145,7 +145,10 @@ impl Wave {
     /// asked for after that sees it.
     pub fn run(&mut self) -> Result<Option<Failure>, Failure> {
         for lane in &mut self.lanes {
-            lane.failure = Caller::as_owner(|_| require_no_split(&lane.shard)).err();
+            lane.failure = Caller::as_owner(|_| {
+                require_no_split(&lane.shard).and_then(|()| require_no_run(&lane.shard))
+            })
+            .err();
         }
         match self.execution.in_transaction {
             true => self.run_in_transaction(),

@@ -35,6 +35,30 @@ pub fn reach(point: &'static Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
+/// The same in a session, in whatever transaction: it says where it is held as its statement, and what fires does so
+/// whenever it is reached.
+pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
+    let Some(faults) = guc::fault() else { return Ok(()) };
+    let Some(fault) = of_point(&faults, point.name) else { return Ok(()) };
+    match &fault[point.name.len() + 1..] {
+        "hold" => {
+            wait::show(&format!("held at point \"{}\"", point.name));
+            while guc::fault().is_some_and(|faults| of_point(&faults, point.name) == Some(fault)) {
+                wait::sleep(Duration::from_millis(50));
+                wait::reload_now();
+            }
+        }
+        "error" => return Err(InjectedFault(point.name)),
+        "exit" => std::process::exit(1),
+        // SAFETY: kill of our own process.
+        "kill" => unsafe {
+            kill(std::process::id() as i32, 9);
+        },
+        _ => {}
+    }
+    Ok(())
+}
+
 /// What the setting says of a point, as `point=action`.
 fn of_point<'a>(faults: &'a str, point: &str) -> Option<&'a str> {
     let mut each = faults.split(',').map(str::trim);

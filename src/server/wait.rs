@@ -41,11 +41,19 @@ pub fn milliseconds(time: Duration) -> c_long {
 
 /// Reads the configuration file if SIGHUP has asked for it. A session leaves it to the server's main loop.
 fn reload() {
+    // SAFETY: a plain variable of this process.
+    if !unsafe { pg_sys::MyBgworkerEntry.is_null() } {
+        reload_now();
+    }
+}
+
+/// The same where nothing else does: in a session that is held at an injection point, and waits for another setting.
+pub fn reload_now() {
     // SAFETY: plain variables of this process; the flag is set by the signal handler,
     // hence the volatile access.
     unsafe {
         let pending = &raw mut pg_sys::ConfigReloadPending;
-        if !pg_sys::MyBgworkerEntry.is_null() && pending.read_volatile() != 0 {
+        if pending.read_volatile() != 0 {
             pending.write_volatile(0);
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
@@ -91,6 +99,13 @@ impl Drop for Said {
 /// active.
 pub fn report_idle(text: &str) {
     publish(pg_sys::BackendState::STATE_IDLE, text);
+}
+
+/// What a session is about, in the place of its statement.
+pub fn show(text: &str) {
+    let text = CString::new(clean::said(text)).unwrap_or_default();
+    // SAFETY: the server copies the NUL-terminated text into its own memory.
+    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, text.as_ptr()) };
 }
 
 fn publish(state: pg_sys::BackendState::Type, text: &str) {
