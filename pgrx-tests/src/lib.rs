@@ -20,6 +20,7 @@ pub mod histories;
 pub mod hostile;
 pub mod mallory;
 pub mod matrix;
+pub mod mender;
 pub mod nginx;
 pub mod patroni;
 pub mod placement;
