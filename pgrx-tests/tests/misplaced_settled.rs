@@ -290,9 +290,27 @@ fn it_does_not_begin_where_a_split_or_a_statement_is() {
     split.run(|_| ()).unwrap();
     assert_eq!(error(&mut dba, "CALL shard_misplaced_move('shard_b', '{moves}')"), refused);
     split.finish(LIMIT).unwrap();
-    // Its redirect is there, and nothing else.
-    dba.batch_execute("CALL shard_misplaced_delete('shard_b', '{moves}')").unwrap();
-    assert_eq!(counts(&cluster), [10, 0, 10, 0]);
+    // Its redirect refuses everybody, until it is ended.
+    let left = "ALTER TABLE items DISABLE TRIGGER USER; INSERT INTO items SELECT 'moves', i, 'x' FROM generate_series(1, 12) i;
+                DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'items'::regclass AND NOT tgisinternal
+                      LOOP EXECUTE format('ALTER TABLE items ENABLE ALWAYS TRIGGER %I', t); END LOOP; END$$";
+    by_superuser(&cluster, 1, left);
+    for call in ["move", "delete"] {
+        let (state, message) =
+            error(&mut dba, &format!("CALL shard_misplaced_{call}('shard_b', '{{moves}}')"));
+        assert_eq!(state, "55006");
+        assert_eq!(
+            message,
+            "shard \"shard_b\" redirects clients of key \"moves\", which has left it by one of the splits 1"
+        );
+        assert_eq!(counts(&cluster), [10, 12, 10, 0]);
+    }
+    split.superuser().unwrap().batch_execute("SELECT shard_guard_drop(1)").unwrap();
+    wait::until("the redirect to be gone", LIMIT, || {
+        Ok(dba.batch_execute("CALL shard_misplaced_move('shard_b', '{moves}')").ok())
+    })
+    .unwrap();
+    assert_eq!(counts(&cluster), [12, 0, 10, 0]);
 
     by_superuser(
         &cluster,

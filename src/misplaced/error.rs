@@ -16,6 +16,10 @@ pub enum MisplacedError {
     Between(String),
     #[error("key \"{key}\" is in use by split {split}")]
     Split { key: String, split: i64 },
+    #[error(
+        "shard \"{shard}\" redirects clients of key \"{key}\", which has left it by one of the splits {splits}"
+    )]
+    Redirected { key: String, shard: String, splits: String },
     #[error("execution {id} of a statement is on shard \"{shard}\"")]
     Execution { id: i64, shard: String },
     #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
@@ -98,6 +102,10 @@ impl MisplacedError {
             E::Split { split, .. } => (
                 SqlState::IN_USE,
                 format!("Wait for its end: SELECT shard_split_to_call({split}) says what it waits for."),
+            ),
+            E::Redirected { .. } => fixed(
+                SqlState::IN_USE,
+                "Its rows there are refused to everybody: shard_guard_drop() of the split ends that, or wait for shardmaster.redirect_retention.",
             ),
             E::Execution { .. } => fixed(
                 SqlState::IN_USE,

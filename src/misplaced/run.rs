@@ -8,9 +8,9 @@ use super::points::BEGUN;
 use super::session::Session;
 use super::statements;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution;
 use crate::catalog::misplaced_run::{self, Action, End, Key};
 use crate::catalog::table_policy::TablePolicy;
+use crate::catalog::{execution, redirect};
 use crate::error::Failure;
 use crate::query::run::schemas_of;
 use crate::remote::copy::{self, Bounds};
@@ -145,6 +145,11 @@ impl Work {
             }
             lots.push(lot);
         }
+        let redirects = Caller::as_owner(|_| redirect::splits_of_shard(&self.shard));
+        if !redirects.is_empty() {
+            open.here.patient_for(self.timeout);
+            lots.iter().try_for_each(|lot| require_no_redirect(lot, &mut open.here, &redirects))?;
+        }
         Ok((open, lots))
     }
 
@@ -182,6 +187,27 @@ impl Work {
             }
         }
     }
+}
+
+/// What splits have left at the wrong shard to redirect clients refuses whoever writes to rows of keys that have left it. By which
+/// of them it is, only a deletion tells, of one row of each key and table, which is undone.
+fn require_no_redirect(lot: &Lot, here: &mut Session, splits: &[i64]) -> Result<(), Failure> {
+    for pair in &lot.pairs {
+        for key in &lot.keys {
+            let delete = statements::delete(pair, std::slice::from_ref(key), Some(1));
+            let tried = here.connection.run(&format!("BEGIN; {}; {delete}", here.as_application()));
+            match tried {
+                Ok(_) => here.roll_back()?,
+                Err(error) if error.is("SM001") => {
+                    let splits: Vec<String> = splits.iter().map(i64::to_string).collect();
+                    let (key, shard, splits) = (key.clone(), here.shard.shard_key.clone(), splits.join(", "));
+                    return Err(MisplacedError::Redirected { key, shard, splits }.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Rows of one primary key on both shards that differ are found before the first one is moved.
