@@ -129,11 +129,14 @@ fn a_crash_at_any_point_loses_nothing() {
     }
 }
 
+/// As those of large tables are.
+const FOUND_BY_PLACE: &str = "ANALYZE items; ALTER ROLE mender SET enable_hashjoin = off; ALTER ROLE mender SET enable_mergejoin = off";
+
 /// Writers with an old route go on: what they were told is done is at the right shard, as they have left it.
 #[test]
 fn what_writers_do_meanwhile_is_not_lost() {
     let cluster = stage(4000);
-    by_superuser(&cluster, 0, "ANALYZE items");
+    by_superuser(&cluster, 0, FOUND_BY_PLACE);
     let stop = AtomicBool::new(false);
     let written = thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
@@ -200,8 +203,7 @@ fn write(cluster: &Cluster, writer: i32, stop: &AtomicBool) -> Vec<(i32, String,
 #[test]
 fn a_row_that_is_changed_while_it_is_waited_for_goes_as_it_is_by_then() {
     let cluster = stage(3000);
-    // Rows are found by their places then.
-    by_superuser(&cluster, 0, "ANALYZE items");
+    by_superuser(&cluster, 0, FOUND_BY_PLACE);
     let mut writer = cluster.servers[0].connect(DATABASE, "app").unwrap();
     writer
         .batch_execute(

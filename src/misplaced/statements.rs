@@ -9,8 +9,8 @@ pub fn read(pair: &Pair, keys: &[String]) -> String {
 }
 
 /// Deletes up to so many of them; None: all. One that somebody changes meanwhile is deleted as it is by then, or not at all: a
-/// scan by places takes the changed row for the one that was chosen, so its key is looked at again, by what the planner has no
-/// index for.
+/// scan by places of older minor versions takes the changed row for the one that was chosen, so its key is looked at again, by
+/// what the planner has no index for.
 pub fn delete(pair: &Pair, keys: &[String], most: Option<u32>) -> String {
     let (table, is_of) = (&pair.here, pair.is_of(keys, "r"));
     let Some(most) = most else { return format!("DELETE FROM {table} AS r WHERE {is_of}") };
