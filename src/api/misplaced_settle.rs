@@ -22,10 +22,13 @@ pub fn shard_misplaced_begin(
     fire_triggers: Option<bool>,
     timeout: Option<Interval>,
 ) -> Result<i64, ErrorReport> {
-    const CALL: &str = "shard_misplaced_move";
-    on_primary(CALL)?;
-    outside_transaction(CALL, COMMITS)?;
-    require_fit(CALL)?;
+    let call = match action.as_deref() {
+        Some("delete") => "shard_misplaced_delete",
+        Some(_) | None => "shard_misplaced_move",
+    };
+    on_primary(call)?;
+    outside_transaction(call, COMMITS)?;
+    require_fit(call)?;
     let action = required(action, "action")?;
     let action =
         Action::parse(&action).ok_or_else(|| invalid("action", "it is neither \"move\" nor \"delete\""))?;
