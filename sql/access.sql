@@ -25,7 +25,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_guard_drop, shard_assign, shard_assign_many, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
-                       shard_place_tenant, shard_set_quota, shard_expire_leases, shard_misplaced, shard_unassigned}'),
+                       shard_place_tenant, shard_set_quota, shard_expire_leases, shard_misplaced, shard_unassigned,
+                       shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,
                     shard_keyspace_add, shard_keyspace_drop, shard_table_add, shard_table_drop,

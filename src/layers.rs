@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 12] = [
     &["catalog"],
     &["agent"],
     &["placement", "gateway", "snowflake", "query"],
-    &["routing", "schema", "execution", "import"],
+    &["routing", "schema", "execution", "import", "misplaced"],
     &["split"],
     &["worker"],
     &["api", "tests", "layers"],

@@ -17,6 +17,7 @@ mod keys;
 #[cfg(test)]
 mod layers;
 mod majors;
+mod misplaced;
 mod placement;
 mod query;
 mod remote;
@@ -35,6 +36,7 @@ mod worker;
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
 extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]);
 extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
+extension_sql_file!("../sql/misplaced.sql", name = "misplaced", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 extension_sql_file!("../sql/access.sql", name = "access");

@@ -21,6 +21,7 @@ pub mod hostile;
 pub mod importing;
 pub mod mallory;
 pub mod matrix;
+pub mod mender;
 pub mod nginx;
 pub mod patroni;
 pub mod placement;

@@ -144,7 +144,7 @@ const BAIT: &str = "CREATE FUNCTION one.calls() RETURNS void LANGUAGE plpgsql AS
      END $f$";
 
 /// What looks, waits, or makes a number. Any other routine that is not refused fails the test.
-const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shard_entries shard_executions shard_gateway_config shard_guards \
+const CHANGES_NOTHING: &str = "shard_capacity shard_check shard_credentials shard_entries shard_executions shard_gateway_config shard_guards shard_misplaced_runs \
     shard_of shard_range_midpoint shard_route shard_route_at shard_route_range \
     shard_routing_history shard_routing_version shard_services shard_snowflake_id \
     shard_snowflake_parts shard_split_check shard_split_diagnose shard_split_events shard_split_figures \
@@ -182,6 +182,7 @@ fn maintenance_changes_nothing() {
             WHERE answer = '42501 cannot execute ' || CASE routine WHEN 'shard_split_next_call' THEN 'shard_split_run'
                                                       WHEN 'shard_execution_begin' THEN 'shard_execute'
                                                       WHEN 'shard_execution_take' THEN 'shard_execute_resume' WHEN 'shard_execution_step' THEN 'shard_execute_resume'
+                                                      WHEN 'shard_misplaced_begin' THEN 'shard_misplaced_move' WHEN 'shard_misplaced_step' THEN 'shard_misplaced_move'
                                                       ELSE routine END || '() within a security-restricted operation'";
         let refused: BTreeSet<String> = texts(&mut master, refused).into_iter().collect();
         let said: BTreeSet<String> =

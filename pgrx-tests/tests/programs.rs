@@ -42,6 +42,8 @@ mod long_rows;
 mod lost;
 mod majors;
 mod misplaced;
+mod misplaced_settled;
+mod misplaced_tables;
 mod mover;
 mod networks;
 mod owners;

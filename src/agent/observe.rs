@@ -18,12 +18,15 @@ const DEPTH: u32 = 64;
 /// All types that the columns of a side's tables are made of, each as often as it is in one.
 const PARTS: u32 = 20_000;
 
-static OBSERVE: LazyLock<String> = LazyLock::new(|| {
+static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code(["$6", "$7", "$8"])));
+
+/// `code`: what says what the tables could run.
+fn query(code: &str) -> String {
     include_str!("../../sql/agent/observe.sql")
         .replace("{depth}", &DEPTH.to_string())
         .replace("{parts}", &PARTS.to_string())
-        .replace("{code}", &agent::code(["$6", "$7", "$8"]))
-});
+        .replace("{code}", code)
+}
 
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
@@ -62,6 +65,19 @@ pub fn statements(connection: &mut Connection, plan: &Plan, side: Side) -> Resul
     ];
     let parameters = parameters.map(|text| Some(text.as_str()));
     Ok(catalogs::statements(connection, "observe", &OBSERVE, &parameters)?)
+}
+
+/// Tables of no split, each with its shard-by column, as a session sees them whose search_path is the server's own schema.
+pub fn tables(
+    connection: &mut Connection,
+    [schemas, names, columns]: [&[String]; 3],
+) -> std::result::Result<Observation, RemoteError> {
+    let nothing = text_array(&vec![String::new(); names.len()]);
+    let [schemas, names, columns] = [schemas, names, columns].map(text_array);
+    let parameters = [&schemas, &names, "", &nothing, &columns].map(Some);
+    let rows = catalogs::ask(connection, &query("NULL::text"), &parameters)?;
+    serde_json::from_str(rows.scalar().unwrap_or_default())
+        .map_err(|error| RemoteError::unreadable(connection.shard(), error))
 }
 
 /// What the shard has answered.

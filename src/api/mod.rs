@@ -12,6 +12,7 @@ mod json_text;
 pub mod keychain;
 pub mod keyspace;
 pub mod misplaced;
+pub mod misplaced_settle;
 pub mod page;
 pub mod placement;
 pub mod query;

@@ -35,6 +35,11 @@ pub fn lock(shard: &Shard) -> Option<Endpoint> {
     found.into_iter().next()
 }
 
+/// Nobody changes it before the transaction ends.
+pub fn hold(shard: &Shard) {
+    sql::write("SELECT FROM shardmaster.shard WHERE id = $1 FOR SHARE", &[shard.id.into()]);
+}
+
 pub fn store(shard: &Shard, endpoint: &Endpoint) {
     let text = |value: &Option<String>| value.clone();
     sql::write(

@@ -11,6 +11,7 @@ pub mod keychain;
 pub mod keyspace;
 pub mod local;
 pub mod login;
+pub mod misplaced_run;
 pub mod name;
 pub mod naming;
 pub mod place;

@@ -31,6 +31,8 @@ pub enum TopologyError {
     InSplit { shard: String, split: i64 },
     #[error("shard \"{shard}\" is in use by execution {execution}")]
     InExecution { shard: String, execution: i64 },
+    #[error("shard \"{shard}\" is in use by run {run} of misplaced rows")]
+    InRun { shard: String, run: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
     Redirects { shard: String, splits: String },
     #[error("shard \"{shard}\" is in use: key \"{key}\" of keyspace \"{keyspace}\" is routed to it")]
@@ -77,6 +79,12 @@ impl From<TopologyError> for Failure {
                 SqlState::IN_USE,
                 Some(
                     "It may have a prepared transaction there: the worker ends it, or shard_execute_resume() does.",
+                ),
+            ),
+            TopologyError::InRun { .. } => (
+                SqlState::IN_USE,
+                Some(
+                    "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
                 ),
             ),
             TopologyError::Redirects { .. } => (

@@ -15,6 +15,8 @@ pub enum ExecutionError {
     NoShard,
     #[error("split {split} is under way on shard \"{shard}\"")]
     Split { split: i64, shard: String },
+    #[error("run {run} of misplaced rows is on shard \"{shard}\"")]
+    Run { run: i64, shard: String },
     #[error("execution {id} was started by role \"{role}\"")]
     Others { id: i64, role: String },
     #[error("execution {0} is carried out by another session")]
@@ -78,6 +80,12 @@ impl From<ExecutionError> for Failure {
                 SqlState::IN_USE,
                 format!(
                     "Wait for its end, or name other shards: SELECT shard_split_to_call({split}) says what it waits for."
+                ),
+            ),
+            E::Run { run, .. } => (
+                SqlState::IN_USE,
+                format!(
+                    "Wait for its end, name other shards, or give it up with shard_misplaced_abandon({run})."
                 ),
             ),
             E::Others { role, .. } => {

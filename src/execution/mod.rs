@@ -31,7 +31,7 @@ use crate::server::sql;
 use error::ExecutionError;
 use held::{Held, Stage};
 use run::Wave;
-use shards::require_no_split;
+use shards::{require_no_run, require_no_split};
 use std::time::Duration;
 
 pub struct Request<'a> {
@@ -61,6 +61,7 @@ pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
         for shard in &shards {
             let _ = login::entrance(&role, shard, request.timeout)?;
             require_no_split(&shard.shard_key)?;
+            require_no_run(&shard.shard_key)?;
         }
         let new = New {
             keyspace: request.keyspace,

@@ -2,7 +2,7 @@
 
 use super::error::ExecutionError;
 use super::settle::{self, FLUSH, Fate, IDENTITY};
-use super::shards::{require_no_split, ways};
+use super::shards::{require_no_run, require_no_split, ways};
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Execution, State, Transaction};
 use crate::error::Failure;
@@ -186,7 +186,8 @@ impl Wave {
 
     pub fn require_no_splits(&mut self) {
         for lane in &mut self.lanes {
-            lane.failure = Caller::as_owner(|_| require_no_split(&lane.shard)).err();
+            let free = || require_no_split(&lane.shard).and_then(|()| require_no_run(&lane.shard));
+            lane.failure = Caller::as_owner(|_| free()).err();
         }
     }
 

@@ -3,7 +3,7 @@
 use super::error::ExecutionError;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution};
-use crate::catalog::{in_use, shard};
+use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
 use crate::query::login::{self, Entrance, Way};
 use crate::query::run::chosen;
@@ -49,6 +49,14 @@ fn beginner(id: i64) -> Result<(pg_sys::Oid, String), Failure> {
 pub fn require_no_split(shard: &str) -> Result<(), Failure> {
     match in_use::split_under_way(shard) {
         Some(split) => Err(ExecutionError::Split { split, shard: shard.to_owned() }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Nor does what moves rows from or to it expect its tables to become others.
+pub fn require_no_run(shard: &str) -> Result<(), Failure> {
+    match misplaced_run::of_shard(shard) {
+        Some(run) => Err(ExecutionError::Run { run, shard: shard.to_owned() }.into()),
         None => Ok(()),
     }
 }

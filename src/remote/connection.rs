@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn will_run_what_others_write(&mut self) {
+    pub fn will_run_what_others_write(&mut self) {
         self.runs_what_others_write = true;
     }
 

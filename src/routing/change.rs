@@ -4,7 +4,7 @@
 use super::{RoutingError, name_list};
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::{self, Change};
-use crate::catalog::{event, redirect};
+use crate::catalog::{event, misplaced_run, redirect};
 use crate::error::Failure;
 use crate::placement::tenants;
 
@@ -17,6 +17,7 @@ pub fn replace(
     new: (&[String], &[String]),
     change: Change<'_>,
 ) -> Result<i64, Failure> {
+    require_not_held(&keyspace.name, old, new.0)?;
     if keyspace.strategy.is_directory() {
         tenants::routed(&keyspace.name, old, new, change.split_id)?;
     }
@@ -29,6 +30,15 @@ pub fn replace(
     }
     event::routing_changed(&keyspace.name, version);
     Ok(version)
+}
+
+/// What holds rows of a key on one shard for those of another one counts on its route to stay.
+fn require_not_held(keyspace: &str, old: &[String], new: &[String]) -> Result<(), RoutingError> {
+    let entries = [old, new].concat();
+    match misplaced_run::of_entries(keyspace, &entries).into_iter().next() {
+        Some((run, key)) => Err(RoutingError::KeyInRun { key, run }),
+        None => Ok(()),
+    }
 }
 
 /// Cutover: writes of the keys are held back and will go to the target; reads go on at

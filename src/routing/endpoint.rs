@@ -4,7 +4,7 @@ use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::catalog::{event, in_use, name, place};
+use crate::catalog::{event, in_use, misplaced_run, name, place};
 use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
 use crate::server::wake;
@@ -123,9 +123,20 @@ pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failur
     if after == before {
         return Ok(());
     }
+    if after.conninfo != before.conninfo {
+        require_not_held(&shard.shard_key)?;
+    }
     endpoint::store(&shard, &after);
     changed(&shard);
     Ok(())
+}
+
+/// Rows are neither brought there nor taken from there.
+pub fn require_not_held(shard_key: &str) -> Result<(), TopologyError> {
+    match misplaced_run::of_shard(shard_key) {
+        Some(run) => Err(TopologyError::InRun { shard: shard_key.to_owned(), run }),
+        None => Ok(()),
+    }
 }
 
 /// Whoever has to do with the shard is told.

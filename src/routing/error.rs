@@ -59,6 +59,10 @@ pub enum RoutingError {
     RoutedElsewhere(String),
     #[error("key \"{key}\" is in use by split {split}")]
     KeyInSplit { key: String, split: i64 },
+    #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
+    KeyInRun { key: String, run: i64 },
+    #[error("keyspace \"{keyspace}\" is in use by run {run} of misplaced rows")]
+    KeyspaceInRun { keyspace: String, run: i64 },
     #[error("shard \"{shard}\" is of kind \"{kind}\", which holds no rows")]
     HoldsNoRows { shard: String, kind: String },
     #[error("shard \"{0}\" is disabled")]
@@ -160,6 +164,8 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         E::KeyspaceInUse { .. }
         | E::KeyspaceInSplit { .. }
         | E::KeyInSplit { .. }
+        | E::KeyspaceInRun { .. }
+        | E::KeyInRun { .. }
         | E::TableRedirected { .. } => SqlState::IN_USE,
         E::BetweenShards { .. } => SqlState::BETWEEN_SHARDS,
         E::Serialization(_) => SqlState::SERIALIZATION_FAILURE,
@@ -201,6 +207,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         }
         E::KeyspaceInSplit { .. } | E::KeyInSplit { .. } => {
             "Finish the split with shard_split_finish() or undo it with shard_split_rollback()."
+        }
+        E::KeyspaceInRun { .. } | E::KeyInRun { .. } => {
+            "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it."
         }
         E::ShardDisabled(_) => "Enable it with shard_set_status(shard_key, 'active').",
         E::MovedSince { .. } => "Their rows are where they are routed now: move them back with a split.",

@@ -4,7 +4,7 @@ use super::{RoutingError, buckets};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, local, name, redirect, routing, shard};
+use crate::catalog::{in_use, local, misplaced_run, name, redirect, routing, shard};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Kind, Missing, Strategy};
@@ -102,7 +102,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     if name == keyspace::DEFAULT {
         return Err(RoutingError::DefaultKeyspace.into());
     }
-    check_no_split(&keyspace)?;
+    check_not_in_use(&keyspace)?;
     let in_use = |by: String| Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
     if let Some(policy) = table_policy::list(name).first() {
         return Err(in_use(format!("table \"{}\" is in it", policy.table_name))
@@ -121,10 +121,13 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_no_split(keyspace: &Locked) -> Result<(), RoutingError> {
+fn check_not_in_use(keyspace: &Locked) -> Result<(), RoutingError> {
     match in_use::split_of_keyspace(&keyspace.name) {
         Some(split) => Err(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split }),
-        None => Ok(()),
+        None => match misplaced_run::of_keyspace(&keyspace.name) {
+            Some(run) => Err(RoutingError::KeyspaceInRun { keyspace: keyspace.name.clone(), run }),
+            None => Ok(()),
+        },
     }
 }
 
@@ -169,7 +172,7 @@ pub fn table_add(
         let problem = "a column's name is needed".into();
         return Err(RoutingError::Invalid { argument: "shard_by", problem }.into());
     }
-    check_no_split(&keyspace)?;
+    check_not_in_use(&keyspace)?;
     let column_type = match table_policy::column_here(&table, &column) {
         Column::TableUnknown => None,
         Column::Missing => {
@@ -263,7 +266,7 @@ fn check_keys_canonical(keyspace: &Locked, key_type: KeyType) -> Result<(), Rout
 pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
-    check_no_split(&keyspace)?;
+    check_not_in_use(&keyspace)?;
     let splits: Vec<String> =
         redirect::splits_of_table(&keyspace.name, &table.quoted()).iter().map(i64::to_string).collect();
     if !splits.is_empty() {

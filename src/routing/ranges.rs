@@ -6,7 +6,7 @@ use super::change::replace;
 use super::{RoutingError, name_list};
 use crate::catalog::keyspace::{self, Keyspace, Locked};
 use crate::catalog::routing::{self, Change, RangeEntry};
-use crate::catalog::{in_use, shard};
+use crate::catalog::{in_use, misplaced_run, shard};
 use crate::error::Failure;
 use crate::keys::interval::Interval;
 use crate::keys::ordered::Ordered;
@@ -121,11 +121,13 @@ pub fn join(keyspace: &str, bounds: (Option<&str>, Option<&str>)) -> Result<i64,
     let of = order(&keyspace)?;
     let within = Interval::new(keyspace.key_type(), bounds.0, bounds.1)?;
     let held = in_use::entries_of_splits(&keyspace.name);
+    let by_rows = misplaced_run::held_entries(&keyspace.name);
     let mut exchange = Exchange::default();
     let mut run: Vec<RangeEntry> = Vec::new();
     for entry in routing::ranges(&keyspace.name, of, &within) {
-        // What a split moves stays as it is.
-        let is_free = !held.contains(&entry.name);
+        // What a split moves stays as it is, and what rows are brought to.
+        let is_free = !held.contains(&entry.name)
+            && by_rows.iter().all(|other| other.as_ref().is_some_and(|other| *other != entry.name));
         let touches = run.last().is_some_and(|last| {
             last.shard == entry.shard
                 && last.interval.upper.is_some()

@@ -110,7 +110,7 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
         return Ok(());
     }
     if status == ShardStatus::Disabled {
-        check_not_in_split(shard_key)?;
+        check_not_in_use(shard_key)?;
     }
     placement::lock(shard.id);
     shard::set_status(&shard, status);
@@ -159,7 +159,7 @@ pub fn set_capacity(shard_key: &str, capacity: Option<i64>) -> Result<(), Failur
 pub fn drop(shard_key: &str) -> Result<(), Failure> {
     keyspace::lock_all()?;
     let shard = shard::by_key(shard_key)?;
-    check_not_in_split(shard_key)?;
+    check_not_in_use(shard_key)?;
     check_redirects_nobody(shard_key)?;
     if let Some(execution) = execution::open_on(shard_key) {
         return Err(TopologyError::InExecution { shard: shard.shard_key, execution }.into());
@@ -184,9 +184,9 @@ fn check_redirects_nobody(shard_key: &str) -> Result<(), TopologyError> {
     Err(TopologyError::Redirects { shard: shard_key.into(), splits: splits.join(", ") })
 }
 
-fn check_not_in_split(shard_key: &str) -> Result<(), TopologyError> {
+fn check_not_in_use(shard_key: &str) -> Result<(), TopologyError> {
     match in_use::split_of_shard(shard_key) {
         Some(split) => Err(TopologyError::InSplit { shard: shard_key.into(), split }),
-        None => Ok(()),
+        None => endpoint::require_not_held(shard_key),
     }
 }

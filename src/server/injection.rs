@@ -43,6 +43,7 @@ pub fn reach_in_session(point: &'static Point) -> Result<(), InjectedFault> {
     match &fault[point.name.len() + 1..] {
         "hold" => hold(point, fault),
         "error" => return Err(InjectedFault(point.name)),
+        "exit" => std::process::exit(1),
         // SAFETY: kill of our own process.
         "kill" => unsafe {
             kill(std::process::id() as i32, 9);

@@ -7,7 +7,7 @@ use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::place::{self, Sameness};
 use crate::catalog::shard::{self, Shard, ShardStatus};
 use crate::catalog::split_state::Phase;
-use crate::catalog::{in_use, naming, routing, settlement, split, way_back};
+use crate::catalog::{in_use, misplaced_run, naming, routing, settlement, split, way_back};
 use crate::error::{Failure, SqlState};
 use crate::keys::interval::Interval;
 use crate::keys::strategy::Strategy;
@@ -39,6 +39,8 @@ pub enum PlanError {
     NotOnSource { shard: String, keys: String },
     #[error("key \"{key}\" is moved by split {split} already")]
     Overlap { key: String, split: i64 },
+    #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
+    InRun { key: String, run: i64 },
 }
 
 impl From<PlanError> for Failure {
@@ -72,6 +74,10 @@ impl From<PlanError> for Failure {
             PlanError::Overlap { .. } => (
                 SqlState::IN_USE,
                 "Finish that split with shard_split_finish() or undo it with shard_split_rollback() first.",
+            ),
+            PlanError::InRun { .. } => (
+                SqlState::IN_USE,
+                "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it.",
             ),
         };
         Failure::new(state, error.to_string()).hint(hint)
@@ -248,6 +254,9 @@ fn has_tables(keyspace: &str) -> bool {
 fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::result::Result<(), PlanError> {
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, tenants) {
         return Err(PlanError::Overlap { key, split });
+    }
+    if let Some((run, key)) = misplaced_run::of_entries(&keyspace.name, tenants).into_iter().next() {
+        return Err(PlanError::InRun { key, run });
     }
     require_routed(keyspace, source, tenants)
 }

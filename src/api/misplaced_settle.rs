@@ -1,0 +1,121 @@
+//! Rows that are not where their key's route leads: moved there, or deleted.
+
+use super::arguments::{invalid, names_of, patience};
+use super::{COMMITS, on_primary, outside_transaction};
+use crate::catalog::misplaced_run::{self, Action};
+use crate::error::required;
+use crate::misplaced::{self, Request};
+use crate::query::run::require_fit;
+use pgrx::datum::{Interval, TimestampWithTimeZone};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// SECURITY INVOKER: shards are asked as the caller's login.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_misplaced_begin(
+    action: Option<String>,
+    shard: Option<String>,
+    keys: Option<Vec<Option<String>>>,
+    keyspace: Option<String>,
+    tables: Option<Vec<Option<String>>>,
+    fire_triggers: Option<bool>,
+    timeout: Option<Interval>,
+) -> Result<i64, ErrorReport> {
+    let call = match action.as_deref() {
+        Some("delete") => "shard_misplaced_delete",
+        Some(_) | None => "shard_misplaced_move",
+    };
+    on_primary(call)?;
+    outside_transaction(call, COMMITS)?;
+    require_fit(call)?;
+    let action = required(action, "action")?;
+    let action =
+        Action::parse(&action).ok_or_else(|| invalid("action", "it is neither \"move\" nor \"delete\""))?;
+    Ok(misplaced::begin(Request {
+        action,
+        shard: &required(shard, "shard")?,
+        keys: required(keys, "keys")?,
+        keyspace: &required(keyspace, "keyspace")?,
+        tables: tables.map(|names| names_of(names, "tables")).transpose()?.as_deref(),
+        fire_triggers: required(fire_triggers, "fire_triggers")?,
+        timeout: patience(timeout)?,
+    })?)
+}
+
+/// SECURITY INVOKER, as above.
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_misplaced_step(run_id: Option<i64>) -> Result<bool, ErrorReport> {
+    on_primary("shard_misplaced_move")?;
+    outside_transaction("shard_misplaced_move", COMMITS)?;
+    Ok(misplaced::step(required(run_id, "run_id")?)?)
+}
+
+/// SECURITY INVOKER, as above.
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_misplaced_abandon(
+    run_id: Option<i64>,
+    force: default!(Option<bool>, "false"),
+    timeout: default!(Option<Interval>, "'1 min'"),
+) -> Result<(), ErrorReport> {
+    on_primary("shard_misplaced_abandon")?;
+    require_fit("shard_misplaced_abandon")?;
+    let (id, force) = (required(run_id, "run_id")?, required(force, "force")?);
+    Ok(misplaced::abandon(id, force, patience(timeout)?)?)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(stable, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_misplaced_runs(
+    run_id: default!(Option<i64>, "NULL"),
+) -> TableIterator<
+    'static,
+    (
+        name!(run_id, i64),
+        name!(action, String),
+        name!(keyspace, String),
+        name!(shard, String),
+        name!(keys, i64),
+        name!(state, String),
+        name!(table_name, Option<String>),
+        name!(moved, Option<i64>),
+        name!(deleted, Option<i64>),
+        name!(sqlstate, Option<String>),
+        name!(message, Option<String>),
+        name!(started_by, String),
+        name!(started_at, TimestampWithTimeZone),
+        name!(changed_at, TimestampWithTimeZone),
+    ),
+> {
+    TableIterator::new(misplaced_run::list(run_id).into_iter().map(|one| {
+        (
+            one.run,
+            one.action,
+            one.keyspace,
+            one.shard,
+            one.keys,
+            one.state,
+            one.table,
+            one.moved,
+            one.deleted,
+            one.sqlstate,
+            one.message,
+            one.started_by,
+            one.started_at,
+            one.changed_at,
+        )
+    }))
+}
+
+extension_sql_file!(
+    "../../sql/misplaced_settle.sql",
+    name = "misplaced_settle",
+    requires = [
+        "misplaced",
+        shard_misplaced_begin,
+        shard_misplaced_step,
+        shard_misplaced_abandon,
+        shard_misplaced_runs
+    ]
+);

@@ -1,0 +1,237 @@
+//! `shardmaster.misplaced_run` and what belongs to it: rows on the wrong shard that are moved or deleted, and the keys that
+//! are held meanwhile.
+
+use super::execution::Backend;
+use crate::error::{Failure, SqlState};
+use crate::server::sql;
+use pgrx::prelude::TimestampWithTimeZone;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    Move,
+    Delete,
+}
+
+impl Action {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Move => "move",
+            Action::Delete => "delete",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Action> {
+        [Action::Move, Action::Delete].into_iter().find(|action| action.as_str() == text)
+    }
+}
+
+/// How one ends; none begins again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Done,
+    Failed,
+    /// Its session was gone, and another one has taken its place.
+    Interrupted,
+    Abandoned,
+}
+
+impl End {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            End::Done => "done",
+            End::Failed => "failed",
+            End::Interrupted => "interrupted",
+            End::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// A key, in its canonical form.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub key: String,
+    /// None: it is in no range.
+    pub entry: Option<String>,
+    pub routed_to: Option<String>,
+}
+
+/// One table of one of them, for people.
+pub struct Listed {
+    pub run: i64,
+    pub action: String,
+    pub keyspace: String,
+    pub shard: String,
+    pub keys: i64,
+    pub state: String,
+    pub table: Option<String>,
+    pub moved: Option<i64>,
+    pub deleted: Option<i64>,
+    pub sqlstate: Option<String>,
+    pub message: Option<String>,
+    pub started_by: String,
+    pub started_at: TimestampWithTimeZone,
+    pub changed_at: TimestampWithTimeZone,
+}
+
+/// Under the keyspace's lock: from its commit on it holds the keys.
+pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[Key], started_by: &str) -> i64 {
+    let id = sql::write_returning(
+        "INSERT INTO shardmaster.misplaced_run (action, keyspace, shard, started_by) VALUES ($1, $2, $3, $4) RETURNING id",
+        &[action.as_str().into(), keyspace.into(), shard.into(), started_by.into()],
+        |row| row.value(1),
+    );
+    let id: i64 = id.into_iter().next().unwrap_or_default();
+    let names: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
+    let entries: Vec<Option<String>> = keys.iter().map(|key| key.entry.clone()).collect();
+    let routes: Vec<Option<String>> = keys.iter().map(|key| key.routed_to.clone()).collect();
+    sql::write(
+        "INSERT INTO shardmaster.misplaced_key (run_id, key, entry, routed_to)
+         SELECT $1, k.key, k.entry, k.routed_to FROM ROWS FROM (pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[]),
+                pg_catalog.unnest($4::text[])) AS k (key, entry, routed_to)",
+        &[id.into(), names.into(), entries.into(), routes.into()],
+    );
+    id
+}
+
+/// Those that hold one of the entries, or all of the keyspace.
+pub fn of_entries(keyspace: &str, entries: &[String]) -> Vec<(i64, String)> {
+    sql::read(
+        "SELECT r.id, min(k.key) FROM shardmaster.misplaced_run r JOIN shardmaster.misplaced_key k ON k.run_id = r.id
+          WHERE r.keyspace = $1 AND r.state = 'running' AND (k.entry IS NULL OR k.entry = ANY ($2))
+          GROUP BY r.id ORDER BY r.id",
+        &[keyspace.into(), entries.to_vec().into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
+/// All entries that are held; None among them: all of the keyspace is.
+pub fn held_entries(keyspace: &str) -> Vec<Option<String>> {
+    sql::read(
+        "SELECT k.entry FROM shardmaster.misplaced_run r JOIN shardmaster.misplaced_key k ON k.run_id = r.id
+          WHERE r.keyspace = $1 AND r.state = 'running'",
+        &[keyspace.into()],
+        |row| row.get(1),
+    )
+}
+
+pub fn of_keyspace(keyspace: &str) -> Option<i64> {
+    sql::read_one(
+        "SELECT id FROM shardmaster.misplaced_run WHERE keyspace = $1 AND state = 'running' ORDER BY id LIMIT 1",
+        &[keyspace.into()],
+        |row| row.value(1),
+    )
+}
+
+/// That takes rows from the shard or brings some there, as committed by now.
+pub fn of_shard(shard: &str) -> Option<i64> {
+    sql::read_latest(
+        "SELECT r.id FROM shardmaster.misplaced_run r
+          WHERE r.state = 'running'
+            AND (r.shard = $1 OR EXISTS (SELECT FROM shardmaster.misplaced_key k WHERE k.run_id = r.id AND k.routed_to = $1))
+          ORDER BY r.id LIMIT 1",
+        &[shard.into()],
+        |row| row.value(1),
+    )
+    .into_iter()
+    .next()
+}
+
+/// Another one than the given that holds entries of it: of a session that is gone.
+pub fn before(id: i64) -> Vec<i64> {
+    sql::read(
+        "SELECT DISTINCT o.id FROM shardmaster.misplaced_run r JOIN shardmaster.misplaced_key k ON k.run_id = r.id
+           JOIN shardmaster.misplaced_run o ON o.keyspace = r.keyspace AND o.state = 'running' AND o.id <> r.id
+           JOIN shardmaster.misplaced_key h ON h.run_id = o.id
+          WHERE r.id = $1 AND (h.entry IS NULL OR k.entry IS NULL OR h.entry = k.entry)
+          ORDER BY o.id",
+        &[id.into()],
+        |row| row.value(1),
+    )
+}
+
+pub fn is_running(id: i64) -> Result<bool, Failure> {
+    let found = sql::read_latest(
+        "SELECT state = 'running' FROM shardmaster.misplaced_run WHERE id = $1",
+        &[id.into()],
+        |row| row.value(1),
+    );
+    found.into_iter().next().ok_or_else(|| {
+        Failure::new(SqlState::UNDEFINED_OBJECT, format!("run {id} of misplaced rows does not exist"))
+            .hint("shard_misplaced_runs() lists them.")
+    })
+}
+
+pub fn works_by(id: i64, shard: &str, backend: &Backend) {
+    sql::write(
+        "INSERT INTO shardmaster.misplaced_session (run_id, shard, username, pid, backend_start) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (run_id, shard) DO UPDATE SET username = excluded.username, pid = excluded.pid, backend_start = excluded.backend_start",
+        &[
+            id.into(),
+            shard.into(),
+            backend.username.as_str().into(),
+            backend.pid.into(),
+            backend.start.as_str().into(),
+        ],
+    );
+}
+
+/// Sessions that may be left, by shard.
+pub fn sessions(id: i64) -> Vec<(String, Backend)> {
+    sql::read(
+        "SELECT shard, username, pid, backend_start FROM shardmaster.misplaced_session WHERE run_id = $1 ORDER BY shard",
+        &[id.into()],
+        |row| (row.value(1), Backend { username: row.value(2), pid: row.value(3), start: row.value(4) }),
+    )
+}
+
+pub fn count(id: i64, table: &str, moved: u64, deleted: u64) {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    sql::write(
+        "INSERT INTO shardmaster.misplaced_table AS t (run_id, table_name, moved, deleted) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (run_id, table_name) DO UPDATE SET moved = t.moved + excluded.moved, deleted = t.deleted + excluded.deleted",
+        &[id.into(), table.into(), number(moved).into(), number(deleted).into()],
+    );
+}
+
+/// Its keys are free again. False: it has ended before.
+pub fn ends(id: i64, end: End, why: Option<&Failure>) -> bool {
+    let why = why.map(Failure::cleaned);
+    sql::write(
+        "UPDATE shardmaster.misplaced_run
+            SET state = $2, changed_at = pg_catalog.clock_timestamp(), error_code = $3, error_message = $4
+          WHERE id = $1 AND state = 'running'",
+        &[
+            id.into(),
+            end.as_str().into(),
+            why.as_ref().map(|why| why.sqlstate.as_str().to_owned()).into(),
+            why.map(|why| why.message).into(),
+        ],
+    ) == 1
+}
+
+pub fn list(id: Option<i64>) -> Vec<Listed> {
+    sql::read(
+        "SELECT r.id, r.action, r.keyspace, r.shard, (SELECT count(*) FROM shardmaster.misplaced_key k WHERE k.run_id = r.id),
+                r.state, t.table_name, t.moved, t.deleted, r.error_code, r.error_message, r.started_by, r.started_at, r.changed_at
+           FROM shardmaster.misplaced_run r LEFT JOIN shardmaster.misplaced_table t ON t.run_id = r.id
+          WHERE $1 IS NULL OR r.id = $1
+          ORDER BY r.id, t.table_name COLLATE \"C\"",
+        &[id.into()],
+        |row| Listed {
+            run: row.value(1),
+            action: row.value(2),
+            keyspace: row.value(3),
+            shard: row.value(4),
+            keys: row.value(5),
+            state: row.value(6),
+            table: row.get(7),
+            moved: row.get(8),
+            deleted: row.get(9),
+            sqlstate: row.get(10),
+            message: row.get(11),
+            started_by: row.value(12),
+            started_at: row.value(13),
+            changed_at: row.value(14),
+        },
+    )
+}

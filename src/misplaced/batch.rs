@@ -1,0 +1,192 @@
+//! Some rows, in one transaction on each shard. The right shard has them, committed and written, before they are gone from
+//! the wrong one: until then nobody else changes them there, since it is their deletion that gives them.
+
+use super::error::MisplacedError;
+use super::facts::Facts;
+use super::lot::Lot;
+use super::pair::Pair;
+use super::points::{COPIED, DELETED, STAGED};
+use super::session::{Sees, Session};
+use super::statements;
+use super::unit::Unit;
+use crate::error::{Failure, SqlState};
+use crate::remote::RemoteError;
+use crate::remote::copy::{self, Bounds};
+use crate::remote::result::Rows;
+use crate::server::injection::{InjectedFault, Point, reach_in_session};
+use std::time::Duration;
+
+/// Rows of a batch, where they do not have to go together.
+const MOST: u32 = 2000;
+
+/// What has become of the rows of one table.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Done {
+    pub moved: u64,
+    /// That were at the right shard already, or were not to go there.
+    pub deleted: u64,
+}
+
+pub struct Batch<'a> {
+    pub lot: &'a Lot,
+    pub unit: &'a Unit,
+    pub keys: &'a [String],
+    pub timeout: Duration,
+}
+
+impl Batch<'_> {
+    /// By the positions of the unit's tables.
+    pub fn run(
+        &self,
+        here: &mut Session,
+        there: Option<&mut Session>,
+    ) -> Result<Vec<(usize, Done)>, Failure> {
+        here.patient_for(self.timeout);
+        // No row that refers to another one comes behind the look for such rows.
+        self.begin(here, &self.lot.here, if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest })?;
+        let done = match (there, &self.lot.there) {
+            (Some(there), Some(facts)) => {
+                there.patient_for(self.timeout);
+                self.begin(there, facts, Sees::Latest)?;
+                self.take_over(here, there)?
+            }
+            _ => self.delete(here)?,
+        };
+        here.commit()?;
+        reach(&DELETED)?;
+        Ok(done)
+    }
+
+    fn pairs(&self) -> impl DoubleEndedIterator<Item = (usize, &Pair)> {
+        self.unit.tables.iter().map(|position| (*position, &self.lot.pairs[*position]))
+    }
+
+    /// Tables that are as they were when all was looked at stay so until the end of the transaction.
+    fn begin(&self, session: &mut Session, facts: &Facts, sees: Sees) -> Result<(), Failure> {
+        if session.begin(&facts.names, sees, self.timeout)? != facts.seen {
+            return Err(MisplacedError::Changed(session.shard.shard_key.clone()).into());
+        }
+        let as_application = session.as_application();
+        session.connection.run(&as_application)?;
+        Ok(())
+    }
+
+    fn most(&self) -> Option<u32> {
+        (!self.unit.is_whole).then_some(MOST)
+    }
+
+    fn take_over(&self, here: &mut Session, there: &mut Session) -> Result<Vec<(usize, Done)>, Failure> {
+        for (position, pair) in self.pairs().rev() {
+            self.require_no_follower(here, position)?;
+            let out = statements::take(pair, self.keys, self.most());
+            make_stage(there, pair)?;
+            let into = statements::fill_stage(pair);
+            copy::pipe(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
+                .map_err(|error| error.of_table(&pair.name))?;
+        }
+        let shard = here.shard.shard_key.clone();
+        let mut done = Vec::new();
+        for (position, pair) in self.pairs() {
+            done.push((position, arrive(pair, there, &shard)?));
+        }
+        // What would keep it from being committed says so before the other side is.
+        here.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        reach(&STAGED)?;
+        there.commit()?;
+        reach(&COPIED)?;
+        Ok(done)
+    }
+
+    fn delete(&self, here: &mut Session) -> Result<Vec<(usize, Done)>, Failure> {
+        let mut done = Vec::new();
+        for (position, pair) in self.pairs().rev() {
+            self.require_no_follower(here, position)?;
+            let answer = here.connection.run(&statements::delete(pair, self.keys, self.most()))?;
+            done.push((position, Done { moved: 0, deleted: answer.affected }));
+        }
+        here.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        Ok(done)
+    }
+
+    /// No row is deleted or changed by the server itself because those it refers to are deleted: it would be moved nowhere.
+    fn require_no_follower(&self, here: &mut Session, position: usize) -> Result<(), Failure> {
+        let pair = &self.lot.pairs[position];
+        for key in self.lot.followers(position) {
+            let is_own = key.from_position == key.to_position;
+            let others = if is_own {
+                format!(" AND ({}) IS NOT TRUE", pair.is_of(self.keys, "c"))
+            } else {
+                String::new()
+            };
+            let found = here.connection.run(&format!(
+                "SELECT EXISTS (SELECT FROM {} AS c JOIN {} AS p ON {} WHERE {}{others})",
+                key.from,
+                key.to,
+                key.refers(),
+                pair.is_of(self.keys, "p")
+            ))?;
+            if found.scalar() != Some("f") {
+                let (shard, name) = (here.shard.shard_key.clone(), key.name.clone());
+                let (from, to) = (key.from.clone(), key.to.clone());
+                return Err(MisplacedError::Follows { shard, name, from, to }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether rows are left.
+    pub fn is_left(&self, here: &mut Session) -> Result<Option<String>, Failure> {
+        for (_, pair) in self.pairs() {
+            if here.connection.run(&statements::exists(pair, self.keys))?.scalar() != Some("f") {
+                return Ok(Some(pair.name.clone()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+pub fn make_stage(there: &mut Session, pair: &Pair) -> Result<(), Failure> {
+    Ok(there.connection.run(&statements::make_stage(pair)).map(drop)?)
+}
+
+/// Rows of the stage become the table's.
+fn arrive(pair: &Pair, there: &mut Session, here: &str) -> Result<Done, Failure> {
+    let deleted = require_no_conflict(pair, there, here)?;
+    let moved = there.connection.run(&statements::insert(pair))?.affected;
+    let missing = there.connection.run(&statements::missing(pair))?;
+    if let Some((key, rows)) = one_of(&missing, there)? {
+        let (table, there) = (pair.there.clone(), there.shard.shard_key.clone());
+        return Err(MisplacedError::Altered { rows, table, key, there }.into());
+    }
+    Ok(Done { moved, deleted })
+}
+
+/// How many of the stage are there already, as they are; the stage is without them then.
+pub fn require_no_conflict(pair: &Pair, there: &mut Session, here: &str) -> Result<u64, Failure> {
+    let equal = there.connection.run(&statements::drop_equal(pair))?.affected;
+    let conflicts = there.connection.run(&statements::conflicts(pair))?;
+    match one_of(&conflicts, there)? {
+        None => Ok(equal),
+        Some((key, rows)) => {
+            let (table, here, there) = (pair.there.clone(), here.to_owned(), there.shard.shard_key.clone());
+            Err(MisplacedError::Conflict { rows, table, key, here, there }.into())
+        }
+    }
+}
+
+fn one_of(rows: &Rows, session: &Session) -> Result<Option<(String, u64)>, Failure> {
+    match rows.rows.first().map(Vec::as_slice) {
+        None => Ok(None),
+        Some([Some(key), Some(count)]) => {
+            let count =
+                count.parse().map_err(|error| RemoteError::unreadable(session.connection.shard(), error))?;
+            Ok(Some((key.clone(), count)))
+        }
+        Some(_) => Err(RemoteError::unreadable(session.connection.shard(), "its rows").into()),
+    }
+}
+
+pub fn reach(point: &'static Point) -> Result<(), Failure> {
+    reach_in_session(point)
+        .map_err(|fault: InjectedFault| Failure::new(SqlState::INTERNAL, fault.to_string()))
+}

@@ -1,0 +1,106 @@
+//! What one shard has for tables, and what refers to them.
+
+use super::session::{self, Session};
+use crate::agent::catalogs;
+use crate::agent::observe;
+use crate::agent::shape::TableShape;
+use crate::catalog::table_policy::{TableName, TablePolicy};
+use crate::error::Failure;
+use crate::remote::RemoteError;
+use crate::remote::quote::{array_literal, ident, text_array};
+use serde::Deserialize;
+
+pub struct Facts {
+    /// Their names, qualified and quoted.
+    pub names: Vec<String>,
+    pub shapes: Vec<TableShape>,
+    pub foreign_keys: Vec<ForeignKey>,
+    /// Another text once any of this has changed.
+    pub seen: String,
+}
+
+/// From or to one of the tables, or one of their partitions.
+#[derive(Deserialize, Debug, Default)]
+pub struct ForeignKey {
+    pub name: String,
+    pub from: String,
+    /// None: none of the tables.
+    pub from_position: Option<usize>,
+    pub to: String,
+    pub to_position: Option<usize>,
+    pub columns: Option<Vec<Matched>>,
+    /// What it does when a row is deleted or changed, if it does anything.
+    pub follows: String,
+}
+
+#[derive(Deserialize, Debug, Default)]
+pub struct Matched {
+    pub from: String,
+    pub to: String,
+    pub operator: String,
+    pub operands: Option<[String; 2]>,
+}
+
+impl ForeignKey {
+    /// It deletes or changes rows when those that they refer to are deleted.
+    pub fn follows_deletes(&self) -> bool {
+        self.follows.contains("ON DELETE")
+    }
+
+    /// Whether a row `c` refers to a row `p`.
+    pub fn refers(&self) -> String {
+        let matched = self.columns.as_deref().unwrap_or_default().iter().map(|column| {
+            let [left, right] = match &column.operands {
+                Some([left, right]) => [format!("::{left}"), format!("::{right}")],
+                None => [String::new(), String::new()],
+            };
+            let (to, from) = (ident(&column.to), ident(&column.from));
+            format!("p.{to}{left} {} c.{from}{right}", column.operator)
+        });
+        matched.collect::<Vec<_>>().join(" AND ")
+    }
+}
+
+/// Schema and name of each of the tables on a shard.
+fn places(session: &Session, tables: &[TablePolicy]) -> (Vec<String>, Vec<String>) {
+    let place = |policy: &TablePolicy| {
+        let name = TableName::parse(&policy.table_name)
+            .unwrap_or_else(|| TableName { schema: None, name: policy.table_name.clone() });
+        (name.schema.unwrap_or_else(|| session.shard.namespace.clone()), name.name)
+    };
+    tables.iter().map(place).unzip()
+}
+
+pub fn look(session: &mut Session, tables: &[TablePolicy]) -> Result<Facts, Failure> {
+    let (schemas, names) = places(session, tables);
+    let columns: Vec<String> = tables.iter().map(|policy| policy.shard_by.clone()).collect();
+    let qualified: Vec<String> = schemas
+        .iter()
+        .zip(&names)
+        .map(|(schema, name)| format!("{}.{}", ident(schema), ident(name)))
+        .collect();
+    let connection = &mut session.connection;
+    // First: what changes behind it is found by it.
+    let seen = connection.run(&session::seen(&qualified))?.scalar().unwrap_or_default().to_owned();
+    let shapes = observe::tables(connection, [&schemas, &names, &columns])?.tables;
+    if shapes.len() != tables.len() {
+        return Err(RemoteError::unreadable(connection.shard(), "its tables").into());
+    }
+    let lists = [text_array(&schemas), text_array(&names), text_array(&columns)];
+    let [schemas, names, columns] = lists.each_ref().map(|list| Some(list.as_str()));
+    let query = include_str!("../../sql/check/foreign_keys.sql");
+    let found = catalogs::ask(connection, query, &[schemas, names, columns, Some("true")])?;
+    let foreign_keys: Vec<ForeignKey> = serde_json::from_str(found.scalar().unwrap_or_default())
+        .map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
+    let is_position = |position: &Option<usize>| position.is_none_or(|position| position < tables.len());
+    if !foreign_keys.iter().all(|key| is_position(&key.from_position) && is_position(&key.to_position)) {
+        return Err(RemoteError::unreadable(connection.shard(), "its foreign keys").into());
+    }
+    Ok(Facts { names: qualified, shapes, foreign_keys, seen })
+}
+
+/// A trigger of others that fires where rows of the tables are deleted.
+pub fn trigger(session: &mut Session, tables: &[String]) -> Result<Option<String>, Failure> {
+    let query = include_str!("../../sql/misplaced/triggers.sql").replace("{tables}", &array_literal(tables));
+    Ok(session.connection.run(&query)?.scalar().map(str::to_owned))
+}

@@ -1,0 +1,100 @@
+//! Keys that belong on one shard, and what is done with their rows there and here.
+
+use super::error::MisplacedError;
+use super::facts::{self, Facts};
+use super::pair::{Pair, Side};
+use super::session::Session;
+use super::unit::{self, Unit};
+use crate::catalog::misplaced_run::Action;
+use crate::catalog::table_policy::{TableName, TablePolicy};
+use crate::error::Failure;
+
+pub struct Lot {
+    /// Where they belong; None: nowhere.
+    pub target: Option<String>,
+    /// In their canonical form.
+    pub keys: Vec<String>,
+    pub pairs: Vec<Pair>,
+    pub units: Vec<Unit>,
+    pub here: Facts,
+    /// None: nothing goes there.
+    pub there: Option<Facts>,
+}
+
+/// What is asked of all lots.
+pub struct Wish<'a> {
+    pub action: Action,
+    pub keyspace: &'a str,
+    pub tables: &'a [TablePolicy],
+    pub fire_triggers: bool,
+}
+
+impl Lot {
+    /// Looks at both shards. What is in a schema of its own that both have together is in its place there.
+    pub fn prepare(
+        wish: &Wish<'_>,
+        keys: Vec<String>,
+        here: &mut Session,
+        mut there: Option<&mut Session>,
+    ) -> Result<Lot, Failure> {
+        let mut tables = wish.tables.to_vec();
+        if let Some(there) = there.as_deref_mut()
+            && here.shares_database(there)?
+        {
+            if here.shard.namespace == there.shard.namespace {
+                let (here, there) = (&here.shard, &there.shard);
+                let namespace = here.namespace.clone();
+                let (here, there) = (here.shard_key.clone(), there.shard_key.clone());
+                return Err(MisplacedError::OnePlace { here, there, namespace }.into());
+            }
+            tables.retain(|policy| {
+                TableName::parse(&policy.table_name).is_none_or(|name| name.schema.is_none())
+            });
+        }
+        let target = there.as_deref().map(|there| there.shard.shard_key.clone());
+        let facts = facts::look(here, &tables)?;
+        let there = match (wish.action, there) {
+            (Action::Move, Some(there)) => Some(facts::look(there, &tables)?),
+            (Action::Move | Action::Delete, _) => None,
+        };
+        let pairs = pairs(&tables, &here.shard.shard_key, &facts, target.as_deref(), there.as_ref())?;
+        if wish.action == Action::Move && !wish.fire_triggers {
+            require_no_trigger(here, &facts)?;
+        }
+        let other = there.as_ref().map(|facts| facts.foreign_keys.as_slice()).unwrap_or_default();
+        let units = unit::units(tables.len(), &facts.foreign_keys, other)
+            .ok_or_else(|| MisplacedError::Circle(wish.keyspace.to_owned()))?;
+        Ok(Lot { target, keys, pairs, units, here: facts, there })
+    }
+
+    /// The foreign keys by which rows would follow those of a table, at the wrong shard.
+    pub fn followers(&self, position: usize) -> impl Iterator<Item = &facts::ForeignKey> {
+        self.here
+            .foreign_keys
+            .iter()
+            .filter(move |key| key.follows_deletes() && key.to_position == Some(position))
+    }
+}
+
+fn pairs(
+    tables: &[TablePolicy],
+    shard: &str,
+    here: &Facts,
+    target: Option<&str>,
+    there: Option<&Facts>,
+) -> Result<Vec<Pair>, MisplacedError> {
+    let here = Side { shard, facts: here };
+    let there = there.map(|facts| Side { shard: target.unwrap_or_default(), facts });
+    let pair = |(position, policy): (usize, &TablePolicy)| match &there {
+        Some(there) => Pair::of(&policy.table_name, &policy.shard_by, position, [&here, there]),
+        None => Pair::alone(&policy.table_name, &policy.shard_by, position, &here),
+    };
+    tables.iter().enumerate().map(pair).collect()
+}
+
+fn require_no_trigger(here: &mut Session, facts: &Facts) -> Result<(), Failure> {
+    match facts::trigger(here, &facts.names)? {
+        Some(what) => Err(MisplacedError::Trigger { shard: here.shard.shard_key.clone(), what }.into()),
+        None => Ok(()),
+    }
+}

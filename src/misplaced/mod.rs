@@ -1,0 +1,217 @@
+//! Rows on a shard that their key's route does not name, moved to where it leads, or deleted.
+//!
+//! 1. The keys are held, by a row of the master that is committed before any shard is asked: no split, no assignment and no
+//!    other run has them meanwhile, whatever crashes. 2. The sessions are written down that will work on shards, so that they
+//!    can be ended before somebody else takes their place. 3. All that would be refused is looked for. 4. Batch by batch the
+//!    wrong shard gives rows by deleting them, the right one has them committed and written, and then the deletion is
+//!    committed. Whatever is interrupted, a row is on one of them, or on both: then it is the same, and deleted by the next call.
+
+mod batch;
+mod error;
+mod facts;
+mod held;
+mod leftover;
+mod lot;
+mod pair;
+mod points;
+mod run;
+mod session;
+mod statements;
+mod unit;
+
+use crate::catalog::caller::Caller;
+use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::misplaced_run::{self, Action, End, Key};
+use crate::catalog::table_policy::{self, TableName, TablePolicy};
+use crate::catalog::{endpoint, event, execution, in_use, routing, routing_history};
+use crate::error::{Failure, required};
+use crate::query::login;
+use crate::query::run::chosen;
+use crate::server::sql;
+use error::MisplacedError;
+use held::{Held, Lock};
+use run::{Stage, Work};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub struct Request<'a> {
+    pub action: Action,
+    pub shard: &'a str,
+    pub keys: Vec<Option<String>>,
+    pub keyspace: &'a str,
+    /// None: all of the keyspace.
+    pub tables: Option<&'a [String]>,
+    pub fire_triggers: bool,
+    pub timeout: Duration,
+}
+
+/// Holds the keys, for this session.
+pub fn begin(request: Request<'_>) -> Result<i64, Failure> {
+    durably();
+    let (id, work) = Caller::as_owner(|caller| {
+        let keyspace = keyspace::lock(request.keyspace)?;
+        let role = login::role_of(caller)?;
+        let tables = tables(request.keyspace, request.tables)?;
+        let keys = keys(&keyspace, &request)?;
+        let routed: BTreeSet<String> = keys.iter().filter_map(|key| key.routed_to.clone()).collect();
+        let shards: Vec<String> = std::iter::once(request.shard.to_owned()).chain(routed).collect();
+        for shard in &chosen(Some(&shards))? {
+            let _ = login::entrance(&role, shard, request.timeout)?;
+            endpoint::hold(shard);
+        }
+        if let Some((id, shard)) = execution::of_shards(&shards) {
+            return Err(Failure::from(MisplacedError::Execution { id, shard }));
+        }
+        let id = misplaced_run::insert(request.action, &keyspace.name, request.shard, &keys, &caller.name());
+        told(id, &keyspace.name, request.shard, "begun");
+        let work = Work {
+            action: request.action,
+            keyspace: keyspace.name.clone(),
+            shard: request.shard.to_owned(),
+            keys,
+            tables,
+            fire_triggers: request.fire_triggers,
+            timeout: request.timeout,
+            stage: Stage::Held,
+        };
+        Ok((id, work))
+    })?;
+    Held::begin(id, work)?;
+    Ok(id)
+}
+
+/// What the transaction writes outlives a crash of the master, whatever the caller's settings are.
+fn durably() {
+    sql::write(
+        "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
+          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off'",
+        &[],
+    );
+}
+
+fn told(id: i64, keyspace: &str, shard: &str, status: &str) {
+    event::notify(
+        &json!({ "event": "misplaced", "run_id": id, "keyspace": keyspace, "shard": shard, "status": status }),
+    );
+}
+
+fn tables(keyspace: &str, names: Option<&[String]>) -> Result<Vec<TablePolicy>, Failure> {
+    let all = table_policy::list(keyspace);
+    if all.is_empty() {
+        return Err(MisplacedError::NoTables(keyspace.to_owned()).into());
+    }
+    let Some(names) = names else { return Ok(all) };
+    let mut wanted = BTreeSet::new();
+    for name in names {
+        let quoted = TableName::parse(name).map(|table| table.quoted());
+        let found = quoted.filter(|quoted| all.iter().any(|policy| policy.table_name == *quoted));
+        let other = || MisplacedError::OtherTable { table: name.clone(), keyspace: keyspace.to_owned() };
+        wanted.insert(found.ok_or_else(other)?);
+    }
+    Ok(all.into_iter().filter(|policy| wanted.contains(&policy.table_name)).collect())
+}
+
+/// Where the keys belong, as it stays while they are held.
+fn keys(keyspace: &Locked, request: &Request<'_>) -> Result<Vec<Key>, Failure> {
+    let key_type = keyspace.key_type();
+    let mut names = BTreeSet::new();
+    for key in &request.keys {
+        names.insert(key_type.canonical(&required(key.clone(), "keys")?).into_owned());
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    if names.is_empty() {
+        return Err(MisplacedError::NoKeys.into());
+    }
+    let version = keyspace::version(&keyspace.name);
+    let read_from = routing_history::shards_at(keyspace, &names, version);
+    let entries: Vec<Option<String>> = names.iter().map(|key| routing::entry_of(keyspace, key)).collect();
+    let named: Vec<String> = entries.iter().flatten().cloned().collect();
+    let written_to = routing::current(&keyspace.name, &named);
+    if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, &named) {
+        return Err(MisplacedError::Split { key, split }.into());
+    }
+    require_free(keyspace, &entries, &named)?;
+    let mut keys = Vec::new();
+    for ((key, entry), routed_to) in names.into_iter().zip(entries).zip(read_from) {
+        let written = entry.as_ref().and_then(|entry| written_to.get(entry));
+        if written != routed_to.as_ref() {
+            return Err(MisplacedError::Between(key).into());
+        }
+        match &routed_to {
+            Some(shard) if shard == request.shard => {
+                return Err(MisplacedError::InPlace { key, shard: shard.clone() }.into());
+            }
+            None if request.action == Action::Move => {
+                return Err(MisplacedError::Nowhere { key, keyspace: keyspace.name.clone() }.into());
+            }
+            Some(_) | None => keys.push(Key { key, entry, routed_to }),
+        }
+    }
+    Ok(keys)
+}
+
+/// Others that hold one of the entries are of sessions that are gone.
+fn require_free(keyspace: &Locked, entries: &[Option<String>], named: &[String]) -> Result<(), Failure> {
+    let mut others: BTreeMap<i64, String> =
+        misplaced_run::of_entries(&keyspace.name, named).into_iter().collect();
+    if entries.iter().any(Option::is_none)
+        && let Some(run) = misplaced_run::of_keyspace(&keyspace.name)
+    {
+        others.entry(run).or_default();
+    }
+    for (run, key) in others {
+        Lock::take(run).map_err(|_| MisplacedError::Busy { key, run })?;
+    }
+    Ok(())
+}
+
+/// Does what comes next, which is to be committed; false: all is done. What has failed is raised by the step after it, so that
+/// it is known by then.
+pub fn step(id: i64) -> Result<bool, Failure> {
+    let mut held = Held::back(id)?;
+    if let Some(failure) = held.failure.take() {
+        return Err(failure);
+    }
+    durably();
+    match held.work.next(id) {
+        Ok(true) => held.keep(),
+        Ok(false) => {
+            end(id, &held.work, End::Done, None);
+            return Ok(false);
+        }
+        Err(why) => {
+            held.work.close();
+            if leftover::end(id, held.work.timeout).is_err() {
+                return Err(error::of_run(id, why));
+            }
+            end(id, &held.work, End::Failed, Some(&why));
+            held.failure = Some(why);
+            held.keep();
+        }
+    }
+    Ok(true)
+}
+
+fn end(id: i64, work: &Work, end: End, why: Option<&Failure>) {
+    Caller::as_owner(|_| {
+        misplaced_run::ends(id, end, why);
+        told(id, &work.keyspace, &work.shard, end.as_str());
+    });
+}
+
+/// Its keys are free again. `force`: whether a session of it is left on a shard nobody asks.
+pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
+    durably();
+    if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
+        return Err(MisplacedError::Ended(id).into());
+    }
+    let _lock = Lock::take(id)?;
+    if !force {
+        leftover::end(id, timeout)?;
+    }
+    match Caller::as_owner(|_| misplaced_run::ends(id, End::Abandoned, None)) {
+        true => Ok(()),
+        false => Err(MisplacedError::Ended(id).into()),
+    }
+}

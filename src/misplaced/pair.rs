@@ -1,0 +1,165 @@
+//! A table on the wrong shard and on the right one. What is not known to arrive as it is, is refused by name.
+
+use super::error::MisplacedError;
+use super::facts::Facts;
+use crate::agent::shape::{Column, TableShape};
+use crate::remote::quote::{array_literal, ident};
+
+pub struct Pair {
+    /// As the keyspace calls it.
+    pub name: String,
+    /// Qualified and quoted, at the wrong shard; at the right one, empty where nothing goes there.
+    pub here: String,
+    pub there: String,
+    /// Where rows arrive.
+    pub stage: String,
+    /// Whether rows `s` and `t` of the right shard have the same primary key.
+    pub same_key: String,
+    shard_by: Column,
+    columns: Vec<String>,
+    key: Vec<String>,
+}
+
+/// One shard, for messages.
+pub struct Side<'a> {
+    pub shard: &'a str,
+    pub facts: &'a Facts,
+}
+
+impl Side<'_> {
+    fn refuse(&self, position: usize, what: impl Into<String>) -> MisplacedError {
+        let table = self.facts.names[position].clone();
+        MisplacedError::Table { shard: self.shard.to_owned(), table, what: what.into() }
+    }
+
+    fn ordinary(&self, position: usize) -> Result<&TableShape, MisplacedError> {
+        let shape = &self.facts.shapes[position];
+        if shape.oid.is_none() {
+            return Err(self.refuse(position, "does not exist"));
+        }
+        if !matches!(shape.kind.as_deref(), Some("r" | "p")) || !shape.is_ordinary() {
+            return Err(self.refuse(position, "is not a table, or has partitions that are none"));
+        }
+        match &shape.heir {
+            Some(heir) => Err(self.refuse(position, format!("has rows of {heir}, which inherits from it"))),
+            None => Ok(shape),
+        }
+    }
+}
+
+impl Pair {
+    /// Of rows that are deleted.
+    pub fn alone(
+        name: &str,
+        shard_by: &str,
+        position: usize,
+        here: &Side<'_>,
+    ) -> Result<Pair, MisplacedError> {
+        let shape = here.ordinary(position)?;
+        let Some(column) = shape.column(shard_by) else {
+            return Err(here.refuse(position, format!("has no column \"{shard_by}\"")));
+        };
+        if column.family().is_none() {
+            return Err(here.refuse(position, format!("has keys of type {}", column.type_name)));
+        }
+        if column.equality.is_some() {
+            return Err(here
+                .refuse(position, format!("has a collation for \"{shard_by}\" that is not deterministic")));
+        }
+        Ok(Pair {
+            name: name.to_owned(),
+            here: here.facts.names[position].clone(),
+            there: String::new(),
+            stage: format!("shardmaster_misplaced_{position}"),
+            same_key: String::new(),
+            shard_by: column.clone(),
+            columns: Vec::new(),
+            key: Vec::new(),
+        })
+    }
+
+    /// Of rows that are moved.
+    pub fn of(
+        name: &str,
+        shard_by: &str,
+        position: usize,
+        [here, there]: [&Side<'_>; 2],
+    ) -> Result<Pair, MisplacedError> {
+        let pair = Pair::alone(name, shard_by, position, here)?;
+        let (from, to) = (here.ordinary(position)?, there.ordinary(position)?);
+        if let Some(leaf) = to.leaves().iter().find(|leaf| leaf.persistence != "p") {
+            return Err(there.refuse(position, format!("is not logged: {}", leaf.name)));
+        }
+        if from.key().is_empty() || to.key().is_empty() {
+            let side = if from.key().is_empty() { here } else { there };
+            return Err(side.refuse(position, "has no primary key"));
+        }
+        if from.key() != to.key() {
+            return Err(
+                there.refuse(position, format!("has another primary key than on shard \"{}\"", here.shard))
+            );
+        }
+        let alike = |column: &Column, other: &Column| {
+            let is_builtin = column.builtin && other.builtin;
+            column.generated.is_some() == other.generated.is_some()
+                && if is_builtin {
+                    column.type_name == other.type_name
+                } else {
+                    column.signature == other.signature
+                }
+        };
+        for (side, other, shape, its) in [(here, there, from, to), (there, here, to, from)] {
+            let odd = |column: &&Column| !its.column(&column.name).is_some_and(|its| alike(column, its));
+            if let Some(column) = shape.columns().iter().find(odd) {
+                let what = format!(
+                    "has a column \"{}\" that is not the same on shard \"{}\"",
+                    column.name, other.shard
+                );
+                return Err(side.refuse(position, what));
+            }
+        }
+        if let Some(column) = from.columns().iter().find(|column| column.cannot_travel().is_some()) {
+            let what = format!(
+                "has a column \"{}\" of type {}, which is not known to arrive as it is",
+                column.name, column.type_name
+            );
+            return Err(here.refuse(position, what));
+        }
+        let stored = from.columns().iter().filter(|column| column.generated.is_none());
+        let key: Vec<String> = to.key().to_vec();
+        let equal = to.key_equality();
+        let same = key.iter().zip(&equal).map(|(column, equality)| {
+            let column = ident(column);
+            equality.of(&format!("s.{column}"), &format!("t.{column}"))
+        });
+        Ok(Pair {
+            there: there.facts.names[position].clone(),
+            same_key: same.collect::<Vec<_>>().join(" AND "),
+            columns: stored.map(|column| column.name.clone()).collect(),
+            key,
+            ..pair
+        })
+    }
+
+    /// All that are not generated, of a row with this name, if one is said.
+    pub fn columns(&self, row: &str) -> String {
+        list(&self.columns, row)
+    }
+
+    pub fn key(&self, row: &str) -> String {
+        list(&self.key, row)
+    }
+
+    /// Whether a row with this name is of one of the keys, at the wrong shard.
+    pub fn is_of(&self, keys: &[String], row: &str) -> String {
+        let list = array_literal(keys);
+        // An enum's name is not read anew: another type may have it by then.
+        let cast = if self.shard_by.is_enum { String::new() } else { format!("::{}[]", self.shard_by.base) };
+        format!("{row}.{} OPERATOR(pg_catalog.=) ANY ({list}{cast})", ident(&self.shard_by.name))
+    }
+}
+
+fn list(names: &[String], row: &str) -> String {
+    let prefix = if row.is_empty() { String::new() } else { format!("{row}.") };
+    names.iter().map(|name| format!("{prefix}{}", ident(name))).collect::<Vec<_>>().join(", ")
+}

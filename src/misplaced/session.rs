@@ -1,0 +1,151 @@
+//! A session of the caller's login on one shard, for transactions that outlive a crash.
+
+use super::error::MisplacedError;
+use crate::agent::credential;
+use crate::catalog::execution::Backend;
+use crate::catalog::shard::Shard;
+use crate::error::Failure;
+use crate::query::login::Way;
+use crate::query::opening::{self, Manners};
+use crate::remote::quote::{array_literal, literal};
+use crate::remote::{Connection, RemoteError};
+use std::time::{Duration, Instant};
+
+/// Names are the server's own, but for those of statements that fire triggers. A setting that keeps triggers and foreign keys
+/// from rows is a superuser's; and a shard that goes away is noticed.
+const SETTLE_IN: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 14000; SET jit = off; SET row_security = off; SET xmloption = content; SET lc_monetary = 'C';
+    SELECT pg_catalog.concat(pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), a.pid::text,
+           EXTRACT(epoch FROM a.backend_start)::text, pg_catalog.current_setting('session_replication_role'),
+           pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
+      FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
+
+/// What a transaction sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sees {
+    /// What is committed by each statement.
+    Latest,
+    /// What was committed when it began. The server itself refuses to delete or change what it does not see.
+    OneMoment,
+}
+
+impl Sees {
+    fn level(self) -> &'static str {
+        match self {
+            Sees::Latest => "READ COMMITTED",
+            Sees::OneMoment => "REPEATABLE READ",
+        }
+    }
+}
+
+pub struct Session {
+    pub connection: Connection,
+    pub shard: Shard,
+    pub backend: Backend,
+    /// As an application's session would have it.
+    path: String,
+}
+
+impl Session {
+    pub fn open(way: Way, schemas: &[String], timeout: Duration) -> Result<Session, Failure> {
+        let (entrance, params) = way;
+        let shard = &entrance.shard;
+        let concealing = |error: RemoteError, params| credential::refused(shard, error.concealing(params));
+        let params = params?;
+        let mut connection = Connection::open(&shard.shard_key, &params, timeout)
+            .map_err(|error| concealing(error, &params))?;
+        connection.will_run_what_others_write();
+        connection.set_deadline(Some(Instant::now() + timeout));
+        let own = std::iter::once(shard.namespace.clone());
+        let schemas: Vec<String> = own.chain(schemas.iter().cloned()).collect();
+        let version = connection.server_version();
+        let answer =
+            connection.run(&opening::message(&entrance, &schemas, &Manners::of_caller(), version))?;
+        opening::require(&entrance, &answer)?;
+        let found = connection.run(SETTLE_IN)?;
+        let cells: Vec<&str> = found.rows.iter().flatten().flatten().map(String::as_str).collect();
+        let [path, pid, start, role, _] = cells.as_slice() else {
+            return Err(RemoteError::unreadable(&shard.shard_key, "who it is").into());
+        };
+        if *role != "origin" {
+            return Err(MisplacedError::Replica(shard.shard_key.clone()).into());
+        }
+        let pid = pid.parse().map_err(|error| RemoteError::unreadable(&shard.shard_key, error))?;
+        let (username, start, path) = (entrance.username.clone(), (*start).to_owned(), (*path).to_owned());
+        Ok(Session { connection, shard: entrance.shard, backend: Backend { username, pid, start }, path })
+    }
+
+    /// From now on all that is asked of it takes no longer than that.
+    pub fn patient_for(&mut self, timeout: Duration) {
+        self.connection.set_deadline(Instant::now().checked_add(timeout));
+    }
+
+    /// With these tables as they are until its end, and what they are. Whoever waits for a lock keeps others waiting; where
+    /// nothing comes of the master any more it ends by itself.
+    pub fn begin(&mut self, tables: &[String], sees: Sees, timeout: Duration) -> Result<String, Failure> {
+        let idle = (timeout + Duration::from_secs(60)).as_millis().min(i32::MAX as u128);
+        let lock = format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", "));
+        let seen = seen(tables);
+        let answer = self.connection.run(&format!(
+            "BEGIN ISOLATION LEVEL {} READ WRITE; SET LOCAL lock_timeout = '1s';
+             SET LOCAL idle_in_transaction_session_timeout = {idle}; {lock}; {seen}",
+            sees.level()
+        ))?;
+        let text =
+            answer.scalar().ok_or_else(|| RemoteError::unreadable(self.connection.shard(), "its tables"))?;
+        Ok(text.to_owned())
+    }
+
+    /// Behind which names are those of an application's session.
+    pub fn as_application(&self) -> String {
+        format!("SELECT pg_catalog.set_config('search_path', {}, true)", literal(&self.path))
+    }
+
+    /// Returns once what has happened, and all that was seen of others, outlives a crash there.
+    pub fn commit(&mut self) -> Result<(), Failure> {
+        // A transaction that has written nothing would not wait for what others have committed before.
+        let xid = self.connection.run(
+            "SELECT pg_catalog.set_config('synchronous_commit', CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')
+                    THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true),
+                    pg_catalog.pg_logical_emit_message(true, 'shardmaster', '');
+             SELECT pg_catalog.pg_current_xact_id()::text",
+        )?;
+        let xid = literal(xid.scalar().unwrap_or_default());
+        let status = self
+            .connection
+            .run(&format!("COMMIT; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))?;
+        match status.scalar() {
+            Some("committed") => Ok(()),
+            _ => Err(MisplacedError::NotCommitted(self.shard.shard_key.clone()).into()),
+        }
+    }
+
+    pub fn roll_back(&mut self) -> Result<(), Failure> {
+        Ok(self.connection.run("ROLLBACK").map(drop)?)
+    }
+
+    /// Whether both are in one database of one running server, which neither addresses nor what a database knows of itself say.
+    pub fn shares_database(&mut self, other: &mut Session) -> Result<bool, Failure> {
+        let number = random();
+        let take = format!("BEGIN; SELECT pg_catalog.pg_try_advisory_xact_lock({number})");
+        let there = other.connection.run(&take)?;
+        if there.scalar() != Some("t") {
+            return Err(RemoteError::unreadable(other.connection.shard(), "a lock that nobody has").into());
+        }
+        let here = self.connection.run(&take)?;
+        self.roll_back()?;
+        other.roll_back()?;
+        Ok(here.scalar() == Some("f"))
+    }
+}
+
+/// Of the keys with which this process makes its maps hard to guess.
+fn random() -> i64 {
+    use std::hash::BuildHasher;
+    i64::from_ne_bytes(std::collections::hash_map::RandomState::new().hash_one(Instant::now()).to_ne_bytes())
+}
+
+/// A query for what tables are.
+pub fn seen(tables: &[String]) -> String {
+    include_str!("../../sql/misplaced/seen.sql").replace("{tables}", &array_literal(tables))
+}

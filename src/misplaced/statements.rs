@@ -1,0 +1,94 @@
+//! What shards are asked of rows: texts alone.
+
+use super::pair::Pair;
+
+/// Rows of the keys, as they are.
+pub fn read(pair: &Pair, keys: &[String]) -> String {
+    let (columns, table, is_of) = (pair.columns("r"), &pair.here, pair.is_of(keys, "r"));
+    format!("COPY (SELECT {columns} FROM {table} AS r WHERE {is_of}) TO STDOUT")
+}
+
+/// Deletes up to so many of them; None: all. One that somebody changes meanwhile is deleted as it is by then, or not at all: a
+/// scan by places of older minor versions takes the changed row for the one that was chosen, so its key is looked at again, by
+/// what the planner has no index for.
+pub fn delete(pair: &Pair, keys: &[String], most: Option<u32>) -> String {
+    let (table, is_of) = (&pair.here, pair.is_of(keys, "r"));
+    let Some(most) = most else { return format!("DELETE FROM {table} AS r WHERE {is_of}") };
+    format!(
+        "DELETE FROM {table} AS r
+          USING (SELECT c.tableoid AS part, c.ctid AS place FROM {table} AS c WHERE {} LIMIT {most}) AS chosen
+          WHERE r.ctid OPERATOR(pg_catalog.=) chosen.place AND r.tableoid OPERATOR(pg_catalog.=) chosen.part
+            AND CASE WHEN {is_of} THEN true END",
+        pair.is_of(keys, "c")
+    )
+}
+
+/// The same, which gives what it has deleted.
+pub fn take(pair: &Pair, keys: &[String], most: Option<u32>) -> String {
+    format!("COPY ({} RETURNING {}) TO STDOUT", delete(pair, keys, most), pair.columns("r"))
+}
+
+/// Whether there are any.
+pub fn exists(pair: &Pair, keys: &[String]) -> String {
+    format!("SELECT EXISTS (SELECT FROM {} AS r WHERE {})", pair.here, pair.is_of(keys, "r"))
+}
+
+/// Where rows arrive at the right shard.
+pub fn make_stage(pair: &Pair) -> String {
+    let (stage, columns, table) = (&pair.stage, pair.columns("t"), &pair.there);
+    format!(
+        "CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {columns} FROM {table} AS t WHERE false"
+    )
+}
+
+pub fn fill_stage(pair: &Pair) -> String {
+    format!("COPY pg_temp.{} ({}) FROM STDIN", pair.stage, pair.columns(""))
+}
+
+/// Takes away those that are there already, as they are.
+pub fn drop_equal(pair: &Pair) -> String {
+    format!(
+        "DELETE FROM pg_temp.{} AS s USING {} AS t WHERE {} AND NOT {}",
+        pair.stage,
+        pair.there,
+        pair.same_key,
+        differ(pair)
+    )
+}
+
+/// How many of the others are there with other content, and the key of one.
+pub fn conflicts(pair: &Pair) -> String {
+    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
+    format!(
+        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
+           FROM pg_temp.{stage} AS s JOIN {there} AS t ON {same_key} ORDER BY 1 LIMIT 1"
+    )
+}
+
+/// Their numbers are theirs, whatever an identity column would give them.
+pub fn insert(pair: &Pair) -> String {
+    format!(
+        "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM pg_temp.{} AS s",
+        pair.there,
+        pair.columns(""),
+        pair.columns("s"),
+        pair.stage
+    )
+}
+
+/// How many are not there as they are, and the key of one.
+pub fn missing(pair: &Pair) -> String {
+    let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
+    format!(
+        "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
+           FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key}
+          WHERE t.tableoid IS NULL OR {} ORDER BY 1 LIMIT 1",
+        differ(pair)
+    )
+}
+
+/// By their bytes.
+fn differ(pair: &Pair) -> String {
+    let (s, t) = (pair.columns("s"), pair.columns("t"));
+    format!("pg_catalog.record_image_ne(ROW({s}), ROW({t}))")
+}
