@@ -264,3 +264,61 @@ fn two_of_them_do_not_wait_for_each_other_without_an_end() {
     other.batch_execute("CALL shard_execute_resume(2)").unwrap();
     assert_eq!((states(&cluster), prepared(&cluster)), (vec!["done".to_owned(); 4], 0));
 }
+
+/// A session of which a step was asked by hand takes nobody along when it ends.
+#[test]
+fn a_session_that_ends_between_two_steps_ends_alone() {
+    let cluster = stage(2);
+    let mut other = cluster.superuser().unwrap();
+    let mut by_hand = dba(&cluster);
+    by_hand
+        .batch_execute("SELECT shard_execution_begin('INSERT INTO runs DEFAULT VALUES', 'default', NULL, 1, true, '1 min', true)")
+        .unwrap();
+    for step in ["take(1, false, '1 min')", "step(1, '1 min')"] {
+        by_hand.batch_execute(&format!("SELECT shard_execution_{step}")).unwrap();
+    }
+    drop(by_hand);
+    let query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'dba'";
+    wait::until_true(&mut other, "the session's end", LIMIT, query).unwrap();
+    wait_settled(&cluster);
+    let log = std::fs::read_to_string(cluster.master.log_path()).unwrap();
+    assert!(!log.contains("terminated by signal") && !log.contains("panicked"), "{log}");
+    assert_eq!(runs(&cluster), [0, 0]);
+}
+
+/// A copy of the master's catalog leaves what is prepared to the master, until somebody says that it replaces it.
+#[test]
+fn a_copy_of_the_master_ends_nothing_that_the_master_has_begun() {
+    let cluster = stage(2);
+    let call = held(&cluster, "execution_prepared", INSERT);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "UPDATE shardmaster.execution SET master = 'another one';
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dba'",
+        )
+        .unwrap();
+    call.join().unwrap();
+    cluster.fault("").unwrap();
+    let mut dba = dba(&cluster);
+    for call in ["CALL shard_execute_resume(1)", "SELECT shard_execute_abandon(1)"] {
+        assert_eq!(
+            error(&mut dba, call),
+            (
+                "55000".to_owned(),
+                "execution 1 was begun by another master, of which this one is a copy".to_owned()
+            )
+        );
+    }
+    // The worker has had its time.
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(prepared(&cluster), 2);
+    dba.batch_execute("CALL shard_execute_resume(1, retry => true)").unwrap();
+    assert_eq!((runs(&cluster), prepared(&cluster)), (vec![1; 2], 0));
+    // Where something is open a shard stays where it is.
+    let call = held(&cluster, "execution_prepared", INSERT);
+    let moved = "SELECT shard_set_endpoint('shard_a', database => 'elsewhere')";
+    assert_eq!(error(&mut master, moved).0, "55006");
+    cluster.fault("").unwrap();
+    assert_eq!(call.join().unwrap(), None);
+}

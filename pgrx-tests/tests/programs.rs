@@ -42,6 +42,7 @@ mod long_rows;
 mod lost;
 mod majors;
 mod misplaced;
+mod misplaced_doubts;
 mod misplaced_settled;
 mod misplaced_tables;
 mod mover;

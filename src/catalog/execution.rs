@@ -1,5 +1,6 @@
 //! `shardmaster.execution` and `execution_shard`: a statement for all shards, and how far each of them is.
 
+use super::split;
 use crate::error::{Failure, SqlState};
 use crate::server::{database, sql};
 use pgrx::pg_sys;
@@ -97,6 +98,8 @@ pub struct Execution {
     /// All shards do it, or none.
     pub two_phase: bool,
     pub started_by: String,
+    /// Another master has begun it, of which this one is a copy.
+    pub is_others: bool,
 }
 
 /// A session on a shard.
@@ -145,8 +148,8 @@ pub struct Listed {
 
 pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
     let id = sql::write_returning(
-        "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by, two_phase, login_role)
-         VALUES ($1, $2, $3, $4, $5, $6::oid IS NOT NULL, $6::oid::regrole) RETURNING id",
+        "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, started_by, two_phase, login_role, master)
+         VALUES ($1, $2, $3, $4, $5, $6::oid IS NOT NULL, $6::oid::regrole, $7) RETURNING id",
         &[
             new.keyspace.into(),
             new.statement.into(),
@@ -154,6 +157,7 @@ pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
             new.in_transaction.into(),
             new.started_by.into(),
             new.two_phase.into(),
+            split::identity().into(),
         ],
         |row| row.value(1),
     );
@@ -168,9 +172,9 @@ pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
 
 pub fn find(id: i64) -> Result<Execution, Failure> {
     let found = sql::read_latest(
-        "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase
+        "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase, master <> $2
            FROM shardmaster.execution WHERE id = $1",
-        &[id.into()],
+        &[id.into(), split::identity().into()],
         |row| Execution {
             id,
             keyspace: row.value(1),
@@ -179,12 +183,21 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
             in_transaction: row.value(4),
             started_by: row.value(5),
             two_phase: row.value(6),
+            is_others: row.value(7),
         },
     );
     found.into_iter().next().ok_or_else(|| {
         Failure::new(SqlState::UNDEFINED_OBJECT, format!("execution {id} does not exist"))
             .hint("shard_executions() lists them.")
     })
+}
+
+/// This master carries it out from now on.
+pub fn take_over(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.execution SET master = $2 WHERE id = $1",
+        &[id.into(), split::identity().into()],
+    );
 }
 
 /// With whose logins one in two phases is carried out: a role's number and name. None: it is no longer there.
@@ -353,14 +366,14 @@ pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
 pub fn open_without(lock_space: u16) -> Vec<i64> {
     sql::read_again(
         "SELECT e.id FROM shardmaster.execution e
-          WHERE e.two_phase
+          WHERE e.two_phase AND e.master = $3
             AND EXISTS (SELECT 1 FROM shardmaster.execution_shard s
                          WHERE s.execution_id = e.id AND s.state IN ('running', 'prepared', 'committing'))
             AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l
                              WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.database = $2
                                AND ((l.classid::bigint << 32) | l.objid::bigint) = e.id)
           ORDER BY e.id",
-        &[i32::from(lock_space).into(), database::id().into()],
+        &[i32::from(lock_space).into(), database::id().into(), split::identity().into()],
         |row| row.value(1),
     )
 }

@@ -93,13 +93,13 @@ pub fn insert(action: Action, keyspace: &str, shard: &str, keys: &[Key], started
     id
 }
 
-/// Those that hold one of the entries, or all of the keyspace.
-pub fn of_entries(keyspace: &str, entries: &[String]) -> Vec<(i64, String)> {
+/// Those that hold one of the entries, or, `or_all`, all of the keyspace.
+pub fn of_entries(keyspace: &str, entries: &[String], or_all: bool) -> Vec<(i64, String)> {
     sql::read(
         "SELECT r.id, min(k.key) FROM shardmaster.misplaced_run r JOIN shardmaster.misplaced_key k ON k.run_id = r.id
-          WHERE r.keyspace = $1 AND r.state = 'running' AND (k.entry IS NULL OR k.entry = ANY ($2))
+          WHERE r.keyspace = $1 AND r.state = 'running' AND ($3 AND k.entry IS NULL OR k.entry = ANY ($2))
           GROUP BY r.id ORDER BY r.id",
-        &[keyspace.into(), entries.to_vec().into()],
+        &[keyspace.into(), entries.to_vec().into(), or_all.into()],
         |row| (row.value(1), row.value(2)),
     )
 }

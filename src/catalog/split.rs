@@ -413,6 +413,16 @@ pub fn number_after(number: i64) {
     );
 }
 
+/// The first of these numbers that no split of this master has.
+pub fn unknown_of(ids: &[i64]) -> Option<i64> {
+    sql::read_one(
+        "SELECT i.id FROM unnest($1::bigint[]) AS i (id)
+          WHERE NOT EXISTS (SELECT 1 FROM shardmaster.split_plan p WHERE p.id = i.id) ORDER BY 1 LIMIT 1",
+        &[ids.to_vec().into()],
+        |row| row.value(1),
+    )
+}
+
 /// Identity of this master as the shards remember it. Another database or another
 /// server with the same catalog is another master.
 pub fn identity() -> String {

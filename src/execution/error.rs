@@ -19,6 +19,8 @@ pub enum ExecutionError {
     Run { run: i64, shard: String },
     #[error("execution {id} was started by role \"{role}\"")]
     Others { id: i64, role: String },
+    #[error("execution {0} was begun by another master, of which this one is a copy")]
+    OtherMaster(i64),
     #[error("execution {0} is carried out by another session")]
     Busy(i64),
     #[error("execution {0} is not carried out by this session")]
@@ -67,6 +69,12 @@ impl From<ExecutionError> for Failure {
                 SqlState::UNSUPPORTED,
                 "There is no client that would take or give its rows: shard_query() reads, INSERT writes."
                     .to_owned(),
+            ),
+            E::OtherMaster(id) => (
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "If this master replaces the other one, and the other one is gone for good: CALL shard_execute_resume({id}, retry => true), or give it up with shard_execute_abandon({id}, force => true)."
+                ),
             ),
             E::OtherSchema { namespace, .. } => (
                 SqlState::INSUFFICIENT_PRIVILEGE,

@@ -89,7 +89,10 @@ impl Held {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
             // SAFETY: the callback is a function of this library, which is never unloaded.
-            unsafe { pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut()) };
+            unsafe {
+                pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
+                pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
+            }
         }
         let lock = Lock::take(id).ok_or_else(|| Failure::from(ExecutionError::Busy(id)))?;
         Ok(Held { id, stage: Stage::Between, failure: None, later: None, lock, commits: 0 })
@@ -106,6 +109,13 @@ impl Held {
         let is_it = |held: &Held| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
         HELD.take().filter(is_it).ok_or_else(|| ExecutionError::NotHeld(id).into())
     }
+}
+
+/// A session that ends between two transactions has none to abort, and later there are neither locks nor what a connection's
+/// end needs.
+#[pg_guard]
+unsafe extern "C-unwind" fn at_exit(_code: std::ffi::c_int, _argument: pg_sys::Datum) {
+    drop(HELD.take());
 }
 
 #[pg_guard]

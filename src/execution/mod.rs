@@ -4,7 +4,6 @@
 //! On each shard: 1. the session that will run it is written down (`running`). 2. The statement runs, in a transaction
 //! whose number survives a crash of the shard, since another session has made the shard write that much; number and
 //! server are written down (`committing`). 3. The shard is told to commit (`done`).
-
 //!
 //! In two phases (`two_phase`) all shards do it or none.
 
@@ -81,7 +80,7 @@ pub fn begin(request: &Request<'_>) -> Result<i64, Failure> {
 fn durably() {
     sql::write(
         "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
-          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off'",
+          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')",
         &[],
     );
 }
@@ -97,6 +96,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
         }
     })?;
     let mut held = Held::take(id)?;
+    require_own(&found, retry)?;
     let taken = take_up(&found, retry, timeout).map_err(|why| error::of_execution(id, why))?;
     held.later = taken.unreached.map(|why| error::of_execution(id, why));
     if found.two_phase {
@@ -108,6 +108,18 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
     }
     held.keep();
     Ok(())
+}
+
+/// What another master has on shards is its own, unless somebody says that this one replaces it.
+fn require_own(found: &Execution, is_said: bool) -> Result<(), Failure> {
+    match (found.is_others, is_said) {
+        (false, _) => Ok(()),
+        (true, true) => {
+            Caller::as_owner(|_| execution::take_over(found.id));
+            Ok(())
+        }
+        (true, false) => Err(ExecutionError::OtherMaster(found.id).into()),
+    }
 }
 
 /// What is in the way of going on.
@@ -214,6 +226,7 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     let found = Caller::as_owner(|_| execution::find(id))?;
     let _held = Held::take(id)?;
+    require_own(&found, force)?;
     let unreached = match found.two_phase {
         true => recovery::settle(id, timeout).map_err(|why| error::of_execution(id, why))?,
         false => None,

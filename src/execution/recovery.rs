@@ -177,11 +177,11 @@ impl Left {
                 Some(format!("COMMIT PREPARED {}", literal(gid)))
             }
             (Found::Prepared, _, Some(gid)) => Some(format!("ROLLBACK PREPARED {}", literal(gid))),
-            // Whoever has told it so may not have waited for its standbys.
-            (Found::Committed, ..) => Some(FLUSH.to_owned()),
-            (Found::Prepared | Found::Gone | Found::Lost(_), ..) => None,
+            (Found::Prepared | Found::Committed | Found::Gone | Found::Lost(_), ..) => None,
         })?;
-        self.look()
+        self.look()?;
+        // Whoever has told it so, or this, may not have waited for its standbys.
+        self.ask(|_, found| matches!(found, Found::Committed).then(|| FLUSH.to_owned())).map(drop)
     }
 
     fn record(self) -> Result<Option<Failure>, Failure> {
@@ -236,8 +236,7 @@ fn question_of(place: &Place) -> String {
         None => ("NULL".to_owned(), "NULL".to_owned()),
     };
     format!(
-        "SELECT {IDENTITY}, EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_xacts
-                WHERE gid OPERATOR(pg_catalog.=) {} AND database OPERATOR(pg_catalog.=) pg_catalog.current_database()),
+        "SELECT {IDENTITY}, EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_xacts WHERE gid OPERATOR(pg_catalog.=) {}),
             {status}, {is_behind}",
         literal(place.gid.as_deref().unwrap_or_default())
     )
@@ -253,7 +252,7 @@ fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
     }
     // What is prepared on another server is there, whoever has made the name lead here.
     let is_elsewhere = place.system_identifier.as_deref().is_some_and(|known| known != *system);
-    if is_elsewhere && place.state != State::Committing {
+    if is_elsewhere {
         return Err(ExecutionError::OtherServer(place.shard.clone()).into());
     }
     // Of one that was not known to be prepared nothing was decided.

@@ -37,8 +37,9 @@ fn begin(timeout: Duration) -> String {
 pub fn after() -> String {
     format!(
         "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text, {IDENTITY},
-    pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
-        WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true)"
+    pg_catalog.set_config('synchronous_commit',
+        CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{{off,local}}') THEN 'on'
+             ELSE pg_catalog.current_setting('synchronous_commit') END, true)"
     )
 }
 

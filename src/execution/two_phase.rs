@@ -6,7 +6,7 @@
 use super::error::ExecutionError;
 use super::points;
 use super::run::{Lane, Wave, after, cells};
-use super::settle::IDENTITY;
+use super::settle::{FLUSH, IDENTITY};
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, State, Transaction};
 use crate::error::Failure;
@@ -108,7 +108,8 @@ impl Wave {
             .iter()
             .map(|lane| {
                 let xid = literal(&lane.transaction.as_ref()?.xid);
-                Some(format!("SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
+                // A commit behind it waits for the disk and for standbys that it may not have waited for.
+                Some(format!("{FLUSH}; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
             })
             .collect();
         let answers = self.ask(|number| xids.get(number).cloned().flatten().map(Question::Own))?;

@@ -89,8 +89,12 @@ impl Batch<'_> {
         for (position, pair) in self.pairs() {
             done.push((position, arrive(pair, there, &shard)?));
         }
-        // What would keep it from being committed says so before the other side is.
-        here.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        // What would keep it from being committed says so before the other side is; and what has come later may have changed rows
+        // that had arrived before.
+        for session in [&mut *here, &mut *there] {
+            session.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        }
+        self.pairs().try_for_each(|(_, pair)| require_arrived(pair, there))?;
         reach(&STAGED)?;
         there.commit()?;
         reach(&COPIED)?;
@@ -153,12 +157,17 @@ pub fn make_stage(there: &mut Session, pair: &Pair) -> Result<(), Failure> {
 fn arrive(pair: &Pair, there: &mut Session, here: &str) -> Result<Done, Failure> {
     let deleted = require_no_conflict(pair, there, here)?;
     let moved = there.connection.run(&statements::insert(pair))?.affected;
+    Ok(Done { moved, deleted })
+}
+
+/// As they were sent, once all has come.
+fn require_arrived(pair: &Pair, there: &mut Session) -> Result<(), Failure> {
     let missing = there.connection.run(&statements::missing(pair))?;
     if let Some((key, rows)) = one_of(&missing, there)? {
         let (table, there) = (pair.there.clone(), there.shard.shard_key.clone());
         return Err(MisplacedError::Altered { rows, table, key, there }.into());
     }
-    Ok(Done { moved, deleted })
+    Ok(())
 }
 
 /// How many of the stage are there already, as they are; the stage is without them then.

@@ -20,6 +20,8 @@ pub enum MisplacedError {
         "shard \"{shard}\" redirects clients of key \"{key}\", which has left it by one of the splits {splits}"
     )]
     Redirected { key: String, shard: String, splits: String },
+    #[error("shard \"{shard}\" knows split {split}, which this master has not planned")]
+    Later { shard: String, split: i64 },
     #[error("execution {id} of a statement is on shard \"{shard}\"")]
     Execution { id: i64, shard: String },
     #[error("key \"{key}\" is in use by run {run} of misplaced rows")]
@@ -40,6 +42,8 @@ pub enum MisplacedError {
     Table { shard: String, table: String, what: String },
     #[error("{what} of shard \"{shard}\" fires for rows that are deleted")]
     Trigger { shard: String, what: String },
+    #[error("shard \"{shard}\" is of encoding {encoding}, of which texts may not arrive as they are")]
+    Encoding { shard: String, encoding: String },
     #[error("foreign keys among tables of keyspace \"{0}\" run in a circle")]
     Circle(String),
     #[error("shard \"{shard}\": foreign key {name} of {from} would follow rows of {to} that are deleted")]
@@ -107,6 +111,13 @@ impl MisplacedError {
                 SqlState::IN_USE,
                 "Its rows there are refused to everybody: shard_guard_drop() of the split ends that, or wait for shardmaster.redirect_retention.",
             ),
+            E::Later { .. } => fixed(
+                SqlState::NOT_IN_STATE,
+                "The routes of a master that was restored may be older than the rows: see shard_cleanup(), and where the keys are, before any are moved or deleted.",
+            ),
+            E::Encoding { .. } => {
+                fixed(SqlState::UNSUPPORTED, "Rows go between shards of encoding UTF8 or LATIN1.")
+            }
             E::Execution { .. } => fixed(
                 SqlState::IN_USE,
                 "Wait for its end, or give it up: shard_executions() lists what is under way.",

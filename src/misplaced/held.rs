@@ -9,8 +9,8 @@ use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// The fourth field of the lock's tag; see the worker's locks.
-const SPACE: u16 = 0x534d;
+/// The fourth field of the lock's tag. Another one than the worker's locks and those of executions have.
+const SPACE: u16 = 0x5352;
 
 /// As long as somebody has it, the run is carried out.
 pub struct Lock(i64);
@@ -22,7 +22,7 @@ pub struct Held {
     pub failure: Option<Failure>,
     /// Of the last step.
     commits: u64,
-    _lock: Lock,
+    lock: Lock,
 }
 
 thread_local! {
@@ -35,22 +35,39 @@ thread_local! {
 impl Lock {
     /// No other session may have it.
     pub fn take(id: i64) -> Result<Lock, Failure> {
-        let tag = database::advisory_lock(SPACE, id as u64);
-        // SAFETY: a valid tag of a lock method the server knows; does not wait. The session's own: it outlives commits.
-        let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
-        match taken {
-            pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL => Err(MisplacedError::Held(id).into()),
-            _ => Ok(Lock(id)),
+        match acquire(id) {
+            Some(_) => Ok(Lock(id)),
+            None => Err(MisplacedError::Held(id).into()),
         }
+    }
+
+    /// Its own session may have given it away, with all that it has.
+    fn is_kept(&self) -> bool {
+        let again = acquire(self.0);
+        if again.is_some() {
+            release(self.0);
+        }
+        again == Some(pg_sys::LockAcquireResult::LOCKACQUIRE_ALREADY_HELD)
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let tag = database::advisory_lock(SPACE, self.0 as u64);
-        // SAFETY: releases what `take` has taken in this session; raises no error.
-        unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
+        release(self.0);
     }
+}
+
+fn acquire(id: i64) -> Option<pg_sys::LockAcquireResult::Type> {
+    let tag = database::advisory_lock(SPACE, id as u64);
+    // SAFETY: a valid tag of a lock method the server knows; does not wait. The session's own: it outlives commits.
+    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
+    (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(taken)
+}
+
+fn release(id: i64) {
+    let tag = database::advisory_lock(SPACE, id as u64);
+    // SAFETY: releases what `acquire` has taken in this session; raises no error.
+    unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
 }
 
 impl Held {
@@ -59,10 +76,13 @@ impl Held {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
             // SAFETY: the callback is a function of this library, which is never unloaded.
-            unsafe { pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut()) };
+            unsafe {
+                pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
+                pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
+            }
         }
         let lock = Lock::take(id)?;
-        Held { id, work, failure: None, commits: 0, _lock: lock }.keep();
+        Held { id, work, failure: None, commits: 0, lock }.keep();
         Ok(())
     }
 
@@ -74,9 +94,16 @@ impl Held {
 
     /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
     pub fn back(id: i64) -> Result<Held, Failure> {
-        let is_it = |held: &Held| held.id == id && held.commits < COMMITS.get();
+        let is_it = |held: &Held| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
         HELD.take().filter(is_it).ok_or_else(|| MisplacedError::NotHeld(id).into())
     }
+}
+
+/// A session that ends between two transactions has none to abort, and later there are neither locks nor what a connection's
+/// end needs.
+#[pg_guard]
+unsafe extern "C-unwind" fn at_exit(_code: std::ffi::c_int, _argument: pg_sys::Datum) {
+    drop(HELD.take());
 }
 
 #[pg_guard]

@@ -4,6 +4,7 @@ use super::error::MisplacedError;
 use super::facts::{self, Facts};
 use super::pair::{Pair, Side};
 use super::session::Session;
+use super::statements;
 use super::unit::{self, Unit};
 use crate::catalog::misplaced_run::Action;
 use crate::catalog::table_policy::{TableName, TablePolicy};
@@ -52,12 +53,23 @@ impl Lot {
             });
         }
         let target = there.as_deref().map(|there| there.shard.shard_key.clone());
+        if let (Action::Move, Some(there)) = (wish.action, there.as_deref_mut()) {
+            require_encodings(here, there)?;
+        }
         let facts = facts::look(here, &tables)?;
         let there = match (wish.action, there) {
             (Action::Move, Some(there)) => Some(facts::look(there, &tables)?),
             (Action::Move | Action::Delete, _) => None,
         };
         let pairs = pairs(&tables, &here.shard.shard_key, &facts, target.as_deref(), there.as_ref())?;
+        for pair in &pairs {
+            let other = here.connection.run(&statements::other_spelling(pair, &keys))?;
+            if let Some(key) = other.scalar() {
+                let what = format!("has a column for which key \"{key}\" is written otherwise");
+                let (shard, table) = (here.shard.shard_key.clone(), pair.here.clone());
+                return Err(MisplacedError::Table { shard, table, what }.into());
+            }
+        }
         if wish.action == Action::Move && !wish.fire_triggers {
             require_no_trigger(here, &facts)?;
         }
@@ -90,6 +102,21 @@ fn pairs(
         None => Pair::alone(&policy.table_name, &policy.shard_by, position, &here),
     };
     tables.iter().enumerate().map(pair).collect()
+}
+
+/// Encodings between which every text arrives as it is, or not at all.
+const ONE_TO_ONE: [&str; 2] = ["UTF8", "LATIN1"];
+
+fn require_encodings(here: &mut Session, there: &mut Session) -> Result<(), Failure> {
+    for session in [here, there] {
+        let found = session.connection.run("SHOW server_encoding")?;
+        let encoding = found.scalar().unwrap_or_default();
+        if !ONE_TO_ONE.contains(&encoding) {
+            let (shard, encoding) = (session.shard.shard_key.clone(), encoding.to_owned());
+            return Err(MisplacedError::Encoding { shard, encoding }.into());
+        }
+    }
+    Ok(())
 }
 
 fn require_no_trigger(here: &mut Session, facts: &Facts) -> Result<(), Failure> {

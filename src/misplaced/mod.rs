@@ -12,6 +12,7 @@ mod facts;
 mod held;
 mod leftover;
 mod lot;
+mod master;
 mod pair;
 mod points;
 mod run;
@@ -85,7 +86,7 @@ pub fn begin(request: Request<'_>) -> Result<i64, Failure> {
 fn durably() {
     sql::write(
         "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)
-          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off'",
+          WHERE pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')",
         &[],
     );
 }
@@ -154,7 +155,7 @@ fn keys(keyspace: &Locked, request: &Request<'_>) -> Result<Vec<Key>, Failure> {
 /// Others that hold one of the entries are of sessions that are gone.
 fn require_free(keyspace: &Locked, entries: &[Option<String>], named: &[String]) -> Result<(), Failure> {
     let mut others: BTreeMap<i64, String> =
-        misplaced_run::of_entries(&keyspace.name, named).into_iter().collect();
+        misplaced_run::of_entries(&keyspace.name, named, true).into_iter().collect();
     if entries.iter().any(Option::is_none)
         && let Some(run) = misplaced_run::of_keyspace(&keyspace.name)
     {
@@ -174,6 +175,9 @@ pub fn step(id: i64) -> Result<bool, Failure> {
         return Err(failure);
     }
     durably();
+    if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
+        return Err(MisplacedError::Ended(id).into());
+    }
     match held.work.next(id) {
         Ok(true) => held.keep(),
         Ok(false) => {

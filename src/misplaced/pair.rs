@@ -150,6 +150,19 @@ impl Pair {
         list(&self.key, row)
     }
 
+    /// A key as the shard-by column's type writes it, in its shortest form.
+    pub fn own_form(&self, key: &str) -> String {
+        match (self.shard_by.is_enum, self.shard_by.base.as_str()) {
+            (true, _) => key.to_owned(),
+            (false, "numeric") => {
+                format!("pg_catalog.trim_scale({key}::pg_catalog.numeric)::pg_catalog.text")
+            }
+            // Without a length it would have one of one character.
+            (false, "character" | "bpchar") => format!("{key}::pg_catalog.bpchar::pg_catalog.text"),
+            (false, base) => format!("{key}::{base}::pg_catalog.text"),
+        }
+    }
+
     /// Whether a row with this name is of one of the keys, at the wrong shard.
     pub fn is_of(&self, keys: &[String], row: &str) -> String {
         let list = array_literal(keys);

@@ -4,6 +4,7 @@ use super::batch::{self, Batch, reach};
 use super::error::MisplacedError;
 use super::leftover;
 use super::lot::{Lot, Wish};
+use super::master;
 use super::points::BEGUN;
 use super::session::Session;
 use super::statements;
@@ -68,6 +69,9 @@ impl Work {
             Stage::Open(open) => {
                 reach(&BEGUN)?;
                 self.require_no_execution()?;
+                for shard in std::iter::once(&self.shard).chain(open.there.keys()) {
+                    master::require(shard, self.timeout)?;
+                }
                 let (open, lots) = self.look(open)?;
                 self.stage = Stage::Ready(open, lots, Place::default());
             }
@@ -195,9 +199,14 @@ fn require_no_redirect(lot: &Lot, here: &mut Session, splits: &[i64]) -> Result<
     for pair in &lot.pairs {
         for key in &lot.keys {
             let delete = statements::delete(pair, std::slice::from_ref(key), Some(1));
-            let tried = here.connection.run(&format!("BEGIN; {}; {delete}", here.as_application()));
+            let begin = "BEGIN; SET LOCAL lock_timeout = '1s'";
+            let tried = here.connection.run(&format!("{begin}; {}; {delete}", here.as_application()));
             match tried {
                 Ok(_) => here.roll_back()?,
+                // Rows that refer to it are in its way, and in that of nobody who moves them all.
+                Err(error) if error.sqlstate.is_some_and(|state| state.as_str().starts_with("23")) => {
+                    here.roll_back()?;
+                }
                 Err(error) if error.is("SM001") => {
                     let splits: Vec<String> = splits.iter().map(i64::to_string).collect();
                     let (key, shard, splits) = (key.clone(), here.shard.shard_key.clone(), splits.join(", "));

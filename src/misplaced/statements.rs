@@ -1,6 +1,16 @@
 //! What shards are asked of rows: texts alone.
 
 use super::pair::Pair;
+use crate::remote::quote::array_literal;
+
+/// The first of the keys that the column's type writes otherwise: rows of another key could be taken for its rows.
+pub fn other_spelling(pair: &Pair, keys: &[String]) -> String {
+    let (list, own) = (array_literal(keys), pair.own_form("k.key"));
+    format!(
+        "SELECT k.key FROM pg_catalog.unnest({list}::pg_catalog.text[]) AS k (key)
+          WHERE {own} OPERATOR(pg_catalog.<>) k.key LIMIT 1"
+    )
+}
 
 /// Rows of the keys, as they are.
 pub fn read(pair: &Pair, keys: &[String]) -> String {

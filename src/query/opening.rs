@@ -46,7 +46,7 @@ pub fn message(entrance: &Entrance, schemas: &[String], manners: &Manners, versi
     let path: Vec<String> = std::iter::once("pg_temp".to_owned()).chain(schemas).collect();
     let notices_end = if version >= 140_000 { "SET client_connection_check_interval = '1s';" } else { "" };
     format!(
-        "SET DateStyle = 'ISO, {}'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex';
+        "SET DateStyle = 'ISO, {}'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex'; SET lc_monetary = 'C';
          SET client_encoding = 'UTF8'; SET standard_conforming_strings = on; SET default_transaction_read_only = off;
          SET client_min_messages = error; {notices_end}
          SELECT pg_catalog.set_config('TimeZone', {}, false), pg_catalog.set_config('shardmaster_query.shard', {}, false),

@@ -18,7 +18,8 @@ const BUILTIN: u32 = 16_384;
 const TEXTS: [u32; 4] = [25, 1043, 1042, 19];
 
 /// By what the input functions of this server read a text otherwise than it was sent.
-pub const AS_SENT: [(&CStr, &CStr); 2] = [(c"array_nulls", c"on"), (c"xmloption", c"content")];
+pub const AS_SENT: [(&CStr, &CStr); 3] =
+    [(c"array_nulls", c"on"), (c"xmloption", c"content"), (c"lc_monetary", c"C")];
 
 /// A text of a shard in this server's encoding. What is not valid there is an error of the server.
 ///
@@ -150,7 +151,7 @@ pub fn require_alike(declared: &[u32], shard: &str, row: &Row) -> Result<(), Fai
 }
 
 /// Types of which a text is another one by a cast than as they are sent: blanks at the end, and how much is written out.
-const OTHERWISE_CAST: [u32; 3] = [16, 869, 1042];
+const OTHERWISE_CAST: [u32; 4] = [16, 142, 869, 1042];
 
 /// The same where shards have compared texts that the columns were cast to.
 pub fn require_cast_alike(declared: &[u32], shard: &str, row: &Row) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ pub fn replace(
     new: (&[String], &[String]),
     change: Change<'_>,
 ) -> Result<i64, Failure> {
-    require_not_held(&keyspace.name, old, new.0)?;
+    require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
     if keyspace.strategy.is_directory() {
         tenants::routed(&keyspace.name, old, new, change.split_id)?;
     }
@@ -32,10 +32,16 @@ pub fn replace(
     Ok(version)
 }
 
-/// What holds rows of a key on one shard for those of another one counts on its route to stay.
-fn require_not_held(keyspace: &str, old: &[String], new: &[String]) -> Result<(), RoutingError> {
+/// What holds rows of a key on one shard for those of another one counts on its route to stay. A split gives no route to a key
+/// that is in no range, which holds all of the keyspace: it has fenced its writers by now, and waits for nobody.
+fn require_not_held(
+    keyspace: &str,
+    old: &[String],
+    new: &[String],
+    or_all: bool,
+) -> Result<(), RoutingError> {
     let entries = [old, new].concat();
-    match misplaced_run::of_entries(keyspace, &entries).into_iter().next() {
+    match misplaced_run::of_entries(keyspace, &entries, or_all).into_iter().next() {
         Some((run, key)) => Err(RoutingError::KeyInRun { key, run }),
         None => Ok(()),
     }

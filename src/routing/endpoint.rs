@@ -4,7 +4,7 @@ use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::catalog::{event, in_use, misplaced_run, name, place};
+use crate::catalog::{event, execution, in_use, misplaced_run, name, place};
 use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
 use crate::server::wake;
@@ -131,8 +131,11 @@ pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failur
     Ok(())
 }
 
-/// Rows are neither brought there nor taken from there.
+/// Rows are neither brought there nor taken from there, and nothing is prepared there.
 pub fn require_not_held(shard_key: &str) -> Result<(), TopologyError> {
+    if let Some(execution) = execution::open_on(shard_key) {
+        return Err(TopologyError::InExecution { shard: shard_key.to_owned(), execution });
+    }
     match misplaced_run::of_shard(shard_key) {
         Some(run) => Err(TopologyError::InRun { shard: shard_key.to_owned(), run }),
         None => Ok(()),

@@ -255,7 +255,7 @@ fn check_keys(keyspace: &Locked, source: &Shard, tenants: &[String]) -> std::res
     if let Some((split, key)) = in_use::split_of_keys(&keyspace.name, tenants) {
         return Err(PlanError::Overlap { key, split });
     }
-    if let Some((run, key)) = misplaced_run::of_entries(&keyspace.name, tenants).into_iter().next() {
+    if let Some((run, key)) = misplaced_run::of_entries(&keyspace.name, tenants, true).into_iter().next() {
         return Err(PlanError::InRun { key, run });
     }
     require_routed(keyspace, source, tenants)
