@@ -300,6 +300,8 @@ fn a_copy_of_the_master_ends_nothing_that_the_master_has_begun() {
         .unwrap();
     call.join().unwrap();
     cluster.fault("").unwrap();
+    let gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'dba'";
+    wait::until_true(&mut master, "the session's end", LIMIT, gone).unwrap();
     let mut dba = dba(&cluster);
     for call in ["CALL shard_execute_resume(1)", "SELECT shard_execute_abandon(1)"] {
         assert_eq!(
