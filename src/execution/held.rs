@@ -4,7 +4,8 @@
 use super::error::ExecutionError;
 use super::run::Wave;
 use crate::error::Failure;
-use crate::server::{database, wake};
+use crate::server::session_lock::SessionLock;
+use crate::server::wake;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -13,43 +14,21 @@ use std::ffi::c_void;
 pub const SPACE: u16 = 0x5345;
 
 /// One session or worker has an execution at a time.
-pub struct Lock(i64);
+pub struct Lock(Option<SessionLock>);
 
 impl Lock {
     /// None: another one has it.
     pub fn take(id: i64) -> Option<Lock> {
-        acquire(id).map(|_| Lock(id))
-    }
-
-    /// Its own session may have given it away, with all that it has.
-    fn is_kept(&self) -> bool {
-        let again = acquire(self.0);
-        if again.is_some() {
-            release(self.0);
-        }
-        again == Some(pg_sys::LockAcquireResult::LOCKACQUIRE_ALREADY_HELD)
+        SessionLock::take(SPACE, id).map(|lock| Lock(Some(lock)))
     }
 }
 
 impl Drop for Lock {
-    /// Something may be left to the worker, also where an error unwinds through here.
+    /// Something may be left to the worker, also where an error unwinds through here: it finds it free.
     fn drop(&mut self) {
-        release(self.0);
+        drop(self.0.take());
         wake::coordinator();
     }
-}
-
-fn acquire(id: i64) -> Option<pg_sys::LockAcquireResult::Type> {
-    let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: a valid tag of a lock method the server knows; does not wait. The session's own: it outlives commits.
-    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
-    (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(taken)
-}
-
-fn release(id: i64) {
-    let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: releases what `acquire` has taken in this session; raises no error.
-    unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
 }
 
 pub struct Held {
@@ -106,7 +85,11 @@ impl Held {
 
     /// What the step before has written down is committed: a shard does nothing of which the master may know nothing.
     pub fn back(id: i64) -> Result<Held, Failure> {
-        let is_it = |held: &Held| held.id == id && held.commits < COMMITS.get() && held.lock.is_kept();
+        let is_it = |held: &Held| {
+            held.id == id
+                && held.commits < COMMITS.get()
+                && held.lock.0.as_ref().is_some_and(SessionLock::is_kept)
+        };
         HELD.take().filter(is_it).ok_or_else(|| ExecutionError::NotHeld(id).into())
     }
 }

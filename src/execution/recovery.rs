@@ -4,13 +4,13 @@
 
 use super::error::{ExecutionError, not_settled};
 use super::points;
-use super::settle::{FLUSH, IDENTITY, end_of};
+use super::settle::{FLUSH, IDENTITY};
 use super::shards::ways_back;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Place, State};
 use crate::error::Failure;
 use crate::query::opening::Manners;
-use crate::query::sessions::Sessions;
+use crate::query::sessions::{Sessions, end_of};
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;

@@ -7,7 +7,7 @@ use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Execution, Place, State, Transaction};
 use crate::error::Failure;
 use crate::query::opening::Manners;
-use crate::query::sessions::Sessions;
+use crate::query::sessions::{Sessions, end_of};
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
@@ -28,19 +28,6 @@ pub enum Fate {
     Committed,
     Aborted,
     Unknown(Failure),
-}
-
-/// Asks a session to end; a row for as long as it is there.
-pub fn end_of(backend: &Backend) -> String {
-    // When a session of others began is not shown: to end it is refused to whoever may not.
-    format!(
-        "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-          WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
-            AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
-        backend.pid,
-        literal(&backend.username),
-        literal(&backend.start)
-    )
 }
 
 /// All of an execution of which it was not heard. Why the first of those is as it was whose shard does not say: the

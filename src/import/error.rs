@@ -5,6 +5,8 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum ImportError {
+    #[error("the plan of a foreign scan cannot be read")]
+    NoPlan,
     #[error("permission denied to ask all shards")]
     NoLevel,
     #[error("table \"{table}\" is not in keyspace \"{keyspace}\"")]
@@ -57,6 +59,7 @@ impl From<ImportError> for Failure {
                 "In one schema they would be one. Make the foreign table of one of them by hand.",
             ),
             E::Taken(_) => (SqlState::DUPLICATE_OBJECT, "Name another schema, or rename it."),
+            E::NoPlan => (SqlState::INTERNAL, "Plan the query again, by the library that runs it."),
             E::Unreadable(_) => (SqlState::INTERNAL, "Look at what answers there."),
         };
         Failure::new(state, error.to_string()).hint(hint)

@@ -62,18 +62,18 @@ struct Value {
 impl Scan {
     /// # Safety
     /// Called by the executor with a scan of ours that begins; what is made lives in its memory.
-    pub unsafe fn begin(node: *mut pg_sys::ForeignScanState) -> Result<Option<Scan>, Failure> {
+    pub unsafe fn begin(node: *mut pg_sys::ForeignScanState) -> Result<Scan, Failure> {
         // SAFETY: as the caller promises.
         unsafe {
             let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
-            let Some(plan) = Plan::from_list((*scan).fdw_private) else { return Ok(None) };
+            let plan = Plan::from_list((*scan).fdw_private).ok_or(ImportError::NoPlan)?;
             let table = (*node).ss.ss_currentRelation;
             let meta = pg_sys::TupleDescGetAttInMetadata((*table).rd_att);
             let columns = columns_of(&plan, (*table).rd_att);
             let is_plain = columns.iter().all(|column| condition::is_plain(column.kind));
             let values = pg_sys::ExecInitExprList((*scan).fdw_exprs, &mut (*node).ss.ps);
             let options = Options::of((*table).rd_id)?;
-            Ok(Some(Scan {
+            Ok(Scan {
                 plan,
                 options,
                 values,
@@ -82,7 +82,7 @@ impl Scan {
                 meta,
                 state: State::New,
                 compared: HashSet::new(),
-            }))
+            })
         }
     }
 

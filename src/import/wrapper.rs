@@ -73,10 +73,9 @@ unsafe extern "C-unwind" fn get_plan(
 unsafe extern "C-unwind" fn begin(node: *mut pg_sys::ForeignScanState, _flags: c_int) {
     // SAFETY: called by the executor. The scan goes with the query's memory, whose sessions end with it.
     unsafe {
-        if let Some(scan) = raised(Scan::begin(node)) {
-            let memory = (*(*node).ss.ps.state).es_query_cxt;
-            (*node).fdw_state = PgMemoryContexts::For(memory).leak_and_drop_on_delete(scan).cast();
-        }
+        let scan = raised(Scan::begin(node));
+        let memory = (*(*node).ss.ps.state).es_query_cxt;
+        (*node).fdw_state = PgMemoryContexts::For(memory).leak_and_drop_on_delete(scan).cast();
     }
 }
 

@@ -4,7 +4,7 @@
 use super::error::MisplacedError;
 use super::run::Work;
 use crate::error::Failure;
-use crate::server::database;
+use crate::server::session_lock::SessionLock;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -12,8 +12,10 @@ use std::ffi::c_void;
 /// The fourth field of the lock's tag. Another one than the worker's locks and those of executions have.
 const SPACE: u16 = 0x5352;
 
-/// As long as somebody has it, the run is carried out.
-pub struct Lock(i64);
+/// No other session may have it: as long as somebody does, the run is carried out.
+pub fn lock(id: i64) -> Result<SessionLock, Failure> {
+    SessionLock::take(SPACE, id).ok_or_else(|| MisplacedError::Held(id).into())
+}
 
 pub struct Held {
     pub id: i64,
@@ -22,7 +24,7 @@ pub struct Held {
     pub failure: Option<Failure>,
     /// Of the last step.
     commits: u64,
-    lock: Lock,
+    lock: SessionLock,
 }
 
 thread_local! {
@@ -30,44 +32,6 @@ thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
     /// How many transactions of this session have committed.
     static COMMITS: Cell<u64> = const { Cell::new(0) };
-}
-
-impl Lock {
-    /// No other session may have it.
-    pub fn take(id: i64) -> Result<Lock, Failure> {
-        match acquire(id) {
-            Some(_) => Ok(Lock(id)),
-            None => Err(MisplacedError::Held(id).into()),
-        }
-    }
-
-    /// Its own session may have given it away, with all that it has.
-    fn is_kept(&self) -> bool {
-        let again = acquire(self.0);
-        if again.is_some() {
-            release(self.0);
-        }
-        again == Some(pg_sys::LockAcquireResult::LOCKACQUIRE_ALREADY_HELD)
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        release(self.0);
-    }
-}
-
-fn acquire(id: i64) -> Option<pg_sys::LockAcquireResult::Type> {
-    let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: a valid tag of a lock method the server knows; does not wait. The session's own: it outlives commits.
-    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
-    (taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL).then_some(taken)
-}
-
-fn release(id: i64) {
-    let tag = database::advisory_lock(SPACE, id as u64);
-    // SAFETY: releases what `acquire` has taken in this session; raises no error.
-    unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
 }
 
 impl Held {
@@ -81,7 +45,7 @@ impl Held {
                 pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
             }
         }
-        let lock = Lock::take(id)?;
+        let lock = lock(id)?;
         Held { id, work, failure: None, commits: 0, lock }.keep();
         Ok(())
     }

@@ -2,14 +2,12 @@
 
 use super::error::MisplacedError;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::Backend;
 use crate::catalog::{misplaced_run, shard};
 use crate::error::Failure;
 use crate::query::login::{self, Way};
 use crate::query::opening::Manners;
-use crate::query::sessions::Sessions;
+use crate::query::sessions::{Sessions, end_of};
 use crate::remote::fan_out::Question;
-use crate::remote::quote::literal;
 use std::time::{Duration, Instant};
 
 /// As the caller's login on a shard.
@@ -26,7 +24,7 @@ pub fn end(id: i64, timeout: Duration) -> Result<(), Failure> {
     let shards: Vec<String> = left.iter().map(|(shard, _)| shard.clone()).collect();
     let ways = shards.iter().map(|shard| way(shard, timeout)).collect::<Result<Vec<Way>, Failure>>()?;
     let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
-    let questions: Vec<String> = left.iter().map(|(_, backend)| question(backend)).collect();
+    let questions: Vec<String> = left.iter().map(|(_, backend)| end_of(backend)).collect();
     let until = Instant::now() + timeout;
     loop {
         let answers = sessions.ask(|number| questions.get(number).cloned().map(Question::Own))?;
@@ -38,16 +36,4 @@ pub fn end(id: i64, timeout: Duration) -> Result<(), Failure> {
         }
         sessions.ask(|_| Some(Question::Own("SELECT pg_catalog.pg_sleep(0.02)".to_owned())))?;
     }
-}
-
-/// When a session of others began is not shown: to end it is refused to whoever may not.
-fn question(backend: &Backend) -> String {
-    format!(
-        "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-          WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
-            AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
-        backend.pid,
-        literal(&backend.username),
-        literal(&backend.start)
-    )
 }

@@ -30,7 +30,7 @@ use crate::query::login;
 use crate::query::run::chosen;
 use crate::server::sql;
 use error::MisplacedError;
-use held::{Held, Lock};
+use held::{Held, lock};
 use run::{Stage, Work};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,7 +162,7 @@ fn require_free(keyspace: &Locked, entries: &[Option<String>], named: &[String])
         others.entry(run).or_default();
     }
     for (run, key) in others {
-        Lock::take(run).map_err(|_| MisplacedError::Busy { key, run })?;
+        lock(run).map_err(|_| MisplacedError::Busy { key, run })?;
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
         return Err(MisplacedError::Ended(id).into());
     }
-    let _lock = Lock::take(id)?;
+    let _lock = lock(id)?;
     if !force {
         leftover::end(id, timeout)?;
     }

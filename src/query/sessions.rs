@@ -3,11 +3,26 @@
 use super::login::{Entrance, Way};
 use super::opening::{self, Manners};
 use crate::agent::credential;
+use crate::catalog::execution::Backend;
 use crate::error::Failure;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::{FanOut, Question};
+use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use std::time::Duration;
+
+/// Asks a session to end; a row for as long as it is there.
+pub fn end_of(backend: &Backend) -> String {
+    // When a session of others began is not shown: to end it is refused to whoever may not.
+    format!(
+        "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+          WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
+            AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
+        backend.pid,
+        literal(&backend.username),
+        literal(&backend.start)
+    )
+}
 
 pub struct Sessions {
     shards: Vec<Entrance>,

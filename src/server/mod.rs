@@ -7,6 +7,7 @@ pub mod injection;
 pub mod instance;
 pub mod preload;
 pub mod process;
+pub mod session_lock;
 pub mod settings;
 pub mod spawn;
 pub mod sql;
