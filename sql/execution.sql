@@ -9,6 +9,7 @@ CREATE TABLE shardmaster.execution (
     two_phase      boolean NOT NULL,
     login_role     regrole,
     master         text NOT NULL,
+    timeline       text NOT NULL DEFAULT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
     started_by     text NOT NULL,
     started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (NOT two_phase OR in_transaction AND login_role IS NOT NULL)
@@ -18,6 +19,7 @@ COMMENT ON COLUMN shardmaster.execution.wave IS 'how many shards run it beside e
 COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none: a shard in committing says that it was decided, none that it was not';
 COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it';
 COMMENT ON COLUMN shardmaster.execution.master IS 'the master that carries it out: a copy of its catalog on another server is another one, and leaves what is on shards to it';
+COMMENT ON COLUMN shardmaster.execution.timeline IS 'the master''s when it was last known what has been done: on another one its last words may be lost';
 COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that resumes it, or one with its rights';
 
 -- By the shard's name: it may be dropped meanwhile.

@@ -1,6 +1,7 @@
 //! A shard whose server says what nobody has asked for, on sessions that live long: it takes
 //! neither the master's memory nor a worker's time.
 
+use shardmaster_tests::asking;
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser as run, cluster};
 use shardmaster_tests::relay::NOTICE;
@@ -141,4 +142,31 @@ fn a_sign_of_life_keeps_no_worker_however_it_is_answered() {
     let query = "SELECT count(*) FROM items WHERE tenant = 'slow'";
     let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
     assert_eq!(target.query_one(query, &[]).unwrap().get::<_, i64>(0), 40);
+}
+
+/// Notices without an end while a session begins, while it is asked, and in the place of rows: whoever asks all shards hears
+/// after the time that he has given that this one has not answered.
+#[test]
+fn notices_are_no_answer_to_a_question_to_all_shards() {
+    let cluster = asking::stage(&[]);
+    let talker = Talker::before(&cluster.servers[1]).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    let conninfo = talker.conninfo();
+    master.execute("SELECT shard_set_endpoint('shard_b', $1, client_conninfo => $1)", &[&conninfo]).unwrap();
+    let mut analyst = asking::analyst(&cluster);
+    let question = "SELECT shard_query_json('SELECT count(*) FROM items', timeout => '2s')";
+    assert_eq!(analyst.query(question, &[]).unwrap().len(), 2);
+    // When a session's first setting comes, when a question is answered, when the rows of the last one begin.
+    analyst.batch_execute("SET statement_timeout = '20s'").unwrap();
+    for before in [b'S', b'C', b'T'] {
+        talker.says(before, |client| {
+            loop {
+                client.write_all(&NOTICE.repeat(100))?;
+            }
+        });
+        let (state, text) = asking::error(&mut analyst, question);
+        assert!(text.contains("shard \"shard_b\"") && text.contains("no answer"), "{before}: {state} {text}");
+    }
+    talker.says(b'T', |_| Ok(()));
+    assert_eq!(analyst.query(question, &[]).unwrap().len(), 2);
 }

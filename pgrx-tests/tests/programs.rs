@@ -18,6 +18,7 @@ mod endpoints;
 mod executions;
 mod executions_names;
 mod executions_prepared;
+mod executions_restored;
 mod executions_two_phase;
 mod failover;
 mod faults;

@@ -25,7 +25,7 @@ pub enum State {
 
 /// What may become of what.
 const CHANGES: &[(State, &[State])] = &[
-    (State::Waiting, &[State::Running, State::Failed, State::Abandoned]),
+    (State::Waiting, &[State::Running, State::Failed, State::Unknown, State::Abandoned]),
     (
         State::Running,
         &[
@@ -40,7 +40,7 @@ const CHANGES: &[(State, &[State])] = &[
     ),
     (State::Prepared, &[State::Committing, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
     (State::Committing, &[State::Done, State::Failed, State::Unknown, State::Waiting, State::Abandoned]),
-    (State::Failed, &[State::Waiting, State::Abandoned]),
+    (State::Failed, &[State::Waiting, State::Unknown, State::Abandoned]),
     (State::Unknown, &[State::Waiting, State::Abandoned]),
     (State::Done, &[]),
     (State::Abandoned, &[]),
@@ -100,6 +100,9 @@ pub struct Execution {
     pub started_by: String,
     /// Another master has begun it, of which this one is a copy.
     pub is_others: bool,
+    /// The master was restored or has failed over since it was last known what has been done: what it wrote down last may be
+    /// lost. In whichever state it has a shard, that may be further.
+    pub may_be_behind: bool,
 }
 
 /// A session on a shard.
@@ -172,8 +175,10 @@ pub fn insert(new: &New<'_>, shards: &[String]) -> i64 {
 
 pub fn find(id: i64) -> Result<Execution, Failure> {
     let found = sql::read_latest(
-        "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase, master <> $2
-           FROM shardmaster.execution WHERE id = $1",
+        &format!(
+            "SELECT keyspace, statement, wave, in_transaction, started_by, two_phase, master <> $2, timeline <> {TIMELINE}
+               FROM shardmaster.execution WHERE id = $1"
+        ),
         &[id.into(), split::identity().into()],
         |row| Execution {
             id,
@@ -184,12 +189,25 @@ pub fn find(id: i64) -> Result<Execution, Failure> {
             started_by: row.value(5),
             two_phase: row.value(6),
             is_others: row.value(7),
+            may_be_behind: row.value(8),
         },
     );
     found.into_iter().next().ok_or_else(|| {
         Failure::new(SqlState::UNDEFINED_OBJECT, format!("execution {id} does not exist"))
             .hint("shard_executions() lists them.")
     })
+}
+
+/// Of this master, now.
+const TIMELINE: &str =
+    "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)";
+
+/// What may have been done is unknown, of all its shards: this master's words are whole from now on.
+pub fn is_whole(id: i64) {
+    sql::write(
+        &format!("UPDATE shardmaster.execution SET timeline = {TIMELINE} WHERE id = $1"),
+        &[id.into()],
+    );
 }
 
 /// This master carries it out from now on.

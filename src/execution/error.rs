@@ -35,6 +35,12 @@ pub enum ExecutionError {
     OtherServer(String),
     #[error("shard \"{0}\" does not know what has become of the transaction")]
     Forgotten(String),
+    #[error("shard \"{0}\": the master was restored or has failed over, and may lack that it was done")]
+    Lacking(String),
+    #[error(
+        "shard \"{shard}\" has \"{gid}\" prepared, and the master, restored or failed over, may lack what was decided"
+    )]
+    Undecided { shard: String, gid: String },
     #[error("shard \"{0}\": the transaction is still in progress")]
     InProgress(String),
     #[error("shard \"{0}\": it was interrupted, and no transaction would have undone it")]
@@ -109,7 +115,16 @@ impl From<ExecutionError> for Failure {
                     "Look at the shard. CALL shard_execute_resume({id}, retry => true) runs it again there, shard_execute_abandon({id}) gives it up."
                 ),
             ),
-            E::OtherTransaction(_) | E::OtherServer(_) | E::Forgotten(_) | E::Interrupted(_) => {
+            E::Undecided { .. } => (
+                SqlState::NOT_IN_STATE,
+                "Look at the other shards whether it was done: then COMMIT PREPARED it there, else ROLLBACK PREPARED, and resume."
+                    .to_owned(),
+            ),
+            E::OtherTransaction(_)
+            | E::OtherServer(_)
+            | E::Forgotten(_)
+            | E::Lacking(_)
+            | E::Interrupted(_) => {
                 (SqlState::NOT_IN_STATE, "Look at the shard whether it was done.".to_owned())
             }
             E::InProgress(_) => {

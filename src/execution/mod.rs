@@ -136,6 +136,9 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, F
         true => recovery::settle(found.id, timeout)?,
         false => settle::all(found, &places, timeout)?,
     };
+    if found.may_be_behind {
+        doubt(found.id)?;
+    }
     // What was not heard of is known by now.
     for place in Caller::as_owner(|_| execution::places(found.id)) {
         let runs_again = place.state == State::Failed || retry && place.state == State::Unknown;
@@ -150,6 +153,21 @@ fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, F
         }
     }
     Ok(Taken { unreached, unknown: first_unknown(found.id).filter(|_| !retry) })
+}
+
+/// What has not been done as far as this master knows may have been, where it lacks its last words.
+fn doubt(id: i64) -> Result<(), Failure> {
+    Caller::as_owner(|_| {
+        let places = execution::places(id);
+        for place in places.iter().filter(|place| matches!(place.state, State::Waiting | State::Failed)) {
+            let why = ExecutionError::Lacking(place.shard.clone()).into();
+            execution::ends_badly(id, &place.shard, State::Unknown, &why)?;
+        }
+        if !places.iter().any(|place| place.state.is_open()) {
+            execution::is_whole(id);
+        }
+        Ok(())
+    })
 }
 
 fn first_unknown(id: i64) -> Option<String> {

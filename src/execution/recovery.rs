@@ -39,16 +39,24 @@ struct Left {
     found: Vec<Found>,
     held_up: Vec<Option<Failure>>,
     is_decided: bool,
+    /// This master may lack its last words, a decision among them.
+    may_lack: bool,
+    /// These are all its shards.
+    are_all: bool,
 }
 
 /// Why the first of those is as it was that could not be settled.
 pub fn settle(id: i64, timeout: Duration) -> Result<Option<Failure>, Failure> {
-    let places = in_one(|| Caller::as_owner(|_| execution::places(id)));
-    let open: Vec<Place> = places.into_iter().filter(|place| place.state.is_open()).collect();
+    let (found, places) =
+        in_one(|| Caller::as_owner(|_| execution::find(id).map(|found| (found, execution::places(id)))))?;
+    let (open, others): (Vec<Place>, Vec<Place>) =
+        places.into_iter().partition(|place| place.state.is_open());
     if open.is_empty() {
         return Ok(None);
     }
     let mut left = Left::open(id, open, timeout)?;
+    left.may_lack = found.may_be_behind;
+    left.are_all = others.is_empty();
     left.end_sessions(Instant::now() + timeout)?;
     left.look()?;
     left.decide()?;
@@ -79,7 +87,17 @@ impl Left {
         }
         let sessions = Sessions::open_each(ways, &in_one(Manners::of_caller), timeout)?;
         let found = names.iter().map(|_| Found::Gone).collect();
-        Ok(Left { id, places, sessions, of, found, held_up, is_decided: false })
+        Ok(Left {
+            id,
+            places,
+            sessions,
+            of,
+            found,
+            held_up,
+            is_decided: false,
+            may_lack: false,
+            are_all: true,
+        })
     }
 
     /// Asks the shard of each place that has a question and is not held up; answers by places.
@@ -162,6 +180,7 @@ impl Left {
         let is_told = self.found.iter().any(|found| matches!(found, Found::Committed));
         self.is_decided = is_told || self.places.iter().any(|place| place.state == State::Committing);
         if !self.is_decided {
+            self.leave_what_may_be_decided();
             return Ok(());
         }
         for place in self.places.iter_mut().filter(|place| place.state == State::Prepared) {
@@ -169,6 +188,28 @@ impl Left {
             place.state = State::Committing;
         }
         Ok(())
+    }
+
+    /// A master that may lack its last words undoes what is prepared only where all shards have been asked whether they have
+    /// committed: one that is known to have prepared it says so, of another one that has nothing nobody knows.
+    fn leave_what_may_be_decided(&mut self) {
+        let says = |at: usize| {
+            self.held_up[at].is_none()
+                && match self.found[at] {
+                    Found::Prepared | Found::Committed => true,
+                    Found::Gone => self.places[at].transaction.is_some(),
+                    Found::Lost(_) => false,
+                }
+        };
+        if !self.may_lack || self.are_all && (0..self.places.len()).all(says) {
+            return;
+        }
+        for (at, place) in self.places.iter().enumerate() {
+            if let (Found::Prepared, Some(gid)) = (&self.found[at], &place.gid) {
+                let (shard, gid) = (place.shard.clone(), gid.clone());
+                self.held_up[at].get_or_insert(ExecutionError::Undecided { shard, gid }.into());
+            }
+        }
     }
 
     fn end(&mut self) -> Result<(), Failure> {
@@ -185,7 +226,7 @@ impl Left {
     }
 
     fn record(self) -> Result<Option<Failure>, Failure> {
-        let Left { id, places, found, held_up, .. } = self;
+        let Left { id, places, found, held_up, may_lack, .. } = self;
         let mut first = None;
         in_one(|| {
             Caller::as_owner(|_| {
@@ -208,6 +249,9 @@ impl Left {
                             unknown(ExecutionError::EndedElsewhere(shard.clone()).into())?;
                         }
                         (None, Found::Lost(why)) if is_decided => unknown(why)?,
+                        (None, Found::Gone | Found::Lost(_)) if may_lack => {
+                            unknown(ExecutionError::Lacking(shard.clone()).into())?;
+                        }
                         (None, Found::Gone | Found::Lost(_)) => execution::waits(id, shard)?,
                     }
                 }

@@ -51,13 +51,28 @@ pub fn all(execution: &Execution, places: &[Place], timeout: Duration) -> Result
     Ok(first)
 }
 
-/// Before it runs once more where it has failed: whatever session of it is left works for nobody, and might still do it.
+/// Before it runs once more where it has failed: whatever session of it is left works for nobody, and might still do it. What
+/// it has prepared somebody has to end.
 pub fn end_left(execution: &Execution, place: &Place, timeout: Duration) -> Result<(), Failure> {
-    let Some(backend) = &place.backend else { return Ok(()) };
+    if place.backend.is_none() && place.gid.is_none() {
+        return Ok(());
+    }
     let ways = ways(execution, std::slice::from_ref(&place.shard), timeout)?;
     let mut sessions = Sessions::open(ways, &[], &Manners::of_caller(), timeout, false)?;
     let deadline = Instant::now() + timeout;
-    Asked { sessions: &mut sessions, shard: &place.shard, deadline }.end(backend)
+    let mut asked = Asked { sessions: &mut sessions, shard: &place.shard, deadline };
+    if let Some(backend) = &place.backend {
+        asked.end(backend)?;
+    }
+    let Some(gid) = &place.gid else { return Ok(()) };
+    let is_there = format!(
+        "SELECT 1 FROM pg_catalog.pg_prepared_xacts WHERE gid OPERATOR(pg_catalog.=) {}",
+        literal(gid)
+    );
+    match asked.ask(is_there)?.rows.is_empty() {
+        true => Ok(()),
+        false => Err(ExecutionError::Undecided { shard: place.shard.clone(), gid: gid.clone() }.into()),
+    }
 }
 
 /// As it is written down.

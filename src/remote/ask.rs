@@ -36,12 +36,16 @@ pub fn all(asks: Vec<Ask>, within: Duration) -> Vec<Vec<Answer>> {
         if sockets.is_empty() || Instant::now() >= deadline {
             break;
         }
-        match wait::for_which(&sockets, deadline) {
+        match wait::for_each(&sockets, deadline) {
             Woken::TimedOut => break,
             Woken::Latch => {}
-            Woken::Socket(position) => {
-                if let Some(session) = waiting.get(position).and_then(|(index, _)| sessions.get_mut(*index)) {
-                    session.go_on();
+            Woken::Sockets(positions) => {
+                for position in positions {
+                    if let Some(session) =
+                        waiting.get(position).and_then(|(index, _)| sessions.get_mut(*index))
+                    {
+                        session.go_on();
+                    }
                 }
             }
         }

@@ -126,8 +126,9 @@ impl FanOut {
 
     /// Waits until all sessions are open, or have failed.
     pub fn connect(&mut self) {
+        let mut since = Instant::now();
         while self.lanes.iter().any(|lane| matches!(lane.stage, Stage::Connecting(..))) {
-            self.wait();
+            self.wait(&mut since);
         }
     }
 
@@ -137,9 +138,10 @@ impl FanOut {
         for (lane, question) in self.lanes.iter_mut().zip(questions) {
             lane.ask(question);
         }
+        let mut since = Instant::now();
         while self.lanes.iter().any(|lane| matches!(lane.stage, Stage::Asked(_, ready, _) if ready.is_some()))
         {
-            self.wait();
+            self.wait(&mut since);
         }
         self.lanes.iter_mut().map(Lane::take_answer).collect()
     }
@@ -169,21 +171,25 @@ impl FanOut {
 
     /// The next row of whichever lane has one, or that a lane has no more; None: none of them has.
     pub fn next(&mut self) -> Option<(usize, Next)> {
+        let mut since = Instant::now();
         loop {
-            let count = self.lanes.len();
+            let (count, patience) = (self.lanes.len(), self.patience);
             for number in (self.at..count).chain(0..self.at) {
-                let Some(next) = self.lanes.get_mut(number).and_then(Lane::next) else { continue };
+                let Some(next) = self.lanes.get_mut(number).and_then(|lane| lane.next(patience)) else {
+                    continue;
+                };
                 self.at = number;
                 return Some((number, next));
             }
-            if !self.wait() {
+            if !self.wait(&mut since) {
                 return None;
             }
         }
     }
 
-    /// Waits for one of those that something is waited for, and goes on with it; false: there is none.
-    fn wait(&mut self) -> bool {
+    /// Waits for those that something is waited for, and goes on with what has come; false: there is none. `since`: when the last
+    /// such wait was over. What is done with what comes takes time, too, and may be without an end.
+    fn wait(&mut self, since: &mut Instant) -> bool {
         let waiting: Vec<(usize, i32, Ready)> =
             self.lanes.iter().enumerate().filter_map(|(number, lane)| lane.waits_for(number)).collect();
         let sockets: Vec<(i32, Ready)> = waiting.iter().map(|(_, socket, ready)| (*socket, *ready)).collect();
@@ -192,16 +198,16 @@ impl FanOut {
         else {
             return false;
         };
-        let began = Instant::now();
-        let woken = wait::for_which(&sockets, began + least);
-        let waited = began.elapsed();
+        let woken = wait::for_each(&sockets, Instant::now() + least);
+        let waited = since.elapsed();
+        *since += waited;
         let ready = match woken {
-            Woken::Socket(position) => waiting.get(position).map(|(number, ..)| *number),
-            Woken::Latch | Woken::TimedOut => None,
+            Woken::Sockets(positions) => positions,
+            Woken::Latch | Woken::TimedOut => Vec::new(),
         };
-        for (number, ..) in &waiting {
+        for (position, (number, ..)) in waiting.iter().enumerate() {
             if let Some(lane) = self.lanes.get_mut(*number) {
-                lane.has_waited(waited, self.patience, ready == Some(*number));
+                lane.has_waited(waited, self.patience, ready.contains(&position));
             }
         }
         true
@@ -273,12 +279,14 @@ impl Lane {
         Some((number, session.socket(), ready?))
     }
 
-    /// A lane whose time is over says so, unless it is the one that something has come of.
+    /// A lane whose time is over says so, unless something has come of it that was waited for: notices are no answer.
     fn has_waited(&mut self, waited: Duration, patience: Duration, is_ready: bool) {
         self.left = self.left.saturating_sub(waited);
         if is_ready {
             if let Err(error) = self.go_on() {
                 self.stage = Stage::Gone(Some(error));
+            } else if self.is_to_answer() && self.left.is_zero() {
+                self.stage = Stage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
             }
         } else if self.left.is_zero() {
             self.stage = Stage::Gone(Some(RemoteError::no_answer_to_caller(&self.shard, patience)));
@@ -290,6 +298,11 @@ impl Lane {
                 self.stage = Stage::Gone(Some(error.concealing(&self.params)));
             }
         }
+    }
+
+    /// Whether something is waited for that is no row of a stream.
+    fn is_to_answer(&self) -> bool {
+        matches!(self.stage, Stage::Connecting(..) | Stage::Asked(_, Some(_), _))
     }
 
     /// Does what can be done now that the socket is ready.
@@ -381,7 +394,7 @@ impl Lane {
     }
 
     /// What has arrived already; None: nothing.
-    fn next(&mut self) -> Option<Next> {
+    fn next(&mut self, patience: Duration) -> Option<Next> {
         match &mut self.stage {
             Stage::Gone(reason) => reason.take().map(Next::Failed),
             Stage::Streams(session, ready @ None) => match next_of(session) {
@@ -390,6 +403,10 @@ impl Lane {
                     Some(Next::Row(row))
                 }
                 Ok(Arrived::Columns(row)) => Some(Next::Columns(row)),
+                Ok(Arrived::Wait(_)) if self.left.is_zero() => {
+                    self.stage = Stage::Gone(None);
+                    Some(Next::Failed(RemoteError::no_answer_to_caller(&self.shard, patience)))
+                }
                 Ok(Arrived::Wait(what)) => {
                     *ready = Some(what);
                     None

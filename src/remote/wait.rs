@@ -21,7 +21,7 @@ pub fn for_socket(socket: i32, ready: Ready, deadline: Instant) -> bool {
 
 /// Waits until one of the sockets is ready; false when the deadline has passed.
 pub fn for_any(sockets: &[(i32, Ready)], deadline: Instant) -> bool {
-    !matches!(for_which(sockets, deadline), Woken::TimedOut)
+    !matches!(for_each(sockets, deadline), Woken::TimedOut)
 }
 
 /// What has ended a wait.
@@ -29,8 +29,8 @@ pub enum Woken {
     TimedOut,
     /// The process was woken; nothing is known of the sockets.
     Latch,
-    /// The socket at this position of the list is ready.
-    Socket(usize),
+    /// The sockets at these positions of the list are ready.
+    Sockets(Vec<usize>),
 }
 
 fn mask(ready: Ready) -> u32 {
@@ -40,15 +40,17 @@ fn mask(ready: Ready) -> u32 {
     }
 }
 
-/// Waits until one of the sockets is ready, and says which. The latch is reset: whoever set it
+/// Waits until one of the sockets is ready, and says which are by then. The latch is reset: whoever set it
 /// is served by the worker's loop, which looks at its plan again before it sleeps.
-pub fn for_which(sockets: &[(i32, Ready)], deadline: Instant) -> Woken {
+pub fn for_each(sockets: &[(i32, Ready)], deadline: Instant) -> Woken {
     let left = deadline.saturating_duration_since(Instant::now());
-    let mut event = pg_sys::WaitEvent::default();
+    let most = i32::try_from(sockets.len() + 2).unwrap_or(i32::MAX);
+    let mut events = vec![pg_sys::WaitEvent::default(); sockets.len() + 2];
     // SAFETY: the set lives for this call only; on an error in between it is freed
-    // with its memory context, and its descriptors with the process's resources.
+    // with its memory context, and its descriptors with the process's resources. As many
+    // events as there is room for.
     let occurred = unsafe {
-        let set = majors::create_wait_event_set(i32::try_from(sockets.len() + 2).unwrap_or(i32::MAX));
+        let set = majors::create_wait_event_set(most);
         pg_sys::AddWaitEventToSet(set, pg_sys::WL_LATCH_SET, -1, pg_sys::MyLatch, std::ptr::null_mut());
         pg_sys::AddWaitEventToSet(
             set,
@@ -60,17 +62,27 @@ pub fn for_which(sockets: &[(i32, Ready)], deadline: Instant) -> Woken {
         for (socket, ready) in sockets {
             pg_sys::AddWaitEventToSet(set, mask(*ready), *socket, std::ptr::null_mut(), std::ptr::null_mut());
         }
-        let count =
-            pg_sys::WaitEventSetWait(set, wait::milliseconds(left), &mut event, 1, pg_sys::PG_WAIT_EXTENSION);
+        let count = pg_sys::WaitEventSetWait(
+            set,
+            wait::milliseconds(left),
+            events.as_mut_ptr(),
+            most,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
         pg_sys::FreeWaitEventSet(set);
         count
     };
-    let latch_set = occurred > 0 && event.events & pg_sys::WL_LATCH_SET != 0;
+    let occurred = events.get(..usize::try_from(occurred).unwrap_or(0)).unwrap_or_default();
+    let latch_set = occurred.iter().any(|event| event.events & pg_sys::WL_LATCH_SET != 0);
+    // Behind the latch and the postmaster's death.
+    let ready: Vec<usize> = occurred.iter().filter_map(|event| usize::try_from(event.pos - 2).ok()).collect();
+    let is_over = occurred.is_empty();
+    // An interrupt leaves from here, past what would be dropped.
+    drop(events);
     wait::woken(latch_set);
-    match (occurred > 0, latch_set) {
-        (false, _) => Woken::TimedOut,
-        (true, true) => Woken::Latch,
-        // Behind the latch and the postmaster's death.
-        (true, false) => usize::try_from(event.pos - 2).map_or(Woken::Latch, Woken::Socket),
+    match (is_over, ready.is_empty()) {
+        (true, _) => Woken::TimedOut,
+        (false, true) => Woken::Latch,
+        (false, false) => Woken::Sockets(ready),
     }
 }
