@@ -161,7 +161,7 @@ fn notices_are_no_answer_to_a_question_to_all_shards() {
     for before in [b'S', b'C', b'T'] {
         talker.says(before, |client| {
             loop {
-                client.write_all(&NOTICE.repeat(100))?;
+                client.write_all(&NOTICE.repeat(20_000))?;
             }
         });
         let (state, text) = asking::error(&mut analyst, question);
