@@ -20,7 +20,7 @@ use std::time::Duration;
 const SETTLE_IN: &str = "SELECT pg_catalog.set_config('search_path', pg_catalog.concat(
         pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), false);
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 14000;
-    SELECT pid::text, EXTRACT(epoch FROM backend_start)::text, pg_catalog.current_schema() FROM pg_catalog.pg_stat_activity
+    SELECT pid::pg_catalog.text, EXTRACT(epoch FROM backend_start)::pg_catalog.text, pg_catalog.current_schema() FROM pg_catalog.pg_stat_activity
      WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
 /// Whoever waits for a lock keeps all others waiting. It has a number and a record of its own before the statement. Where
@@ -29,14 +29,14 @@ fn begin(timeout: Duration) -> String {
     let idle = (timeout + Duration::from_secs(60)).as_millis().min(i32::MAX as u128);
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = {idle};
-         SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.pg_logical_emit_message(true, 'shardmaster', '')"
+         SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text, pg_catalog.pg_logical_emit_message(true, 'shardmaster', '')"
     )
 }
 
 /// The transaction that is open by then, and where; its commit is to last.
 pub fn after() -> String {
     format!(
-        "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text, {IDENTITY},
+        "SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text, {IDENTITY},
     pg_catalog.set_config('synchronous_commit',
         CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{{off,local}}') THEN 'on'
              ELSE pg_catalog.current_setting('synchronous_commit') END, true)"
@@ -242,7 +242,7 @@ impl Wave {
         let open = |at: usize| opened.get(*left.get(at)?);
         let xid = |at: usize| open(at)?.first().cloned();
         let answers = others.ask(|at| {
-            let question = format!("{FLUSH}; SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::text, pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(&xid(at)?));
+            let question = format!("{FLUSH}; SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text, pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(&xid(at)?));
             Some(Question::Own(question))
         })?;
         let mut failures: Vec<Option<Failure>> = left.iter().map(|_| None).collect();

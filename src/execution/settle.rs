@@ -15,7 +15,7 @@ use crate::remote::result::Rows;
 use std::time::{Duration, Instant};
 
 /// Which server this is, and since which take-over: another one may not have what this one has.
-pub const IDENTITY: &str = "(SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
+pub const IDENTITY: &str = "(SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
     pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
 
 /// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash

@@ -17,7 +17,7 @@ use crate::remote::result::Rows;
 
 /// Which running server it is, how many prepared transactions it may have, and how many are free.
 const SLOTS: &str =
-    "SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
+    "SELECT (SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
     EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()), s.most, s.most OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_xacts)
     FROM (SELECT pg_catalog.current_setting('max_prepared_transactions')::bigint) s (most)";
 
@@ -25,7 +25,7 @@ const SLOTS: &str =
 fn prepare(gid: &str) -> String {
     format!(
         "SET LOCAL ROLE NONE; PREPARE TRANSACTION {gid};
-         SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::text, p.transaction::text
+         SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text, p.transaction::pg_catalog.text
            FROM pg_catalog.pg_prepared_xacts p
           WHERE p.gid OPERATOR(pg_catalog.=) {gid} AND p.owner OPERATOR(pg_catalog.=) session_user
             AND p.database OPERATOR(pg_catalog.=) pg_catalog.current_database()",

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// from rows is a superuser's; and a shard that goes away is noticed.
 const SETTLE_IN: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 14000; SET jit = off; SET row_security = off; SET xmloption = content; SET lc_monetary = 'C';
-    SELECT pg_catalog.concat(pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), a.pid::text,
-           EXTRACT(epoch FROM a.backend_start)::text, pg_catalog.current_setting('session_replication_role'),
+    SELECT pg_catalog.concat(pg_catalog.substr(pg_catalog.current_setting('search_path'), 10), ', pg_temp'), a.pid::pg_catalog.text,
+           EXTRACT(epoch FROM a.backend_start)::pg_catalog.text, pg_catalog.current_setting('session_replication_role'),
            pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
       FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
@@ -108,7 +108,7 @@ impl Session {
             "SELECT pg_catalog.set_config('synchronous_commit', CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}')
                     THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true),
                     pg_catalog.pg_logical_emit_message(true, 'shardmaster', '');
-             SELECT pg_catalog.pg_current_xact_id()::text",
+             SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text",
         )?;
         let xid = literal(xid.scalar().unwrap_or_default());
         let status = self

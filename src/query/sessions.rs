@@ -16,8 +16,8 @@ pub fn end_of(backend: &Backend) -> String {
     // When a session of others began is not shown: to end it is refused to whoever may not.
     format!(
         "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-          WHERE pid OPERATOR(pg_catalog.=) {} AND usename::text OPERATOR(pg_catalog.=) {}
-            AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::text OPERATOR(pg_catalog.=) {})",
+          WHERE pid OPERATOR(pg_catalog.=) {} AND usename::pg_catalog.text OPERATOR(pg_catalog.=) {}
+            AND (backend_start IS NULL OR EXTRACT(epoch FROM backend_start)::pg_catalog.text OPERATOR(pg_catalog.=) {})",
         backend.pid,
         literal(&backend.username),
         literal(&backend.start)
