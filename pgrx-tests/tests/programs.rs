@@ -19,6 +19,7 @@ mod executions;
 mod executions_names;
 mod executions_prepared;
 mod executions_restored;
+mod executions_splits;
 mod executions_two_phase;
 mod failover;
 mod faults;

@@ -49,11 +49,13 @@ pub fn split_of_shard(shard_key: &str) -> Option<i64> {
     )
 }
 
-/// A split that may have begun on a shard and has not ended, as of now.
+/// A split that may have begun on a shard and has not ended, as of now. One that has failed before anything moved looks at
+/// its shards anew when it goes on: what is in its way there may be mended meanwhile.
 pub fn split_under_way(shard_key: &str) -> Option<i64> {
     let query = format!(
         "SELECT id FROM shardmaster.split_plan
-          WHERE (source_shard = $1 OR target_shard = $1) AND {IS_UNFINISHED} ORDER BY id LIMIT 1"
+          WHERE (source_shard = $1 OR target_shard = $1) AND {IS_UNFINISHED}
+            AND NOT (phase = 'planning' AND activity = 'failed') ORDER BY id LIMIT 1"
     );
     sql::read_latest(&query, &[shard_key.into()], |row| row.value(1)).into_iter().next()
 }

@@ -1,0 +1,28 @@
+//! Statements on all shards, and splits whose shards are not as they should be.
+
+use shardmaster_tests::asking::error;
+use shardmaster_tests::fixture::{LIMIT, by_superuser};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::two_phase::{dba, stage};
+use shardmaster_tests::wait;
+
+/// Nothing has moved, and the statement brings what the check has missed.
+#[test]
+fn what_a_check_has_found_is_mended_by_a_statement() {
+    let cluster = stage(2);
+    by_superuser(&cluster, 0, "ALTER TABLE items ADD note text");
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    let failed = || Ok((split.metric::<String>("activity")? == "failed").then_some(()));
+    wait::until("the check to fail", LIMIT, failed)
+        .unwrap_or_else(|why| panic!("{why}: {}", split.describe()));
+    let add = |shard: &str| {
+        format!(
+            "CALL shard_execute('ALTER TABLE items ADD IF NOT EXISTS note text', shards => '{{{shard}}}')"
+        )
+    };
+    dba(&cluster).batch_execute(&add("shard_b")).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    assert_eq!(error(&mut dba(&cluster), &add("shard_b")).0, "55006");
+}
