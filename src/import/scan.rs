@@ -11,7 +11,7 @@ use crate::catalog::{keyspace, routing_history};
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
 use crate::query::between::{self, Hidden};
-use crate::query::record;
+use crate::query::record::{self, Seen};
 use crate::query::run::{Event, Query, Running, Statement, require_fit};
 use crate::remote::fan_out::Row;
 use crate::server::{settings, sql};
@@ -33,7 +33,7 @@ pub struct Scan {
     is_plain: bool,
     meta: *mut pg_sys::AttInMetadata,
     state: State,
-    compared: HashSet<usize>,
+    compared: Seen,
 }
 
 enum State {
@@ -81,7 +81,7 @@ impl Scan {
                 is_plain,
                 meta,
                 state: State::New,
-                compared: HashSet::new(),
+                compared: Seen::default(),
             })
         }
     }
@@ -118,7 +118,7 @@ impl Scan {
         let State::Running(running) = &mut self.state else { return Ok(false) };
         match running.next() {
             Some(Event::Row(number, row)) => {
-                if self.compared.insert(number) {
+                if self.compared.is_new(number) {
                     require_alike(&self.columns, running.shard(number), &row)?;
                 }
                 // SAFETY: as the caller promises.
@@ -132,7 +132,7 @@ impl Scan {
             None => {
                 // One that has compared other types than it should has left out rows, perhaps all of them.
                 for (number, row) in running.take_columns() {
-                    if self.compared.insert(number) {
+                    if self.compared.is_new(number) {
                         require_alike(&self.columns, running.shard(number), &row)?;
                     }
                 }

@@ -6,7 +6,6 @@ use crate::remote::fan_out::Row;
 use pgrx::pg_sys;
 use pgrx::tupdesc::PgTupleDesc;
 use serde_json::json;
-use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char};
 
 /// What a shard is named as that has not answered, in either form of rows.
@@ -69,13 +68,35 @@ pub fn report(shard: &str, failure: &Failure) -> CString {
     CString::new(value.to_string()).unwrap_or_default()
 }
 
+/// Shards that were seen, by their numbers: asked for each row.
+#[derive(Default)]
+pub struct Seen(Vec<bool>);
+
+impl Seen {
+    /// Whether it is the first time.
+    pub fn is_new(&mut self, number: usize) -> bool {
+        match self.0.get_mut(number) {
+            Some(seen) => !std::mem::replace(seen, true),
+            None => {
+                self.0.resize(number, false);
+                self.0.push(true);
+                true
+            }
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// Rows of the columns that a caller has declared.
 pub struct Shape {
     columns: Vec<(u32, String)>,
     meta: *mut pg_sys::AttInMetadata,
     reports: bool,
-    /// Shards whose columns were compared with the declared ones.
-    compared: HashSet<usize>,
+    /// Of each shard by its number, whether its columns were compared with the declared ones.
+    compared: Seen,
 }
 
 impl Shape {
@@ -88,7 +109,7 @@ impl Shape {
         };
         let columns =
             description.iter().map(|column| (column.atttypid.to_u32(), column.name().to_owned())).collect();
-        let shape = Shape { columns, meta, reports, compared: HashSet::new() };
+        let shape = Shape { columns, meta, reports, compared: Seen::default() };
         let last = shape.columns.last().map(|(number, name)| (*number, name.as_str()));
         if reports && last != Some((pg_sys::JSONBOID.to_u32(), ERROR)) {
             return Err(QueryError::NoErrorColumn.into());
@@ -103,7 +124,7 @@ impl Shape {
 
     /// A row of a shard, the number of which says whether its columns were seen before.
     pub fn row(&mut self, (number, shard): (usize, &str), row: &Row) -> Result<pg_sys::HeapTuple, Failure> {
-        if self.compared.insert(number) {
+        if self.compared.is_new(number) {
             self.compare(shard, row)?;
         }
         let mut values: Vec<*mut c_char> = Vec::with_capacity(self.columns.len());

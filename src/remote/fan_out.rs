@@ -171,7 +171,8 @@ impl FanOut {
 
     /// The next row of whichever lane has one, or that a lane has no more; None: none of them has.
     pub fn next(&mut self) -> Option<(usize, Next)> {
-        let mut since = Instant::now();
+        // To ask for the time costs as much as a short row.
+        let mut since = None;
         loop {
             let (count, patience) = (self.lanes.len(), self.patience);
             for number in (self.at..count).chain(0..self.at) {
@@ -181,7 +182,7 @@ impl FanOut {
                 self.at = number;
                 return Some((number, next));
             }
-            if !self.wait(&mut since) {
+            if !self.wait(since.get_or_insert_with(Instant::now)) {
                 return None;
             }
         }
