@@ -14,7 +14,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                      shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json, shard_query_page}'),
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
-                      shard_split_metrics, shard_split_tables, shard_split_events, shard_split_points,
+                      shard_split_metrics, shard_splits, shard_split_tables, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_schema_diff, shard_split_wait, shard_routing_history}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,

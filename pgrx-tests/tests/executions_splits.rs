@@ -16,6 +16,11 @@ fn what_a_check_has_found_is_mended_by_a_statement() {
     let failed = || Ok((split.metric::<String>("activity")? == "failed").then_some(()));
     wait::until("the check to fail", LIMIT, failed)
         .unwrap_or_else(|why| panic!("{why}: {}", split.describe()));
+    let line = "SELECT progress, waiting_for, next_call FROM shard_splits()";
+    let line = cluster.superuser().unwrap().query_one(line, &[]).unwrap();
+    assert_eq!(line.get::<_, &str>(0), "failed");
+    let (why, next): (&str, &str) = (line.get(1), line.get(2));
+    assert!(why.contains("note") && next.contains("shard_split_"), "{why} {next}");
     let add = |shard: &str| {
         format!(
             "CALL shard_execute('ALTER TABLE items ADD IF NOT EXISTS note text', shards => '{{{shard}}}')"

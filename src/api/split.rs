@@ -369,3 +369,5 @@ extension_sql_file!(
     name = "split_metrics",
     requires = [shard_split_figures, "comments_split_diagnose"]
 );
+
+extension_sql_file!("../../sql/splits.sql", name = "splits", requires = ["split_metrics"]);

@@ -51,6 +51,7 @@ SELECT split_id, source_shard, target_shard, phase, activity, tenants, scope, ke
        total_rows_copied, backfill_status, tail_status, routing_version_at_start, started_at
   FROM shard_split_metrics();
 SELECT table_name, status, "position", rows_copied FROM shard_split_tables(1);
+SELECT * FROM shard_splits();
 
 -- No second plan for the same key, and nothing that would pull it away.
 SELECT shard_split_plan('a', 'b', '{4}');
@@ -98,6 +99,7 @@ SELECT shard_split_run_backfill(1);
 SELECT shard_split_wait(1, 'cutover_pending');
 SELECT phase, total_rows_copied, backfill_status, tail_status, error_message FROM shard_split_metrics(1);
 SELECT table_name, status, "position", rows_copied FROM shard_split_tables(1);
+SELECT split_id, moves, phase, progress, next_call FROM shard_splits();
 -- The copy is complete: calls that come too late.
 SELECT shard_split_start_dual_write(1);
 SELECT shard_split_run_backfill(1);
@@ -114,6 +116,8 @@ DROP EXTENSION shardmaster;
 SELECT shard_split_rollback(1);
 SELECT shard_split_wait(1, 'rolled_back');
 SELECT phase, activity, total_rows_copied, backfill_status, tail_status, error_message FROM shard_split_metrics(1);
+SELECT split_id, phase FROM shard_splits();
+SELECT split_id, phase FROM shard_splits(ended => true);
 SELECT table_name, status, "position", rows_copied, changes_applied, chunks_ok FROM shard_split_tables(1);
 SELECT count(*) AS on_target FROM b.account;
 SELECT nspname FROM pg_namespace WHERE nspname LIKE 'shardmaster%';

@@ -1,0 +1,48 @@
+-- For whoever looks at a terminal: a line for each split. shard_split_metrics() has all of it, and whole.
+CREATE FUNCTION shardmaster.split_moves(scope_kind text, entries text[], reverse_of bigint) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN reverse_of IS NOT NULL THEN format('way back of split %s', reverse_of)
+                WHEN scope_kind = 'range' THEN 'keys from ' || array_to_string(entries[:3], ' ')
+                WHEN scope_kind = 'all' THEN format('all, in %s %s', n.count, CASE n.count WHEN 1 THEN 'entry' ELSE 'entries' END)
+                WHEN n.count = 1 THEN format('%s %s', rtrim(scope_kind, 's'), entries[1])
+                ELSE format('%s %s', n.count, scope_kind) END
+      FROM (SELECT cardinality(entries)) n (count)
+$$;
+COMMENT ON FUNCTION shardmaster.split_moves(text, text[], bigint) IS 'what a split moves, in a few words';
+
+-- One line of a terminal has no room for a key of a page.
+CREATE FUNCTION shardmaster.clipped(text text, most int) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN length(t.line) > most THEN left(t.line, most - 3) || '...' ELSE t.line END
+      FROM (SELECT regexp_replace($1, '\s+', ' ', 'g')) t (line)
+$$;
+COMMENT ON FUNCTION shardmaster.clipped(text, int) IS 'a text in one line of at most so many characters';
+
+CREATE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
+RETURNS TABLE (split_id bigint, "from" text, "to" text, moves text, phase text, progress text, waiting_for text, next_call text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT m.split_id, m.source_shard, m.target_shard,
+           shardmaster.clipped(shardmaster.split_moves(p.scope_kind, p.tenants, p.reverse_of), 30),
+           CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
+           concat_ws(', ',
+               CASE WHEN m.activity IN ('retrying', 'failed', 'paused') THEN m.activity END,
+               CASE WHEN m.finished_at IS NOT NULL THEN date_trunc('second', m.finished_at)::text
+                    WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
+               CASE WHEN m.phase = 'backfill' THEN date_trunc('second', m.eta) || ' left' END,
+               CASE WHEN m.phase IN ('tailing', 'cutover_pending') THEN
+                    CASE WHEN m.tail_status = 'caught_up' THEN 'caught up'
+                         ELSE format('%s rows behind', coalesce(m.lag_rows::text, 'unknown')) END END,
+               CASE WHEN m.phase = 'completed' AND m.finished_at IS NULL
+                    THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
+           -- What is wrong is what it waits for: somebody to mend it.
+           shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
+                                        regexp_replace(m.waiting_for, '^waiting for ', '')), 120),
+           m.next_call
+      FROM @extschema@.shard_split_metrics() m JOIN shardmaster.split_plan p ON p.id = m.split_id
+     WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
+       -- A way back that nobody has asked for is no work.
+       AND NOT (p.reverse_of IS NOT NULL AND p.phase = 'planning' AND p.goal = 'planning')
+     ORDER BY m.split_id
+$$;
+COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
+'a line for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to type next. ended: the others, too. shard_split_metrics() has all figures, and texts in full';
