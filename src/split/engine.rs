@@ -14,6 +14,7 @@ use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
+use crate::remote::result::Rows;
 use std::time::{Duration, Instant};
 
 /// Sessions and tables of an installed split.
@@ -132,9 +133,14 @@ impl Engine {
     /// Runs statements on the source's control session in one transaction that the
     /// generation allows.
     pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
+        self.control_transaction_and(statements, "").map(drop)
+    }
+
+    /// With questions behind it, in one message: the rows of all that gives any, of these at the end.
+    pub fn control_transaction_and(&mut self, statements: &str, questions: &str) -> Result<Vec<Rows>> {
         let begin = tenure::begin_statements(self.plan.id, Side::Source, self.generation);
-        let outcome = self.control.run(&format!("{begin}; {statements}; COMMIT"));
-        tenure::begun(&mut self.control, outcome).map(|_| ())
+        let outcome = self.control.run_for_each(&format!("{begin}; {statements}; COMMIT; {questions}"));
+        tenure::begun(&mut self.control, outcome)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::quote::ident;
+use crate::remote::result::Rows;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
@@ -329,8 +330,27 @@ pub enum Reading {
     GoesOn,
 }
 
+/// Questions that go with the last message to each side: to the target with its commit, to the source with what is
+/// consumed there.
+#[derive(Default)]
+pub struct Beside {
+    pub target: String,
+    pub source: String,
+}
+
 /// 6. Progress beside the rows, S durable on the source, commit, consume.
 pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, reading: Reading) -> Result<()> {
+    commit_and_ask(engine, outcome, now, reading, &Beside::default()).map(drop)
+}
+
+/// The same, with the rows that the last statements of both sides give: to the questions, at their end.
+pub fn commit_and_ask(
+    engine: &mut Engine,
+    outcome: &mut Outcome,
+    now: &Observation,
+    reading: Reading,
+    beside: &Beside,
+) -> Result<Answers> {
     leaves::check_unchanged(engine, &outcome.progress)?;
     outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
     outcome.progress.worker = engine.generation;
@@ -338,21 +358,33 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, rea
     make_durable(engine, outcome.progress.steps)?;
     engine.target.finish()?;
     reach(injection_points::STEP_DURABLE)?;
-    engine.target.run("COMMIT")?;
+    let target = engine.target.run_for_each(&format!("COMMIT; {}", beside.target))?;
+    let heard = Instant::now();
     reach(injection_points::STEP_COMMITTED)?;
     if reading == Reading::Ends {
         engine.reader.send("COMMIT")?;
     }
-    if outcome.changes > 0 || outcome.restarted.is_some() {
+    let source = if outcome.changes > 0 || outcome.restarted.is_some() {
         let all: Vec<usize> = (0..engine.tables.len()).collect();
         let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
-        engine.control_transaction(&statements)?;
-    }
+        engine.control_transaction_and(&statements, &beside.source)?
+    } else if beside.source.is_empty() {
+        Vec::new()
+    } else {
+        engine.control.run_for_each(&beside.source)?
+    };
     if reading == Reading::Ends {
         engine.reader.finish()?;
     }
     reach(injection_points::STEP_CONSUMED)?;
-    Ok(())
+    Ok(Answers { target, source, heard })
+}
+
+/// What both sides have answered, and when the target had.
+pub struct Answers {
+    pub target: Vec<Rows>,
+    pub source: Vec<Rows>,
+    pub heard: Instant,
 }
 
 /// A synchronous commit on the source after S: everything that S saw has reached

@@ -175,6 +175,14 @@ pub fn release(fence: &mut Connection) -> Result<()> {
     Ok(())
 }
 
+/// The same, and the reading session's transaction beside it.
+pub fn release_beside(fence: &mut Connection, reader: &mut Connection) -> Result<()> {
+    let sent = [fence.send("ROLLBACK"), reader.send("ROLLBACK")];
+    let ended = [fence.finish(), reader.finish()];
+    sent.into_iter().chain(ended.map(|ended| ended.map(drop))).collect::<std::result::Result<(), _>>()?;
+    Ok(())
+}
+
 /// For `waiting_for`: who keeps the fence from being taken.
 pub fn holders_text(engine: &mut Engine) -> Result<String> {
     let holders: Vec<String> = holders(engine)?.into_iter().map(|h| h.text).collect();

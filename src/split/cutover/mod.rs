@@ -6,6 +6,8 @@
 //! the way there: each session ends its waits at it, and the fence ends by itself.
 
 pub mod aborted;
+mod behind;
+mod counter;
 pub mod decision;
 pub mod fence;
 pub mod on_master;
@@ -19,7 +21,7 @@ pub mod watch;
 use super::copy::outcome::Outcome;
 use super::copy::step::{self, Reading};
 use super::copy::{compare, foreign_keys, leaves, locks, window};
-use super::end::old_guards;
+use super::end::old_guards::{self, OldGuards};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
@@ -31,14 +33,14 @@ use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
 use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
-use crate::error::{Failure, SqlState};
+use crate::error::Failure;
 use crate::guc;
-use crate::remote::result::Rows;
 use crate::remote::{Connection, number};
 use crate::routing::change;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::{soon, transaction, try_transaction};
 use crate::server::{instance, sql, wait};
+use behind::{Asked, Found};
 use sequences::Ahead;
 use std::time::{Duration, Instant};
 
@@ -100,7 +102,8 @@ fn steps(
 ) -> Result<Option<Rehearsed>> {
     foreign_keys::check_all(engine)?;
     let raised_by = Instant::now() + guc::cutover_timeout();
-    sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
+    let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
+    let asked = Asked { sequences, guards: old_guards::Asked::prepare(&mut engine.target)? };
     let fence = held.insert(fence::open(engine)?);
 
     let deadline = Instant::now() + limit;
@@ -118,11 +121,11 @@ fn steps(
     close_fence(engine)?;
     reach(injection_points::CUTOVER_FENCED)?;
     in_time(deadline)?;
-    let outcome = apply_last_window(engine, fence, deadline)?;
+    let (outcome, found) = apply_last_window(engine, fence, &asked, deadline)?;
     reach(injection_points::CUTOVER_APPLIED)?;
     in_time(deadline)?;
-    sequences::raise(engine, Ahead::Enough, deadline).map_err(aborted::deadline_passed)?;
-    let heard = Instant::now();
+    let (positions, heard) = ([&*found.source, &*found.target], found.heard);
+    asked.sequences.raise(engine, positions, deadline).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_SEQUENCES)?;
     if Instant::now() > deadline {
         return Err(SplitError::Aborted(aborted::because("the last changes to be applied")));
@@ -136,12 +139,14 @@ fn steps(
     *is = Source::Left;
     engine.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
-    open_target(engine, version)?;
+    match found.guards {
+        Some(guards) => open_with(engine, version, &guards)?,
+        None => open_target(engine, version)?,
+    }
     reach(injection_points::CUTOVER_OPENED)?;
     move_source(engine, version)?;
     // Both have done their work; lost by now, they would not have to do it any more.
-    let _ = fence::release(fence);
-    let _ = unlock_source(engine);
+    let _ = fence::release_beside(fence, &mut engine.reader);
     reach(injection_points::CUTOVER_MOVED)?;
     *held = None;
     record_moved(&engine.plan, Some(began.elapsed()));
@@ -271,7 +276,12 @@ pub fn close_fence(engine: &mut Engine) -> Result<()> {
 
 /// 4. The reading session's first query now: S_f sees every write that there will
 ///    ever be on the source, if the fence holds.
-fn apply_last_window(engine: &mut Engine, fence: &mut Connection, deadline: Instant) -> Result<Outcome> {
+fn apply_last_window(
+    engine: &mut Engine,
+    fence: &mut Connection,
+    asked: &Asked,
+    deadline: Instant,
+) -> Result<(Outcome, Found)> {
     let locked = engine.parents.clone();
     fence::ask_whether_held(fence, deadline)?;
     step::send_begin_target(engine)?;
@@ -306,53 +316,10 @@ fn apply_last_window(engine: &mut Engine, fence: &mut Connection, deadline: Inst
     }
     // From this commit on a decision may exist that this server might forget.
     engine.deciding = Some(transaction(instance::current));
-    step::commit(engine, &mut outcome, &now, Reading::GoesOn)?;
-    check_behind_fence(engine, &now.snapshot)?;
-    Ok(outcome)
-}
-
-/// What must not have come to the source since S_f. Asked in one message: writers wait.
-fn check_behind_fence(engine: &mut Engine, snapshot: &str) -> Result<()> {
-    let message = format!("{}; {}", source::unseen_query(engine, Some(snapshot)), heir_query(engine));
-    let answers = engine.control.run_for_each(&message)?;
-    let of = |number: usize| answers.get(number).and_then(Rows::scalar);
-    let left = number::count(engine.control.shard(), source::UNSEEN, of(0))?;
-    require_queue_is_empty(engine, left)?;
-    of(1).map_or(Ok(()), |heir| Err(has_heir(engine, heir)))
-}
-
-/// Behind the fence nobody can have queued what S_f has not seen.
-fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
-    if left == 0 {
-        return Ok(());
-    }
-    Err(SplitError::Failed(
-        Failure::new(
-            SqlState::INTERNAL,
-            format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
-        )
-        .hint("The split has been set back and nothing is lost; please report this."),
-    ))
-}
-
-/// A table may have come to inherit from a moving one since S_f: a lock against it would wait
-/// for each vacuum. What comes after this look finish finds.
-fn heir_query(engine: &Engine) -> String {
-    let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
-    let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();
-    format!(
-        "SELECT format('%s inherits from %s', inhrelid::regclass, inhparent::regclass)
-           FROM pg_inherits WHERE inhparent = ANY ('{{{}}}'::oid[]) LIMIT 1",
-        oids.join(",")
-    )
-}
-
-fn has_heir(engine: &Engine, heir: &str) -> SplitError {
-    SplitError::failed(
-        SqlState::NOT_IN_STATE,
-        format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
-        "Use partitions, or move the rows into the table, and call shard_split_cutover again.",
-    )
+    let beside = behind::questions(engine, asked, &now.snapshot);
+    let answers = step::commit_and_ask(engine, &mut outcome, &now, Reading::GoesOn, &beside)
+        .map_err(|error| behind::renamed(error, "the sequences, which have just changed"))?;
+    Ok((outcome, behind::read(engine, asked, answers)?))
 }
 
 /// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
@@ -413,7 +380,12 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
 ///     released by the same commit: until it, a split that goes back after all finds them
 ///     as they were. Retried for ever.
 pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
-    open_side(&mut engine.target, &engine.plan, engine.generation, version)?;
+    let guards = old_guards::find(&mut engine.target, &engine.plan)?;
+    open_with(engine, version, &guards)
+}
+
+fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()> {
+    open_by(&mut engine.target, &engine.plan, engine.generation, (version, guards))?;
     record_opened(&engine.plan);
     Ok(())
 }
@@ -430,12 +402,21 @@ fn record_opened(plan: &Plan) {
 /// The part of it that is done on the target.
 pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
     let guards = old_guards::find(target, plan)?;
+    open_by(target, plan, generation, (version, &guards))
+}
+
+fn open_by(
+    target: &mut Connection,
+    plan: &Plan,
+    generation: i64,
+    (version, guards): (i64, &OldGuards),
+) -> Result<()> {
     if guards.is_empty() {
         return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(version)).map(|_| ());
     }
     tenure::begin_as(target, plan.id, Side::Target, generation)?;
     side::OPEN.write(target, plan.id, Version::Is(version))?;
-    old_guards::release(target, plan, &guards)?;
+    old_guards::release(target, plan, guards)?;
     target.run("COMMIT")?;
     Ok(())
 }

@@ -264,7 +264,7 @@ fn catch_up(engine: &mut Engine) -> Result<bool> {
 /// who has drawn from it may stay for long, and what the source says of its own may have become
 /// anything since.
 fn raise_sequences(engine: &mut Engine, is_whole: bool) -> Result<()> {
-    match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()) {
+    match sequences::raise(engine, sequences::Ahead::Enough, Instant::now()).map(drop) {
         Err(error) if is_whole => {
             tell_of_sequences(engine.plan.id, &error.to_string());
             // What has failed there may have been within a transaction.

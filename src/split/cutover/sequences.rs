@@ -1,9 +1,9 @@
 //! Sequences of moving tables: the target's are raised past the source's, so that
 //! no identifier is given out twice.
 
+use super::counter::{State, out_of_reach};
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
-use crate::guc;
 use crate::remote::quote::{array_of, literal};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
@@ -34,6 +34,7 @@ const OF_TABLES: &str = "
      GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3";
 
 /// A sequence that fills a column.
+#[derive(PartialEq, Eq)]
 struct Filler {
     /// The table's position in the list that was asked for.
     table: String,
@@ -45,6 +46,7 @@ struct Filler {
 }
 
 /// Those of one column on both sides.
+#[derive(PartialEq, Eq)]
 struct Pair {
     from: String,
     to: Filler,
@@ -62,13 +64,65 @@ pub enum Ahead {
 
 /// Raises every sequence of the target to where the source's is, plus a margin. Until the
 /// deadline it waits for those who have drawn from one.
-pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<()> {
-    let tables: Vec<Oids<'_>> = engine
+pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<Known> {
+    let lists = lists(&oids(engine));
+    let (control, target) = (&mut engine.control, &mut engine.target);
+    let pairs = pairs_of(control, target, &lists)?;
+    let positions = positions(control, target, &pairs)?;
+    raise_all(target, &pairs, positions, ahead, deadline)?;
+    Ok(Known { pairs, lists })
+}
+
+fn oids(engine: &Engine) -> Vec<Oids<'_>> {
+    engine
         .tables
         .iter()
         .map(|Table { source, target, .. }| (source.oid.as_deref(), target.oid.as_deref()))
-        .collect();
-    raise_of_tables(&mut engine.control, &mut engine.target, &tables, ahead, deadline)
+        .collect()
+}
+
+/// The tables of both sides, as arrays.
+fn lists(tables: &[Oids<'_>]) -> [String; 2] {
+    [array_of(tables.iter().map(|(oid, _)| *oid)), array_of(tables.iter().map(|(_, oid)| *oid))]
+}
+
+/// The sequences that were raised before the fence. Behind it both servers are asked again which they are, and in the
+/// same message how far these are.
+pub struct Known {
+    pairs: Vec<Pair>,
+    lists: [String; 2],
+}
+
+impl Known {
+    /// For the source and for the target.
+    pub fn questions(&self) -> [String; 2] {
+        let which = self.lists.each_ref().map(|list| OF_TABLES.replace("$1", &literal(list)));
+        match position_questions(&self.pairs) {
+            Some(positions) => [0, 1].map(|side| format!("{}; {}", which[side], positions[side])),
+            None => which,
+        }
+    }
+
+    /// How many answers each of them gives.
+    pub fn answers(&self) -> usize {
+        1 + usize::from(!self.pairs.is_empty())
+    }
+
+    /// Raises them by the answers. Others than were known are asked for in their turn.
+    pub fn raise(
+        &self,
+        engine: &mut Engine,
+        [source, target]: [&[Rows]; 2],
+        deadline: Instant,
+    ) -> Result<()> {
+        let which = |rows: &[Rows]| rows.first().map(fillers).unwrap_or_default();
+        if paired(which(source), which(target)) != self.pairs {
+            return raise(engine, Ahead::Enough, deadline).map(drop);
+        }
+        let (Some(values), Some(states)) = (source.get(1), target.get(1)) else { return Ok(()) };
+        let positions = read_positions((&engine.control, values), (&engine.target, states), &self.pairs)?;
+        raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)
+    }
 }
 
 /// A table's on both sides.
@@ -83,75 +137,101 @@ pub fn raise_of_tables(
     ahead: Ahead,
     deadline: Instant,
 ) -> Result<()> {
-    let pairs = pairs_of(source, target, tables)?;
-    for (pair, (value, state)) in pairs.iter().zip(positions(source, target, &pairs)?) {
-        if let (Some(value), Some(state)) = (value, state) {
+    let pairs = pairs_of(source, target, &lists(tables))?;
+    let positions = positions(source, target, &pairs)?;
+    raise_all(target, &pairs, positions, ahead, deadline)
+}
+
+/// Where a pair is on the source and on the target; None: it is not there any more.
+type Position = (Option<i64>, Option<State>);
+
+fn raise_all(
+    target: &mut Connection,
+    pairs: &[Pair],
+    positions: Vec<Position>,
+    ahead: Ahead,
+    deadline: Instant,
+) -> Result<()> {
+    for (pair, position) in pairs.iter().zip(positions) {
+        if let (Some(value), Some(state)) = position {
             raise_one(target, pair, (value, state), ahead, deadline)?;
         }
     }
     Ok(())
 }
 
-/// Sequences of the same column on both sides.
-fn pairs_of(source: &mut Connection, target: &mut Connection, tables: &[Oids<'_>]) -> Result<Vec<Pair>> {
-    let list = |oids: Vec<Option<&str>>| array_of(oids.into_iter());
-    source.send_query(OF_TABLES, &[Some(&list(tables.iter().map(|(oid, _)| *oid).collect()))])?;
-    target.send_query(OF_TABLES, &[Some(&list(tables.iter().map(|(_, oid)| *oid).collect()))])?;
+fn pairs_of(source: &mut Connection, target: &mut Connection, lists: &[String; 2]) -> Result<Vec<Pair>> {
+    source.send_query(OF_TABLES, &[Some(&lists[0])])?;
+    target.send_query(OF_TABLES, &[Some(&lists[1])])?;
     let (from, to) = (source.finish(), target.finish());
-    let (from, mut to) = (fillers(from?), fillers(to?));
-    Ok(from
-        .into_iter()
+    Ok(paired(fillers(&from?), fillers(&to?)))
+}
+
+/// Sequences of the same column on both sides.
+fn paired(from: Vec<Filler>, mut to: Vec<Filler>) -> Vec<Pair> {
+    from.into_iter()
         .filter_map(|from| {
             let is_same = |to: &Filler| to.table == from.table && to.column == from.column;
             let counterpart = to.iter().position(is_same)?;
             Some(Pair { from: from.sequence, to: to.remove(counterpart) })
         })
-        .collect())
+        .collect()
 }
 
-fn fillers(rows: Rows) -> Vec<Filler> {
-    let filler = |row| match <[_; 4]>::try_from(row) {
+fn fillers(rows: &Rows) -> Vec<Filler> {
+    let filler = |row: &Vec<Option<String>>| match <[_; 4]>::try_from(row.clone()) {
         Ok([Some(table), Some(column), Some(sequence), may_not]) => {
             Some(Filler { table, column, sequence, may_not })
         }
         Ok(_) | Err(_) => None,
     };
-    rows.rows.into_iter().filter_map(filler).collect()
+    rows.rows.iter().filter_map(filler).collect()
 }
 
-/// Where each of the sequences is, on the source and on the target. None: it is not there any more.
-fn positions(
-    source: &mut Connection,
-    target: &mut Connection,
-    pairs: &[Pair],
-) -> Result<Vec<(Option<i64>, Option<State>)>> {
+/// What the source is asked and what the target, where each of the sequences is; None: there are none.
+fn position_questions(pairs: &[Pair]) -> Option<[String; 2]> {
     if pairs.is_empty() {
-        return Ok(Vec::new());
+        return None;
     }
     let numbered = |query: &dyn Fn(&Pair) -> String| {
         let parts =
             pairs.iter().enumerate().map(|(number, pair)| format!("SELECT {number}, {}", query(pair)));
         parts.collect::<Vec<_>>().join(" UNION ALL ")
     };
-    source.send(&numbered(&|pair| format!("last_value FROM {}", pair.from)))?;
-    target.send(&format!(
-        "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now
-           FROM ({}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation",
-        numbered(&|pair| {
-            let sequence = &pair.to.sequence;
-            format!("{}::regclass, last_value FROM {sequence}", literal(sequence))
-        })
-    ))?;
+    let target = numbered(&|pair| {
+        let sequence = &pair.to.sequence;
+        format!("{}::regclass, last_value FROM {sequence}", literal(sequence))
+    });
+    Some([
+        numbered(&|pair| format!("last_value FROM {}", pair.from)),
+        format!(
+            "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now
+               FROM ({target}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation"
+        ),
+    ])
+}
+
+fn positions(source: &mut Connection, target: &mut Connection, pairs: &[Pair]) -> Result<Vec<Position>> {
+    let Some([of_source, of_target]) = position_questions(pairs) else { return Ok(Vec::new()) };
+    source.send(&of_source)?;
+    target.send(&of_target)?;
     let (values, states) = (source.finish(), target.finish());
-    let (values, states) = (values?, states?);
+    read_positions((source, &values?), (target, &states?), pairs)
+}
+
+fn read_positions(
+    (source, values): (&Connection, &Rows),
+    (target, states): (&Connection, &Rows),
+    pairs: &[Pair],
+) -> Result<Vec<Position>> {
     let row_of = |rows: &Rows, number: usize| {
         let number = number.to_string();
         rows.rows.iter().find(|row| row.first().is_some_and(|cell| cell.as_deref() == Some(&number))).cloned()
     };
     let positions = pairs.iter().enumerate().map(|(number, pair)| {
-        let value = row_of(&values, number).map(|row| value_in(source, &pair.from, &row[1..])).transpose()?;
+        let value = row_of(values, number).map(|row| value_in(source, &pair.from, &row[1..])).transpose()?;
         let state =
-            row_of(&states, number).map(|row| state_in(target, &pair.to.sequence, &row[1..])).transpose()?;
+            row_of(states, number).map(|row| state_in(target, &pair.to.sequence, &row[1..])).transpose()?;
         Ok((value, state))
     });
     positions.collect()
@@ -175,7 +255,7 @@ pub fn find_unfit(
     target: &mut Connection,
     tables: (Option<&str>, Option<&str>),
 ) -> Result<Option<(String, String)>> {
-    let pairs = pairs_of(source, target, &[tables])?;
+    let pairs = pairs_of(source, target, &lists(&[tables]))?;
     // Who may not set it may not read it either, perhaps.
     for Pair { to, .. } in &pairs {
         if let Some(unfit) = to.not_to_be_set() {
@@ -200,80 +280,6 @@ pub fn find_unfit(
     Ok(None)
 }
 
-/// Where a sequence is, and where it goes.
-#[derive(Clone, Copy)]
-struct State {
-    increment: i64,
-    min: i64,
-    max: i64,
-    start: i64,
-    now: i64,
-}
-
-impl State {
-    /// None: no server makes such a sequence.
-    fn read(numbers: &[i64]) -> Option<State> {
-        let [increment, min, max, start, now] = *numbers else { return None };
-        let range = min..=max;
-        (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(State {
-            increment,
-            min,
-            max,
-            start,
-            now,
-        })
-    }
-
-    /// The last value that it is raised to: half of what lies between its start and its end.
-    /// How far a sequence is, a source alone says. One that was broken into may say anything,
-    /// and where a sequence is at its end nobody inserts into the target's table any more, of
-    /// whatever key. The bound is the target's own and moves with no raise, so nothing comes
-    /// past it by many of them.
-    fn bound(self) -> i64 {
-        let end = if self.is_up() { self.max } else { self.min };
-        let middle = (i128::from(self.start) + i128::from(end)) / 2;
-        self.within(middle)
-    }
-
-    /// Whether where the source's is cannot be followed.
-    fn is_out_of_bounds(self, value: i64) -> bool {
-        let (wanted, bound) = (self.beyond(value, 1), self.bound());
-        !self.has_passed(wanted) && if self.is_up() { value > bound } else { value < bound }
-    }
-
-    fn is_up(self) -> bool {
-        self.increment > 0
-    }
-
-    fn reaches(self, value: i64) -> bool {
-        if self.is_up() { value < self.max } else { value > self.min }
-    }
-
-    /// Some margins beyond the source's value.
-    fn beyond(self, value: i64, margins: i64) -> i64 {
-        let margin = guc::sequence_margin().saturating_mul(self.increment);
-        self.within(i128::from(value) + i128::from(margin) * i128::from(margins))
-    }
-
-    fn within(self, value: i128) -> i64 {
-        i64::try_from(value.clamp(i128::from(self.min), i128::from(self.max))).unwrap_or(self.max)
-    }
-
-    fn has_passed(self, value: i64) -> bool {
-        if self.is_up() { self.now >= value } else { self.now <= value }
-    }
-
-    /// The first value of its own behind another: where each shard has its own remainder, so
-    /// that no two of them give out one value, it keeps to it.
-    fn next_of_its_own(self, value: i64) -> i64 {
-        let (now, increment) = (i128::from(self.now), i128::from(self.increment));
-        let (way, stride) = ((i128::from(value) - now).abs(), increment.abs());
-        let own = now + (way + stride - 1) / stride * increment;
-        // At its end there is none.
-        if self.within(own) == i64::try_from(own).unwrap_or(self.max) { self.within(own) } else { value }
-    }
-}
-
 /// The numbers of a row, or what stands in their place.
 fn numbers(connection: &Connection, sequence: &str, row: &[Option<String>]) -> Result<Vec<i64>> {
     let numbers: Option<Vec<i64>> = row.iter().map(|cell| cell.as_deref()?.parse().ok()).collect();
@@ -293,28 +299,6 @@ fn value_in(source: &Connection, sequence: &str, row: &[Option<String>]) -> Resu
 fn state_in(target: &Connection, sequence: &str, row: &[Option<String>]) -> Result<State> {
     let state = State::read(&numbers(target, sequence, row)?);
     Ok(state.ok_or_else(|| no_numbers(target, sequence, row))?)
-}
-
-/// Why a sequence is not raised so far, and what to do about it.
-fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, String)> {
-    if !state.reaches(value) {
-        let text = format!("sequence {sequence} ends before {value}, where that of the source is");
-        let hint = format!(
-            "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
-        );
-        return Some((text, hint));
-    }
-    if !state.is_out_of_bounds(value) {
-        return None;
-    }
-    let (start, bound) = (state.start, state.bound());
-    let text = format!(
-        "sequence {sequence}, which starts with {start}, is raised to {bound} at most, half way to its end, and that of the source is at {value}"
-    );
-    let hint = format!(
-        "A source that was broken into can say any value, and use up the target's sequence with it. If it is right: ALTER SEQUENCE {sequence} START WITH {value} on the target, from where the bound counts; or another MAXVALUE (MINVALUE, if it counts down)."
-    );
-    Some((text, hint))
 }
 
 /// Only upwards, under the lock that ALTER SEQUENCE takes: read and set apart, ids
@@ -378,61 +362,5 @@ fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline:
         wait::report(&reason);
         wait::sleep(pause);
         pause *= 2;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn state(increment: i64, now: i64) -> State {
-        let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
-        State { increment, min, max, start: increment.signum(), now }
-    }
-
-    #[test]
-    fn a_sequence_keeps_its_remainder() {
-        let cases = [
-            (1, 1, 1001, 1001),
-            (10, 2, 1001, 1002),
-            (10, 2, 1002, 1002),
-            (10, 2, 1003, 1012),
-            (10, -8, 5, 12),
-            (-1, -1, -1001, -1001),
-            (-10, -2, -1001, -1002),
-            (-10, -2, -1003, -1012),
-        ];
-        for (increment, now, wanted, own) in cases {
-            assert_eq!(state(increment, now).next_of_its_own(wanted), own, "{increment}, {now}, {wanted}");
-        }
-        let full = State { max: 1005, ..state(10, 2) };
-        assert_eq!(full.next_of_its_own(1004), 1004);
-    }
-
-    #[test]
-    fn what_is_no_sequence_is_none() {
-        assert!(State::read(&[1, 1, 10, 1, 10]).is_some());
-        for numbers in
-            [&[0, 1, 10, 1, 1][..], &[1, 10, 1, 1, 1], &[1, 1, 10, 11, 1], &[1, 1, 10, 1, 0], &[1, 1, 10, 1]]
-        {
-            assert!(State::read(numbers).is_none(), "{numbers:?}");
-        }
-    }
-
-    #[test]
-    fn a_sequence_is_followed_to_the_half_of_its_range() {
-        let int = |now| State { max: i64::from(i32::MAX), ..state(1, now) };
-        assert_eq!(int(1).bound(), 1 << 30);
-        // Where it is already does not move the bound.
-        for now in [1, 1 << 29] {
-            assert!(!int(now).is_out_of_bounds(1 << 30), "{now}");
-            assert!(int(now).is_out_of_bounds((1 << 30) + 1), "{now}");
-        }
-        // What has passed it needs no raise.
-        assert!(!int(i64::from(i32::MAX)).is_out_of_bounds((1 << 30) + 1));
-        let started = State { start: 1 << 30, ..int(1 << 30) };
-        assert!(!started.is_out_of_bounds((1 << 30) + 1));
-        assert!(state(-1, -1).is_out_of_bounds(i64::MIN + 1));
-        assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
     }
 }

@@ -1,0 +1,102 @@
+//! What a cutover has to know of both sides once its last window has come over, while writers wait: all of it goes with
+//! the messages that commit the window and consume it.
+
+use super::{sequences, source};
+use crate::agent::error::{Result, SplitError};
+use crate::error::{Failure, SqlState};
+use crate::remote::result::Rows;
+use crate::remote::{Connection, RemoteError, number};
+use crate::split::copy::step::{Answers, Beside};
+use crate::split::end::old_guards::{self, OldGuards};
+use crate::split::engine::Engine;
+use std::time::Instant;
+
+/// What is asked behind the fence beside everything else.
+pub struct Asked {
+    pub sequences: sequences::Known,
+    pub guards: old_guards::Asked,
+}
+
+/// What was answered.
+pub struct Found {
+    /// Of the sequences.
+    pub source: Vec<Rows>,
+    pub target: Vec<Rows>,
+    /// None: they are to be looked for.
+    pub guards: Option<OldGuards>,
+    /// When the target has answered.
+    pub heard: Instant,
+}
+
+/// What writers would else wait for alone goes with the last messages: to the source what must not have come there since
+/// S_f, to the target what would refuse the keys that come back, to both how far the sequences are.
+pub fn questions(engine: &Engine, asked: &Asked, snapshot: &str) -> Beside {
+    let [of_source, of_target] = asked.sequences.questions();
+    let (unseen, heir) = (source::unseen_query(engine, Some(snapshot)), heir_query(engine));
+    Beside {
+        source: format!("{unseen}; {heir}; {of_source}"),
+        target: format!("{of_target}; {}", asked.guards.questions(&engine.plan)),
+    }
+}
+
+pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {
+    let Answers { mut source, mut target, heard } = answers;
+    let of_sequences = asked.sequences.answers();
+    let last = |rows: &mut Vec<Rows>, count: usize, of: &Connection| match rows.len().checked_sub(count) {
+        Some(before) => Ok(rows.split_off(before)),
+        None => Err(RemoteError::unreadable(of.shard(), "what it was asked behind the fence")),
+    };
+    let of_source = last(&mut source, of_sequences, &engine.control)?;
+    let behind = last(&mut source, 2, &engine.control)?;
+    let of = |number: usize| behind.get(number).and_then(Rows::scalar);
+    let left = number::count(engine.control.shard(), source::UNSEEN, of(0))?;
+    require_queue_is_empty(engine, left)?;
+    if let Some(heir) = of(1) {
+        return Err(has_heir(engine, heir));
+    }
+    let guards = asked.guards.read(&engine.plan, &last(&mut target, 2, &engine.target)?);
+    let of_target = last(&mut target, of_sequences, &engine.target)?;
+    Ok(Found { source: of_source, target: of_target, guards, heard })
+}
+
+/// What is asked by a name that is there no more is asked for anew, with the cutover.
+pub fn renamed(error: SplitError, what: &str) -> SplitError {
+    match error {
+        SplitError::Remote(error) if error.is("42P01") => SplitError::Retry(what.to_owned()),
+        other => other,
+    }
+}
+
+/// Behind the fence nobody can have queued what S_f has not seen.
+fn require_queue_is_empty(engine: &Engine, left: i64) -> Result<()> {
+    if left == 0 {
+        return Ok(());
+    }
+    Err(SplitError::Failed(
+        Failure::new(
+            SqlState::INTERNAL,
+            format!("split {}: {left} changes were queued behind the fence", engine.plan.id),
+        )
+        .hint("The split has been set back and nothing is lost; please report this."),
+    ))
+}
+
+/// A table may have come to inherit from a moving one since S_f: a lock against it would wait
+/// for each vacuum. What comes after this look finish finds.
+fn heir_query(engine: &Engine) -> String {
+    let tables = engine.tables.iter().filter(|table| !table.source.is_partitioned());
+    let oids: Vec<&str> = tables.filter_map(|table| table.source.oid.as_deref()).collect();
+    format!(
+        "SELECT format('%s inherits from %s', inhrelid::regclass, inhparent::regclass)
+           FROM pg_inherits WHERE inhparent = ANY ('{{{}}}'::oid[]) LIMIT 1",
+        oids.join(",")
+    )
+}
+
+fn has_heir(engine: &Engine, heir: &str) -> SplitError {
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("{heir} on shard \"{}\": its rows would stay there", engine.plan.source.shard_key),
+        "Use partitions, or move the rows into the table, and call shard_split_cutover again.",
+    )
+}

@@ -1,0 +1,155 @@
+//! Where a sequence of the target is, and how far it may be raised.
+
+use crate::guc;
+
+/// Where a sequence is, and where it goes.
+#[derive(Clone, Copy)]
+pub struct State {
+    pub increment: i64,
+    min: i64,
+    max: i64,
+    start: i64,
+    now: i64,
+}
+
+impl State {
+    /// None: no server makes such a sequence.
+    pub fn read(numbers: &[i64]) -> Option<State> {
+        let [increment, min, max, start, now] = *numbers else { return None };
+        let range = min..=max;
+        (increment != 0 && range.contains(&start) && range.contains(&now)).then_some(State {
+            increment,
+            min,
+            max,
+            start,
+            now,
+        })
+    }
+
+    /// The last value that it is raised to: half of what lies between its start and its end.
+    /// How far a sequence is, a source alone says. One that was broken into may say anything,
+    /// and where a sequence is at its end nobody inserts into the target's table any more, of
+    /// whatever key. The bound is the target's own and moves with no raise, so nothing comes
+    /// past it by many of them.
+    fn bound(self) -> i64 {
+        let end = if self.is_up() { self.max } else { self.min };
+        let middle = (i128::from(self.start) + i128::from(end)) / 2;
+        self.within(middle)
+    }
+
+    /// Whether where the source's is cannot be followed.
+    fn is_out_of_bounds(self, value: i64) -> bool {
+        let (wanted, bound) = (self.beyond(value, 1), self.bound());
+        !self.has_passed(wanted) && if self.is_up() { value > bound } else { value < bound }
+    }
+
+    pub fn is_up(self) -> bool {
+        self.increment > 0
+    }
+
+    fn reaches(self, value: i64) -> bool {
+        if self.is_up() { value < self.max } else { value > self.min }
+    }
+
+    /// Some margins beyond the source's value.
+    pub fn beyond(self, value: i64, margins: i64) -> i64 {
+        let margin = guc::sequence_margin().saturating_mul(self.increment);
+        self.within(i128::from(value) + i128::from(margin) * i128::from(margins))
+    }
+
+    fn within(self, value: i128) -> i64 {
+        i64::try_from(value.clamp(i128::from(self.min), i128::from(self.max))).unwrap_or(self.max)
+    }
+
+    pub fn has_passed(self, value: i64) -> bool {
+        if self.is_up() { self.now >= value } else { self.now <= value }
+    }
+
+    /// The first value of its own behind another: where each shard has its own remainder, so
+    /// that no two of them give out one value, it keeps to it.
+    pub fn next_of_its_own(self, value: i64) -> i64 {
+        let (now, increment) = (i128::from(self.now), i128::from(self.increment));
+        let (way, stride) = ((i128::from(value) - now).abs(), increment.abs());
+        let own = now + (way + stride - 1) / stride * increment;
+        // At its end there is none.
+        if self.within(own) == i64::try_from(own).unwrap_or(self.max) { self.within(own) } else { value }
+    }
+}
+
+/// Why a sequence is not raised so far, and what to do about it.
+pub fn out_of_reach(state: State, sequence: &str, value: i64) -> Option<(String, String)> {
+    if !state.reaches(value) {
+        let text = format!("sequence {sequence} ends before {value}, where that of the source is");
+        let hint = format!(
+            "ALTER SEQUENCE {sequence} AS bigint, or with another MAXVALUE (MINVALUE, if it counts down)."
+        );
+        return Some((text, hint));
+    }
+    if !state.is_out_of_bounds(value) {
+        return None;
+    }
+    let (start, bound) = (state.start, state.bound());
+    let text = format!(
+        "sequence {sequence}, which starts with {start}, is raised to {bound} at most, half way to its end, and that of the source is at {value}"
+    );
+    let hint = format!(
+        "A source that was broken into can say any value, and use up the target's sequence with it. If it is right: ALTER SEQUENCE {sequence} START WITH {value} on the target, from where the bound counts; or another MAXVALUE (MINVALUE, if it counts down)."
+    );
+    Some((text, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(increment: i64, now: i64) -> State {
+        let (min, max) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
+        State { increment, min, max, start: increment.signum(), now }
+    }
+
+    #[test]
+    fn a_sequence_keeps_its_remainder() {
+        let cases = [
+            (1, 1, 1001, 1001),
+            (10, 2, 1001, 1002),
+            (10, 2, 1002, 1002),
+            (10, 2, 1003, 1012),
+            (10, -8, 5, 12),
+            (-1, -1, -1001, -1001),
+            (-10, -2, -1001, -1002),
+            (-10, -2, -1003, -1012),
+        ];
+        for (increment, now, wanted, own) in cases {
+            assert_eq!(state(increment, now).next_of_its_own(wanted), own, "{increment}, {now}, {wanted}");
+        }
+        let full = State { max: 1005, ..state(10, 2) };
+        assert_eq!(full.next_of_its_own(1004), 1004);
+    }
+
+    #[test]
+    fn what_is_no_sequence_is_none() {
+        assert!(State::read(&[1, 1, 10, 1, 10]).is_some());
+        for numbers in
+            [&[0, 1, 10, 1, 1][..], &[1, 10, 1, 1, 1], &[1, 1, 10, 11, 1], &[1, 1, 10, 1, 0], &[1, 1, 10, 1]]
+        {
+            assert!(State::read(numbers).is_none(), "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_is_followed_to_the_half_of_its_range() {
+        let int = |now| State { max: i64::from(i32::MAX), ..state(1, now) };
+        assert_eq!(int(1).bound(), 1 << 30);
+        // Where it is already does not move the bound.
+        for now in [1, 1 << 29] {
+            assert!(!int(now).is_out_of_bounds(1 << 30), "{now}");
+            assert!(int(now).is_out_of_bounds((1 << 30) + 1), "{now}");
+        }
+        // What has passed it needs no raise.
+        assert!(!int(i64::from(i32::MAX)).is_out_of_bounds((1 << 30) + 1));
+        let started = State { start: 1 << 30, ..int(1 << 30) };
+        assert!(!started.is_out_of_bounds((1 << 30) + 1));
+        assert!(state(-1, -1).is_out_of_bounds(i64::MIN + 1));
+        assert!(!state(-1, -1).is_out_of_bounds(-1_000_000));
+    }
+}
