@@ -1,15 +1,18 @@
 //! Keys that come back to where they had left: what refuses them there lets them in, from
 //! the commit on that opens the target for them. What counts is the namespace and the
 //! keyspace in the database itself, not what the shard is called. What is released twice is
-//! gone already.
+//! gone already. A standing guard there lets in what belongs there, and has it on its list by the
+//! same commit.
 
 use super::redirect;
 use crate::agent::error::Result;
 use crate::agent::state::redirect::{self as redirects, Redirect};
+use crate::agent::state::standing::{self, Standing};
 use crate::agent::state::{scope, side};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::remote::result::Rows;
 
 /// What may refuse the split's keys on the target.
 pub struct OldGuards {
@@ -17,11 +20,12 @@ pub struct OldGuards {
     /// Splits that have moved them away and are not finished, in the order in which all
     /// splits lock them.
     splits: Vec<i64>,
+    standing: Option<Standing>,
 }
 
 impl OldGuards {
     pub fn is_empty(&self) -> bool {
-        self.redirect.is_none() && self.splits.is_empty()
+        self.redirect.is_none() && self.splits.is_empty() && self.standing.is_none()
     }
 }
 
@@ -29,19 +33,24 @@ impl OldGuards {
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let entries = plan.scope.strategy();
     let splits = side::moved_away(plan, &entries.entries());
-    let (redirects, splits) = match target.run_for_each(&format!("{}; {splits}", redirects::ALL)) {
+    let message = format!("{}; {}; {splits}", redirects::ALL, standing::ALL);
+    let (redirects, standing, splits) = match target.run_for_each(&message) {
         Ok(answers) => {
-            let mut answers = answers.into_iter();
-            (redirects::read(&answers.next().unwrap_or_default()), answers.next().unwrap_or_default())
+            let mut answers = answers.into_iter().chain(std::iter::repeat_with(Rows::default));
+            let mut next = || answers.next().unwrap_or_default();
+            (redirects::read(&next()), standing::read(&next()), next())
         }
-        // Nothing has ever left this database.
-        Err(error) if error.is(UNDEFINED_TABLE) => (Vec::new(), target.run(&splits)?),
+        // What an older version has made there.
+        Err(error) if error.is(UNDEFINED_TABLE) => {
+            (redirects::all(target)?, standing::all(target)?, target.run(&splits)?)
+        }
         Err(error) => return Err(error.into()),
     };
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
     Ok(OldGuards {
         redirect: redirects::choose(redirects, namespace, keyspace, entries),
         splits: side::numbers(&splits),
+        standing: standing::choose(standing, namespace, keyspace),
     })
 }
 
@@ -55,7 +64,10 @@ pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Resu
     for split in &guards.splits {
         scope::release(target, *split, &plan.scope, &plan.entries)?;
     }
-    Ok(())
+    match &guards.standing {
+        Some(guard) => standing::add(target, guard, &plan.entries, plan.key_type),
+        None => Ok(()),
+    }
 }
 
 /// Tells the master as well, once the cutover has ended.

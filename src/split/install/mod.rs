@@ -14,9 +14,10 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::Column;
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::side::{self, Version};
+use crate::agent::state::standing::Standing;
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, known_column, observe, schema};
+use crate::agent::{self, known_column, observe, schema, standing};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -245,6 +246,17 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     schema::bootstrap(connection)?;
     schema::drop_objects(connection, split, side)?;
     connection.run(&format!("{}; {}", tenure::delete(split, side), side::delete(split, side)))?;
+    schema::drop_unused(connection)?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+/// Drops a standing guard: its triggers first, so that what is left of it never refuses anybody.
+pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
+    triggers::drop_standing(connection, guard)?;
+    connection.run("BEGIN")?;
+    schema::bootstrap(connection)?;
+    standing::drop_objects(connection, guard)?;
     schema::drop_unused(connection)?;
     connection.run("COMMIT")?;
     Ok(())
