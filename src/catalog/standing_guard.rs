@@ -42,16 +42,18 @@ pub struct StandingGuard {
     pub shard_key: String,
     pub keyspace: String,
     pub stage: Stage,
-    /// The last entry that is on the list.
+    /// The last entry that is on the list, or the last table that has triggers.
     pub listed_to: Option<String>,
-    /// That have the triggers.
+    /// That have triggers, or are to get them.
     pub tables: Vec<String>,
+    /// Addresses of other databases, which have answered when the list was made.
+    pub apart: Vec<String>,
     /// Whether this very transaction has written it: what it says is not committed.
     pub is_new: bool,
 }
 
 const COLUMNS: &str =
-    "shard_key, keyspace, stage, listed_to, tables, changed_by = pg_catalog.pg_current_xact_id()";
+    "shard_key, keyspace, stage, listed_to, tables, changed_by = pg_catalog.pg_current_xact_id(), apart";
 
 fn from_row(row: &Row<'_>) -> StandingGuard {
     let stage: String = row.value(3);
@@ -62,6 +64,7 @@ fn from_row(row: &Row<'_>) -> StandingGuard {
         listed_to: row.get(4),
         tables: row.value(5),
         is_new: row.value(6),
+        apart: row.value(7),
     }
 }
 
@@ -70,7 +73,7 @@ pub fn begin(keyspace: &Locked, shard_key: &str) {
     sql::write(
         "INSERT INTO shardmaster.standing_guard (keyspace, shard_key) VALUES ($1, $2)
          ON CONFLICT (keyspace, shard_key) DO UPDATE
-            SET stage = 'begun', listed_to = NULL, changed_by = pg_catalog.pg_current_xact_id()",
+            SET stage = 'begun', listed_to = NULL, apart = '{}', changed_by = pg_catalog.pg_current_xact_id()",
         &[keyspace.name.as_str().into(), shard_key.into()],
     );
 }
@@ -99,7 +102,7 @@ pub fn set_stage(guard: &StandingGuard, stage: Stage, listed_to: Option<&str>) {
     );
 }
 
-/// The tables that have the triggers now.
+/// The tables that have triggers, or are to get them.
 pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
     sql::write(
         "UPDATE shardmaster.standing_guard SET tables = $3, changed_by = pg_catalog.pg_current_xact_id()
@@ -116,13 +119,12 @@ pub fn delete(keyspace: &str, shard_key: &str) -> bool {
     ) == 1
 }
 
-/// Shards with a guard of a keyspace, or with one that comes or goes.
-pub fn shards(keyspace: &str) -> Vec<String> {
-    sql::read(
-        "SELECT shard_key FROM shardmaster.standing_guard WHERE keyspace = $1 ORDER BY shard_key",
-        &[keyspace.into()],
-        |row| row.value(1),
-    )
+/// Guards of a keyspace, also those that come or go.
+pub fn of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
+    let query =
+        format!("SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 ORDER BY shard_key");
+    // What compares transactions takes a number for its own.
+    sql::write_returning(&query, &[keyspace.into()], |row| from_row(&row))
 }
 
 /// A keyspace of which the shard has one.
@@ -143,22 +145,48 @@ pub fn shards_of_table(keyspace: &str, table: &str) -> Vec<String> {
     )
 }
 
-/// All shards that are where one is, or may be: one namespace of one database by several names.
-pub fn names_of_place(shard: &Shard) -> Vec<String> {
-    let beside = place::in_database(shard).into_iter().map(|(other, _)| other);
-    let mut names: Vec<String> =
-        beside.filter(|other| other.namespace == shard.namespace).map(|other| other.shard_key).collect();
-    names.push(shard.shard_key.clone());
-    names.sort_unstable();
-    names.dedup();
-    names
+fn address(shard: &Shard) -> String {
+    shard.conninfo.clone().unwrap_or_default()
 }
 
-/// Whether one of these shards may be where another one is.
-pub fn any_at(guarded: &[String], shard: &Shard) -> bool {
-    guarded.iter().any(|name| {
-        shard::by_key(name).is_ok_and(|other| place::compare(&other, shard) != Sameness::Different)
-    })
+impl StandingGuard {
+    /// Whether a shard is where the guard is: one namespace of one database has many names.
+    pub fn is_at(&self, shard: &Shard) -> Sameness {
+        match shard::by_key(&self.shard_key).map(|own| place::compare(&own, shard)) {
+            Ok(Sameness::Unknown) if self.apart.contains(&address(shard)) => Sameness::Different,
+            Ok(sameness) => sameness,
+            Err(_) => Sameness::Different,
+        }
+    }
+
+    /// Other shards that are there, and those that may be.
+    pub fn beside(&self) -> [Vec<Shard>; 2] {
+        let mut found = [Vec::new(), Vec::new()];
+        for shard in
+            shard::all().into_iter().filter(|shard| shard.holds_rows() && shard.shard_key != self.shard_key)
+        {
+            match self.is_at(&shard) {
+                Sameness::Same => found[0].push(shard),
+                Sameness::Unknown => found[1].push(shard),
+                Sameness::Different => {}
+            }
+        }
+        found
+    }
+}
+
+/// These have answered, and are elsewhere.
+pub fn add_apart(guard: &StandingGuard, shards: &[Shard]) {
+    let apart: Vec<String> = shards.iter().map(address).collect();
+    sql::write(
+        "UPDATE shardmaster.standing_guard SET apart = apart || $3 WHERE keyspace = $1 AND shard_key = $2",
+        &[guard.keyspace.as_str().into(), guard.shard_key.as_str().into(), apart.into()],
+    );
+}
+
+/// Whether one of these guards is where a shard is, or may be.
+pub fn any_at(guards: &[StandingGuard], shard: &Shard) -> bool {
+    guards.iter().any(|guard| guard.is_at(shard) != Sameness::Different)
 }
 
 /// Entries that the list of a place is to have, in the order of their names, those behind one:

@@ -13,13 +13,16 @@ mod fit;
 pub mod points;
 
 use crate::agent::error::{Result, SplitError};
+use crate::agent::one_database::shares_locks;
 use crate::agent::session;
 use crate::agent::state::master;
 use crate::agent::state::standing::{self as state, Standing};
 use crate::agent::{schema, standing};
 use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::standing_guard::{self, Stage, StandingGuard};
+use crate::catalog::table_policy;
 use crate::catalog::{event, split};
 use crate::error::Failure;
 use crate::remote::Connection;
@@ -28,6 +31,7 @@ use crate::split::install;
 use crate::split::install::triggers;
 use error::GuardError;
 use fit::Tables;
+use std::collections::BTreeSet;
 
 /// Entries of one step, so that no transaction of the master is open for long.
 const ENTRIES_AT_ONCE: i64 = 20_000;
@@ -43,6 +47,8 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
     open(&shard)
         .and_then(|mut session| Tables::look(&mut session, &shard, &of))
         .map_err(SplitError::into_failure)?;
+    // First, as its steps lock them.
+    let _ = standing_guard::lock(keyspace, shard_key);
     let keyspace = keyspace::lock(keyspace)?;
     standing_guard::begin(&keyspace, shard_key);
     Ok(())
@@ -101,10 +107,9 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     let place = [shard.namespace.as_str(), keyspace.name.as_str(), shard.shard_key.as_str()];
     state::insert(&mut session, place, keyspace.strategy)?;
     let there = there(&mut session, shard, keyspace)?;
-    // By another name of the place, which goes with that one's guard.
-    if there.shard != shard.shard_key && standing_guard::lock(&keyspace.name, &there.shard).is_some() {
-        let (shard, as_shard) = (shard.shard_key.clone(), there.shard);
-        return Err(Failure::from(GuardError::OtherName { shard, as_shard }).into());
+    if there.shard != shard.shard_key {
+        require_own(&mut session, shard, &there)?;
+        state::rename(&mut session, &there, &shard.shard_key)?;
     }
     if let Some((_, column)) = tables.first() {
         state::create_list(&mut session, &there, column)?;
@@ -113,6 +118,24 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     standing_guard::set_stage(guard, Stage::Made, None);
     reach(&points::MADE)?;
     Ok(true)
+}
+
+/// By another name of the place it goes with that one's guard; a copy of another shard, or one
+/// that has another name by now, takes it over.
+fn require_own(session: &mut Connection, shard: &Shard, there: &Standing) -> Result<()> {
+    let Some(guard) = standing_guard::lock(&there.keyspace, &there.shard) else { return Ok(()) };
+    let is_it = match guard.is_at(shard) {
+        Sameness::Same => true,
+        Sameness::Different => false,
+        Sameness::Unknown => shares_locks(session, &shard::by_key(&there.shard).map_err(Failure::from)?)?,
+    };
+    match is_it {
+        true => {
+            let (shard, as_shard) = (shard.shard_key.clone(), there.shard.clone());
+            Err(Failure::from(GuardError::OtherName { shard, as_shard }).into())
+        }
+        false => Ok(()),
+    }
 }
 
 fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<Standing> {
@@ -134,14 +157,14 @@ fn wait_for_others(guard: &StandingGuard) -> std::result::Result<bool, Failure> 
 /// lists itself, by the same name. Ranges have other names once they are cut or joined, so all
 /// are read at once; what active splits bring, or may take back, comes first.
 fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
-    let place = standing_guard::names_of_place(shard);
+    let mut session = open(shard)?;
+    let place = names_of_place(&mut session, guard, shard);
     let behind = guard.listed_to.as_deref();
     let most = keyspace.strategy.order().is_none().then_some(ENTRIES_AT_ONCE);
     let routed = standing_guard::routed(&keyspace.name, &place, behind, most);
     let mut names =
         if behind.is_none() { standing_guard::of_splits(&keyspace.name, &place) } else { Vec::new() };
     names.extend(routed.iter().cloned());
-    let mut session = open(shard)?;
     let there = there(&mut session, shard, keyspace)?;
     session.run("BEGIN")?;
     state::add(&mut session, &there, &names, keyspace.key_type)?;
@@ -160,17 +183,46 @@ fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     Ok(true)
 }
 
-/// The triggers of one more table; at last the guard stands. Those that have theirs are looked
-/// at as well: somebody may have dropped them.
+/// All names of the place: of other addresses the servers are asked. One that does not answer may
+/// be there, and what is routed to it is listed. Those that are elsewhere are remembered, so that
+/// nobody who assigns to them asks.
+fn names_of_place(session: &mut Connection, guard: &StandingGuard, shard: &Shard) -> Vec<String> {
+    let [there, perhaps] = guard.beside();
+    let mut names = vec![shard.shard_key.clone()];
+    names.extend(there.into_iter().map(|shard| shard.shard_key));
+    let mut apart = Vec::new();
+    for other in perhaps {
+        match shares_locks(session, &other) {
+            Ok(false) => apart.push(other),
+            Ok(true) | Err(_) => names.push(other.shard_key),
+        }
+    }
+    if !apart.is_empty() {
+        standing_guard::add_apart(guard, &apart);
+    }
+    names
+}
+
+/// Tables that are to have triggers stay in their keyspace from now on: elsewhere they would go on
+/// refusing rows by its routes.
+fn hold_tables(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
+    let keyspace = keyspace::lock(&guard.keyspace)?;
+    let now = table_policy::list(&keyspace.name).into_iter().map(|policy| policy.table_name);
+    let tables: BTreeSet<String> = guard.tables.iter().cloned().chain(now).collect();
+    standing_guard::set_tables(guard, &tables.into_iter().collect::<Vec<_>>());
+    standing_guard::set_stage(guard, Stage::Fitting, Some(""));
+    Ok(true)
+}
+
+/// The triggers of the next table, in the order of their names; at last the guard stands.
 fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+    let Some(done) = guard.listed_to.as_deref() else { return Ok(hold_tables(guard)?) };
     let mut session = open(shard)?;
     let there = there(&mut session, shard, keyspace)?;
     let tables = Tables::look(&mut session, shard, keyspace)?;
-    let done = guard.listed_to.as_deref();
-    let next = tables.iter().find(|(name, _, _)| done.is_none_or(|done| name.as_bytes() > done.as_bytes()));
-    let Some((name, shape, column)) = next else {
-        let names: Vec<String> = tables.iter().map(|(name, _, _)| name.to_owned()).collect();
-        standing_guard::set_tables(guard, &names);
+    let is_next =
+        |name: &str| name.as_bytes() > done.as_bytes() && guard.tables.iter().any(|held| held == name);
+    let Some((name, shape, column)) = tables.iter().find(|(name, _, _)| is_next(name)) else {
         standing_guard::set_stage(guard, Stage::Stands, None);
         told(guard, "stands");
         return Ok(false);
@@ -180,11 +232,6 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     standing::write_look_up(&mut session, &there, column)?;
     session.run("COMMIT")?;
     triggers::install_standing(&mut session, &there, shape, column)?;
-    let mut with = guard.tables.clone();
-    if !with.iter().any(|known| known == name) {
-        with.push(name.to_owned());
-    }
-    standing_guard::set_tables(guard, &with);
     standing_guard::set_stage(guard, Stage::Fitting, Some(name));
     reach(&points::FITTED)?;
     Ok(true)

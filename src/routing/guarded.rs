@@ -25,7 +25,7 @@ pub fn admit(
     old: &[String],
     (names, shards): (&[String], &[String]),
 ) -> std::result::Result<(), Failure> {
-    let guarded = standing_guard::shards(&keyspace.name);
+    let guarded = standing_guard::of_keyspace(&keyspace.name);
     if guarded.is_empty() {
         return Ok(());
     }

@@ -104,8 +104,8 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     }
     check_not_in_use(&keyspace)?;
     let in_use = |by: String| Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
-    if let Some(shard) = standing_guard::shards(name).first() {
-        return Err(in_use(format!("shard \"{shard}\" has a guard of it"))
+    if let Some(guard) = standing_guard::of_keyspace(name).first() {
+        return Err(in_use(format!("shard \"{}\" has a guard of it", guard.shard_key))
             .hint("Remove it with shard_guard_remove()."));
     }
     if let Some(policy) = table_policy::list(name).first() {

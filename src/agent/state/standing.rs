@@ -112,6 +112,15 @@ pub fn insert(
     Ok(())
 }
 
+/// Under another name of the shard. In a transaction; its look-ups are written anew.
+pub fn rename(connection: &mut Connection, guard: &Standing, shard: &str) -> Result<()> {
+    connection.query(
+        &format!("UPDATE shardmaster_agent.standing SET shard = $1 WHERE id = {}", guard.id),
+        &[Some(shard)],
+    )?;
+    Ok(())
+}
+
 /// The type of the list's keys, whatever the type is that the tables have them in.
 fn key_type(column: &Column) -> &'static str {
     match column.family() {

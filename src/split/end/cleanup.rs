@@ -12,6 +12,7 @@ use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, Found};
 use crate::agent::state::standing::{self, Standing};
 use crate::agent::state::{self, left, master, scope};
+use crate::catalog::place::Sameness;
 use crate::catalog::redirect::By;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::IS_OVER;
@@ -121,7 +122,7 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
         remove_from_redirect(connection, (&mut names, &mut copies), &redirect, &mut removed)?;
     }
     for guard in standing::all(connection)? {
-        if !is_known(shard, &guard) {
+        if !is_known(connection, shard, &mut copies, &guard) {
             install::drop_standing(connection, &guard)?;
             removed.push((format!("guard of keyspace {}", guard.keyspace), "removed".to_owned()));
         }
@@ -129,11 +130,14 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
     Ok((removed, kept))
 }
 
-/// Whether this master tells it of what is new there, by whatever name of the shard; or may: one
-/// of two addresses that are perhaps one place is not asked.
-fn is_known(shard: &Shard, guard: &Standing) -> bool {
+/// Whether this master tells it of what is new there, by whatever name of the shard, or may: one
+/// of two addresses that are perhaps one place is not asked. A copy's guard is told nothing.
+fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &Standing) -> bool {
     let there = Shard { namespace: guard.namespace.clone(), ..shard.clone() };
-    standing_guard::any_at(&standing_guard::shards(&guard.keyspace), &there)
+    let known = standing_guard::of_keyspace(&guard.keyspace);
+    known.iter().any(|one| {
+        one.is_at(&there) != Sameness::Different && copies.is(connection, &one.shard_key) != Is::ACopy
+    })
 }
 
 fn may_be(original: &str) -> String {
