@@ -4,7 +4,7 @@
 use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cluster_of, finished, insert, load, outcome, plan, source, state_of,
+    LIMIT, client, cluster, cluster_of, finished, insert, load, outcome, plan, source, state_of, to_pending,
 };
 use shardmaster_tests::matrix::leftovers;
 use shardmaster_tests::server::Stop;
@@ -502,7 +502,14 @@ fn a_key_that_a_split_brings_comes_by_its_cutover() {
     install(&cluster, "shard_b", "default");
     let mut there = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
     assert_eq!(tried(&mut there, &insert("moves", 9001)), "SM001");
-    finished(&plan(&cluster));
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+    let forget = "DELETE FROM shardmaster_agent.listed_1 WHERE key = 'moves'";
+    assert_eq!(target.execute(forget, &[]).unwrap(), 1, "it is listed before it comes");
+    assert_eq!(tried(&mut there, &insert("moves", 9001)), "SM002");
+    // Whatever has become of that, it is listed as clients come.
+    finished(&split);
     assert_eq!(tried(&mut there, &insert("moves", 9001)), "ok");
     install(&cluster, "shard_a", "default");
     let mut here = client(&cluster);

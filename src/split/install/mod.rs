@@ -14,7 +14,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::Column;
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::side::{self, Version};
-use crate::agent::state::standing::Standing;
+use crate::agent::state::standing::{self as list, Standing};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
 use crate::agent::{self, known_column, observe, schema, standing};
@@ -156,7 +156,10 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
     create_scope(connection, plan, tables, side)?;
     match side {
         Side::Source => create_capture(connection, plan, tables)?,
-        Side::Target => create_guard(connection, plan, tables)?,
+        Side::Target => {
+            create_guard(connection, plan, tables)?;
+            admit(connection, plan)?;
+        }
     }
     connection.run("COMMIT")?;
     // The state row exists now: from here on the generation decides who may act.
@@ -233,6 +236,15 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
         connection.run(&agent::guard(plan, table.policy.ordinal, &table.target, &table.target_by))?;
     }
     Ok(())
+}
+
+/// A standing guard of the target has the keys on its list before any row comes: what could not
+/// be put there is known before anything moves, and the mover's rows are found there. Who is not
+/// the mover is kept out by the split's own guard.
+fn admit(target: &mut Connection, plan: &Plan) -> Result<()> {
+    let Some(guard) = list::find(target, &plan.target.namespace, &plan.keyspace)? else { return Ok(()) };
+    list::require_same(&guard, plan.scope.strategy())?;
+    list::add(target, &guard, &plan.entries, plan.key_type)
 }
 
 /// Drops everything of a side, and the agent's schema with the last one. The state row goes
