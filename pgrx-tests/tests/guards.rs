@@ -7,6 +7,7 @@ use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cluster_of, finished, insert, load, outcome, plan, source, state_of, to_pending,
 };
 use shardmaster_tests::matrix::leftovers;
+use shardmaster_tests::mender;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
@@ -628,6 +629,18 @@ fn a_list_of_many_keys_is_whole() {
     ] {
         assert_eq!(tried(&mut client, &statement), "SM001", "{statement}");
     }
+}
+
+/// A guard knows where they belong, and does not keep them from leaving.
+#[test]
+fn rows_on_the_wrong_shard_are_brought_home_past_guards() {
+    let cluster = mender::stage(100);
+    install(&cluster, "shard_a", "default");
+    install(&cluster, "shard_b", "default");
+    mender::dba(&cluster).batch_execute(mender::MOVE).unwrap();
+    assert_eq!(mender::counts(&cluster), [0, 100, 100, 0]);
+    let mut client = client(&cluster);
+    assert_eq!(tried(&mut client, "INSERT INTO items VALUES ('moves', 1, 'x')"), "SM001");
 }
 
 /// A master that knows nothing of a guard cannot route past it; once it has the shard, it removes it.
