@@ -16,8 +16,10 @@ use crate::remote::quote::literal;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// For each shard: nobody else routes in the keyspace meanwhile, and a cutover waits.
+/// For each shard: nobody else routes in the keyspace meanwhile, and a cutover waits. More for
+/// entries without number.
 const PATIENCE: Duration = Duration::from_secs(10);
+const FOR_EACH_ENTRY: Duration = Duration::from_millis(1);
 
 /// Entries come to shards, in the same order, in the place of `old` ones.
 pub fn admit(
@@ -33,7 +35,10 @@ pub fn admit(
     for (name, shard) in names.iter().zip(shards) {
         by_shard.entry(shard).or_default().push(name.clone());
     }
-    let before = routing::current(&keyspace.name, old);
+    let before = match keyspace.strategy.order() {
+        Some(_) => routing::current(&keyspace.name, old),
+        None => HashMap::new(),
+    };
     for (shard_key, names) in by_shard {
         let shard = shard::by_key(shard_key)?;
         let names = gained(keyspace, &before, shard_key, names);
@@ -64,7 +69,8 @@ fn gained(
 
 fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<()> {
     let limit = guc::remote_timeout().min(PATIENCE);
-    let until = Instant::now() + limit;
+    let entries = u32::try_from(names.len()).unwrap_or(u32::MAX);
+    let until = Instant::now() + limit + FOR_EACH_ENTRY * entries;
     let mut session = session::open_within(shard, "assignment", limit)?;
     session.set_deadline(Some(until));
     master::check(&mut session, &split::identity())?;
