@@ -17,7 +17,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       FROM shardmaster.split_plan p JOIN shardmaster.redirect r ON r.split_id = p.id
      WHERE p.redirect_since IS NOT NULL
      GROUP BY p.id, 4
-     ORDER BY 1, 3
+    UNION ALL
+    SELECT NULL, g.shard_key, 'standing',
+           CASE WHEN g.stage = 'going' THEN 'removing'
+                WHEN g.stage <> 'stands' THEN 'installing'
+                WHEN EXISTS (SELECT 1 FROM shardmaster.table_policy t
+                              WHERE t.keyspace = g.keyspace AND t.table_name <> ALL (g.tables)) THEN 'partial'
+                ELSE 'guarded' END,
+           g.since,
+           (SELECT count(*) FROM shardmaster.routing_entry e
+             WHERE e.keyspace = g.keyspace AND e.valid_to IS NULL AND g.shard_key IN (e.read_shard, e.write_shard))
+      FROM shardmaster.standing_guard g
+     ORDER BY 1, 3, 2
 $$;
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). keys: how many entries';
+    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing). keys: how many entries';

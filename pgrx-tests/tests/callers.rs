@@ -182,6 +182,7 @@ fn maintenance_changes_nothing() {
             WHERE answer = '42501 cannot execute ' || CASE routine WHEN 'shard_split_next_call' THEN 'shard_split_run'
                                                       WHEN 'shard_execution_begin' THEN 'shard_execute'
                                                       WHEN 'shard_execution_take' THEN 'shard_execute_resume' WHEN 'shard_execution_step' THEN 'shard_execute_resume'
+                                                      WHEN 'shard_guard_begin' THEN 'shard_guard_install' WHEN 'shard_guard_step' THEN 'shard_guard_install'
                                                       WHEN 'shard_misplaced_begin' THEN 'shard_misplaced_move' WHEN 'shard_misplaced_step' THEN 'shard_misplaced_move'
                                                       ELSE routine END || '() within a security-restricted operation'";
         let refused: BTreeSet<String> = texts(&mut master, refused).into_iter().collect();

@@ -143,6 +143,7 @@ fn a_standby_shows_figures_and_refuses_to_write() {
             "shard_split_next_call" => "shard_split_run",
             "shard_execution_begin" => "shard_execute",
             "shard_execution_take" | "shard_execution_step" => "shard_execute_resume",
+            "shard_guard_begin" | "shard_guard_step" => "shard_guard_install",
             "shard_misplaced_begin" | "shard_misplaced_step" => "shard_misplaced_move",
             name => name,
         };

@@ -28,6 +28,7 @@ mod floods;
 mod frozen;
 mod gateway;
 mod goes_on;
+mod guards;
 mod histories;
 mod hostile;
 mod hostile_texts;

@@ -60,12 +60,7 @@ impl Redirect {
         let table = self.table();
         match self.entries {
             Strategy::Directory => {
-                let family = column.family();
-                let value = match &family {
-                    // Not a cast: whoever owns an enum could have made one.
-                    Some(Family::Enum(_)) | None => "pg_catalog.format('%s', wanted)".to_owned(),
-                    Some(family) => format!("wanted::{}", family.compared_as()),
-                };
+                let value = key_of(column);
                 format!(
                     "(SELECT l.shard, l.version FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) {value})"
                 )
@@ -93,11 +88,20 @@ impl Redirect {
     }
 }
 
+/// The value `wanted` of a column as keys are compared.
+pub(super) fn key_of(column: &Column) -> String {
+    match &column.family() {
+        // Not a cast: whoever owns an enum could have made one.
+        Some(Family::Enum(_)) | None => "pg_catalog.format('%s', wanted)".to_owned(),
+        Some(family) => format!("wanted::{}", family.compared_as()),
+    }
+}
+
 /// Writes the look-up anew for each type of column: those that there are, and the given
 /// ones. The number in their texts is that of the row from this commit on.
 pub fn write(connection: &mut Connection, redirect: &Redirect, columns: &[&Column]) -> Result<()> {
     let version = redirects::next_version(connection, redirect)?;
-    let mut types = known_types(connection, redirect)?;
+    let mut types = known_types(connection, &redirect.function())?;
     for column in columns {
         if !types.iter().any(|known| known.base == column.base) {
             types.push(column_type(&column.base, column.is_enum));
@@ -111,7 +115,7 @@ pub fn write(connection: &mut Connection, redirect: &Redirect, columns: &[&Colum
 }
 
 pub fn drop(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    for column in known_types(connection, redirect)? {
+    for column in known_types(connection, &redirect.function())? {
         for function in [redirect.function(), redirect.filter_function()] {
             connection.run(&format!("DROP FUNCTION shardmaster_agent.{function}({})", column.base))?;
         }
@@ -119,13 +123,13 @@ pub fn drop(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
     Ok(())
 }
 
-/// The types of column for which there is a look-up.
-fn known_types(connection: &mut Connection, redirect: &Redirect) -> Result<Vec<Column>> {
+/// The types of column for which there is a look-up of a name.
+pub(super) fn known_types(connection: &mut Connection, function: &str) -> Result<Vec<Column>> {
     let rows = connection.query(
         "SELECT format_type(t.oid, -1), t.typtype = 'e'
            FROM pg_proc p JOIN pg_type t ON t.oid = p.proargtypes[0]
           WHERE p.pronamespace = 'shardmaster_agent'::regnamespace AND p.proname = $1 ORDER BY t.oid",
-        &[Some(&redirect.function())],
+        &[Some(function)],
     )?;
     let columns = rows.rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(base), Some(is_enum)] => Some(column_type(base, is_enum == "t")),
@@ -210,7 +214,7 @@ fn catalog_name(of: Ordered) -> &'static str {
 }
 
 /// A value as its ranges are ordered.
-fn ordered(value: &str, of: Ordered) -> String {
+pub(super) fn ordered(value: &str, of: Ordered) -> String {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
     format!("({value}::pg_catalog.{}{collate})", catalog_name(of))
 }

@@ -21,6 +21,7 @@ pub mod scope;
 pub mod session;
 pub mod session_hash;
 pub mod shape;
+pub mod standing;
 pub mod state;
 pub mod strangers;
 mod template;

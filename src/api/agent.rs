@@ -42,7 +42,7 @@ pub fn shard_cleanup(
     Ok(TableIterator::new(removed))
 }
 
-extension_sql_file!("../../sql/guards.sql", name = "guards");
+extension_sql_file!("../../sql/guards.sql", name = "guards", requires = ["standing"]);
 
 extension_sql_file!(
     "../../sql/comments/agent.sql",

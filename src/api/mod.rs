@@ -5,6 +5,7 @@ mod arguments;
 pub mod assignment;
 pub mod execution;
 pub mod gateway;
+pub mod guard;
 pub mod hash;
 pub mod history;
 pub mod import;

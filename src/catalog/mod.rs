@@ -23,6 +23,7 @@ pub mod shard;
 pub mod split;
 pub mod split_progress;
 pub mod split_state;
+pub mod standing_guard;
 pub mod table_policy;
 pub mod trusted_owner;
 pub mod verification;

@@ -35,6 +35,8 @@ pub enum TopologyError {
     InRun { shard: String, run: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
     Redirects { shard: String, splits: String },
+    #[error("shard \"{shard}\" has a guard of keyspace \"{keyspace}\"")]
+    Guarded { shard: String, keyspace: String },
     #[error("shard \"{shard}\" is in use: key \"{key}\" of keyspace \"{keyspace}\" is routed to it")]
     Routed { shard: String, key: String, keyspace: String },
 }
@@ -92,6 +94,10 @@ impl From<TopologyError> for Failure {
                 Some(
                     "Wait until shardmaster.redirect_retention ends it, or call shard_guard_drop() for each split once no client has a route from before it.",
                 ),
+            ),
+            TopologyError::Guarded { .. } => (
+                SqlState::IN_USE,
+                Some("Remove it with shard_guard_remove(); force => true, where the shard is gone for good."),
             ),
             TopologyError::Routed { .. } => (
                 SqlState::IN_USE,

@@ -1,7 +1,7 @@
 //! Routing changes, each under its keyspace's lock: a new version, or in place while a
 //! cutover is on its way.
 
-use super::{RoutingError, name_list};
+use super::{RoutingError, guarded, name_list};
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::{self, Change};
 use crate::catalog::{event, misplaced_run, redirect};
@@ -10,7 +10,7 @@ use crate::placement::tenants;
 
 /// One new version: closes the entries of `old` keys and opens those of the `new` ones,
 /// given as keys and, in the same order, shards. Slots of shards with a capacity change
-/// hands with them. Returns the version.
+/// hands with them. A shard that is guarded knows of them first. Returns the version.
 pub fn replace(
     keyspace: &Locked,
     old: &[String],
@@ -18,6 +18,10 @@ pub fn replace(
     change: Change<'_>,
 ) -> Result<i64, Failure> {
     require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
+    // A split tells its target itself, as it opens it.
+    if change.split_id.is_none() {
+        guarded::admit(keyspace, old, new)?;
+    }
     if keyspace.strategy.is_directory() {
         tenants::routed(&keyspace.name, old, new, change.split_id)?;
     }

@@ -37,6 +37,8 @@ pub enum RoutingError {
     UnknownTable { table: String, keyspace: String },
     #[error("table \"{table}\" of keyspace \"{keyspace}\" is redirected by splits {splits}")]
     TableRedirected { table: String, keyspace: String, splits: String },
+    #[error("table \"{table}\" of keyspace \"{keyspace}\" is guarded on shards {shards}")]
+    TableGuarded { table: String, keyspace: String, shards: String },
     #[error("column \"{column}\" of table \"{table}\" does not exist")]
     UnknownColumn { column: String, table: String },
     #[error("key \"{key}\" is not assigned in keyspace \"{keyspace}\"")]
@@ -166,6 +168,7 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::KeyInSplit { .. }
         | E::KeyspaceInRun { .. }
         | E::KeyInRun { .. }
+        | E::TableGuarded { .. }
         | E::TableRedirected { .. } => SqlState::IN_USE,
         E::BetweenShards { .. } => SqlState::BETWEEN_SHARDS,
         E::Serialization(_) => SqlState::SERIALIZATION_FAILURE,
@@ -195,6 +198,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         }
         E::TableRedirected { .. } => {
             "Its old shards refuse the keys that have left, whichever keyspace it is in: end that with shard_guard_drop() for each of the splits, or wait for shardmaster.redirect_retention."
+        }
+        E::TableGuarded { .. } => {
+            "Its triggers there would go on refusing rows by this keyspace's routes: remove the guard with shard_guard_remove() on each of the shards first."
         }
         E::UnknownTable { .. } => "shard_tables() lists the tables of a keyspace.",
         E::UnknownColumn { .. } => "Give the column's plain name, with its capitals.",

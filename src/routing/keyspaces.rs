@@ -1,10 +1,10 @@
 //! Keyspaces and the tables in them.
 
-use super::{RoutingError, buckets};
+use super::{RoutingError, buckets, name_list};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, local, misplaced_run, name, redirect, routing, shard};
+use crate::catalog::{in_use, local, misplaced_run, name, redirect, routing, shard, standing_guard};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Kind, Missing, Strategy};
@@ -104,6 +104,10 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     }
     check_not_in_use(&keyspace)?;
     let in_use = |by: String| Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
+    if let Some(guard) = standing_guard::of_keyspace(name).first() {
+        return Err(in_use(format!("shard \"{}\" has a guard of it", guard.shard_key))
+            .hint("Remove it with shard_guard_remove()."));
+    }
     if let Some(policy) = table_policy::list(name).first() {
         return Err(in_use(format!("table \"{}\" is in it", policy.table_name))
             .hint("Take its tables out with shard_table_drop()."));
@@ -272,6 +276,12 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     if !splits.is_empty() {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::TableRedirected { table, keyspace, splits: splits.join(", ") }.into());
+    }
+    let guarded = standing_guard::shards_of_table(&keyspace.name, &table.quoted());
+    if !guarded.is_empty() {
+        let (table, keyspace) = (table.quoted(), keyspace.name.clone());
+        let shards = name_list(guarded.iter().map(String::as_str));
+        return Err(RoutingError::TableGuarded { table, keyspace, shards }.into());
     }
     if !table_policy::delete(&keyspace, &table) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());

@@ -9,6 +9,7 @@ pub mod credential;
 pub mod endpoint;
 mod error;
 pub mod found;
+pub mod guarded;
 mod held;
 pub mod keyspaces;
 pub mod lookup;

@@ -4,7 +4,7 @@ use super::endpoint::{self, Given};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, execution, in_use, keyspace, name, place, redirect, routing};
+use crate::catalog::{event, execution, in_use, keyspace, name, place, redirect, routing, standing_guard};
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
@@ -161,6 +161,9 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     let shard = shard::by_key(shard_key)?;
     check_not_in_use(shard_key)?;
     check_redirects_nobody(shard_key)?;
+    if let Some(keyspace) = standing_guard::any_of_shard(shard_key) {
+        return Err(TopologyError::Guarded { shard: shard.shard_key, keyspace }.into());
+    }
     if let Some(execution) = execution::open_on(shard_key) {
         return Err(TopologyError::InExecution { shard: shard.shard_key, execution }.into());
     }

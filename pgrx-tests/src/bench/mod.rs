@@ -5,6 +5,7 @@ mod capture;
 mod copy;
 mod cutover;
 mod distance;
+mod guard;
 mod placement;
 mod queries;
 mod redirect;
@@ -53,12 +54,13 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 22] = [
+pub const ALL: [(&str, Benchmark); 23] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
     ("capture", capture::capture),
     ("redirect", redirect::redirect),
+    ("guard", guard::guard),
     ("way_back", way_back::way_back),
     ("verify", verify::verify),
     ("buckets", buckets::buckets),

@@ -53,8 +53,8 @@ fn leave(rig: &Rig, number: i64) -> Result<()> {
     split.finish(LIMIT)
 }
 
-/// With the redirect's triggers, or without.
-fn switch(rig: &Rig, with: bool) -> Result<()> {
+/// With the redirect's triggers, or a guard's, or without.
+pub fn switch(rig: &Rig, with: bool) -> Result<()> {
     let change = if with { "ENABLE ALWAYS" } else { "DISABLE" };
     let statement = format!(
         "DO $$ DECLARE t name; BEGIN

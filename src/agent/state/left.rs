@@ -144,7 +144,7 @@ pub fn numbers(
 }
 
 /// Values of char(n) are compared without the blanks behind them.
-fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<String> {
+pub(super) fn comparable(keys: &[String], key_type: Option<KeyType>) -> Vec<String> {
     match key_type {
         Some(KeyType::Char) => keys.iter().map(|key| key.trim_end_matches(' ').to_owned()).collect(),
         Some(

@@ -12,6 +12,7 @@ pub mod queue;
 pub mod redirect;
 pub mod scope;
 pub mod side;
+pub mod standing;
 pub mod tenure;
 
 use crate::remote::{Connection, RemoteError};

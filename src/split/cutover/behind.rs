@@ -54,7 +54,8 @@ pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {
     if let Some(heir) = of(1) {
         return Err(has_heir(engine, heir));
     }
-    let guards = asked.guards.read(&engine.plan, &last(&mut target, 2, &engine.target)?);
+    let of_guards = last(&mut target, asked.guards.answers(), &engine.target)?;
+    let guards = asked.guards.read(&engine.plan, &of_guards);
     let of_target = last(&mut target, of_sequences, &engine.target)?;
     Ok(Found { source: of_source, target: of_target, guards, heard })
 }

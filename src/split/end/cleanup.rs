@@ -10,11 +10,13 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session;
 use crate::agent::state::redirect::{self as redirects, Redirect};
 use crate::agent::state::side::{self, Found};
+use crate::agent::state::standing::{self, Standing};
 use crate::agent::state::{self, left, master, scope};
+use crate::catalog::place::Sameness;
 use crate::catalog::redirect::By;
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split_state::IS_OVER;
-use crate::catalog::{redirect as stored, split};
+use crate::catalog::{redirect as stored, split, standing_guard};
 use crate::clean;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
@@ -119,7 +121,23 @@ fn remove_orphans(connection: &mut Connection, shard: &Shard) -> Result<(Removed
     for redirect in redirects::all(connection)? {
         remove_from_redirect(connection, (&mut names, &mut copies), &redirect, &mut removed)?;
     }
+    for guard in standing::all(connection)? {
+        if !is_known(connection, shard, &mut copies, &guard) {
+            install::drop_standing(connection, &guard)?;
+            removed.push((format!("guard of keyspace {}", guard.keyspace), "removed".to_owned()));
+        }
+    }
     Ok((removed, kept))
+}
+
+/// Whether this master tells it of what is new there, by whatever name of the shard, or may: one
+/// of two addresses that are perhaps one place is not asked. A copy's guard is told nothing.
+fn is_known(connection: &mut Connection, shard: &Shard, copies: &mut Copies<'_>, guard: &Standing) -> bool {
+    let there = Shard { namespace: guard.namespace.clone(), ..shard.clone() };
+    let known = standing_guard::of_keyspace(&guard.keyspace);
+    known.iter().any(|one| {
+        one.is_at(&there) != Sameness::Different && copies.is(connection, &one.shard_key) != Is::ACopy
+    })
 }
 
 fn may_be(original: &str) -> String {

@@ -1,11 +1,13 @@
 //! Keys that come back to where they had left: what refuses them there lets them in, from
 //! the commit on that opens the target for them. What counts is the namespace and the
 //! keyspace in the database itself, not what the shard is called. What is released twice is
-//! gone already.
+//! gone already. A standing guard there lets in what belongs there, and has it on its list by the
+//! same commit.
 
 use super::redirect;
 use crate::agent::error::Result;
 use crate::agent::state::redirect::{self as redirects, Redirect};
+use crate::agent::state::standing::{self, Standing};
 use crate::agent::state::{scope, side};
 use crate::catalog::redirect as stored;
 use crate::catalog::split::Plan;
@@ -18,68 +20,84 @@ pub struct OldGuards {
     /// Splits that have moved them away and are not finished, in the order in which all
     /// splits lock them.
     splits: Vec<i64>,
+    standing: Option<Standing>,
 }
 
 impl OldGuards {
     pub fn is_empty(&self) -> bool {
-        self.redirect.is_none() && self.splits.is_empty()
+        self.redirect.is_none() && self.splits.is_empty() && self.standing.is_none()
     }
 }
 
 /// Asked in one message: clients wait.
 pub fn find(target: &mut Connection, plan: &Plan) -> Result<OldGuards> {
     let splits = side::moved_away(plan, &plan.scope.strategy().entries());
-    let (redirects, splits) = match target.run_for_each(&format!("{}; {splits}", redirects::ALL)) {
+    let message = format!("{}; {}; {splits}", redirects::ALL, standing::ALL);
+    let (redirects, standing, splits) = match target.run_for_each(&message) {
         Ok(answers) => {
-            let mut answers = answers.into_iter();
-            (redirects::read(&answers.next().unwrap_or_default()), answers.next().unwrap_or_default())
+            let mut answers = answers.into_iter().chain(std::iter::repeat_with(Rows::default));
+            let mut next = || answers.next().unwrap_or_default();
+            (redirects::read(&next()), standing::read(&next()), next())
         }
-        // Nothing has ever left this database.
-        Err(error) if error.is(UNDEFINED_TABLE) => (Vec::new(), target.run(&splits)?),
+        // What an older version has made there.
+        Err(error) if error.is(UNDEFINED_TABLE) => {
+            (redirects::all(target)?, standing::all(target)?, target.run(&splits)?)
+        }
         Err(error) => return Err(error.into()),
     };
-    Ok(chosen(plan, redirects, &splits))
+    Ok(chosen(plan, redirects, standing, &splits))
 }
 
 const UNDEFINED_TABLE: &str = "42P01";
 
 /// The same as questions that go with others, so that no client waits for them alone.
 pub struct Asked {
-    /// Whether this database has had a redirect.
-    has_redirects: bool,
+    /// Whether both of the agent's tables are there that hold them.
+    has_tables: bool,
 }
+
+/// How many of the agent's tables are there.
+const TABLES: &str = "SELECT (to_regclass('shardmaster_agent.redirect') IS NOT NULL)::int
+                           + (to_regclass('shardmaster_agent.standing') IS NOT NULL)::int";
 
 impl Asked {
     pub fn prepare(target: &mut Connection) -> Result<Asked> {
-        let is_there = target.run(IS_THERE)?;
-        Ok(Asked { has_redirects: is_there.scalar() == Some("t") })
+        Ok(Asked { has_tables: target.run(TABLES)?.scalar() == Some("2") })
     }
 
-    /// Two of them.
     pub fn questions(&self, plan: &Plan) -> String {
-        let redirects = if self.has_redirects { redirects::ALL } else { IS_THERE };
-        format!("{redirects}; {}", side::moved_away(plan, &plan.scope.strategy().entries()))
+        let splits = side::moved_away(plan, &plan.scope.strategy().entries());
+        match self.has_tables {
+            true => format!("{}; {}; {splits}", redirects::ALL, standing::ALL),
+            false => format!("{TABLES}; {splits}"),
+        }
+    }
+
+    /// How many answers they give.
+    pub fn answers(&self) -> usize {
+        if self.has_tables { 3 } else { 2 }
     }
 
     /// None: they are to be looked for anew.
     pub fn read(&self, plan: &Plan, answers: &[Rows]) -> Option<OldGuards> {
-        let [redirects, splits] = answers else { return None };
-        let found = match self.has_redirects {
-            true => redirects::read(redirects),
-            false if redirects.scalar() == Some("f") => Vec::new(),
-            false => return None,
-        };
-        Some(chosen(plan, found, splits))
+        match answers {
+            [redirects, standing, splits] if self.has_tables => {
+                Some(chosen(plan, redirects::read(redirects), standing::read(standing), splits))
+            }
+            [tables, splits] if !self.has_tables && tables.scalar() == Some("0") => {
+                Some(chosen(plan, Vec::new(), Vec::new(), splits))
+            }
+            _ => None,
+        }
     }
 }
 
-const IS_THERE: &str = "SELECT to_regclass('shardmaster_agent.redirect') IS NOT NULL";
-
-fn chosen(plan: &Plan, redirects: Vec<Redirect>, splits: &Rows) -> OldGuards {
+fn chosen(plan: &Plan, redirects: Vec<Redirect>, standing: Vec<Standing>, splits: &Rows) -> OldGuards {
     let (namespace, keyspace) = (&plan.target.namespace, &plan.keyspace);
     OldGuards {
         redirect: redirects::choose(redirects, namespace, keyspace, plan.scope.strategy()),
         splits: side::numbers(splits),
+        standing: standing::choose(standing, namespace, keyspace),
     }
 }
 
@@ -91,7 +109,10 @@ pub fn release(target: &mut Connection, plan: &Plan, guards: &OldGuards) -> Resu
     for split in &guards.splits {
         scope::release(target, *split, &plan.scope, &plan.entries)?;
     }
-    Ok(())
+    match &guards.standing {
+        Some(guard) => standing::add(target, guard, &plan.entries, plan.key_type),
+        None => Ok(()),
+    }
 }
 
 /// Tells the master as well, once the cutover has ended.

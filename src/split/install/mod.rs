@@ -14,9 +14,10 @@ use crate::agent::session::{self, Side};
 use crate::agent::shape::Column;
 use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::side::{self, Version};
+use crate::agent::state::standing::{self as list, Standing};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, known_column, observe, schema};
+use crate::agent::{self, known_column, observe, schema, standing};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -155,7 +156,10 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
     create_scope(connection, plan, tables, side)?;
     match side {
         Side::Source => create_capture(connection, plan, tables)?,
-        Side::Target => create_guard(connection, plan, tables)?,
+        Side::Target => {
+            create_guard(connection, plan, tables)?;
+            admit(connection, plan)?;
+        }
     }
     connection.run("COMMIT")?;
     // The state row exists now: from here on the generation decides who may act.
@@ -234,6 +238,15 @@ fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> R
     Ok(())
 }
 
+/// A standing guard of the target has the keys on its list before any row comes: what could not
+/// be put there is known before anything moves, and the mover's rows are found there. Who is not
+/// the mover is kept out by the split's own guard.
+fn admit(target: &mut Connection, plan: &Plan) -> Result<()> {
+    let Some(guard) = list::find(target, &plan.target.namespace, &plan.keyspace)? else { return Ok(()) };
+    list::require_same(&guard, plan.scope.strategy())?;
+    list::add(target, &guard, &plan.entries, plan.key_type)
+}
+
 /// Drops everything of a side, and the agent's schema with the last one. The state row goes
 /// last: until then a trigger that is left refuses nothing wrongly.
 pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
@@ -245,6 +258,17 @@ pub fn drop_side(connection: &mut Connection, split: i64, side: Side) -> Result<
     schema::bootstrap(connection)?;
     schema::drop_objects(connection, split, side)?;
     connection.run(&format!("{}; {}", tenure::delete(split, side), side::delete(split, side)))?;
+    schema::drop_unused(connection)?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+/// Drops a standing guard: its triggers first, so that what is left of it never refuses anybody.
+pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
+    triggers::drop_standing(connection, guard)?;
+    connection.run("BEGIN")?;
+    schema::bootstrap(connection)?;
+    standing::drop_objects(connection, guard)?;
     schema::drop_unused(connection)?;
     connection.run("COMMIT")?;
     Ok(())

@@ -5,8 +5,10 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
+use crate::agent::state::standing::Standing;
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::guc;
@@ -71,6 +73,29 @@ pub fn install_redirect(
                 trigger: redirect.trigger_name(*write),
                 function: "redirect",
                 statement: redirect.trigger(column, &shape.name, *write),
+            })
+            .collect();
+        create_missing(connection, oid, &shape.name, &wanted)?;
+    }
+    Ok(())
+}
+
+/// The same of a standing guard's, whose look-up for the column is there.
+pub fn install_standing(
+    connection: &mut Connection,
+    guard: &Standing,
+    shape: &TableShape,
+    column: &Column,
+) -> Result<()> {
+    let oid = shape.oid.as_deref().unwrap_or_default();
+    let at_once = if shape.is_partitioned() { 1 } else { Arrival::ALL.len() };
+    for arrivals in Arrival::ALL.chunks(at_once) {
+        let wanted: Vec<Wanted> = arrivals
+            .iter()
+            .map(|arrival| Wanted {
+                trigger: guard.trigger_name(*arrival),
+                function: "standing",
+                statement: guard.trigger(column, &shape.name, *arrival),
             })
             .collect();
         create_missing(connection, oid, &shape.name, &wanted)?;
@@ -221,18 +246,23 @@ pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<(
 /// Drops a redirect's triggers, each table's only while nothing has left: who puts keys in
 /// waits for the lock, and finds afterwards what is missing.
 pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<()> {
-    drop_called(connection, OF_REDIRECT, &redirect.function(), &left::require_empty(redirect))
+    drop_called(connection, OF_LOOK_UP, &redirect.function(), &left::require_empty(redirect))
+}
+
+/// Drops a standing guard's triggers.
+pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
+    drop_called(connection, OF_LOOK_UP, &guard.function(), "")
 }
 
 /// Whether any table has a trigger of a redirect.
 pub fn has_redirect(connection: &mut Connection, redirect: &Redirect) -> Result<bool> {
-    let any = format!("SELECT EXISTS (SELECT 1 FROM pg_trigger t WHERE {OF_REDIRECT})");
+    let any = format!("SELECT EXISTS (SELECT 1 FROM pg_trigger t WHERE {OF_LOOK_UP})");
     Ok(connection.query(&any, &[Some(&redirect.function())])?.scalar() == Some("t"))
 }
 
-/// Whether a trigger `t` is a redirect's, by the look-up $1 that its condition calls: the
-/// function is one for all of them.
-const OF_REDIRECT: &str = "EXISTS (
+/// Whether a trigger `t` is a redirect's or a standing guard's, by the look-up $1 that its
+/// condition calls: the function is one for all of them.
+const OF_LOOK_UP: &str = "EXISTS (
     SELECT 1 FROM pg_depend d JOIN pg_proc l ON l.oid = d.refobjid
      WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_proc'::regclass
        AND l.proname = $1 AND l.pronamespace = to_regnamespace('shardmaster_agent'))";

@@ -1,0 +1,120 @@
+//! A standing guard's triggers, and the look-ups that these call with the key of a row: one for
+//! each type of shard-by column. What a writer of a key that belongs there pays is one look into
+//! the list.
+
+use super::error::Result;
+use super::look_up::{key_of, known_types, ordered};
+use super::scope::bucket_for_writers;
+use super::shape::Column;
+use super::state::standing::{self as state, Standing};
+use super::template::fill;
+use super::types::Family;
+use crate::keys::strategy::Strategy;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal};
+
+const LOOK_UP: &str = include_str!("../../sql/agent/standing_lookup.sql");
+
+/// What it looks at, with a trigger for each. A row that leaves is none of its business.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    Insert,
+    /// A row that has another key than before.
+    Rekey,
+}
+
+impl Arrival {
+    pub const ALL: [Arrival; 2] = [Arrival::Insert, Arrival::Rekey];
+
+    fn letter(self) -> char {
+        match self {
+            Arrival::Insert => 'i',
+            Arrival::Rekey => 'k',
+        }
+    }
+}
+
+impl Standing {
+    pub fn trigger_name(&self, arrival: Arrival) -> String {
+        format!("{}{}", self.trigger_prefix(), arrival.letter())
+    }
+
+    /// One of a table's triggers, made to fire always; that goes over to clones. Not by what an
+    /// UPDATE sets: a trigger of others may give a row its key.
+    pub fn trigger(&self, column: &Column, table: &str, arrival: Arrival) -> String {
+        let (name, by, function) = (ident(&self.trigger_name(arrival)), ident(&column.name), self.function());
+        let refused = format!("shardmaster_agent.{function}(NEW.{by})");
+        let (event, when) = match arrival {
+            Arrival::Insert => ("INSERT", refused),
+            Arrival::Rekey => ("UPDATE", format!("OLD.{by} IS DISTINCT FROM NEW.{by} AND {refused}")),
+        };
+        format!(
+            "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW WHEN ({when})
+                 EXECUTE FUNCTION shardmaster_agent.standing();
+             ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name};"
+        )
+    }
+
+    fn look_up(&self, column: &Column) -> String {
+        fill(
+            LOOK_UP,
+            &[
+                ("function", self.function()),
+                ("type", column.base.clone()),
+                ("found", self.found(column)),
+                ("namespace", literal(&self.namespace)),
+                ("keyspace", literal(&self.keyspace)),
+                ("shard", literal(&self.shard)),
+                ("id", self.id.to_string()),
+                ("assigned_by", self.entries.entry_is().1.to_owned()),
+            ],
+        )
+    }
+
+    /// A query for the rows of the list that stand for the value `wanted`, without its first word.
+    fn found(&self, column: &Column) -> String {
+        let table = self.table();
+        match self.entries {
+            Strategy::Directory => {
+                let collate = match column.family() {
+                    Some(Family::Text | Family::Enum(_)) | None => " COLLATE pg_catalog.\"C\"",
+                    Some(Family::Integer | Family::Numeric | Family::Uuid) => "",
+                };
+                format!("1 FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) ({}{collate})", key_of(column))
+            }
+            Strategy::Hash { of, buckets } => {
+                let bucket = bucket_for_writers("wanted", of, buckets);
+                format!("1 FROM {table} l WHERE l.key OPERATOR(pg_catalog.=) (SELECT {bucket})")
+            }
+            // No two of them overlap, so the one that begins last below the value decides.
+            Strategy::Range { of } => {
+                let value = ordered("wanted", of);
+                format!(
+                    "1 FROM (SELECT b.upper FROM {table} b WHERE b.lower OPERATOR(pg_catalog.<=) {value} ORDER BY b.lower DESC LIMIT 1) l
+                      WHERE l.upper IS NULL OR {value} OPERATOR(pg_catalog.<) l.upper
+                      UNION ALL
+                     SELECT 1 FROM {table} l
+                      WHERE l.lower IS NULL AND (l.upper IS NULL OR {value} OPERATOR(pg_catalog.<) l.upper)"
+                )
+            }
+        }
+    }
+}
+
+/// Writes the look-up for a type of column. In a transaction.
+pub fn write_look_up(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<()> {
+    if let Some(functions) = guard.entries.scope(&[]).functions() {
+        connection.run(functions)?;
+    }
+    connection.run(&guard.look_up(column))?;
+    Ok(())
+}
+
+/// Drops what a guard without triggers has left. In a transaction.
+pub fn drop_objects(connection: &mut Connection, guard: &Standing) -> Result<()> {
+    let function = guard.function();
+    for column in known_types(connection, &function)? {
+        connection.run(&format!("DROP FUNCTION shardmaster_agent.{function}({})", column.base))?;
+    }
+    state::drop(connection, guard)
+}

@@ -1,0 +1,257 @@
+//! The table `standing`: the standing guards of a database, one for each namespace and keyspace
+//! that an operator wants other keys kept out of; and the tables `listed_<guard>` of the keys,
+//! buckets or ranges that belong there. What is on a list stays on it. Ranges of one neither
+//! overlap nor touch.
+
+use super::left::comparable;
+use super::{LONGEST, has, is_gone, scope};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Column;
+use crate::agent::template::fill;
+use crate::agent::types::Family;
+use crate::error::SqlState;
+use crate::keys::interval::Interval;
+use crate::keys::key_type::KeyType;
+use crate::keys::ordered::Ordered;
+use crate::keys::strategy::Strategy;
+use crate::remote::Connection;
+use crate::remote::quote::{literal, text_array};
+use crate::remote::result::Rows;
+
+const RANGES: &str = include_str!("../../../sql/agent/standing_ranges.sql");
+
+/// Names of one statement, and ranges of one message.
+const NAMES_AT_ONCE: usize = 10_000;
+const RANGES_AT_ONCE: usize = 200;
+
+/// A standing guard as it is on a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    pub id: i32,
+    pub namespace: String,
+    pub keyspace: String,
+    pub entries: Strategy,
+    /// As its master calls the shard.
+    pub shard: String,
+}
+
+impl Standing {
+    fn from_row(row: &[Option<String>]) -> Option<Standing> {
+        let [Some(id), Some(namespace), Some(keyspace), Some(entries), Some(shard)] = row else {
+            return None;
+        };
+        Some(Standing {
+            id: id.parse().ok()?,
+            namespace: namespace.clone(),
+            keyspace: keyspace.clone(),
+            entries: Strategy::of_entries(entries)?,
+            shard: shard.clone(),
+        })
+    }
+
+    /// The table of what belongs there.
+    pub fn table(&self) -> String {
+        format!("shardmaster_agent.listed_{}", self.id)
+    }
+
+    /// The look-up function, one for each type of column.
+    pub fn function(&self) -> String {
+        format!("not_listed_{}", self.id)
+    }
+
+    /// Behind the triggers of splits and redirects, which know where a key is, and before those
+    /// of foreign keys.
+    pub fn trigger_prefix(&self) -> String {
+        format!("00_shardmaster_standing_{}_", self.id)
+    }
+}
+
+/// The query for them, where there is such a table.
+pub const ALL: &str = "SELECT id, namespace, keyspace, entries, shard FROM shardmaster_agent.standing
+    WHERE greatest(octet_length(namespace), octet_length(keyspace), octet_length(entries), octet_length(shard)) < 200
+    ORDER BY id";
+
+/// Its answer.
+pub fn read(rows: &Rows) -> Vec<Standing> {
+    let short = |row: &&Vec<Option<String>>| row.iter().flatten().all(|text| text.len() < LONGEST);
+    rows.rows.iter().filter(short).filter_map(|row| Standing::from_row(row)).collect()
+}
+
+/// The guards of the database.
+pub fn all(connection: &mut Connection) -> Result<Vec<Standing>> {
+    if !has(connection, "standing")? {
+        return Ok(Vec::new());
+    }
+    match connection.run(ALL) {
+        Ok(rows) => Ok(read(&rows)),
+        Err(error) if is_gone(&error) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The one of a namespace and keyspace, among these.
+pub fn choose(all: Vec<Standing>, namespace: &str, keyspace: &str) -> Option<Standing> {
+    all.into_iter().find(|guard| guard.namespace == namespace && guard.keyspace == keyspace)
+}
+
+pub fn find(connection: &mut Connection, namespace: &str, keyspace: &str) -> Result<Option<Standing>> {
+    Ok(choose(all(connection)?, namespace, keyspace))
+}
+
+/// One that is there stays as it is.
+pub fn insert(
+    connection: &mut Connection,
+    [namespace, keyspace, shard]: [&str; 3],
+    entries: Strategy,
+) -> Result<()> {
+    connection.query(
+        "INSERT INTO shardmaster_agent.standing (namespace, keyspace, entries, shard) VALUES ($1, $2, $3, $4)
+         ON CONFLICT DO NOTHING",
+        &[Some(namespace), Some(keyspace), Some(&entries.entries()), Some(shard)],
+    )?;
+    Ok(())
+}
+
+/// Under another name of the shard. In a transaction; its look-ups are written anew.
+pub fn rename(connection: &mut Connection, guard: &Standing, shard: &str) -> Result<()> {
+    connection.query(
+        &format!("UPDATE shardmaster_agent.standing SET shard = $1 WHERE id = {}", guard.id),
+        &[Some(shard)],
+    )?;
+    Ok(())
+}
+
+/// The type of the list's keys, whatever the type is that the tables have them in.
+fn key_type(column: &Column) -> &'static str {
+    match column.family() {
+        // By their bytes, whatever the collations of the tables are: an index knows one.
+        Some(Family::Text | Family::Enum(_)) | None => "pg_catalog.text COLLATE pg_catalog.\"C\"",
+        Some(family) => family.compared_as(),
+    }
+}
+
+pub fn create_list(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<()> {
+    let table = guard.table();
+    let entry = match guard.entries {
+        Strategy::Directory => format!("key {} PRIMARY KEY", key_type(column)),
+        Strategy::Hash { .. } => "key int4 PRIMARY KEY".to_owned(),
+        Strategy::Range { of } => scope::range_columns(of),
+    };
+    connection.run(&format!("CREATE TABLE IF NOT EXISTS {table} ({entry})"))?;
+    if guard.entries.order().is_some() {
+        connection
+            .run(&format!("CREATE INDEX IF NOT EXISTS listed_{}_lower ON {table} (lower)", guard.id))?;
+    }
+    Ok(())
+}
+
+/// Puts entries on the list, in an open transaction, to whose end others wait with theirs: it
+/// writes the guard's row, which no snapshot from before can lock any more.
+pub fn add(
+    connection: &mut Connection,
+    guard: &Standing,
+    names: &[String],
+    keys_are: Option<KeyType>,
+) -> Result<()> {
+    connection.run(&format!(
+        "UPDATE shardmaster_agent.standing SET version = version + 1 WHERE id = {}",
+        guard.id
+    ))?;
+    match guard.entries {
+        Strategy::Directory => add_named(connection, guard, &comparable(names, keys_are)),
+        Strategy::Hash { .. } => add_named(connection, guard, names),
+        Strategy::Range { of } => add_ranges(connection, guard, of, names),
+    }
+}
+
+/// By the type that the list's own column has. As parameters, some at a time: no text holds all.
+fn add_named(connection: &mut Connection, guard: &Standing, names: &[String]) -> Result<()> {
+    let table = guard.table();
+    let statement = format!(
+        "INSERT INTO {table} SELECT (pg_catalog.jsonb_populate_record(NULL::{table},
+                pg_catalog.jsonb_build_object('key', name))).key FROM pg_catalog.unnest($1::text[]) name
+         ON CONFLICT DO NOTHING"
+    );
+    for names in names.chunks(NAMES_AT_ONCE) {
+        connection.query(&statement, &[Some(&text_array(names))])?;
+    }
+    Ok(())
+}
+
+fn add_ranges(connection: &mut Connection, guard: &Standing, of: Ordered, names: &[String]) -> Result<()> {
+    let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
+    let bound = |bound: &Option<String>| {
+        let value = bound.as_deref().map_or("NULL".to_owned(), literal);
+        format!("({value}::{}{collate})", of.name())
+    };
+    for names in names.chunks(RANGES_AT_ONCE) {
+        let mut statements = Vec::new();
+        for name in names {
+            let Some(range) = Interval::parse(name, of) else {
+                return Err(SplitError::failed(
+                    SqlState::INTERNAL,
+                    format!("range {name} of keyspace \"{}\" cannot be read", guard.keyspace),
+                    "Please report this.",
+                ));
+            };
+            let values =
+                [("lower", bound(&range.lower)), ("upper", bound(&range.upper)), ("table", guard.table())];
+            statements.push(fill(RANGES, &values));
+        }
+        connection.run(&statements.join("; "))?;
+    }
+    Ok(())
+}
+
+/// In a transaction; its functions and triggers are gone.
+pub fn drop(connection: &mut Connection, guard: &Standing) -> Result<()> {
+    connection.run(&format!(
+        "DROP TABLE IF EXISTS {}; DELETE FROM shardmaster_agent.standing WHERE id = {}",
+        guard.table(),
+        guard.id
+    ))?;
+    Ok(())
+}
+
+/// Tells a database, in a transaction of its own, what belongs to a namespace of it from now on.
+/// Nothing of the kind is guarded there: nothing is told. A master to which the database does
+/// not belong must have asked before.
+pub fn tell(
+    connection: &mut Connection,
+    [namespace, keyspace]: [&str; 2],
+    entries: Strategy,
+    names: &[String],
+    keys_are: Option<KeyType>,
+) -> Result<()> {
+    let Some(guard) = find(connection, namespace, keyspace)? else { return Ok(()) };
+    require_same(&guard, entries)?;
+    connection.run("BEGIN")?;
+    match add(connection, &guard, names, keys_are) {
+        // It was removed just now.
+        Err(SplitError::Remote(error)) if is_gone(&error) => {
+            connection.run("ROLLBACK")?;
+            return Ok(());
+        }
+        other => other?,
+    }
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+/// A list of other entries would let in, or keep out, what nobody has meant.
+pub fn require_same(guard: &Standing, entries: Strategy) -> Result<()> {
+    if guard.entries == entries {
+        return Ok(());
+    }
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!(
+            "the guard of keyspace \"{}\" in namespace \"{}\" lists {}, not {}",
+            guard.keyspace,
+            guard.namespace,
+            guard.entries.entries(),
+            entries.entries()
+        ),
+        "It is of another keyspace of this name: see shard_cleanup(), and shard_guard_remove().",
+    ))
+}

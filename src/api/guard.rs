@@ -1,0 +1,41 @@
+//! Standing guards of shards.
+
+use super::{COMMITS, on_primary, outside_transaction};
+use crate::error::required;
+use crate::guard;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_guard_begin(
+    shard_key: Option<String>,
+    keyspace: Option<String>,
+    removes: Option<bool>,
+    force: Option<bool>,
+) -> Result<(), ErrorReport> {
+    let call = if removes == Some(true) { "shard_guard_remove" } else { "shard_guard_install" };
+    on_primary(call)?;
+    outside_transaction(call, COMMITS)?;
+    let (shard_key, keyspace) = (required(shard_key, "shard_key")?, required(keyspace, "keyspace")?);
+    let (removes, force) = (required(removes, "removes")?, required(force, "force")?);
+    match removes {
+        true => guard::begin_removal(&shard_key, &keyspace, force)?,
+        false => guard::begin(&shard_key, &keyspace)?,
+    }
+    Ok(())
+}
+
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_guard_step(shard_key: Option<String>, keyspace: Option<String>) -> Result<bool, ErrorReport> {
+    on_primary("shard_guard_install")?;
+    outside_transaction("shard_guard_install", COMMITS)?;
+    Ok(guard::step(&required(shard_key, "shard_key")?, &required(keyspace, "keyspace")?)?)
+}
+
+extension_sql_file!(
+    "../../sql/standing_install.sql",
+    name = "standing_install",
+    requires = ["standing", shard_guard_begin, shard_guard_step]
+);

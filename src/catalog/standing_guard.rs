@@ -1,0 +1,213 @@
+//! Rows of `shardmaster.standing_guard`: which shards refuse rows of keys that they never had,
+//! and how far their guards are. Whoever routes something to a shard reads them under the
+//! keyspace's lock, under which they come: nobody misses one that is there.
+
+use super::keyspace::Locked;
+use super::place::{self, Sameness};
+use super::shard::{self, Shard};
+use crate::server::sql::{self, Row};
+
+/// How far a guard is. Each is committed before the next one begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Whoever assigns from now on tells the shard, which may know of nothing yet.
+    Begun,
+    /// The shard has a list with nothing on it, and no trigger that reads it.
+    Made,
+    /// Who has not told the shard has committed.
+    Listing,
+    /// The list is whole.
+    Fitting,
+    Stands,
+    Going,
+}
+
+impl Stage {
+    const ALL: [Stage; 6] =
+        [Stage::Begun, Stage::Made, Stage::Listing, Stage::Fitting, Stage::Stands, Stage::Going];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Stage::Begun => "begun",
+            Stage::Made => "made",
+            Stage::Listing => "listing",
+            Stage::Fitting => "fitting",
+            Stage::Stands => "stands",
+            Stage::Going => "going",
+        }
+    }
+}
+
+pub struct StandingGuard {
+    pub shard_key: String,
+    pub keyspace: String,
+    pub stage: Stage,
+    /// The last entry that is on the list, or the last table that has triggers.
+    pub listed_to: Option<String>,
+    /// That have triggers, or are to get them.
+    pub tables: Vec<String>,
+    /// Addresses of other databases, which have answered when the list was made.
+    pub apart: Vec<String>,
+    /// Whether this very transaction has written it: what it says is not committed.
+    pub is_new: bool,
+}
+
+const COLUMNS: &str =
+    "shard_key, keyspace, stage, listed_to, tables, changed_by = pg_catalog.pg_current_xact_id(), apart";
+
+fn from_row(row: &Row<'_>) -> StandingGuard {
+    let stage: String = row.value(3);
+    StandingGuard {
+        shard_key: row.value(1),
+        keyspace: row.value(2),
+        stage: Stage::ALL.into_iter().find(|known| known.as_str() == stage).unwrap_or(Stage::Begun),
+        listed_to: row.get(4),
+        tables: row.value(5),
+        is_new: row.value(6),
+        apart: row.value(7),
+    }
+}
+
+/// Begins one, or begins it anew: what is on the shard already stays, and is gone through again.
+pub fn begin(keyspace: &Locked, shard_key: &str) {
+    sql::write(
+        "INSERT INTO shardmaster.standing_guard (keyspace, shard_key) VALUES ($1, $2)
+         ON CONFLICT (keyspace, shard_key) DO UPDATE
+            SET stage = 'begun', listed_to = NULL, apart = '{}', changed_by = pg_catalog.pg_current_xact_id()",
+        &[keyspace.name.as_str().into(), shard_key.into()],
+    );
+}
+
+/// The guard, which no other session carries on until the end of the transaction.
+pub fn lock(keyspace: &str, shard_key: &str) -> Option<StandingGuard> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2 FOR UPDATE"
+    );
+    sql::write_returning(&query, &[keyspace.into(), shard_key.into()], |row| from_row(&row))
+        .into_iter()
+        .next()
+}
+
+pub fn set_stage(guard: &StandingGuard, stage: Stage, listed_to: Option<&str>) {
+    sql::write(
+        "UPDATE shardmaster.standing_guard
+            SET stage = $3, listed_to = $4, changed_by = pg_catalog.pg_current_xact_id()
+          WHERE keyspace = $1 AND shard_key = $2",
+        &[
+            guard.keyspace.as_str().into(),
+            guard.shard_key.as_str().into(),
+            stage.as_str().into(),
+            listed_to.into(),
+        ],
+    );
+}
+
+/// The tables that have triggers, or are to get them.
+pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
+    sql::write(
+        "UPDATE shardmaster.standing_guard SET tables = $3, changed_by = pg_catalog.pg_current_xact_id()
+          WHERE keyspace = $1 AND shard_key = $2",
+        &[guard.keyspace.as_str().into(), guard.shard_key.as_str().into(), tables.to_vec().into()],
+    );
+}
+
+/// False: there was none.
+pub fn delete(keyspace: &str, shard_key: &str) -> bool {
+    sql::write(
+        "DELETE FROM shardmaster.standing_guard WHERE keyspace = $1 AND shard_key = $2",
+        &[keyspace.into(), shard_key.into()],
+    ) == 1
+}
+
+/// Guards of a keyspace, also those that come or go.
+pub fn of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
+    let query =
+        format!("SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 ORDER BY shard_key");
+    // What compares transactions takes a number for its own.
+    sql::write_returning(&query, &[keyspace.into()], |row| from_row(&row))
+}
+
+/// A keyspace of which the shard has one.
+pub fn any_of_shard(shard_key: &str) -> Option<String> {
+    sql::read_one(
+        "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 ORDER BY keyspace LIMIT 1",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// Shards whose guard has triggers on a table.
+pub fn shards_of_table(keyspace: &str, table: &str) -> Vec<String> {
+    sql::read(
+        "SELECT shard_key FROM shardmaster.standing_guard WHERE keyspace = $1 AND $2 = ANY (tables) ORDER BY shard_key",
+        &[keyspace.into(), table.into()],
+        |row| row.value(1),
+    )
+}
+
+fn address(shard: &Shard) -> String {
+    shard.conninfo.clone().unwrap_or_default()
+}
+
+impl StandingGuard {
+    /// Whether a shard is where the guard is: one namespace of one database has many names.
+    pub fn is_at(&self, shard: &Shard) -> Sameness {
+        match shard::by_key(&self.shard_key).map(|own| place::compare(&own, shard)) {
+            Ok(Sameness::Unknown) if self.apart.contains(&address(shard)) => Sameness::Different,
+            Ok(sameness) => sameness,
+            Err(_) => Sameness::Different,
+        }
+    }
+
+    /// Other shards that are there, and those that may be.
+    pub fn beside(&self) -> [Vec<Shard>; 2] {
+        let mut found = [Vec::new(), Vec::new()];
+        for shard in
+            shard::all().into_iter().filter(|shard| shard.holds_rows() && shard.shard_key != self.shard_key)
+        {
+            match self.is_at(&shard) {
+                Sameness::Same => found[0].push(shard),
+                Sameness::Unknown => found[1].push(shard),
+                Sameness::Different => {}
+            }
+        }
+        found
+    }
+}
+
+/// These have answered, and are elsewhere.
+pub fn add_apart(guard: &StandingGuard, shards: &[Shard]) {
+    let apart: Vec<String> = shards.iter().map(address).collect();
+    sql::write(
+        "UPDATE shardmaster.standing_guard SET apart = apart || $3 WHERE keyspace = $1 AND shard_key = $2",
+        &[guard.keyspace.as_str().into(), guard.shard_key.as_str().into(), apart.into()],
+    );
+}
+
+/// Whether one of these guards is where a shard is, or may be.
+pub fn any_at(guards: &[StandingGuard], shard: &Shard) -> bool {
+    guards.iter().any(|guard| guard.is_at(shard) != Sameness::Different)
+}
+
+/// Entries that the list of a place is to have, in the order of their names, those behind one:
+/// what is routed there, for reads or for writes.
+pub fn routed(keyspace: &str, place: &[String], behind: Option<&str>, most: Option<i64>) -> Vec<String> {
+    sql::read(
+        "SELECT key FROM shardmaster.routing_entry
+          WHERE keyspace = $1 AND valid_to IS NULL AND (read_shard = ANY ($2) OR write_shard = ANY ($2))
+            AND ($3 IS NULL OR key > $3)
+          ORDER BY key LIMIT $4",
+        &[keyspace.into(), place.to_vec().into(), behind.into(), most.into()],
+        |row| row.value(1),
+    )
+}
+
+/// The same of what active splits bring there, or would bring back.
+pub fn of_splits(keyspace: &str, place: &[String]) -> Vec<String> {
+    sql::read(
+        "SELECT DISTINCT k.key FROM shardmaster.split_key k JOIN shardmaster.split_plan p ON p.id = k.split_id
+          WHERE k.keyspace = $1 AND k.active AND (p.source_shard = ANY ($2) OR p.target_shard = ANY ($2))",
+        &[keyspace.into(), place.to_vec().into()],
+        |row| row.value(1),
+    )
+}

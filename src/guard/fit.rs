@@ -1,0 +1,105 @@
+//! The tables of a keyspace on a shard, as a guard needs them. What it could not look up in its
+//! list as routes mean it is refused by name.
+
+use super::error::GuardError;
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::shape::{Column, TableShape};
+use crate::agent::types::Family;
+use crate::catalog::keyspace::Keyspace;
+use crate::catalog::shard::Shard;
+use crate::catalog::table_policy::{self, TableName};
+use crate::error::Failure;
+use crate::keys::ordered::Ordered;
+use crate::remote::{Connection, RemoteError};
+
+/// In the order of their names.
+pub struct Tables(Vec<(String, TableShape, Column)>);
+
+impl Tables {
+    pub fn look(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<Tables> {
+        let policies = table_policy::list(&keyspace.name);
+        if policies.is_empty() {
+            return Err(Failure::from(GuardError::NoTables(keyspace.name.clone())).into());
+        }
+        let named = |name: &str| {
+            let plain = || TableName { schema: None, name: name.to_owned() };
+            let table = TableName::parse(name).unwrap_or_else(plain);
+            (table.schema.unwrap_or_else(|| shard.namespace.clone()), table.name)
+        };
+        let (schemas, names): (Vec<String>, Vec<String>) =
+            policies.iter().map(|policy| named(&policy.table_name)).unzip();
+        let columns: Vec<String> = policies.iter().map(|policy| policy.shard_by.clone()).collect();
+        let shapes = observe::tables(session, [&schemas, &names, &columns])?.tables;
+        if shapes.len() != policies.len() {
+            return Err(RemoteError::unreadable(session.shard(), "its tables").into());
+        }
+        let mut tables = Vec::new();
+        for (policy, shape) in policies.into_iter().zip(shapes) {
+            let refused = |what: String| {
+                let (shard, table) = (shard.shard_key.clone(), policy.table_name.clone());
+                Failure::from(GuardError::Table { shard, table, what })
+            };
+            let column = column_of(&shape, &policy.shard_by, keyspace).map_err(refused)?;
+            tables.push((policy.table_name, shape, column));
+        }
+        require_alike(&tables, shard, keyspace)?;
+        tables.sort_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
+        Ok(Tables(tables))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &TableShape, &Column)> {
+        self.0.iter().map(|(name, shape, column)| (name.as_str(), shape, column))
+    }
+
+    pub fn first(&self) -> Option<(&TableShape, &Column)> {
+        self.iter().next().map(|(_, shape, column)| (shape, column))
+    }
+}
+
+/// The shard-by column, or what is wrong with the table.
+fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::result::Result<Column, String> {
+    if shape.oid.is_none() {
+        return Err("does not exist".to_owned());
+    }
+    if !shape.is_ordinary() {
+        return Err("is not a table, or has partitions that are none".to_owned());
+    }
+    let column = shape.column(shard_by).ok_or_else(|| format!("has no column \"{shard_by}\""))?;
+    let family = column.family().ok_or_else(|| format!("has keys of type {}", column.type_name))?;
+    if column.equality.is_some() {
+        return Err(format!("has a collation for \"{shard_by}\" that is not deterministic"));
+    }
+    let fits = match keyspace.strategy.of() {
+        None => true,
+        Some(Ordered::BigInt) => family == Family::Integer,
+        Some(Ordered::Text) => family == Family::Text,
+        Some(Ordered::Uuid) => family == Family::Uuid,
+    };
+    match fits {
+        true => Ok(column.clone()),
+        false => Err(format!(
+            "has keys of type {}, and the keyspace's are of type {}",
+            column.type_name,
+            keyspace.key_type().name()
+        )),
+    }
+}
+
+/// One list of keys for all of them.
+fn require_alike(tables: &[(String, TableShape, Column)], shard: &Shard, keyspace: &Keyspace) -> Result<()> {
+    let compared = |column: &Column| column.family().map(|family| family.compared_as());
+    let Some((first, _, of_first)) = tables.first() else { return Ok(()) };
+    let odd = tables.iter().find(|(_, _, column)| compared(column) != compared(of_first));
+    match odd {
+        Some((table, _, column)) if keyspace.strategy.is_directory() => {
+            let what = format!(
+                "has keys of type {}, and table {first} of type {}",
+                column.type_name, of_first.type_name
+            );
+            let (shard, table) = (shard.shard_key.clone(), table.clone());
+            Err(Failure::from(GuardError::Table { shard, table, what }).into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,259 @@
+//! Standing guards: a shard that refuses rows of keys which it never had, by an operator's word.
+//! Invariant: its list is never narrower than the routes that lead there.
+//!
+//! 1. A row of the master says that there is one, and is committed under the keyspace's lock:
+//!    whoever routes something there from now on tells the shard first, if that has a list.
+//! 2. The shard gets an empty list. 3. Whoever has looked for it before that has committed.
+//! 4. All routes are listed: what comes meanwhile lists itself. 5. Only then the triggers come,
+//!    table by table. Each step is committed before the next one and can be repeated, so whatever
+//!    dies in between, the same call again goes on; and what is half there refuses nobody.
+
+mod error;
+mod fit;
+pub mod points;
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::one_database::shares_locks;
+use crate::agent::session;
+use crate::agent::state::master;
+use crate::agent::state::standing::{self as state, Standing};
+use crate::agent::{schema, standing};
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::place::Sameness;
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::standing_guard::{self, Stage, StandingGuard};
+use crate::catalog::table_policy;
+use crate::catalog::{event, split};
+use crate::error::Failure;
+use crate::remote::Connection;
+use crate::server::injection::{Point, reach_in_session};
+use crate::split::install;
+use crate::split::install::triggers;
+use error::GuardError;
+use fit::Tables;
+use std::collections::BTreeSet;
+
+/// Entries of one step, so that no transaction of the master is open for long.
+const ENTRIES_AT_ONCE: i64 = 20_000;
+
+/// Begins to install one, or to go through it again. What would be refused is refused before
+/// anybody has to ask the shard.
+pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure> {
+    let shard = shard::by_key(shard_key)?;
+    if !shard.holds_rows() {
+        return Err(GuardError::HoldsNoRows { shard: shard.shard_key, kind: shard.kind }.into());
+    }
+    let of = keyspace::find(keyspace)?;
+    open(&shard)
+        .and_then(|mut session| Tables::look(&mut session, &shard, &of))
+        .map_err(SplitError::into_failure)?;
+    // First, as its steps lock them.
+    let _ = standing_guard::lock(keyspace, shard_key);
+    let keyspace = keyspace::lock(keyspace)?;
+    standing_guard::begin(&keyspace, shard_key);
+    Ok(())
+}
+
+/// Begins to remove one. `force`: nobody asks the shard, and it is forgotten here.
+pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::result::Result<(), Failure> {
+    let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
+    let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
+    match force {
+        true => {
+            standing_guard::delete(keyspace, shard_key);
+            told(&guard, "forgotten");
+        }
+        false => standing_guard::set_stage(&guard, Stage::Going, None),
+    }
+    Ok(())
+}
+
+/// Does what comes next, which is to be committed; false: all is done.
+pub fn step(shard_key: &str, keyspace: &str) -> std::result::Result<bool, Failure> {
+    let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
+    let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
+    if guard.is_new {
+        return Err(GuardError::NotCommitted.into());
+    }
+    let (shard, of) = (shard::by_key(shard_key)?, keyspace::find(keyspace)?);
+    let next = match guard.stage {
+        Stage::Begun => make(&guard, &shard, &of),
+        Stage::Made => return wait_for_others(&guard),
+        Stage::Listing => list(&guard, &shard, &of),
+        Stage::Fitting => fit(&guard, &shard, &of),
+        Stage::Stands => Ok(false),
+        Stage::Going => remove(&guard, &shard),
+    };
+    next.map_err(SplitError::into_failure)
+}
+
+/// A session on a shard that belongs to this master.
+fn open(shard: &Shard) -> Result<Connection> {
+    let mut session = session::open(shard, "guard")?;
+    master::check(&mut session, &split::identity())?;
+    Ok(session)
+}
+
+/// The guard and its list, with nothing on it.
+fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+    reach(&points::BEGUN)?;
+    let mut session = open(shard)?;
+    let tables = Tables::look(&mut session, shard, keyspace)?;
+    let identity = split::identity();
+    session.run("BEGIN")?;
+    schema::bootstrap(&mut session)?;
+    master::insert(&mut session, &identity)?;
+    master::check(&mut session, &identity)?;
+    let place = [shard.namespace.as_str(), keyspace.name.as_str(), shard.shard_key.as_str()];
+    state::insert(&mut session, place, keyspace.strategy)?;
+    let there = there(&mut session, shard, keyspace)?;
+    if there.shard != shard.shard_key {
+        require_own(&mut session, shard, &there)?;
+        state::rename(&mut session, &there, &shard.shard_key)?;
+    }
+    if let Some((_, column)) = tables.first() {
+        state::create_list(&mut session, &there, column)?;
+    }
+    session.run("COMMIT")?;
+    standing_guard::set_stage(guard, Stage::Made, None);
+    reach(&points::MADE)?;
+    Ok(true)
+}
+
+/// By another name of the place it goes with that one's guard; a copy of another shard, or one
+/// that has another name by now, takes it over.
+fn require_own(session: &mut Connection, shard: &Shard, there: &Standing) -> Result<()> {
+    let Some(guard) = standing_guard::lock(&there.keyspace, &there.shard) else { return Ok(()) };
+    let is_it = match guard.is_at(shard) {
+        Sameness::Same => true,
+        Sameness::Different => false,
+        Sameness::Unknown => shares_locks(session, &shard::by_key(&there.shard).map_err(Failure::from)?)?,
+    };
+    match is_it {
+        true => {
+            let (shard, as_shard) = (shard.shard_key.clone(), there.shard.clone());
+            Err(Failure::from(GuardError::OtherName { shard, as_shard }).into())
+        }
+        false => Ok(()),
+    }
+}
+
+fn there(session: &mut Connection, shard: &Shard, keyspace: &Keyspace) -> Result<Standing> {
+    let found = state::find(session, &shard.namespace, &keyspace.name)?;
+    let gone = || GuardError::Gone { shard: shard.shard_key.clone(), keyspace: keyspace.name.clone() };
+    let found = found.ok_or_else(|| Failure::from(gone()))?;
+    state::require_same(&found, keyspace.strategy)?;
+    Ok(found)
+}
+
+/// Until whoever had the keyspace's lock while there was no list has committed, or given up.
+fn wait_for_others(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
+    keyspace::lock(&guard.keyspace)?;
+    standing_guard::set_stage(guard, Stage::Listing, None);
+    Ok(true)
+}
+
+/// What is routed there, in the order of the names: what comes or changes behind the reader's back
+/// lists itself, by the same name. Ranges have other names once they are cut or joined, so all
+/// are read at once; what active splits bring, or may take back, comes first.
+fn list(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+    let mut session = open(shard)?;
+    let place = names_of_place(&mut session, guard, shard);
+    let behind = guard.listed_to.as_deref();
+    let most = keyspace.strategy.order().is_none().then_some(ENTRIES_AT_ONCE);
+    let routed = standing_guard::routed(&keyspace.name, &place, behind, most);
+    let mut names =
+        if behind.is_none() { standing_guard::of_splits(&keyspace.name, &place) } else { Vec::new() };
+    names.extend(routed.iter().cloned());
+    let there = there(&mut session, shard, keyspace)?;
+    session.run("BEGIN")?;
+    state::add(&mut session, &there, &names, keyspace.key_type)?;
+    session.run("COMMIT")?;
+    let is_whole = most.is_none_or(|most| (routed.len() as i64) < most);
+    match is_whole {
+        true => {
+            session.run(&format!("ANALYZE {}", there.table()))?;
+            standing_guard::set_stage(guard, Stage::Fitting, None);
+        }
+        false => {
+            standing_guard::set_stage(guard, Stage::Listing, routed.last().map(String::as_str));
+        }
+    }
+    reach(&points::LISTED)?;
+    Ok(true)
+}
+
+/// All names of the place: of other addresses the servers are asked. One that does not answer may
+/// be there, and what is routed to it is listed. Those that are elsewhere are remembered, so that
+/// nobody who assigns to them asks.
+fn names_of_place(session: &mut Connection, guard: &StandingGuard, shard: &Shard) -> Vec<String> {
+    let [there, perhaps] = guard.beside();
+    let mut names = vec![shard.shard_key.clone()];
+    names.extend(there.into_iter().map(|shard| shard.shard_key));
+    let mut apart = Vec::new();
+    for other in perhaps {
+        match shares_locks(session, &other) {
+            Ok(false) => apart.push(other),
+            Ok(true) | Err(_) => names.push(other.shard_key),
+        }
+    }
+    if !apart.is_empty() {
+        standing_guard::add_apart(guard, &apart);
+    }
+    names
+}
+
+/// Tables that are to have triggers stay in their keyspace from now on: elsewhere they would go on
+/// refusing rows by its routes.
+fn hold_tables(guard: &StandingGuard) -> std::result::Result<bool, Failure> {
+    let keyspace = keyspace::lock(&guard.keyspace)?;
+    let now = table_policy::list(&keyspace.name).into_iter().map(|policy| policy.table_name);
+    let tables: BTreeSet<String> = guard.tables.iter().cloned().chain(now).collect();
+    standing_guard::set_tables(guard, &tables.into_iter().collect::<Vec<_>>());
+    standing_guard::set_stage(guard, Stage::Fitting, Some(""));
+    Ok(true)
+}
+
+/// The triggers of the next table, in the order of their names; at last the guard stands.
+fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
+    let Some(done) = guard.listed_to.as_deref() else { return Ok(hold_tables(guard)?) };
+    let mut session = open(shard)?;
+    let there = there(&mut session, shard, keyspace)?;
+    let tables = Tables::look(&mut session, shard, keyspace)?;
+    let is_next =
+        |name: &str| name.as_bytes() > done.as_bytes() && guard.tables.iter().any(|held| held == name);
+    let Some((name, shape, column)) = tables.iter().find(|(name, _, _)| is_next(name)) else {
+        standing_guard::set_stage(guard, Stage::Stands, None);
+        told(guard, "stands");
+        return Ok(false);
+    };
+    session.run("BEGIN")?;
+    schema::bootstrap(&mut session)?;
+    standing::write_look_up(&mut session, &there, column)?;
+    session.run("COMMIT")?;
+    triggers::install_standing(&mut session, &there, shape, column)?;
+    standing_guard::set_stage(guard, Stage::Fitting, Some(name));
+    reach(&points::FITTED)?;
+    Ok(true)
+}
+
+fn remove(guard: &StandingGuard, shard: &Shard) -> Result<bool> {
+    let mut session = open(shard)?;
+    if let Some(there) = state::find(&mut session, &shard.namespace, &guard.keyspace)? {
+        install::drop_standing(&mut session, &there)?;
+    }
+    reach(&points::REMOVED)?;
+    standing_guard::delete(&guard.keyspace, &guard.shard_key);
+    told(guard, "removed");
+    Ok(false)
+}
+
+fn told(guard: &StandingGuard, status: &str) {
+    event::notify(&serde_json::json!({
+        "event": "guard", "shard": guard.shard_key, "keyspace": guard.keyspace, "status": status
+    }));
+}
+
+fn reach(point: &'static Point) -> Result<()> {
+    Ok(reach_in_session(point)?)
+}
