@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 12] = [
     &["agent"],
     &["placement", "gateway", "snowflake", "query"],
     &["routing", "schema", "execution", "import", "misplaced"],
-    &["split"],
+    &["split", "lookups"],
     &["worker"],
     &["api", "tests", "layers"],
 ];

@@ -39,6 +39,7 @@ mod lies;
 mod lifecycle;
 mod load;
 mod long_rows;
+mod lookups;
 mod lost;
 mod majors;
 mod misplaced;

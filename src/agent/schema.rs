@@ -9,7 +9,11 @@ use crate::remote::Connection;
 use std::sync::LazyLock;
 
 static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| {
-    let made = [include_str!("../../sql/agent/bootstrap.sql"), include_str!("../../sql/agent/redirect.sql")];
+    let made = [
+        include_str!("../../sql/agent/bootstrap.sql"),
+        include_str!("../../sql/agent/redirect.sql"),
+        include_str!("../../sql/agent/lookup.sql"),
+    ];
     format!("{}{}", *strangers::REFUSE, made.concat())
 });
 
@@ -26,11 +30,12 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
     }
 }
 
-/// The schema goes with the last side and the last redirect. The caller holds the
+/// The schema goes with the last side, the last redirect and the last look-up. The caller holds the
 /// bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     let left = connection.run(
-        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)",
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)",
     )?;
     if left.scalar() == Some("f") {
         connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;
