@@ -263,7 +263,9 @@ fn nothing_is_lost_at_any_point() {
     for (number, point) in points.into_iter().enumerate() {
         for struck in ["exit", "kill", "shard"] {
             // Each time from nothing, and then changes; the worker comes by all of the points.
-            cluster.fault(&if struck == "shard" { format!("{point}=hold") } else { format!("{point}={struck}") }).unwrap();
+            cluster
+                .fault(&if struck == "shard" { format!("{point}=hold") } else { format!("{point}={struck}") })
+                .unwrap();
             master = cluster.superuser().unwrap();
             let again = "SELECT shard_table_drop('users', 'emails'); SELECT shard_table_add('users', 'email', 'emails')";
             master.batch_execute(if number == 0 && struck == "exit" { ADD } else { again }).unwrap();
@@ -285,9 +287,13 @@ fn nothing_is_lost_at_any_point() {
                     cluster.fault("").unwrap();
                 }
                 _ => {
-                    let fired = format!("SELECT count(*) > 0 FROM shardmaster.fault_fired WHERE fault = '{point}={struck}'");
+                    let fired = format!(
+                        "SELECT count(*) > 0 FROM shardmaster.fault_fired WHERE fault = '{point}={struck}'"
+                    );
                     wait::until("it struck", LIMIT, || {
-                        let asked = cluster.superuser().and_then(|mut client| Ok(client.query_one(&fired, &[])?.get::<_, bool>(0)));
+                        let asked = cluster
+                            .superuser()
+                            .and_then(|mut client| Ok(client.query_one(&fired, &[])?.get::<_, bool>(0)));
                         Ok(asked.unwrap_or(false).then_some(()))
                     })
                     .unwrap();
@@ -316,7 +322,13 @@ fn two_owners_of_a_key_are_told() {
     // The first one goes: a session that knew it forgets it.
     by_superuser(&cluster, 0, "DELETE FROM users");
     wait_route(&mut master, "both@x.org", "shard_b");
-    wait::until_true(&mut master, "no conflict", LIMIT, "SELECT count(*) = 0 FROM shard_lookup_conflicts('emails')").unwrap();
+    wait::until_true(
+        &mut master,
+        "no conflict",
+        LIMIT,
+        "SELECT count(*) = 0 FROM shard_lookup_conflicts('emails')",
+    )
+    .unwrap();
     wait_equal(&cluster, &mut master);
 }
 
@@ -343,7 +355,8 @@ fn a_claim_is_the_owners_until_it_ends_or_its_row_goes() {
     by_superuser(&cluster, 1, "INSERT INTO users VALUES ('c', 2, 'k@x.org')");
     let has_row = "SELECT count(*) = 1 FROM shardmaster.lookup_entry WHERE key = 'k@x.org' AND has_row";
     wait::until_true(&mut master, "its row", LIMIT, has_row).unwrap();
-    let until: Option<std::time::SystemTime> = master.query_one(&claim("k@x.org", "c", "1 min"), &[]).unwrap().get(0);
+    let until: Option<std::time::SystemTime> =
+        master.query_one(&claim("k@x.org", "c", "1 min"), &[]).unwrap().get(0);
     assert_eq!(until, None);
     by_superuser(&cluster, 1, "DELETE FROM users WHERE id = 2");
     wait_route(&mut master, "k@x.org", "42704");
@@ -370,7 +383,10 @@ fn an_assignment_brings_the_keys_of_its_rows() {
     assert_eq!(route(&mut master, "d2500@x.org"), "shard_b");
     master.batch_execute("SELECT shard_assign('d', 'shard_a', force => true)").unwrap();
     wait_equal(&cluster, &mut master);
-    assert_eq!((route(&mut master, "left@x.org"), route(&mut master, "d1@x.org")), ("shard_a".into(), "42704".into()));
+    assert_eq!(
+        (route(&mut master, "left@x.org"), route(&mut master, "d1@x.org")),
+        ("shard_a".into(), "42704".into())
+    );
     master.batch_execute("SELECT shard_unassign('d')").unwrap();
     wait_equal(&cluster, &mut master);
 }
@@ -410,23 +426,30 @@ fn what_is_dropped_leaves_nothing_on_the_shards() {
     assert_eq!(error(&mut master, "SELECT shard_keyspace_drop('emails')").0, "55006");
     // One shard is away: what is left there is said, and taken away when it is back.
     cluster.servers[1].stop(Stop::Immediate).unwrap();
-    master.batch_execute("SELECT shard_table_drop('users', 'emails'); SELECT shard_keyspace_drop('emails')").unwrap();
+    master
+        .batch_execute("SELECT shard_table_drop('users', 'emails'); SELECT shard_keyspace_drop('emails')")
+        .unwrap();
     wait::until("nothing is left", LIMIT, || Ok((leftovers(&cluster, 0) == 0).then_some(()))).unwrap();
     let said = "SELECT count(*) > 0 FROM shard_status() WHERE item LIKE 'look-up \"emails\" on shard \"shard_b\"' AND NOT ok";
     wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
     cluster.servers[1].run().unwrap();
     wait::until("nothing is left", LIMIT, || Ok((leftovers(&cluster, 1) == 0).then_some(()))).unwrap();
-    wait::until_true(&mut master, "nobody works", LIMIT, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'shardmaster looker'").unwrap();
+    wait::until_true(
+        &mut master,
+        "nobody works",
+        LIMIT,
+        "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'shardmaster looker'",
+    )
+    .unwrap();
 
     // What a master has forgotten a cleanup takes away.
     master.batch_execute(ADD).unwrap();
     wait_filled(&mut master);
     master
-        .batch_execute(
-            "SELECT shard_table_drop('users', 'emails'); DELETE FROM shardmaster.lookup_removal",
-        )
+        .batch_execute("SELECT shard_table_drop('users', 'emails'); DELETE FROM shardmaster.lookup_removal")
         .unwrap();
-    let removed: String = master.query_one("SELECT object || ' ' || action FROM shard_cleanup('shard_a')", &[]).unwrap().get(0);
+    let removed: String =
+        master.query_one("SELECT object || ' ' || action FROM shard_cleanup('shard_a')", &[]).unwrap().get(0);
     assert_eq!(removed, "look-up \"emails\" removed");
     assert_eq!(leftovers(&cluster, 0), 0);
 }
@@ -492,7 +515,10 @@ fn what_a_look_up_cannot_is_refused_by_name() {
         assert_eq!(found, state, "{call}: {message}");
     }
     master.batch_execute("SELECT shard_table_add('users', 'email', 'emails')").unwrap();
-    assert_eq!(texts(&mut master, "SELECT table_name || ' ' || shard_by FROM shard_tables('emails')").len(), 1);
+    assert_eq!(
+        texts(&mut master, "SELECT table_name || ' ' || shard_by FROM shard_tables('emails')").len(),
+        1
+    );
     let split = Split::plan(&cluster, "shard_a", "shard_b", &["a"]).unwrap();
     let map = format!("SELECT shard_split_map({}, 'users', 'email', 'lower(email)')", split.id);
     assert_eq!(error(&mut master, &map).0, "0A000");

@@ -27,7 +27,7 @@ WITH wanted AS (
                                            AND f.pronamespace = to_regnamespace('shardmaster_agent'))
 )
 SELECT (SELECT min(p.text) FROM (
-            SELECT format('it is a %s, not a table', CASE w.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'relation of kind ' || w.relkind END) FROM wanted w WHERE w.relkind NOT IN ('r', 'p')
+            SELECT format('it is a %s, not a table', CASE w.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'relation of kind ' || w.relkind::text END) FROM wanted w WHERE w.relkind NOT IN ('r', 'p')
             UNION ALL SELECT format('%s is no logged table of this server', l.oid::regclass) FROM tree r JOIN pg_class l ON l.oid = r.oid
                        WHERE l.relkind NOT IN ('r', 'p') OR l.relpersistence <> 'p'
             UNION ALL SELECT format('%s inherits from it', i.inhrelid::regclass) FROM wanted w JOIN pg_inherits i ON i.inhparent = w.oid WHERE w.relkind = 'r'
@@ -38,8 +38,8 @@ SELECT (SELECT min(p.text) FROM (
             UNION ALL SELECT format('column "%s" is computed when it is read', c.name) FROM col c WHERE c.attgenerated = 'v'
             UNION ALL SELECT format('the collation of column "%s" takes different texts for equal', c.name) FROM col c
                         JOIN pg_collation l ON l.oid = c.attcollation WHERE to_jsonb(l) ->> 'collisdeterministic' = 'false') AS p (text)),
-       (SELECT 'pg_catalog.' || c.typname FROM col c WHERE c.name = $3 LIMIT 1),
-       (SELECT 'pg_catalog.' || c.typname FROM col c WHERE c.name = $4 LIMIT 1),
+       (SELECT 'pg_catalog.' || c.typname::text FROM col c WHERE c.name = $3 LIMIT 1),
+       (SELECT 'pg_catalog.' || c.typname::text FROM col c WHERE c.name = $4 LIMIT 1),
        (SELECT count(*) FROM trigger t WHERE t.tgenabled = 'A') = 3 * (SELECT count(*) FROM tree),
        md5(concat_ws(';',
            (SELECT string_agg(concat_ws(' ', r.oid, pg_relation_filenode(r.oid)), ',' ORDER BY r.oid) FROM tree r),

@@ -201,8 +201,8 @@ fn has_types(connection: &mut Connection, capture: Capture, shape: &Shape) -> Re
     let answer = connection.query(
         "SELECT count(*) = 0 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
           WHERE a.attrelid = to_regclass($1)
-            AND (a.attname, 'pg_catalog.' || t.typname) <> ALL (ARRAY[('key'::name, $2), ('owner'::name, $3)])
-            AND a.attname IN ('key', 'owner')",
+            AND (a.attname = 'key' AND 'pg_catalog.' || t.typname::text <> $2
+                 OR a.attname = 'owner' AND 'pg_catalog.' || t.typname::text <> $3)",
         &[
             Some(&format!("shardmaster_agent.{}", capture.queue())),
             Some(&shape.key_type),
