@@ -91,10 +91,10 @@ BEGIN
     SELECT l.name, e.key
       FROM changed e
       JOIN shardmaster.lookup l ON l.of_keyspace = e.keyspace AND l.token IS NOT NULL
-     WHERE CASE WHEN TG_OP = 'INSERT' THEN NOT EXISTS (
-                         SELECT FROM shardmaster.routing_version v
-                          WHERE v.keyspace = e.keyspace AND v.version = e.valid_from AND v.split_id IS NOT NULL)
-                ELSE e.valid_to IS NOT NULL AND e.unassigned END;
+     WHERE (TG_OP = 'INSERT' OR e.valid_to IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM shardmaster.routing_version v
+                        WHERE v.keyspace = e.keyspace AND v.split_id IS NOT NULL
+                          AND v.version = CASE TG_OP WHEN 'INSERT' THEN e.valid_from ELSE e.valid_to END);
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION shardmaster.lookup_assigned() FROM PUBLIC;

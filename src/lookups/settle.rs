@@ -102,17 +102,11 @@ fn ask(sessions: &mut Sessions, source: &Source, shard_key: &str, pairs: &[&Pair
     let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
     let watched = source.on(&shard);
     let connection = sessions.for_reading(&shard, &watched)?;
-    let Some((key_type, by_type)) = types(connection, &watched)? else {
+    let Some(types) = types(connection, &watched)? else {
         // Without a table there are no rows.
         return Ok(vec![false; pairs.len()]);
     };
-    let query = format!(
-        "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
-          WHERE EXISTS (SELECT 1 FROM {table} t WHERE t.{key} = w.key::{key_type} AND t.{by} = w.owner::{by_type})",
-        table = watched.qualified(),
-        key = ident(&watched.column),
-        by = ident(&watched.shard_by),
-    );
+    let query = query(&watched, &types);
     let (keys, owners): (Vec<String>, Vec<String>) =
         pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
     let answer = connection.query(&query, &[Some(&text_array(&keys)), Some(&text_array(&owners))])?;
@@ -207,13 +201,42 @@ pub fn settle_all(sessions: &mut Sessions, lookup: &Lookup, pairs: BTreeSet<Pair
     }
 }
 
-/// The types that the values of both columns are compared as: of a domain, what it is made of. None: there is no such table.
-fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<(String, String)>> {
+/// How both columns are compared.
+struct Types {
+    key: String,
+    by: String,
+    /// An index leads with the keys.
+    has_index: bool,
+}
+
+/// Which of the pairs there are, by their numbers. A key has few rows, an owner may have all of them, whatever the planner
+/// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
+fn query(watched: &Watched, types: &Types) -> String {
+    let by = format!("t.{}", ident(&watched.shard_by));
+    let is_owners = match types.has_index {
+        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by),
+        false => format!("{by} = w.owner::{}", types.by),
+    };
+    format!(
+        "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
+          WHERE EXISTS (SELECT 1 FROM {} t WHERE t.{} = w.key::{} AND {is_owners})",
+        watched.qualified(),
+        ident(&watched.column),
+        types.key
+    )
+}
+
+/// None: there is no such table.
+fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>> {
     let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
-    let answer = connection.query(TYPES, &[0, 1, 2].map(|n: usize| parameters.get(n).map(String::as_str)))?;
+    let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
+    let answer = connection.query(TYPES, &parameters)?;
     match answer.rows.first().map(Vec::as_slice) {
-        Some([Some(key), Some(by)]) => Ok(Some((key.clone(), by.clone()))),
-        Some([_, _]) => Err(SplitError::Failed(Failure::new(
+        Some([Some(key), Some(by), has_index]) => {
+            let has_index = has_index.as_deref() == Some("t");
+            Ok(Some(Types { key: key.clone(), by: by.clone(), has_index }))
+        }
+        Some(_) => Err(SplitError::Failed(Failure::new(
             SqlState::UNSUPPORTED,
             format!(
                 "no look-up goes by table {} of shard \"{}\" as it is",
@@ -221,6 +244,6 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<(Strin
                 connection.shard()
             ),
         ))),
-        _ => Ok(None),
+        None => Ok(None),
     }
 }

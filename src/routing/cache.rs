@@ -86,6 +86,15 @@ fn is_usable() -> bool {
     guc::route_cache_size() > 0 && !sql::keeps_its_snapshot()
 }
 
+/// What was found for the key before.
+pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
+    if !is_usable() {
+        return None;
+    }
+    refresh();
+    KEYSPACES.with_borrow(|keyspaces| keyspaces.get(keyspace)?.routes(key, keyspace)?.of(intent).cloned())
+}
+
 /// What was found for the key before; `answer` gets it without a copy. None: to be
 /// looked up.
 pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Found) -> R) -> Option<R> {

@@ -166,12 +166,16 @@ fn look_canonical<'a>(
 
 /// Asks the tables, as the role that owns them: for a key's own route, or else for that of its owner.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
-    match find_routed(key, intent, keyspace) {
-        Err(RoutingError::UnknownKeyspace(_)) => {
-            let owner = as_owner(|| owners::find(key, keyspace))?;
-            find_routed(&owner.key, intent, &owner.of)
+    if !owners::is_lookup(keyspace) {
+        match find_routed(key, intent, keyspace) {
+            Err(RoutingError::UnknownKeyspace(_)) => {}
+            found => return found,
         }
-        found => found,
+    }
+    let owner = as_owner(|| owners::find(key, keyspace))?;
+    match cache::get_whole(&owner.key, intent, &owner.of) {
+        Some(found) => Ok(found),
+        None => find_routed(&owner.key, intent, &owner.of),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::keys::key_type::KeyType;
 use crate::server::sql;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is kept of a look-up.
 struct Kept {
@@ -18,6 +18,8 @@ struct Kept {
 }
 
 thread_local! {
+    /// Names of look-ups, so that none is taken for another keyspace first.
+    static NAMES: RefCell<HashSet<Box<str>>> = RefCell::default();
     static LOOKUPS: RefCell<HashMap<Box<str>, Kept>> = RefCell::default();
     /// Of all of them; a long key counts as several.
     static SIZE: Cell<usize> = const { Cell::new(0) };
@@ -48,6 +50,7 @@ fn refresh() {
     unsafe { pg_sys::AcceptInvalidationMessages() };
     if IS_STALE.get() {
         LOOKUPS.with_borrow_mut(HashMap::clear);
+        NAMES.with_borrow_mut(HashSet::clear);
         SIZE.set(0);
         SIGNAL.set(signal_table());
         IS_STALE.set(SIGNAL.get() == pg_sys::Oid::INVALID);
@@ -68,6 +71,12 @@ pub fn get<R>(key: &str, lookup: &str, answer: impl FnOnce(&str, &str) -> Option
         let kept = lookups.get(lookup)?;
         answer(kept.owners.get(key)?, &kept.of)
     })
+}
+
+/// Whether a keyspace is a look-up, as far as this session knows.
+pub fn is_lookup(name: &str) -> bool {
+    refresh();
+    NAMES.with_borrow(|names| names.contains(name))
 }
 
 /// Bytes of a key for which it counts as one more.
@@ -105,6 +114,9 @@ pub struct Owner {
 pub fn find(key: &str, lookup_name: &str) -> Result<Owner, RoutingError> {
     let none = || RoutingError::UnknownKeyspace(lookup_name.into());
     let first = lookup_entry::owner(lookup_name, key).ok_or_else(none)?;
+    if !IS_STALE.get() && !sql::keeps_its_snapshot() {
+        NAMES.with_borrow_mut(|names| names.insert(lookup_name.into()));
+    }
     let canonical = KeyType::from_catalog(&first.key_type).canonical(key);
     let known = match canonical == key {
         true => first,
