@@ -40,6 +40,7 @@ mod lifecycle;
 mod load;
 mod long_rows;
 mod lookups;
+mod lookups_ends;
 mod lost;
 mod majors;
 mod misplaced;

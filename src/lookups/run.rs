@@ -157,7 +157,7 @@ impl Turns {
         match outcome {
             Ok(()) => self.sessions.succeeded(&removal.shard_key),
             Err(error) => {
-                self.sessions.failed(&removal.shard_key);
+                self.sessions.failed(&removal.shard_key, &error);
                 due.failed();
                 let failure = error.into_failure();
                 transaction(|| lookup::not_removed(removal, &failure));
@@ -211,7 +211,7 @@ impl Turns {
                 at.post.failed();
                 at.due.failed();
                 if !matches!(error, SplitError::Retry(_)) {
-                    self.sessions.failed(&shard.shard_key);
+                    self.sessions.failed(&shard.shard_key, &error);
                 }
                 let failure = error.into_failure();
                 transaction(|| lookup::report_failure(&lookup.name, &shard.shard_key, &failure));

@@ -1,6 +1,6 @@
 //! The worker's sessions on shards: one each, for all look-ups.
 
-use crate::agent::error::Result;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::Watched;
 use crate::agent::{self, catalogs, owners, session};
 use crate::catalog::shard::Shard;
@@ -10,11 +10,13 @@ use crate::remote::Connection;
 use crate::remote::quote::text_array;
 use crate::server::txn::transaction;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a shard is waited for: twice as long with each attempt in vain.
+/// How long a shard is waited for, and how long it is left alone after that: twice as long with each attempt in vain.
 const FIRST: Duration = Duration::from_secs(3);
-const DOUBLINGS: u32 = 3;
+const DOUBLINGS: u32 = 2;
+const FIRST_PAUSE: Duration = Duration::from_millis(400);
+const PAUSE_DOUBLINGS: u32 = 6;
 
 struct Open {
     connection: Connection,
@@ -27,7 +29,15 @@ struct Open {
 #[derive(Default)]
 pub struct Sessions {
     open: HashMap<String, Open>,
-    attempts: HashMap<String, u32>,
+    failed: HashMap<String, Failed>,
+}
+
+/// Of a shard that did not answer.
+struct Failed {
+    attempts: u32,
+    /// Whoever needs it for others' sake goes on without it until then.
+    until: Instant,
+    why: String,
 }
 
 impl Sessions {
@@ -41,13 +51,18 @@ impl Sessions {
             self.open.remove(&shard.shard_key);
         }
         if !self.open.contains_key(&shard.shard_key) {
+            if let Some(failed) =
+                self.failed.get(&shard.shard_key).filter(|failed| Instant::now() < failed.until)
+            {
+                return Err(SplitError::Retry(failed.why.clone()));
+            }
             let connection = self.another(shard)?;
             let open = Open { connection, conninfo: shard.conninfo.clone(), code: HashMap::new() };
             self.open.insert(shard.shard_key.clone(), open);
         }
         match self.open.get_mut(&shard.shard_key) {
             Some(open) => Ok(open),
-            None => Err(crate::agent::error::SplitError::Retry(format!("shard \"{}\"", shard.shard_key))),
+            None => Err(SplitError::Retry(format!("shard \"{}\"", shard.shard_key))),
         }
     }
 
@@ -57,18 +72,20 @@ impl Sessions {
     }
 
     fn patience(&self, shard_key: &str) -> Duration {
-        let attempts = self.attempts.get(shard_key).copied().unwrap_or(0).min(DOUBLINGS);
+        let attempts = self.failed.get(shard_key).map_or(0, |failed| failed.attempts).min(DOUBLINGS);
         FIRST.saturating_mul(1 << attempts).min(guc::remote_timeout().max(FIRST))
     }
 
     /// The session is not used again after an error, and the next one waits longer.
-    pub fn failed(&mut self, shard_key: &str) {
+    pub fn failed(&mut self, shard_key: &str, why: &SplitError) {
         self.open.remove(shard_key);
-        *self.attempts.entry(shard_key.to_owned()).or_default() += 1;
+        let attempts = self.failed.get(shard_key).map_or(0, |failed| failed.attempts) + 1;
+        let until = Instant::now() + FIRST_PAUSE.saturating_mul(1 << attempts.min(PAUSE_DOUBLINGS));
+        self.failed.insert(shard_key.to_owned(), Failed { attempts, until, why: why.to_string() });
     }
 
     pub fn succeeded(&mut self, shard_key: &str) {
-        self.attempts.remove(shard_key);
+        self.failed.remove(shard_key);
     }
 
     /// A session that is about to read a table, once it is known that nobody else's code runs by that.

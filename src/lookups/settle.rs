@@ -88,7 +88,9 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
                 }
             }
             Err(error) => {
-                sessions.failed(shard_key);
+                if !matches!(error, SplitError::Retry(_)) {
+                    sessions.failed(shard_key, &error);
+                }
                 looked.errors.push((shard_key.to_owned(), error.into_failure()));
             }
         }
