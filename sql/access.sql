@@ -11,11 +11,13 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('client', '{shard_for, shard_of, shard_route, shard_route_at, shard_route_range, shard_entries,
                      shard_routing_version, shard_tables, shard_services, shard_gateway_config,
                      shard_reserve_slot, shard_confirm_slot, shard_cancel_slot, shard_renew_slot, shard_free_slot,
-                     shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json, shard_query_page}'),
+                     shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json, shard_query_page,
+                     shard_lookup, shard_lookup_claim}'),
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_events, shard_split_points,
-                      shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_schema_diff, shard_split_wait, shard_routing_history}'),
+                      shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_schema_diff, shard_split_wait, shard_routing_history,
+                      shard_lookups, shard_lookup_conflicts}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
                        shard_execution_begin, shard_execution_take, shard_execution_step, shard_schema_copy, shard_import, shard_split_plan, shard_split_plan_range, shard_split_plan_all, shard_split_map, shard_split_check, shard_split_diagnose,

@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 13] = [
     &["agent"],
     &["placement", "gateway", "snowflake", "query"],
     &["routing", "schema", "execution", "import", "misplaced"],
-    &["split"],
+    &["split", "lookups"],
     &["guard"],
     &["worker"],
     &["api", "tests", "layers"],

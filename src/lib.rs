@@ -17,6 +17,7 @@ mod keychain;
 mod keys;
 #[cfg(test)]
 mod layers;
+mod lookups;
 mod majors;
 mod misplaced;
 mod placement;
@@ -39,6 +40,7 @@ extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]
 extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
 extension_sql_file!("../sql/misplaced.sql", name = "misplaced", requires = ["catalog"]);
 extension_sql_file!("../sql/standing.sql", name = "standing", requires = ["catalog"]);
+extension_sql_file!("../sql/lookup.sql", name = "lookup", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
 extension_sql_file!("../sql/access.sql", name = "access");

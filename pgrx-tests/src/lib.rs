@@ -19,6 +19,7 @@ pub mod fixture;
 pub mod histories;
 pub mod hostile;
 pub mod importing;
+pub mod looking;
 pub mod mallory;
 pub mod matrix;
 pub mod mender;

@@ -42,6 +42,8 @@ mod lies;
 mod lifecycle;
 mod load;
 mod long_rows;
+mod lookups;
+mod lookups_ends;
 mod lost;
 mod majors;
 mod misplaced;

@@ -1,5 +1,5 @@
-COMMENT ON FUNCTION shard_keyspace_add(text, text, int, regtype, text[]) IS
-'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has an entry), "hash" (each of so many buckets has one; shards, all active servers if NULL, get them in turn; buckets NULL: one for each shard) or "range" (entries by shard_assign_range). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. 22023: arguments that the strategy does not take; 42710: exists already; 22023: arguments that the strategy does not take';
+COMMENT ON FUNCTION shard_keyspace_add(text, text, int, regtype, text[], text) IS
+'adds a keyspace: tables that are routed by the same key. strategy: "directory" (each key has an entry), "hash" (each of so many buckets has one; shards, all active servers if NULL, get them in turn; buckets NULL: one for each shard) "range" (entries by shard_assign_range) or "lookup" (its keys lead to keys of the keyspace "of", by the column that shard_table_add names). key_type: smallint, integer, bigint, numeric (directory only), text, varchar, char, uuid or an enum. 22023: arguments that the strategy does not take; 42710: exists already; 22023: arguments that the strategy does not take';
 COMMENT ON FUNCTION shard_keyspace_drop(text) IS
 'drops a keyspace with the history of its routing. Refused with 55006 while tables or keys are in it or it has splits; "default" stays (55000)';
 COMMENT ON FUNCTION shard_table_add(text, text, text, regtype) IS

@@ -13,6 +13,7 @@ static BOOTSTRAP: LazyLock<String> = LazyLock::new(|| {
         include_str!("../../sql/agent/bootstrap.sql"),
         include_str!("../../sql/agent/redirect.sql"),
         include_str!("../../sql/agent/standing.sql"),
+        include_str!("../../sql/agent/lookup.sql"),
     ];
     format!("{}{}", *strangers::REFUSE, made.concat())
 });
@@ -30,12 +31,12 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
     }
 }
 
-/// The schema goes with the last side, the last redirect and the last standing guard. The caller
-/// holds the bootstrap's lock.
+/// The schema goes with the last side, redirect, standing guard and look-up. The caller holds the
+/// bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     let left = connection.run(
         "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing)",
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)",
     )?;
     if left.scalar() == Some("f") {
         connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;

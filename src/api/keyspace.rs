@@ -3,8 +3,10 @@
 use super::on_primary;
 use crate::api::regtype::RegType;
 use crate::catalog::caller::Caller;
-use crate::catalog::{keyspace, table_policy};
+use crate::catalog::{keyspace, lookup, table_policy};
 use crate::error::{Failure, required};
+use crate::lookups;
+use crate::routing::RoutingError;
 use crate::routing::keyspaces::{self, StrategyArguments};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -17,19 +19,32 @@ pub fn shard_keyspace_add(
     buckets: default!(Option<i32>, "NULL"),
     key_type: default!(Option<RegType>, "'text'"),
     shards: default!(Option<Vec<Option<String>>>, "NULL"),
+    of: default!(Option<String>, "NULL"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_keyspace_add")?;
     let keyspace = required(keyspace, "keyspace")?;
     let strategy = required(strategy, "strategy")?;
     let key_type = required(key_type, "key_type")?.0;
-    Ok(keyspaces::add(&keyspace, &strategy, key_type, StrategyArguments { buckets, shards })?)
+    let rest = StrategyArguments { buckets, shards };
+    if strategy == lookup::STRATEGY {
+        return Ok(lookups::add(&keyspace, of.as_deref(), key_type, &rest)?);
+    }
+    if of.is_some() {
+        let problem = "only a keyspace with the strategy \"lookup\" leads to another one".to_owned();
+        return Err(Failure::from(RoutingError::Invalid { argument: "of", problem }).into());
+    }
+    Ok(keyspaces::add(&keyspace, &strategy, key_type, rest)?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_keyspace_drop(keyspace: Option<String>) -> Result<(), ErrorReport> {
     on_primary("shard_keyspace_drop")?;
-    Ok(keyspaces::drop(&required(keyspace, "keyspace")?)?)
+    let keyspace = required(keyspace, "keyspace")?;
+    match lookups::drop(&keyspace)? {
+        Some(()) => Ok(()),
+        None => Ok(keyspaces::drop(&keyspace)?),
+    }
 }
 
 /// SECURITY INVOKER: what it does depends on who calls.
@@ -46,7 +61,12 @@ pub fn shard_table_add(
     let shard_by = required(shard_by, "shard_by")?;
     let keyspace = required(keyspace, "keyspace")?;
     let key_type = key_type.map(|t| t.0);
-    Ok(Caller::as_owner(|caller| keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type, caller))?)
+    Ok(Caller::as_owner(|caller| {
+        match lookups::table_add(&table_name, &shard_by, &keyspace, key_type, caller)? {
+            Some(()) => Ok(()),
+            None => keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type, caller),
+        }
+    })?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -56,7 +76,11 @@ pub fn shard_table_drop(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_table_drop")?;
-    Ok(keyspaces::table_drop(&required(table_name, "table_name")?, &required(keyspace, "keyspace")?)?)
+    let (table_name, keyspace) = (required(table_name, "table_name")?, required(keyspace, "keyspace")?);
+    match lookups::table_drop(&table_name, &keyspace)? {
+        Some(()) => Ok(()),
+        None => Ok(keyspaces::table_drop(&table_name, &keyspace)?),
+    }
 }
 
 #[pg_extern(volatile, parallel_safe, security_definer)]
@@ -64,9 +88,15 @@ pub fn shard_table_drop(
 pub fn shard_tables(
     keyspace: default!(Option<String>, "'default'"),
 ) -> Result<TableIterator<'static, (name!(table_name, String), name!(shard_by, String))>, ErrorReport> {
-    let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
+    let keyspace = required(keyspace, "keyspace")?;
+    if let Some(lookup) = lookup::find(&keyspace) {
+        let source = lookup.source.map(|source| (source.table_name, source.column));
+        return Ok(TableIterator::new(source.into_iter().collect::<Vec<_>>()));
+    }
+    let keyspace = keyspace::find(&keyspace).map_err(Failure::from)?;
     let policies = table_policy::list(&keyspace.name);
-    Ok(TableIterator::new(policies.into_iter().map(|policy| (policy.table_name, policy.shard_by))))
+    let tables = policies.into_iter().map(|policy| (policy.table_name, policy.shard_by));
+    Ok(TableIterator::new(tables.collect::<Vec<_>>()))
 }
 
 extension_sql_file!(

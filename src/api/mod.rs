@@ -12,6 +12,7 @@ pub mod import;
 mod json_text;
 pub mod keychain;
 pub mod keyspace;
+pub mod lookup;
 pub mod misplaced;
 pub mod misplaced_settle;
 pub mod page;

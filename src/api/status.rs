@@ -1,10 +1,11 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::{execution, keychain};
+use crate::catalog::{execution, keychain, lookup};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
 use crate::keychain::{master_key, seal};
+use crate::lookups;
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
 use crate::server::{database as this_database, sql};
@@ -26,10 +27,12 @@ fn item(name: impl Into<String>, value: impl Into<String>, ok: bool) -> Item {
 fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, String), name!(ok, bool))> {
     let mut items = vec![version(), preload(), database()];
     items.extend([worker(Kind::Launcher), worker(Kind::Coordinator), worker(Kind::Sweeper)]);
+    items.extend(lookups::has_work().then(|| worker(Kind::Looker)));
     items.extend([split_workers(), slots()]);
     items.extend(credentials());
     items.extend(splits());
     items.extend(executions());
+    items.extend(lookups_of_shards());
     TableIterator::new(items)
 }
 
@@ -84,6 +87,7 @@ fn worker(kind: Kind) -> Item {
         Kind::Coordinator => "coordinator",
         Kind::Sweeper => "sweeper",
         Kind::Settler => "settler",
+        Kind::Looker => "looker",
         Kind::Split(_) => "split worker",
     };
     match found {
@@ -203,4 +207,26 @@ fn executions() -> Vec<Item> {
     // A standby does not see who carries one out.
     let left = if standby() { Vec::new() } else { orphans() };
     left.into_iter().map(describe).collect()
+}
+
+/// A change that has waited for so long is late.
+const LATE: f64 = 60.0;
+
+/// Look-ups that are not filled, or late, and what is left of others.
+fn lookups_of_shards() -> Vec<Item> {
+    let describe = |shown: lookup::Shown| {
+        let name = format!("look-up \"{}\" on shard \"{}\"", shown.lookup, shown.shard_key?);
+        let lag = shown.lag_seconds.filter(|_| shown.waiting.unwrap_or(0) > 0).unwrap_or(0.0);
+        let why = shown.error.map(|text| format!(": {text}")).unwrap_or_default();
+        let state = shown.state.unwrap_or_default();
+        let value =
+            format!("{state}, {} changes wait, the oldest for {lag:.0} s{why}", shown.waiting.unwrap_or(0));
+        Some(item(name, value, !shown.is_failing && lag < LATE))
+    };
+    let left = lookup::removals().into_iter().map(|removal| {
+        let why = removal.error.map(|text| format!(": {text}")).unwrap_or_default();
+        let name = format!("look-up \"{}\" on shard \"{}\"", removal.lookup, removal.shard_key);
+        item(name, format!("to be taken away{why}"), why.is_empty())
+    });
+    lookup::shown().into_iter().filter_map(describe).chain(left).collect()
 }

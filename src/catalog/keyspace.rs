@@ -10,9 +10,24 @@ use std::num::NonZeroU32;
 /// The keyspace that is there from the start.
 pub const DEFAULT: &str = "default";
 
-/// There is no keyspace of this name.
+/// There is no keyspace of this name by which rows are routed.
 #[derive(Debug)]
-pub struct UnknownKeyspace(pub String);
+pub enum UnknownKeyspace {
+    Nothing(String),
+    /// It leads to keys of another one, which has the routes.
+    Lookup {
+        name: String,
+        of: String,
+    },
+}
+
+fn unknown(name: &str) -> UnknownKeyspace {
+    let query = "SELECT of_keyspace FROM shardmaster.lookup WHERE name = $1";
+    match sql::read_one(query, &[name.into()], |row| row.value(1)) {
+        Some(of) => UnknownKeyspace::Lookup { name: name.into(), of },
+        None => UnknownKeyspace::Nothing(name.into()),
+    }
+}
 
 impl Strategy {
     pub fn from_catalog(strategy: &str, buckets: Option<i32>, key_type: Option<KeyType>) -> Strategy {
@@ -65,7 +80,7 @@ fn from_row(row: &Row<'_>) -> Keyspace {
 
 pub fn find(name: &str) -> Result<Keyspace, UnknownKeyspace> {
     let query = format!("SELECT {COLUMNS} FROM shardmaster.keyspace WHERE name = $1");
-    sql::read_one(&query, &[name.into()], |row| from_row(&row)).ok_or_else(|| UnknownKeyspace(name.into()))
+    sql::read_one(&query, &[name.into()], |row| from_row(&row)).ok_or_else(|| unknown(name))
 }
 
 /// All of them, by their names.
@@ -84,7 +99,7 @@ pub fn lock(name: &str) -> Result<Locked, UnknownKeyspace> {
     );
     let rows = sql::write_returning(&query, &[name.into()], |row| (from_row(&row), row.value::<bool>(5)));
     let Some((keyspace, written)) = rows.into_iter().next() else {
-        return Err(UnknownKeyspace(name.into()));
+        return Err(unknown(name));
     };
     if !written {
         sql::write(

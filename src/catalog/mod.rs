@@ -11,6 +11,8 @@ pub mod keychain;
 pub mod keyspace;
 pub mod local;
 pub mod login;
+pub mod lookup;
+pub mod lookup_entry;
 pub mod misplaced_run;
 pub mod name;
 pub mod naming;

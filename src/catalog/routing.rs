@@ -179,6 +179,55 @@ pub fn entry_of(keyspace: &Keyspace, key: &str) -> Option<String> {
     }
 }
 
+/// An entry of routing by its number, and the shard that has the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub entry: i64,
+    pub shard: String,
+}
+
+/// Where the rows of keys are, which are in their canonical form; what is routed nowhere is left out.
+pub fn places(keyspace: &Keyspace, keys: &[String]) -> HashMap<String, Place> {
+    let (mut names, mut positions) = (Vec::new(), Vec::new());
+    for key in keys {
+        match keyspace.strategy.entry(key) {
+            Lookup::Named(name) => names.push((key, name)),
+            Lookup::Covering(of) => {
+                let position = interval::position(&keyspace.name, of, Some(key));
+                positions.push(position.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+            }
+        }
+    }
+    if !positions.is_empty() {
+        return sql::read(
+            "SELECT k.key, e.id, e.read_shard
+               FROM unnest($1::text[], $2::text[]) AS k (key, position)
+              CROSS JOIN LATERAL (
+                  SELECT l.id, l.read_shard, upper(l.span) AS upper FROM shardmaster.routing_entry l
+                   WHERE l.valid_to IS NULL AND l.span IS NOT NULL AND lower(l.span) <= decode(k.position, 'hex')
+                   ORDER BY lower(l.span) DESC LIMIT 1) AS e
+              WHERE e.upper > decode(k.position, 'hex')",
+            &[keys.to_vec().into(), positions.into()],
+            |row| (row.value(1), Place { entry: row.value(2), shard: row.value(3) }),
+        )
+        .into_iter()
+        .collect();
+    }
+    let wanted: Vec<String> = names.iter().map(|(_, name)| name.clone()).collect();
+    let entries: HashMap<String, Place> = sql::read(
+        "SELECT key, id, read_shard FROM shardmaster.routing_entry
+          WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL",
+        &[keyspace.name.as_str().into(), wanted.into()],
+        |row| (row.value(1), Place { entry: row.value(2), shard: row.value(3) }),
+    )
+    .into_iter()
+    .collect();
+    names
+        .into_iter()
+        .filter_map(|(key, name)| entries.get(&name).map(|place| (key.clone(), place.clone())))
+        .collect()
+}
+
 /// Writes of the keys are held back and will go to the target; reads go on at the source.
 /// In place, no version; calling it again changes nothing.
 pub fn set_moving(keyspace: &Locked, keys: &[String], target: &str) {

@@ -5,6 +5,7 @@
 //! a key that a split holds back, or a disabled shard, is looked up each time.
 
 use super::found::{Found, Intent};
+use super::signal;
 use crate::guc;
 use crate::keys::strategy::{Slot, Strategy};
 use crate::server::sql;
@@ -51,14 +52,7 @@ thread_local! {
 
 /// The table `shardmaster.routing_signal`; invalid while there is none.
 pub fn signal_table() -> pg_sys::Oid {
-    // SAFETY: look-ups in the system cache with NUL-terminated names.
-    unsafe {
-        let schema = pg_sys::get_namespace_oid(c"shardmaster".as_ptr(), true);
-        if schema == pg_sys::Oid::INVALID {
-            return pg_sys::Oid::INVALID;
-        }
-        pg_sys::get_relname_relid(c"routing_signal".as_ptr(), schema)
-    }
+    signal::table(c"routing_signal")
 }
 
 /// Called wherever the server reads invalidations, so it does nothing but remember.
@@ -90,6 +84,15 @@ fn refresh() {
 /// routing, which others must not get.
 fn is_usable() -> bool {
     guc::route_cache_size() > 0 && !sql::keeps_its_snapshot()
+}
+
+/// What was found for the key before.
+pub fn get_whole(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
+    if !is_usable() {
+        return None;
+    }
+    refresh();
+    KEYSPACES.with_borrow(|keyspaces| keyspaces.get(keyspace)?.routes(key, keyspace)?.of(intent).cloned())
 }
 
 /// What was found for the key before; `answer` gets it without a copy. None: to be

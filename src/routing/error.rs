@@ -11,6 +11,14 @@ use thiserror::Error;
 pub enum RoutingError {
     #[error("keyspace \"{0}\" does not exist")]
     UnknownKeyspace(String),
+    #[error("keyspace \"{keyspace}\" is a look-up of keyspace \"{of}\"")]
+    IsLookup { keyspace: String, of: String },
+    #[error("keyspace \"{0}\" is no look-up")]
+    NoLookup(String),
+    #[error("key \"{key}\" is not in look-up \"{lookup}\"")]
+    UnknownInLookup { key: String, lookup: String },
+    #[error("key \"{key}\" is not in look-up \"{lookup}\" yet, which is not filled from shard \"{shard}\"")]
+    NotFilled { key: String, lookup: String, shard: String },
     #[error("keyspace \"{0}\" already exists")]
     KeyspaceExists(String),
     #[error("keyspace \"{keyspace}\" is of strategy \"{strategy}\"")]
@@ -90,8 +98,11 @@ impl RoutingError {
 }
 
 impl From<UnknownKeyspace> for RoutingError {
-    fn from(UnknownKeyspace(name): UnknownKeyspace) -> RoutingError {
-        RoutingError::UnknownKeyspace(name)
+    fn from(unknown: UnknownKeyspace) -> RoutingError {
+        match unknown {
+            UnknownKeyspace::Nothing(name) => RoutingError::UnknownKeyspace(name),
+            UnknownKeyspace::Lookup { name, of } => RoutingError::IsLookup { keyspace: name, of },
+        }
     }
 }
 
@@ -128,6 +139,9 @@ impl From<RoutingError> for Failure {
             RoutingError::KeyType(_) => {
                 failure.detail("Keys are compared as text: equal values must have one text form.")
             }
+            RoutingError::IsLookup { keyspace, of } => failure.hint(format!(
+                "Its keys lead to keys of keyspace \"{of}\", which are what is routed, moved and asked: name that keyspace. shard_route(), shard_of() and shard_lookup() take \"{keyspace}\"."
+            )),
             _ => failure,
         };
         match hint(&error) {
@@ -146,10 +160,13 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::UnknownKeys { .. }
         | E::UnknownRange { .. }
         | E::UnknownVersion { .. }
+        | E::UnknownInLookup { .. }
         | E::UnknownKeyAt { .. } => SqlState::UNDEFINED_OBJECT,
+        E::IsLookup { .. } => SqlState::UNSUPPORTED,
         E::UnknownColumn { .. } => UNDEFINED_COLUMN,
         E::KeyspaceExists(_) | E::TableExists { .. } | E::TableElsewhere { .. } => SqlState::DUPLICATE_OBJECT,
         E::Invalid { .. }
+        | E::NoLookup(_)
         | E::OtherStrategy { .. }
         | E::UnknownBucket { .. }
         | E::KeyType(_)
@@ -158,6 +175,7 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::HoldsNoRows { .. } => SqlState::INVALID_VALUE,
         E::NullKey => SqlState::NULL_NOT_ALLOWED,
         E::DefaultKeyspace
+        | E::NotFilled { .. }
         | E::KeyNotCanonical { .. }
         | E::RoutedElsewhere(_)
         | E::ShardDisabled(_)
@@ -207,6 +225,13 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         E::UnknownKey { .. } | E::UnknownKeys { .. } => {
             "Assign it with shard_assign(), shard_assign_bucket() or shard_assign_range(), whichever the keyspace's strategy takes."
         }
+        E::UnknownInLookup { .. } => {
+            "No row of the table has it, or the row is newer than the last look: shard_lookups() says how old that is."
+        }
+        E::NotFilled { .. } => {
+            "It may be there: retry after a moment. shard_lookups() shows how far the look-up is."
+        }
+        E::NoLookup(_) => "Its keys are routed themselves: see shard_of() and shard_route().",
         E::UnknownVersion { .. } | E::UnknownKeyAt { .. } => "shard_routing_history() lists the versions.",
         E::RoutedElsewhere(_) => {
             "A split moves the rows, an assignment does not: use shard_split_plan(), or force => true where the rows are on the new shard."
@@ -223,6 +248,7 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         E::BetweenShards { .. } => "A split is moving the key: retry after a moment.",
         E::Serialization(_) => "The transaction cannot see the end of the move: retry it.",
         E::KeyspaceExists(_)
+        | E::IsLookup { .. }
         | E::Invalid { .. }
         | E::DefaultKeyspace
         | E::KeyspaceInUse { .. }

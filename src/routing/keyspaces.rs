@@ -2,9 +2,9 @@
 
 use super::{RoutingError, buckets, name_list};
 use crate::catalog::caller::Caller;
-use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::keyspace::{self, Locked, UnknownKeyspace};
 use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, local, misplaced_run, name, redirect, routing, shard, standing_guard};
+use crate::catalog::{in_use, local, lookup, misplaced_run, name, redirect, routing, shard, standing_guard};
 use crate::error::{Failure, SqlState};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Kind, Missing, Strategy};
@@ -31,7 +31,8 @@ pub fn add(
     }
     let key_type = KeyType::from_oid(key_type).map_err(RoutingError::from)?;
     let plan = plan(strategy, key_type, rest)?;
-    if keyspace::find(name).is_ok() || !keyspace::insert(name, key_type, plan.strategy) {
+    require_new(name)?;
+    if !keyspace::insert(name, key_type, plan.strategy) {
         return Err(RoutingError::KeyspaceExists(name.into()).into());
     }
     if plan.shards.is_empty() {
@@ -39,6 +40,15 @@ pub fn add(
     }
     let keyspace = keyspace::lock(name)?;
     buckets::assign_in_turn(&keyspace, &plan.shards)
+}
+
+/// Nobody else gives the name to a keyspace before the transaction ends.
+pub fn require_new(name: &str) -> Result<(), RoutingError> {
+    lookup::lock_names();
+    match keyspace::find(name) {
+        Err(UnknownKeyspace::Nothing(_)) => Ok(()),
+        Ok(_) | Err(UnknownKeyspace::Lookup { .. }) => Err(RoutingError::KeyspaceExists(name.into())),
+    }
 }
 
 /// A keyspace's strategy, and the shards of its buckets.
@@ -49,8 +59,9 @@ struct Layout {
 
 fn plan(strategy: &str, key_type: KeyType, rest: StrategyArguments) -> Result<Layout, Failure> {
     let Some(kind) = Kind::from_name(strategy) else {
-        let names = Kind::ALL.map(|kind| format!("\"{}\"", kind.name())).join(", ");
-        let problem = format!("\"{strategy}\" is not one of {names}");
+        let names = Kind::ALL.map(Kind::name).into_iter().chain([lookup::STRATEGY]);
+        let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+        let problem = format!("\"{strategy}\" is not one of {}", names.join(", "));
         return Err(RoutingError::Invalid { argument: "strategy", problem }.into());
     };
     match kind.with(key_type.ordered(), None) {
@@ -118,6 +129,10 @@ pub fn drop(name: &str) -> Result<(), Failure> {
         return Err(in_use(format!("key \"{key}\" is assigned in it"))
             .hint("Take its keys out with shard_unassign()."));
     }
+    if let Some(lookup) = lookup::of_keyspace(name, None).first() {
+        return Err(in_use(format!("look-up \"{lookup}\" leads to its keys"))
+            .hint("Drop its look-ups with shard_table_drop() and shard_keyspace_drop()."));
+    }
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));
     }
@@ -135,7 +150,7 @@ fn check_not_in_use(keyspace: &Locked) -> Result<(), RoutingError> {
     }
 }
 
-fn parse_table(text: &str) -> Result<TableName, RoutingError> {
+pub fn parse_table(text: &str) -> Result<TableName, RoutingError> {
     TableName::parse(text).ok_or_else(|| RoutingError::Invalid {
         argument: "table_name",
         problem: format!("\"{text}\" is neither a name nor schema.name"),
@@ -144,7 +159,7 @@ fn parse_table(text: &str) -> Result<TableName, RoutingError> {
 
 /// In a shard that is a schema of this very database a split works with the rights of the
 /// extension's owner: nobody reads or fills a catalog by it, or a table of others.
-fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
+pub fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     let Some(schema) = table.schema.as_deref() else { return Ok(()) };
     let is_ours = ["shardmaster", "shardmaster_agent", "information_schema"].contains(&schema);
     if is_ours || schema.starts_with("pg_") {
@@ -282,6 +297,11 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         let shards = name_list(guarded.iter().map(String::as_str));
         return Err(RoutingError::TableGuarded { table, keyspace, shards }.into());
+    }
+    if let Some(lookup) = lookup::of_keyspace(&keyspace.name, Some(&table.quoted())).first() {
+        let by = format!("look-up \"{lookup}\" goes by table \"{}\"", table.quoted());
+        let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: keyspace.name.clone(), by });
+        return Err(failure.hint("Take the table out of the look-up with shard_table_drop() first."));
     }
     if !table_policy::delete(&keyspace, &table) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());

@@ -6,6 +6,8 @@ use super::cache::{self, Answer};
 use super::found::{Found, Intent, Route, client_conninfo};
 use super::held::Held;
 use super::owner::as_owner;
+use super::owners;
+use crate::catalog::keyspace;
 use crate::catalog::shard::ShardStatus;
 use crate::error::Failure;
 use crate::keys::interval;
@@ -19,17 +21,37 @@ use std::rc::Rc;
 
 /// The shard_key alone.
 pub fn shard_of(key: &str, intent: Intent, keyspace: &str) -> Result<String, Failure> {
-    if let Some(known) = cache::get(key, intent, keyspace, |found| found.shard_key.clone()) {
+    if let Some(known) = known(key, intent, keyspace, |found| found.shard_key.clone()) {
         return Ok(known);
     }
     Ok(find(key, intent, keyspace)?.shard_key.clone())
 }
 
 pub fn route(key: &str, intent: Intent, keyspace: &str) -> Result<Route, Failure> {
-    match cache::get(key, intent, keyspace, Found::route) {
+    match known(key, intent, keyspace, Found::route) {
         Some(route) => route,
         None => find(key, intent, keyspace)?.route(),
     }
+}
+
+/// What this session has found before; of a key of a look-up by its owner.
+fn known<R>(key: &str, intent: Intent, keyspace: &str, answer: impl Fn(&Found) -> R) -> Option<R> {
+    cache::get(key, intent, keyspace, &answer)
+        .or_else(|| owners::get(key, keyspace, |owner, of| cache::get(owner, intent, of, &answer)))
+}
+
+/// The owner of a key of a look-up.
+pub fn owner(key: &str, lookup: &str) -> Result<String, RoutingError> {
+    if let Some(known) = owners::get(key, lookup, |owner, _| Some(owner.to_owned())) {
+        return Ok(known);
+    }
+    as_owner(|| match owners::find(key, lookup) {
+        Err(RoutingError::UnknownKeyspace(name)) => {
+            keyspace::find(&name)?;
+            Err(RoutingError::NoLookup(name))
+        }
+        found => Ok(found?.key),
+    })
 }
 
 /// One look: what the keyspace is like, and the entry where there is one.
@@ -142,9 +164,23 @@ fn look_canonical<'a>(
     Ok((canonical, found.ok_or_else(unknown_keyspace)?))
 }
 
-/// Asks the tables, as the role that owns them. A write waits while a split holds the
-/// key's writes back; each look has a new snapshot.
+/// Asks the tables, as the role that owns them: for a key's own route, or else for that of its owner.
 fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
+    if !owners::is_lookup(keyspace) {
+        match find_routed(key, intent, keyspace) {
+            Err(RoutingError::UnknownKeyspace(_)) => {}
+            found => return found,
+        }
+    }
+    let owner = as_owner(|| owners::find(key, keyspace))?;
+    match cache::get_whole(&owner.key, intent, &owner.of) {
+        Some(found) => Ok(found),
+        None => find_routed(&owner.key, intent, &owner.of),
+    }
+}
+
+/// A write waits while a split holds the key's writes back; each look has a new snapshot.
+fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
     let mut held = Held::new();
     loop {
         let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;

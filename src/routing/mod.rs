@@ -15,10 +15,12 @@ pub mod keyspaces;
 pub mod lookup;
 pub mod midpoint;
 mod owner;
+pub mod owners;
 pub mod place;
 pub mod ranges;
 pub mod rollback;
 pub mod route_range;
+mod signal;
 pub mod topology;
 
 pub use error::{RoutingError, name_list};

@@ -60,6 +60,11 @@ pub fn creation_on_commit() {
     });
 }
 
+/// Wakes the coordinator once the current transaction has committed.
+pub fn coordinator_on_commit() {
+    with_requests(|r| r.coordinator = true);
+}
+
 /// Wakes the coordinator now, without an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());
@@ -141,7 +146,7 @@ impl Requests {
                 Kind::Launcher => false,
                 Kind::Coordinator => self.coordinator,
                 Kind::Sweeper => self.sweeper,
-                Kind::Settler => false,
+                Kind::Settler | Kind::Looker => false,
                 Kind::Split(id) => self.splits.contains(&id),
             });
         }

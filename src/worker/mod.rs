@@ -8,6 +8,7 @@
 //!   And it keeps the sweeper running.
 //! - The **sweeper** expires leases.
 //! - The **settler** ends what is left on shards of statements in two phases, and itself when nothing is left.
+//! - The **looker** keeps look-ups, while there are any.
 //! - A **split worker** does the work of one split and ends when nothing is left to do.
 //!
 //! Without `shared_preload_libraries` there is neither launcher nor coordinator, and the
@@ -18,6 +19,7 @@ pub mod coordinator;
 pub mod hooks;
 pub mod launcher;
 pub mod lock;
+mod looker;
 mod settler;
 pub mod split;
 pub mod splits;

@@ -59,6 +59,7 @@ pub fn routes(size: Size) -> Result<Vec<Measure>> {
         md5.pair(theirs * 1e3, ours * 1e3);
         each.single((ours - scan) * 1e9 / calls as f64);
     }
+    let by_lookup = through_lookup(&mut client, size)?;
     let mut rate =
         Measure::new("shard_of, prepared, one by one, against SELECT 1", "/s", Goal::RatioAtLeast(0.85));
     let (nothing, route) = (client.prepare("SELECT 1")?, client.prepare("SELECT shard_of($1)")?);
@@ -79,7 +80,27 @@ pub fn routes(size: Size) -> Result<Vec<Measure>> {
         }
         rate.pair(rates[0], rates[1]);
     }
-    Ok(vec![md5, each, rate])
+    Ok(vec![md5, each, by_lookup, rate])
+}
+
+/// The same calls by another key of each tenant.
+fn through_lookup(client: &mut Client, size: Size) -> Result<Measure> {
+    client.batch_execute(
+        "SELECT shard_keyspace_add('mails', 'lookup', of => 'default');
+         INSERT INTO shardmaster.lookup_entry SELECT 'mails', key || '@x.org', key, true, NULL, 1 FROM tenant;
+         CREATE UNLOGGED TABLE mail AS SELECT key, key || '@x.org' AS mail FROM call",
+    )?;
+    client.batch_execute("VACUUM ANALYZE")?;
+    let mut measure = Measure::new("shard_of by a look-up, against shard_of", "ms", Goal::RatioAtMost(2.0));
+    client.batch_execute(
+        "SELECT count(shard_of(key)), count(shard_of(key || '@x.org', 'write', 'mails')) FROM tenant",
+    )?;
+    for _ in 0..size.pairs(10) {
+        let direct = time(client, "SELECT count(shard_of(key)) FROM mail")?;
+        let by_lookup = time(client, "SELECT count(shard_of(mail, 'write', 'mails')) FROM mail")?;
+        measure.pair(direct * 1e3, by_lookup * 1e3);
+    }
+    Ok(measure)
 }
 
 /// Identifiers of one session in one statement, against what the layout has room for.

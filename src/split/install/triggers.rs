@@ -5,18 +5,16 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::short_lock::{TableLock, with_short_lock};
 use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
 use crate::agent::state::standing::Standing;
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
-use crate::guc;
+use crate::remote::Connection;
 use crate::remote::quote::ident;
-use crate::remote::{Connection, RemoteError};
-use crate::server::wait;
 use crate::split::table::Table;
-use std::time::{Duration, Instant};
 
 /// Creates what a table has not, few triggers in a transaction, because CREATE TRIGGER
 /// waits for open writers and stalls new ones. Those for rows are the partitioned table's
@@ -171,70 +169,6 @@ fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<
         }
         other => other,
     }
-}
-
-/// The lock that statements need on a table and its partitions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TableLock {
-    ShareRowExclusive,
-    AccessExclusive,
-}
-
-/// Runs statements that need a strong lock on a table and its partitions, in one
-/// transaction, without making writers queue behind it for longer than a moment: 100 ms
-/// for each lock, 300 ms for all of them, and nothing is done before all are there.
-fn with_short_lock(
-    connection: &mut Connection,
-    lock: TableLock,
-    statements: &str,
-    table: &str,
-) -> Result<()> {
-    let mode = match lock {
-        TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
-        TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
-    };
-    let transaction = format!(
-        "BEGIN; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '300ms';
-         LOCK TABLE {table} IN {mode} MODE; SET LOCAL statement_timeout = 0; {statements}; COMMIT"
-    );
-    let mut pause = Duration::from_millis(50);
-    let deadline = Instant::now() + guc::remote_timeout();
-    let _said = wait::said();
-    loop {
-        match connection.run(&transaction) {
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                connection.run("ROLLBACK")?;
-                if !error.is_lock_timeout() && !error.is("57014") {
-                    return Err(error.into());
-                }
-                let reason = blockers(connection, table, &error)?;
-                if Instant::now() > deadline {
-                    return Err(SplitError::Retry(reason));
-                }
-                wait::report(&reason);
-                wait::sleep(pause);
-                pause = (pause * 2).min(Duration::from_secs(2));
-            }
-        }
-    }
-}
-
-/// Whom a lock on a table waits for.
-fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
-    let blockers = connection.query(
-        "SELECT string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
-                                         ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END, ', ')
-           FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-          WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
-            AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
-                           'ExclusiveLock', 'AccessExclusiveLock')",
-        &[Some(table)],
-    )?;
-    let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
-    Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
 }
 
 /// Drops a side's triggers, one table a transaction. Clones go with what they were made of.

@@ -14,7 +14,7 @@ use crate::catalog::cutover_request::{self, Wishes};
 use crate::catalog::settlement::{self, Terms};
 use crate::catalog::split::{self, Map, State};
 use crate::catalog::split_state::{Goal, Phase};
-use crate::catalog::{split_progress, verification, way_back};
+use crate::catalog::{lookup, split_progress, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::server::{sql, wake};
 use phases::TRANSITIONS;
@@ -97,6 +97,12 @@ fn begins_again(id: i64, from: Phase) -> Result<(), Failure> {
 /// How a column comes over; before the split has begun.
 pub fn map(id: i64, table: &str, map: &Map) -> Result<(), Failure> {
     ask(id, Call::Map)?;
+    // Its values would change on their way, and no trigger sees that.
+    if let Some(lookup) = lookup::by_column(id, table, &map.column) {
+        let text = format!("look-up \"{lookup}\" goes by column \"{}\" of table \"{table}\"", map.column);
+        return Err(Failure::new(SqlState::UNSUPPORTED, text)
+            .hint("Take the table out of the look-up with shard_table_drop(), and add it again once the split is finished."));
+    }
     if split::set_map(id, table, map) {
         return Ok(());
     }

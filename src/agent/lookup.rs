@@ -1,0 +1,322 @@
+//! What a look-up has on a shard: a row that says whose it is, a queue, and three triggers on its table, which put pairs of
+//! key and owner into the queue that may have changed.
+
+use super::error::{Result, SplitError};
+use super::short_lock::{TableLock, with_short_lock};
+use super::state::{has, is_gone, master};
+use super::template::fill;
+use super::{SAMPLE, schema};
+use crate::error::{Failure, SqlState};
+use crate::guc;
+use crate::remote::quote::{ident, literal};
+use crate::remote::{Connection, RemoteError};
+
+const CAPTURE: &str = include_str!("../../sql/agent/lookup_capture.sql");
+const SHAPE: &str = include_str!("../../sql/lookup/shape.sql");
+const SHARD: &str = include_str!("../../sql/lookup/shard.sql");
+
+/// The names of one look-up's objects, by its number on the shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capture(pub i32);
+
+impl Capture {
+    pub fn queue(self) -> String {
+        format!("lookup_queue_{}", self.0)
+    }
+
+    fn function(self) -> String {
+        format!("lookup_{}", self.0)
+    }
+
+    /// Fires before the triggers of foreign keys, as those of splits do.
+    fn trigger_prefix(self) -> String {
+        format!("00_shardmaster_lookup_{}_", self.0)
+    }
+}
+
+/// Which column of which table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watched {
+    pub schema: String,
+    pub table: String,
+    pub column: String,
+    pub shard_by: String,
+}
+
+impl Watched {
+    pub fn qualified(&self) -> String {
+        format!("{}.{}", ident(&self.schema), ident(&self.table))
+    }
+}
+
+/// What a table is by now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    pub key_type: String,
+    pub owner_type: String,
+    /// All triggers are there and fire always.
+    pub is_captured: bool,
+    /// Changes when rows may have come or gone without a trigger.
+    pub facts: String,
+}
+
+/// The table's shape; None: there is no such table. An error: no look-up goes by it.
+pub fn shape(connection: &mut Connection, watched: &Watched, capture: Capture) -> Result<Option<Shape>> {
+    let prefix = capture.trigger_prefix();
+    let parameters = [&watched.schema, &watched.table, &watched.column, &watched.shard_by, &prefix];
+    let answer = connection.query(SHAPE, &parameters.map(|text| Some(text.as_str())))?;
+    let Some(row) = answer.rows.into_iter().next() else { return Ok(None) };
+    match row.as_slice() {
+        [None, Some(key_type), Some(owner_type), Some(whole), Some(facts)] => Ok(Some(Shape {
+            key_type: key_type.clone(),
+            owner_type: owner_type.clone(),
+            is_captured: whole == "t",
+            facts: facts.clone(),
+        })),
+        [Some(problem), ..] => Err(SplitError::Failed(
+            Failure::new(
+                SqlState::UNSUPPORTED,
+                format!(
+                    "no look-up goes by table {} of shard \"{}\": {problem}",
+                    watched.qualified(),
+                    connection.shard()
+                ),
+            )
+            .hint("Change the table, or take it out of the look-up with shard_table_drop()."),
+        )),
+        _ => Err(RemoteError::unreadable(connection.shard(), "what a table is").into()),
+    }
+}
+
+/// How it is with a look-up on its shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The running server: its system identifier and timeline.
+    pub place: String,
+    pub announced: i64,
+    pub consumed: i64,
+    /// The queue takes no more.
+    pub is_full: bool,
+    /// Seconds.
+    pub oldest: String,
+    pub waiting: i64,
+}
+
+/// None: the shard does not know it any more.
+pub fn seen(connection: &mut Connection, capture: Capture) -> Result<Option<Seen>> {
+    let query = fill(SHARD, &[("queue", capture.queue()), ("id", capture.0.to_string())]);
+    let answer = match connection.run(&query) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        answer => answer?,
+    };
+    let Some(row) = answer.rows.into_iter().next() else { return Ok(None) };
+    let number = |cell: &Option<String>| cell.as_deref().and_then(|text| text.parse::<i64>().ok());
+    let [Some(place), announced, consumed, is_full, oldest, waiting] = row.as_slice() else {
+        return Err(RemoteError::unreadable(connection.shard(), "a look-up's steps").into());
+    };
+    let (Some(announced), Some(consumed), Some(waiting)) =
+        (number(announced), number(consumed), number(waiting))
+    else {
+        return Err(RemoteError::unreadable(connection.shard(), "a look-up's steps").into());
+    };
+    let (place, oldest) = (place.clone(), oldest.clone().unwrap_or_else(|| "0".to_owned()));
+    Ok(Some(Seen { place, announced, consumed, is_full: is_full.as_deref() == Some("t"), oldest, waiting }))
+}
+
+/// The look-up's number on the shard.
+pub fn find(connection: &mut Connection, token: &str, namespace: &str) -> Result<Option<Capture>> {
+    if !has(connection, "lookup")? {
+        return Ok(None);
+    }
+    let query = "SELECT id FROM shardmaster_agent.lookup WHERE token = $1 AND namespace = $2";
+    let answer = connection.query(query, &[Some(token), Some(namespace)])?;
+    Ok(answer.scalar().and_then(|id| id.parse().ok()).map(Capture))
+}
+
+/// What of a look-up a shard is told.
+pub struct Told<'a> {
+    pub identity: &'a str,
+    pub token: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// The keyspace of the owners.
+    pub of: &'a str,
+}
+
+/// Its number, given if it has none; whether it has just been given.
+pub fn enter(connection: &mut Connection, told: &Told<'_>) -> Result<(Capture, bool)> {
+    master::check(connection, told.identity)?;
+    if let Some(capture) = find(connection, told.token, told.namespace)? {
+        return Ok((capture, false));
+    }
+    connection.run("BEGIN")?;
+    schema::bootstrap(connection)?;
+    master::insert(connection, told.identity)?;
+    connection.query(
+        "INSERT INTO shardmaster_agent.lookup (token, namespace, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        &[Some(told.token), Some(told.namespace), Some(told.name)],
+    )?;
+    connection.run("COMMIT")?;
+    master::check(connection, told.identity)?;
+    match find(connection, told.token, told.namespace)? {
+        Some(capture) => Ok((capture, true)),
+        None => Err(SplitError::Retry(format!("the agent of shard \"{}\"", connection.shard()))),
+    }
+}
+
+/// Creates what is missing of the capture; the table's shape with it.
+pub fn install(
+    connection: &mut Connection,
+    told: &Told<'_>,
+    watched: &Watched,
+    capture: Capture,
+) -> Result<Option<Shape>> {
+    let Some(shape) = shape(connection, watched, capture)? else { return Ok(None) };
+    connection.run("BEGIN")?;
+    schema::bootstrap(connection)?;
+    if !has_types(connection, capture, &shape)? {
+        drop_queue(connection, capture)?;
+    }
+    let values = [
+        ("queue", capture.queue()),
+        ("function", capture.function()),
+        ("key_type", shape.key_type.clone()),
+        ("owner_type", shape.owner_type.clone()),
+        ("namespace", literal(told.namespace)),
+        ("keyspace", literal(told.of)),
+        ("sample", SAMPLE.to_string()),
+        ("max_bytes", guc::queue_max_bytes().to_string()),
+    ];
+    connection.run(&fill(CAPTURE, &values))?;
+    connection.run("COMMIT")?;
+    if shape.is_captured {
+        return Ok(Some(shape));
+    }
+    create_triggers(connection, watched, capture)?;
+    self::shape(connection, watched, capture)
+}
+
+/// Whether a queue is there for columns of other types: the table is another one by now.
+fn has_types(connection: &mut Connection, capture: Capture, shape: &Shape) -> Result<bool> {
+    let answer = connection.query(
+        "SELECT count(*) = 0 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+          WHERE a.attrelid = to_regclass($1)
+            AND (a.attname = 'key' AND 'pg_catalog.' || t.typname::text <> $2
+                 OR a.attname = 'owner' AND 'pg_catalog.' || t.typname::text <> $3)",
+        &[
+            Some(&format!("shardmaster_agent.{}", capture.queue())),
+            Some(&shape.key_type),
+            Some(&shape.owner_type),
+        ],
+    )?;
+    Ok(answer.scalar() == Some("t"))
+}
+
+fn create_triggers(connection: &mut Connection, watched: &Watched, capture: Capture) -> Result<()> {
+    let table = watched.qualified();
+    let (key, owner) = (ident(&watched.column), ident(&watched.shard_by));
+    let queued = |row: &str| format!("shardmaster_agent.{}({row}.{key}, {row}.{owner})", capture.function());
+    // All of a function's calls are false, so that both are made.
+    let changed = format!(
+        "(OLD.{key} IS DISTINCT FROM NEW.{key} OR OLD.{owner} IS DISTINCT FROM NEW.{owner}) AND ({} OR {})",
+        queued("OLD"),
+        queued("NEW")
+    );
+    let events = [("i", "INSERT", queued("NEW")), ("u", "UPDATE", changed), ("d", "DELETE", queued("OLD"))];
+    let prefix = capture.trigger_prefix();
+    let there = connection.query(
+        "SELECT t.tgname FROM pg_trigger t WHERE t.tgrelid = to_regclass($1) AND starts_with(t.tgname, $2)",
+        &[Some(&table), Some(&prefix)],
+    )?;
+    let lock = if there.rows.is_empty() { TableLock::ShareRowExclusive } else { TableLock::AccessExclusive };
+    let mut statements: Vec<String> = there
+        .rows
+        .iter()
+        .flatten()
+        .flatten()
+        .map(|name| format!("DROP TRIGGER {} ON {table}", ident(name)))
+        .collect();
+    for (letter, event, when) in events {
+        let name = ident(&format!("{prefix}{letter}"));
+        statements.push(format!(
+            "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION shardmaster_agent.lookup();
+             ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+        ));
+    }
+    with_short_lock(connection, lock, &statements.join(";\n"), &table)
+}
+
+/// A look-up that the shard knows.
+pub struct Known {
+    pub capture: Capture,
+    pub token: String,
+    pub name: String,
+}
+
+pub fn all(connection: &mut Connection) -> Result<Vec<Known>> {
+    if !has(connection, "lookup")? {
+        return Ok(Vec::new());
+    }
+    let answer = connection
+        .run("SELECT id, token, left(name, 200) FROM shardmaster_agent.lookup ORDER BY id LIMIT 10000")?;
+    let known = |row: &Vec<Option<String>>| match row.as_slice() {
+        [Some(id), Some(token), Some(name)] => {
+            Some(Known { capture: Capture(id.parse().ok()?), token: token.clone(), name: name.clone() })
+        }
+        _ => None,
+    };
+    Ok(answer.rows.iter().filter_map(known).collect())
+}
+
+/// Takes all of a look-up away, the schema with the last one.
+pub fn remove(connection: &mut Connection, capture: Capture) -> Result<()> {
+    drop_triggers(connection, capture)?;
+    connection.run("BEGIN")?;
+    schema::bootstrap(connection)?;
+    drop_queue(connection, capture)?;
+    connection.run(&format!("DELETE FROM shardmaster_agent.lookup WHERE id = {}", capture.0))?;
+    schema::drop_unused(connection)?;
+    connection.run("COMMIT")?;
+    Ok(())
+}
+
+fn drop_queue(connection: &mut Connection, capture: Capture) -> Result<()> {
+    let functions = connection.query(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p
+          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace AND p.proname = $1",
+        &[Some(&capture.function())],
+    )?;
+    for function in functions.rows.iter().flatten().flatten() {
+        connection.run(&format!("DROP FUNCTION {function}"))?;
+    }
+    let queue = capture.queue();
+    connection.run(&format!(
+        "DROP TABLE IF EXISTS shardmaster_agent.{queue}; DROP SEQUENCE IF EXISTS shardmaster_agent.{queue}_seq"
+    ))?;
+    Ok(())
+}
+
+/// Triggers by the function that their conditions call, whatever they and their tables are called by now.
+fn drop_triggers(connection: &mut Connection, capture: Capture) -> Result<()> {
+    let found = connection.query(
+        "SELECT n.nspname, c.relname, t.tgname
+           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE t.tgparentid = 0
+            AND EXISTS (SELECT 1 FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
+                         WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refclassid = 'pg_proc'::regclass
+                           AND p.proname = $1 AND p.pronamespace = to_regnamespace('shardmaster_agent'))
+          ORDER BY 1, 2, 3",
+        &[Some(&capture.function())],
+    )?;
+    for row in found.rows {
+        let [Some(schema), Some(table), Some(trigger)] = row.as_slice() else { continue };
+        let table = format!("{}.{}", ident(schema), ident(table));
+        let drop = format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(trigger));
+        match with_short_lock(connection, TableLock::AccessExclusive, &drop, &table) {
+            // Dropped meanwhile, with its table.
+            Err(SplitError::Remote(error)) if error.is("42P01") => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}

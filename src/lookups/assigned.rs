@@ -1,0 +1,85 @@
+//! Keys that were assigned, or taken out of routing: no split has brought their rows to where they are by now, and what was
+//! written there before was written by nobody's route.
+
+use super::fill::Stream;
+use super::session::Sessions;
+use super::settle::{self, BATCH};
+use crate::agent::error::Result;
+use crate::agent::lookup as agent;
+use crate::catalog::keyspace;
+use crate::catalog::lookup::{self, Lookup, Source};
+use crate::catalog::lookup_entry::{self, Pair};
+use crate::catalog::{routing, shard};
+use crate::error::Failure;
+use crate::server::txn::transaction;
+use std::collections::BTreeSet;
+
+/// Keys at a time.
+const MOST: i64 = 500;
+
+/// Some keys, and how far it is with them.
+pub struct Assigned {
+    ids: Vec<i64>,
+    owners: Vec<String>,
+    /// The last of the master's own pairs; None behind them.
+    after: Option<Option<Pair>>,
+    /// Where rows of theirs are to be looked for.
+    shards: Vec<String>,
+    stream: Option<Box<Stream>>,
+}
+
+impl Assigned {
+    /// The next ones; None: there are none, or the keyspace's entries are no keys: then shards fill again.
+    pub fn next(lookup: &Lookup) -> Option<Assigned> {
+        transaction(|| {
+            let found = lookup::assigned(&lookup.name, MOST);
+            if found.is_empty() {
+                return None;
+            }
+            let (ids, entries): (Vec<i64>, Vec<String>) = found.into_iter().unzip();
+            let keyspace = keyspace::find(&lookup.of).ok()?;
+            if !keyspace.strategy.is_directory() {
+                lookup::fill_again(lookup, &entries);
+                lookup::assignments_done(&ids);
+                return None;
+            }
+            let owners: BTreeSet<String> = entries.into_iter().collect();
+            let owners: Vec<String> = owners.into_iter().collect();
+            let places = routing::places(&keyspace, &owners);
+            let shards: BTreeSet<String> = places.into_values().map(|place| place.shard).collect();
+            let shards = shards.into_iter().collect();
+            Some(Assigned { ids, owners, after: Some(None), shards, stream: None })
+        })
+    }
+
+    /// Settles some pairs; false: it is through.
+    pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
+        if let Some(after) = &self.after {
+            let page = transaction(|| {
+                lookup_entry::of_owners(&lookup.name, &self.owners, after.as_ref(), BATCH as i64)
+            });
+            self.after = page.last().map(|last| Some(last.clone()));
+            settle::settle_all(sessions, lookup, page.into_iter().collect())?;
+            return Ok(true);
+        }
+        if let Some(stream) = &mut self.stream {
+            if !stream.step(sessions, lookup)? {
+                self.stream = None;
+            }
+            return Ok(true);
+        }
+        let Some(shard_key) = self.shards.pop() else {
+            transaction(|| lookup::assignments_done(&self.ids));
+            return Ok(false);
+        };
+        let shard = transaction(|| shard::by_key(&shard_key)).map_err(Failure::from)?;
+        let connection = sessions.of(&shard)?;
+        // Where nothing is captured yet the fill finds them.
+        if let Some(capture) = agent::find(connection, &source.token, &shard.namespace)? {
+            let watched = source.on(&shard);
+            let stream = Stream::open(sessions, &shard, &watched, capture, Some(&self.owners))?;
+            self.stream = stream.map(Box::new);
+        }
+        Ok(true)
+    }
+}

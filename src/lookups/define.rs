@@ -1,0 +1,177 @@
+//! Look-ups come and go, and keys are claimed.
+
+use super::settle::LONGEST;
+use crate::catalog::caller::Caller;
+use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::lookup::{self, Lookup};
+use crate::catalog::lookup_entry::{self, Conflict, Pair};
+use crate::catalog::table_policy::{self, Column};
+use crate::catalog::{name, routing};
+use crate::error::{Failure, SqlState};
+use crate::keys::key_type::KeyType;
+use crate::routing::{RoutingError, keyspaces};
+use crate::server::wake;
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys;
+
+/// Adds a keyspace whose keys lead to keys of another one.
+pub fn add(
+    name: &str,
+    of: Option<&str>,
+    key_type: pg_sys::Oid,
+    rest: &keyspaces::StrategyArguments,
+) -> Result<(), Failure> {
+    if let Some(problem) = name::problem(name) {
+        return Err(RoutingError::Invalid { argument: "keyspace", problem }.into());
+    }
+    let none = |argument| {
+        let problem = "a keyspace with the strategy \"lookup\" has none".to_owned();
+        Failure::from(RoutingError::Invalid { argument, problem })
+    };
+    if rest.buckets.is_some() {
+        return Err(none("buckets"));
+    }
+    if rest.shards.is_some() {
+        return Err(none("shards"));
+    }
+    let Some(of) = of else {
+        let problem = "a look-up needs the keyspace that its keys lead to".to_owned();
+        return Err(RoutingError::Invalid { argument: "of", problem }.into());
+    };
+    let key_type = KeyType::from_oid(key_type).map_err(RoutingError::from)?;
+    let of = keyspace::lock(of)?;
+    keyspaces::require_new(name)?;
+    lookup::insert(name, &of, key_type);
+    Ok(())
+}
+
+/// The look-up with its keyspace locked: whoever changes one, or drops it, does the same. None: there is none of this name.
+fn lock(name: &str) -> Result<Option<(Locked, Lookup)>, Failure> {
+    let Some(of) = lookup::of(name) else { return Ok(None) };
+    let of = keyspace::lock(&of)?;
+    Ok(lookup::find(name).map(|lookup| (of, lookup)))
+}
+
+/// None: there is no look-up of this name.
+pub fn drop(name: &str) -> Result<Option<()>, Failure> {
+    let Some((_, lookup)) = lock(name)? else { return Ok(None) };
+    if let Some(source) = &lookup.source {
+        let by = format!("table \"{}\" is in it", source.table_name);
+        let failure = Failure::from(RoutingError::KeyspaceInUse { keyspace: name.into(), by });
+        return Err(failure.hint("Take its table out with shard_table_drop()."));
+    }
+    lookup::delete(name);
+    Ok(Some(()))
+}
+
+/// Says which column of which table of its keyspace a look-up goes by. None: there is no look-up of this name.
+pub fn table_add(
+    table: &str,
+    column: &str,
+    name: &str,
+    key_type: Option<pg_sys::Oid>,
+    caller: &Caller,
+) -> Result<Option<()>, Failure> {
+    let Some((of, lookup)) = lock(name)? else { return Ok(None) };
+    let table = keyspaces::parse_table(table)?;
+    keyspaces::check_schema(&table, caller)?;
+    let invalid = |argument, problem: String| Failure::from(RoutingError::Invalid { argument, problem });
+    let column = table_policy::parse_column(column);
+    if column.is_empty() {
+        return Err(invalid("shard_by", "a column's name is needed".to_owned()));
+    }
+    if let Some(source) = &lookup.source {
+        let table = source.table_name.clone();
+        return Err(Failure::from(RoutingError::TableExists { table, keyspace: name.into() })
+            .hint("A look-up goes by one column of one table: take that out with shard_table_drop(), or add another look-up."));
+    }
+    let quoted = table.quoted();
+    let Some(policy) = table_policy::list(&of.name).into_iter().find(|policy| policy.table_name == quoted)
+    else {
+        let failure = RoutingError::UnknownTable { table: quoted, keyspace: of.name.clone() };
+        return Err(Failure::from(failure).hint(
+            "The shard-by column there says whose a key is: add the table to that keyspace first, and name it as shard_tables() does.",
+        ));
+    };
+    if policy.shard_by == column {
+        return Err(invalid("shard_by", "keys of the other keyspace are in this column".to_owned()));
+    }
+    let here = match table_policy::column_here(&table, &column) {
+        Column::Missing => return Err(RoutingError::UnknownColumn { column, table: quoted }.into()),
+        Column::TableUnknown => None,
+        Column::Type(oid) => Some(oid),
+    };
+    for found in [key_type, here].into_iter().flatten() {
+        let found = KeyType::from_oid(found).map_err(RoutingError::from)?;
+        if !found.same_family(lookup.key_type) {
+            let (is, wanted) = (lookup.key_type.name(), found.name());
+            return Err(RoutingError::OtherKeyType { keyspace: name.into(), is, wanted }.into());
+        }
+    }
+    lookup::set_source(name, &table, &column, caller);
+    // Who computes a column says so before, or sees the look-up.
+    if let Some(split) = lookup::split_that_maps(&of.name, &quoted, [&column, &policy.shard_by]) {
+        return Err(RoutingError::KeyspaceInSplit { keyspace: of.name.clone(), split }.into());
+    }
+    wake::coordinator_on_commit();
+    Ok(Some(()))
+}
+
+/// Forgets the table; what is on shards the worker takes away. None: there is no look-up of this name.
+pub fn table_drop(table: &str, name: &str) -> Result<Option<()>, Failure> {
+    let Some((_, lookup)) = lock(name)? else { return Ok(None) };
+    let table = keyspaces::parse_table(table)?.quoted();
+    if lookup.source.is_none_or(|source| source.table_name != table) {
+        return Err(RoutingError::UnknownTable { table, keyspace: name.into() }.into());
+    }
+    lookup::forget_source(name);
+    wake::coordinator_on_commit();
+    Ok(Some(()))
+}
+
+/// The look-up of this name, as one of its own functions wants it.
+fn require(name: &str) -> Result<Lookup, Failure> {
+    if let Some(lookup) = lookup::find(name) {
+        return Ok(lookup);
+    }
+    keyspace::find(name)?;
+    Err(RoutingError::NoLookup(name.into()).into())
+}
+
+/// Claims a key for an owner before its row is there; until when. None: the row is there.
+pub fn claim(
+    key: &str,
+    owner: &str,
+    name: &str,
+    seconds: f64,
+) -> Result<Option<TimestampWithTimeZone>, Failure> {
+    let lookup = require(name)?;
+    let pair = Pair {
+        key: lookup.key_type.canonical(key).into_owned(),
+        owner: lookup.owner_type.canonical(owner).into_owned(),
+    };
+    for (argument, text) in [("key", &pair.key), ("owner", &pair.owner)] {
+        if text.len() > LONGEST {
+            let problem = format!("it has more than {LONGEST} bytes");
+            return Err(RoutingError::Invalid { argument, problem }.into());
+        }
+    }
+    if !lookup::hold(&lookup) {
+        return Err(Failure::new(SqlState::NOT_IN_STATE, format!("look-up \"{name}\" goes by no table yet"))
+            .hint("Add one with shard_table_add()."));
+    }
+    let of = keyspace::find(&lookup.of)?;
+    if routing::places(&of, std::slice::from_ref(&pair.owner)).is_empty() {
+        return Err(RoutingError::UnknownKey { key: pair.owner, keyspace: lookup.of }.into());
+    }
+    let until = lookup_entry::claim(&lookup, &pair, seconds)?;
+    // A row that nobody has looked at yet may have it: a claim that is there already says more than that.
+    if let Some(shard) = until.and_then(|_| lookup::not_filled(name)) {
+        return Err(RoutingError::NotFilled { key: pair.key, lookup: name.into(), shard }.into());
+    }
+    Ok(until)
+}
+
+pub fn conflicts(name: &str) -> Result<Vec<Conflict>, Failure> {
+    Ok(lookup_entry::conflicts(&require(name)?.name))
+}

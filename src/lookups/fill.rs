@@ -1,0 +1,98 @@
+//! Rows of a table as a stream of pairs, read in one snapshot: all of them, or those of some owners.
+
+use super::points;
+use super::session::Sessions;
+use super::settle::{self, BATCH, LONGEST};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::lookup::{self as agent, Capture, Shape, Watched};
+use crate::catalog::lookup::Lookup;
+use crate::catalog::lookup_entry::Pair;
+use crate::catalog::shard::Shard;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal, text_array};
+use crate::server::injection::reach;
+use std::collections::BTreeSet;
+
+/// An open cursor.
+pub struct Stream {
+    connection: Connection,
+    /// What the table was when it was opened.
+    pub shape: Shape,
+}
+
+impl Stream {
+    /// None: there is no such table. Its lock is there before its snapshot, so that nothing truncates or rewrites the table
+    /// in between.
+    pub fn open(
+        sessions: &mut Sessions,
+        shard: &Shard,
+        watched: &Watched,
+        capture: Capture,
+        owners: Option<&[String]>,
+    ) -> Result<Option<Stream>> {
+        // Looks at whose code it would be.
+        sessions.for_reading(shard, watched)?;
+        let mut connection = sessions.another(shard)?;
+        if connection.query("SELECT to_regclass($1)", &[Some(&watched.qualified())])?.scalar().is_none() {
+            return Ok(None);
+        }
+        let (table, key, by) = (watched.qualified(), ident(&watched.column), ident(&watched.shard_by));
+        connection.run(&format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {table} IN ACCESS SHARE MODE"
+        ))?;
+        let Some(shape) = agent::shape(&mut connection, watched, capture)? else { return Ok(None) };
+        let of = owners.map_or(String::new(), |owners| {
+            let list = literal(&text_array(owners));
+            format!(" AND t.{by} = ANY ({list}::{}[])", shape.owner_type)
+        });
+        connection.run(&format!(
+            "DECLARE pairs NO SCROLL CURSOR FOR
+             SELECT t.{key}::text, t.{by}::text FROM {table} t
+              WHERE t.{key} IS NOT NULL AND t.{by} IS NOT NULL
+                AND octet_length(t.{key}::text) <= {LONGEST} AND octet_length(t.{by}::text) <= {LONGEST}{of}"
+        ))?;
+        Ok(Some(Stream { connection, shape }))
+    }
+
+    /// Settles the next pairs; false: there are none left.
+    pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
+        let rows = self.connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
+        reach(&points::FETCHED)?;
+        let count = rows.len();
+        let pairs: BTreeSet<Pair> = rows
+            .iter()
+            .filter_map(|row| match row.as_slice() {
+                [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
+                _ => None,
+            })
+            .collect();
+        settle::settle_all(sessions, lookup, pairs)?;
+        if count < BATCH {
+            self.connection.run("COMMIT")?;
+        }
+        Ok(count == BATCH)
+    }
+}
+
+/// Those that are under way and may have been captured by nobody: the fill begins after their end.
+pub struct Earlier(String);
+
+impl Earlier {
+    pub fn now(connection: &mut Connection) -> Result<Earlier> {
+        let snapshot = connection.run("SELECT pg_current_snapshot()")?;
+        match snapshot.scalar() {
+            Some(text) => Ok(Earlier(text.to_owned())),
+            None => Err(SplitError::Retry(format!("a snapshot of shard \"{}\"", connection.shard()))),
+        }
+    }
+
+    /// How many of them still run.
+    pub fn left(&self, connection: &mut Connection) -> Result<i64> {
+        let count = format!(
+            "SELECT count(*) FROM pg_snapshot_xip({}::pg_snapshot) AS x (xid)
+              WHERE x.xid IN (SELECT * FROM pg_snapshot_xip(pg_current_snapshot()))",
+            literal(&self.0)
+        );
+        Ok(connection.count("the number of transactions", &count)?)
+    }
+}

@@ -1,0 +1,350 @@
+//! One look-up on one shard: its capture, its fill, and what comes through its queue. Invariant: what is taken out of the
+//! queue the master has committed, and whatever else may have been missed raises the epoch before the shard forgets it.
+
+use super::fill::{Earlier, Stream};
+use super::points;
+use super::session::Sessions;
+use super::settle::{self, BATCH, LONGEST};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::lookup::{self as agent, Capture, Seen, Shape, Told, Watched};
+use crate::catalog::lookup::{self, Lookup, Progress, Source, State};
+use crate::catalog::lookup_entry::Pair;
+use crate::catalog::shard::Shard;
+use crate::remote::quote::array_literal;
+use crate::server::injection::reach;
+use crate::server::txn::transaction;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Entries after which the queue is vacuumed: nobody else may do it in time.
+const VACUUM: u64 = 50_000;
+
+enum Fill {
+    Waiting(Earlier),
+    Streaming(Box<Stream>),
+}
+
+/// What a turn needs of one.
+pub struct Work<'a> {
+    pub sessions: &'a mut Sessions,
+    pub identity: &'a str,
+    pub lookup: &'a Lookup,
+    pub source: &'a Source,
+    pub shard: &'a Shard,
+    pub progress: Progress,
+}
+
+impl Work<'_> {
+    fn watched(&self) -> Watched {
+        self.source.on(self.shard)
+    }
+
+    fn store(&self) -> Result<()> {
+        match settle::commit(self.lookup, || lookup::store(self.lookup, &self.progress))? {
+            true => Ok(()),
+            false => Err(SplitError::Retry("the look-up".into())),
+        }
+    }
+}
+
+fn told<'a>(identity: &'a str, lookup: &'a Lookup, source: &'a Source, shard: &'a Shard) -> Told<'a> {
+    Told { identity, token: &source.token, namespace: &shard.namespace, name: &lookup.name, of: &lookup.of }
+}
+
+/// What a turn has come to.
+pub struct Turn {
+    /// There is more to do at once.
+    pub is_busy: bool,
+    pub waiting: i64,
+    pub lag_seconds: f64,
+    /// What it waits for.
+    pub waits_for: Option<String>,
+}
+
+#[derive(Default)]
+pub struct Post {
+    capture: Option<Capture>,
+    fill: Option<Fill>,
+    /// Entries at the queue's beginning whose owners' shards cannot be asked.
+    stuck: usize,
+    taken: u64,
+}
+
+impl Post {
+    /// After an error its sessions are gone: all is looked at anew.
+    pub fn failed(&mut self) {
+        *self = Post::default();
+    }
+
+    pub fn serve(&mut self, work: &mut Work<'_>) -> Result<Turn> {
+        let watched = work.watched();
+        let capture = match self.capture {
+            Some(capture) if work.progress.state != State::New => capture,
+            _ => match self.attach(work, &watched)? {
+                Some(capture) => capture,
+                None => return Ok(idle("there is no such table")),
+            },
+        };
+        let connection = work.sessions.of(work.shard)?;
+        let (Some(shape), Some(seen)) =
+            (agent::shape(connection, &watched, capture)?, agent::seen(connection, capture)?)
+        else {
+            self.failed();
+            return Err(SplitError::Retry(format!(
+                "table {} of shard \"{}\"",
+                watched.qualified(),
+                work.shard.shard_key
+            )));
+        };
+        if !shape.is_captured {
+            self.failed();
+            return Ok(Turn { is_busy: true, ..idle("its triggers") });
+        }
+        if !self.is_whole(work, &shape, &seen)? {
+            self.miss(work, capture, &seen)?;
+        }
+        let mut turn = Turn {
+            is_busy: false,
+            waiting: seen.waiting,
+            lag_seconds: seen.oldest.parse().unwrap_or(0.0),
+            waits_for: None,
+        };
+        if work.progress.state == State::Filling {
+            self.go_on_filling(work, &watched, (capture, &seen), &mut turn)?;
+        }
+        let (is_busy, waits_for) = self.take(work, capture)?;
+        turn.is_busy |= is_busy;
+        turn.waits_for = turn.waits_for.or(waits_for);
+        Ok(turn)
+    }
+
+    /// Captures changes before any shard's rows are read: what another one's fill has found by then is not looked at twice.
+    pub fn prepare(&mut self, work: &mut Work<'_>) -> Result<()> {
+        if self.capture.is_none() || work.progress.state == State::New {
+            let watched = work.watched();
+            self.attach(work, &watched)?;
+        }
+        Ok(())
+    }
+
+    /// Captures changes from now on; None: there is no such table.
+    fn attach(&mut self, work: &mut Work<'_>, watched: &Watched) -> Result<Option<Capture>> {
+        self.fill = None;
+        // Whatever makes triggers on a table plans nothing over it.
+        let connection = work.sessions.of(work.shard)?;
+        if connection.query("SELECT to_regclass($1)", &[Some(&watched.qualified())])?.scalar().is_none() {
+            return Ok(None);
+        }
+        let told = told(work.identity, work.lookup, work.source, work.shard);
+        let (capture, is_fresh) = agent::enter(connection, &told)?;
+        let Some(shape) = agent::install(connection, &told, watched, capture)? else { return Ok(None) };
+        reach(&points::INSTALLED)?;
+        self.capture = Some(capture);
+        if work.progress.state != State::New {
+            return Ok(Some(capture));
+        }
+        let Some(seen) = agent::seen(connection, capture)? else {
+            return Err(SplitError::Retry(format!("the agent of shard \"{}\"", work.shard.shard_key)));
+        };
+        let was_routed = transaction(|| lookup::ever_routed(&work.lookup.of, &work.shard.shard_key));
+        if is_fresh && !was_routed {
+            // Nobody was sent here before changes were captured.
+            work.progress.state = State::Filled;
+            (work.progress.place, work.progress.shape) = (Some(seen.place), Some(shape.facts));
+            work.store()?;
+        } else {
+            self.miss(work, capture, &seen)?;
+        }
+        Ok(Some(capture))
+    }
+
+    /// Whether nothing was missed since the last time.
+    fn is_whole(&mut self, work: &mut Work<'_>, shape: &Shape, seen: &Seen) -> Result<bool> {
+        let known = work.progress.steps;
+        let goes_on = seen.consumed == known && (seen.announced == known || seen.announced == known + 1);
+        // The master has committed what the shard was not told to forget.
+        let was_interrupted = seen.consumed == known - 1 && seen.announced == known;
+        if seen.is_full || !goes_on && !was_interrupted {
+            return Ok(false);
+        }
+        let same = |stored: &Option<String>, now: &str| stored.as_deref() == Some(now);
+        let is_same = match (work.progress.state, &self.fill) {
+            (State::Filled, _) => {
+                same(&work.progress.place, &seen.place) && same(&work.progress.shape, &shape.facts)
+            }
+            (_, Some(Fill::Streaming(stream))) => {
+                same(&work.progress.place, &seen.place) && stream.shape.facts == shape.facts
+            }
+            _ => same(&work.progress.place, &seen.place),
+        };
+        if is_same && was_interrupted {
+            let capture = self.capture.map_or(0, |capture| capture.0);
+            let connection = work.sessions.of(work.shard)?;
+            connection.run(&format!(
+                "UPDATE shardmaster_agent.lookup SET consumed = {known} WHERE id = {capture} AND consumed = {known} - 1"
+            ))?;
+        }
+        Ok(is_same)
+    }
+
+    /// Fills again: first the master knows that it has to, then the shard counts on from there.
+    fn miss(&mut self, work: &mut Work<'_>, capture: Capture, seen: &Seen) -> Result<()> {
+        self.fill = None;
+        self.stuck = 0;
+        let steps = work.progress.steps.max(seen.announced).max(seen.consumed) + 1;
+        work.progress.state = State::Filling;
+        work.progress.steps = steps;
+        (work.progress.place, work.progress.shape) = (Some(seen.place.clone()), None);
+        settle::commit(work.lookup, || {
+            lookup::next_epoch_if_any(work.lookup);
+            lookup::store(work.lookup, &work.progress)
+        })?;
+        reach(&points::MISSED)?;
+        let connection = work.sessions.of(work.shard)?;
+        if seen.is_full {
+            // Who holds an entry of it is waited for, and who was not let in is by the fill.
+            let queue = capture.queue();
+            connection.run(&format!(
+                "BEGIN; SET LOCAL lock_timeout = '500ms'; TRUNCATE shardmaster_agent.{queue}; COMMIT;
+                 SELECT setval('shardmaster_agent.{queue}_seq', 1)"
+            ))?;
+        }
+        connection.run(&format!(
+            "UPDATE shardmaster_agent.lookup SET announced = {steps}, consumed = {steps} WHERE id = {}",
+            capture.0
+        ))?;
+        Ok(())
+    }
+
+    fn go_on_filling(
+        &mut self,
+        work: &mut Work<'_>,
+        watched: &Watched,
+        (capture, seen): (Capture, &Seen),
+        turn: &mut Turn,
+    ) -> Result<()> {
+        let fill = match self.fill.take() {
+            None => Fill::Waiting(Earlier::now(work.sessions.of(work.shard)?)?),
+            Some(fill) => fill,
+        };
+        match fill {
+            Fill::Waiting(earlier) => {
+                let left = earlier.left(work.sessions.of(work.shard)?)?;
+                if left > 0 {
+                    turn.waits_for =
+                        Some(format!("the end of {left} transactions that are older than the fill"));
+                    self.fill = Some(Fill::Waiting(earlier));
+                    return Ok(());
+                }
+                let stream = Stream::open(work.sessions, work.shard, watched, capture, None)?;
+                self.fill = stream.map(|stream| Fill::Streaming(Box::new(stream)));
+                turn.is_busy = true;
+            }
+            Fill::Streaming(mut stream) => {
+                turn.is_busy = true;
+                if stream.step(work.sessions, work.lookup)? {
+                    self.fill = Some(Fill::Streaming(stream));
+                    return Ok(());
+                }
+                work.progress.state = State::Filled;
+                work.progress.place = Some(seen.place.clone());
+                work.progress.shape = Some(stream.shape.facts.clone());
+                work.store()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come; whether there may be more, and what some of it waits for.
+    fn take(&mut self, work: &mut Work<'_>, capture: Capture) -> Result<(bool, Option<String>)> {
+        let connection = work.sessions.of(work.shard)?;
+        let queue = format!("shardmaster_agent.{}", capture.queue());
+        let short = |column: &str| {
+            format!("CASE WHEN octet_length({column}::text) <= {LONGEST} THEN {column}::text END")
+        };
+        let rows = connection
+            .run(&format!(
+                "SELECT ctid, xid, {}, {} FROM {queue} LIMIT {BATCH} OFFSET {}",
+                short("key"),
+                short("owner"),
+                self.stuck
+            ))?
+            .rows;
+        if rows.is_empty() {
+            self.stuck = 0;
+            return Ok((false, None));
+        }
+        // By pair: where its entries are. What could be in no look-up is taken out without another word.
+        let mut entries: BTreeMap<Option<Pair>, Vec<(String, String)>> = BTreeMap::new();
+        for row in &rows {
+            let [Some(at), Some(xid), key, owner] = row.as_slice() else { continue };
+            let pair = settle::canonical(work.lookup, key.as_deref(), owner.as_deref());
+            entries.entry(pair).or_default().push((at.clone(), xid.clone()));
+        }
+        let pairs: BTreeSet<Pair> = entries.keys().flatten().cloned().collect();
+        let looked = settle::look(work.sessions, work.lookup, &pairs)?;
+        let step = work.progress.steps + 1;
+        let connection = work.sessions.of(work.shard)?;
+        // What was seen here outlives a crash with it.
+        connection.run(&format!(
+            "UPDATE shardmaster_agent.lookup SET announced = greatest(announced, {step}) WHERE id = {}",
+            capture.0
+        ))?;
+        reach(&points::ANNOUNCED)?;
+        let progress = Progress { steps: step, ..work.progress.clone() };
+        let done = settle::commit(work.lookup, || {
+            lookup::store(work.lookup, &progress);
+            settle::apply(work.lookup, &looked)
+        })?;
+        work.progress = progress;
+        reach(&points::COMMITTED)?;
+        let is_done = |pair: &Option<Pair>| pair.as_ref().is_none_or(|pair| done.contains(pair));
+        let (gone, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(pair, _)| is_done(pair));
+        let gone: Vec<(String, String)> = gone.into_iter().flat_map(|(_, entries)| entries).collect();
+        self.stuck += kept.iter().map(|(_, entries)| entries.len()).sum::<usize>();
+        consume(work, capture, step, &gone)?;
+        reach(&points::CONSUMED)?;
+        self.vacuum(work, capture, gone.len())?;
+        let was_full = rows.len() == BATCH;
+        if !was_full {
+            self.stuck = 0;
+        }
+        let why = looked.errors.into_iter().next();
+        Ok((
+            was_full,
+            why.map(|(shard, failure)| format!("shard \"{shard}\", where some of it is: {failure}")),
+        ))
+    }
+
+    fn vacuum(&mut self, work: &mut Work<'_>, capture: Capture, taken: usize) -> Result<()> {
+        self.taken += taken as u64;
+        if self.taken >= VACUUM {
+            self.taken = 0;
+            let connection = work.sessions.of(work.shard)?;
+            connection.run(&format!("VACUUM shardmaster_agent.{}", capture.queue()))?;
+        }
+        Ok(())
+    }
+}
+
+fn idle(waits_for: &str) -> Turn {
+    Turn { is_busy: false, waiting: 0, lag_seconds: 0.0, waits_for: Some(waits_for.to_owned()) }
+}
+
+/// Takes entries out. A place of the table may have been given to a new entry meanwhile, which is of a transaction that was
+/// under way when these were seen: none of those that have written them.
+fn consume(work: &mut Work<'_>, capture: Capture, step: i64, entries: &[(String, String)]) -> Result<()> {
+    let (places, xids): (Vec<String>, BTreeSet<String>) = entries.iter().cloned().unzip();
+    let xids: Vec<String> = xids.into_iter().collect();
+    let connection = work.sessions.of(work.shard)?;
+    connection.run(&format!(
+        "BEGIN;
+         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[]);
+         UPDATE shardmaster_agent.lookup SET consumed = {step} WHERE id = {id} AND consumed = {step} - 1;
+         COMMIT",
+        array_literal(&places),
+        array_literal(&xids),
+        queue = capture.queue(),
+        id = capture.0,
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What look-ups that are no more have left on shards.
+
+use super::session::Sessions;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::lookup as agent;
+use crate::agent::session;
+use crate::agent::state::{is_gone, master};
+use crate::catalog::lookup::{self, Removal};
+use crate::catalog::{shard, split};
+use crate::clean;
+use crate::error::Failure;
+use crate::remote::Connection;
+use crate::server::txn::transaction;
+
+/// Takes one away.
+pub fn remove(sessions: &mut Sessions, identity: &str, removal: &Removal) -> Result<()> {
+    let shard = transaction(|| shard::by_key(&removal.shard_key)).map_err(Failure::from)?;
+    let connection = sessions.of(&shard)?;
+    master::check(connection, identity)?;
+    for known in agent::all(connection)?.into_iter().filter(|known| known.token == removal.token) {
+        agent::remove(connection, known.capture)?;
+    }
+    transaction(|| lookup::removed(&removal.token, &removal.shard_key));
+    Ok(())
+}
+
+/// Removes everything of look-ups that this master does not have; what was found and what was done with it. In a session.
+pub fn clean(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failure> {
+    let shard = shard::by_key(shard_key)?;
+    let mut connection = session::open(&shard, "cleanup")?;
+    match remove_unknown(&mut connection) {
+        // The last one has left meanwhile.
+        Err(SplitError::Remote(error)) if is_gone(&error) => Ok(Vec::new()),
+        removed => removed.map_err(SplitError::into_failure),
+    }
+}
+
+fn remove_unknown(connection: &mut Connection) -> Result<Vec<(String, String)>> {
+    master::check(connection, &split::identity())?;
+    let mut removed = Vec::new();
+    for known in agent::all(connection)? {
+        if !lookup::is_known(&known.token) {
+            agent::remove(connection, known.capture)?;
+            removed.push((clean::said(&format!("look-up \"{}\"", known.name)), "removed".to_owned()));
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,276 @@
+//! What the worker does, turn by turn: each look-up on each shard in its turn, so that none waits for another's end.
+
+use super::assigned::Assigned;
+use super::post::{Post, Work};
+use super::removal;
+use super::session::Sessions;
+use super::settle::{self, BATCH};
+use crate::agent::error::{Result, SplitError};
+use crate::catalog::lookup::{self, Lookup, Progress, Removal, Source, State};
+use crate::catalog::lookup_entry;
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::split;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+pub use crate::catalog::lookup::has_work;
+
+/// Between two looks at a shard that has nothing new: longer each time.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
+/// After an error: twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// When something is due again.
+struct Due {
+    at: Instant,
+    pause: Duration,
+    failures: u32,
+}
+
+impl Default for Due {
+    fn default() -> Due {
+        Due { at: Instant::now(), pause: SHORTEST, failures: 0 }
+    }
+}
+
+impl Due {
+    fn is_now(&self) -> bool {
+        Instant::now() >= self.at
+    }
+
+    fn done(&mut self, is_busy: bool) {
+        self.failures = 0;
+        self.pause = if is_busy { Duration::ZERO } else { (self.pause * 2).clamp(SHORTEST, LONGEST) };
+        self.at = Instant::now() + self.pause;
+    }
+
+    fn failed(&mut self) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
+        self.failures += 1;
+        self.at = Instant::now() + pause;
+    }
+}
+
+/// By the token of its table and the shard.
+type Name = (String, String);
+
+#[derive(Default)]
+struct AtShard {
+    post: Post,
+    due: Due,
+}
+
+#[derive(Default)]
+struct OfLookup {
+    assigned: Option<Assigned>,
+    /// The last key that was looked at of an earlier epoch.
+    swept: Option<String>,
+    due: Due,
+}
+
+/// What the worker remembers between its turns.
+#[derive(Default)]
+pub struct Turns {
+    sessions: Sessions,
+    posts: HashMap<Name, AtShard>,
+    lookups: HashMap<String, OfLookup>,
+    removals: HashMap<Name, Due>,
+}
+
+/// What one look at the catalog shows.
+struct Catalog {
+    identity: String,
+    lookups: Vec<(Lookup, Source, Vec<Progress>)>,
+    shards: BTreeMap<String, Shard>,
+    removals: Vec<Removal>,
+}
+
+fn read() -> Catalog {
+    let with_progress = |lookup: Lookup| {
+        let source = lookup.source.clone()?;
+        let progress = lookup::progress(&lookup.name);
+        Some((lookup, source, progress))
+    };
+    Catalog {
+        identity: split::identity(),
+        lookups: lookup::all().into_iter().filter_map(with_progress).collect(),
+        shards: shard::all().into_iter().map(|shard| (shard.shard_key.clone(), shard)).collect(),
+        removals: lookup::removals(),
+    }
+}
+
+impl Turns {
+    /// One turn; how long nothing is due. None: there is nothing left to do.
+    pub fn take(&mut self) -> Option<Duration> {
+        let catalog = transaction(read);
+        if catalog.lookups.is_empty() && catalog.removals.is_empty() {
+            return None;
+        }
+        self.forget(&catalog);
+        for removal in &catalog.removals {
+            self.remove(&catalog.identity, removal);
+        }
+        for only_prepare in [true, false] {
+            for (lookup, source, progress) in &catalog.lookups {
+                for progress in progress {
+                    self.serve(&catalog, (lookup, source, progress), only_prepare);
+                }
+            }
+        }
+        // With what the turn has made of it.
+        for (lookup, source, progress) in transaction(read).lookups {
+            self.look_after(&lookup, &source, &progress);
+        }
+        let dues = self.posts.values().map(|at| &at.due).chain(self.lookups.values().map(|of| &of.due));
+        let next = dues.chain(self.removals.values()).map(|due| due.at).min();
+        Some(next.map_or(LONGEST, |at| at.saturating_duration_since(Instant::now())).min(LONGEST))
+    }
+
+    fn forget(&mut self, catalog: &Catalog) {
+        let is_there = |token: &str, shard: &str| {
+            catalog.lookups.iter().any(|(_, source, progress)| {
+                source.token == token && progress.iter().any(|progress| progress.shard_key == shard)
+            })
+        };
+        self.posts.retain(|(token, shard), _| is_there(token, shard));
+        self.lookups.retain(|token, _| catalog.lookups.iter().any(|(_, source, _)| source.token == *token));
+        self.removals.retain(|(token, shard), _| {
+            catalog.removals.iter().any(|removal| removal.token == *token && removal.shard_key == *shard)
+        });
+    }
+
+    fn remove(&mut self, identity: &str, removal: &Removal) {
+        let name = (removal.token.clone(), removal.shard_key.clone());
+        if !self.removals.entry(name.clone()).or_default().is_now() {
+            return;
+        }
+        wait::report(&format!(
+            "taking look-up \"{}\" away from shard \"{}\"",
+            removal.lookup, removal.shard_key
+        ));
+        let outcome = removal::remove(&mut self.sessions, identity, removal);
+        let due = self.removals.entry(name).or_default();
+        match outcome {
+            Ok(()) => self.sessions.succeeded(&removal.shard_key),
+            Err(error) => {
+                self.sessions.failed(&removal.shard_key, &error);
+                due.failed();
+                let failure = error.into_failure();
+                transaction(|| lookup::not_removed(removal, &failure));
+            }
+        }
+    }
+
+    fn serve(&mut self, catalog: &Catalog, of: (&Lookup, &Source, &Progress), only_prepare: bool) {
+        let (lookup, source, progress) = of;
+        let Some(shard) = catalog.shards.get(&progress.shard_key) else { return };
+        let at = self.posts.entry((source.token.clone(), progress.shard_key.clone())).or_default();
+        if !at.due.is_now() {
+            return;
+        }
+        wait::report(&format!("look-up \"{}\" on shard \"{}\"", lookup.name, shard.shard_key));
+        // What was prepared before is in the catalog by now.
+        let fresh = match only_prepare {
+            true => None,
+            false => transaction(|| {
+                lookup::find(&lookup.name).zip(lookup::progress_of(&lookup.name, &shard.shard_key))
+            }),
+        };
+        let (lookup, progress) = fresh.unwrap_or_else(|| (lookup.clone(), progress.clone()));
+        let mut work = Work {
+            sessions: &mut self.sessions,
+            identity: &catalog.identity,
+            lookup: &lookup,
+            source,
+            shard,
+            progress,
+        };
+        let outcome = match only_prepare {
+            true => at.post.prepare(&mut work).map(|()| None),
+            false => at.post.serve(&mut work).map(Some),
+        };
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(turn)) => {
+                self.sessions.succeeded(&shard.shard_key);
+                at.due.done(turn.is_busy);
+                transaction(|| {
+                    lookup::report(
+                        &lookup.name,
+                        &shard.shard_key,
+                        (turn.waiting, turn.lag_seconds),
+                        turn.waits_for.as_deref(),
+                    );
+                });
+            }
+            Err(error) => {
+                at.post.failed();
+                at.due.failed();
+                if !matches!(error, SplitError::Retry(_)) {
+                    self.sessions.failed(&shard.shard_key, &error);
+                }
+                let failure = error.into_failure();
+                transaction(|| lookup::report_failure(&lookup.name, &shard.shard_key, &failure));
+            }
+        }
+    }
+
+    /// What is not a single shard's.
+    fn look_after(&mut self, lookup: &Lookup, source: &Source, progress: &[Progress]) {
+        let mut of = self.lookups.remove(&source.token).unwrap_or_default();
+        if of.due.is_now() {
+            match self.settle_more(&mut of, lookup, source, progress) {
+                Ok(is_busy) => of.due.done(is_busy),
+                Err(error) => {
+                    pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
+                    of = OfLookup { due: of.due, ..OfLookup::default() };
+                    of.due.failed();
+                }
+            }
+        }
+        self.lookups.insert(source.token.clone(), of);
+    }
+
+    fn settle_more(
+        &mut self,
+        of: &mut OfLookup,
+        lookup: &Lookup,
+        source: &Source,
+        progress: &[Progress],
+    ) -> Result<bool> {
+        let ended = match transaction(|| lookup_entry::has_ended_claims(lookup)) {
+            true => settle::commit(lookup, || lookup_entry::end_claims(lookup, BATCH as i64))?,
+            false => 0,
+        };
+        if of.assigned.is_none() {
+            of.assigned = Assigned::next(lookup);
+        }
+        if let Some(assigned) = &mut of.assigned {
+            if !assigned.step(&mut self.sessions, lookup, source)? {
+                of.assigned = None;
+            }
+            return Ok(true);
+        }
+        let is_filled = progress.iter().all(|progress| progress.state != State::Filling);
+        if lookup.epoch == lookup.swept || !is_filled {
+            of.swept = None;
+            return Ok(ended > 0);
+        }
+        let page = transaction(|| lookup_entry::older(lookup, of.swept.as_deref(), BATCH as i64));
+        let Some(last) = page.last().cloned() else {
+            match of.swept.take() {
+                // What was left for later is before it.
+                Some(_) => {}
+                None => transaction(|| lookup::swept(lookup, lookup.epoch)),
+            }
+            return Ok(true);
+        };
+        settle::settle_all(&mut self.sessions, lookup, page.into_iter().collect())?;
+        of.swept = Some(last.key);
+        Ok(true)
+    }
+}
