@@ -109,13 +109,19 @@ COMMENT ON COLUMN shardmaster.keyspace.locked_by IS 'the last transaction that c
 CREATE TABLE shardmaster.table_policy (
     keyspace   text NOT NULL REFERENCES shardmaster.keyspace (name),
     table_name text NOT NULL CHECK (table_name <> ''),
-    shard_by   text NOT NULL CHECK (shard_by <> ''),
+    shard_by   text CHECK (shard_by <> ''),
     named_by   text NOT NULL,
-    PRIMARY KEY (keyspace, table_name)
+    policy     text NOT NULL DEFAULT 'sharded' CHECK (policy IN ('sharded', 'reference', 'global')),
+    origin     text,
+    PRIMARY KEY (keyspace, table_name),
+    CHECK ((policy = 'sharded') = (shard_by IS NOT NULL)),
+    CHECK ((policy = 'reference') = (origin IS NOT NULL))
 );
-COMMENT ON TABLE shardmaster.table_policy IS 'tables of a keyspace and their shard-by column';
+COMMENT ON TABLE shardmaster.table_policy IS 'tables of a keyspace, and how each of them is spread over the shards';
 COMMENT ON COLUMN shardmaster.table_policy.table_name IS 'as SQL writes it, quoted where needed; without schema: in the namespace of each shard';
-COMMENT ON COLUMN shardmaster.table_policy.shard_by IS 'plain name of the column, not quoted';
+COMMENT ON COLUMN shardmaster.table_policy.shard_by IS 'plain name of the column, not quoted; NULL: not sharded';
+COMMENT ON COLUMN shardmaster.table_policy.policy IS 'sharded: each row on the shard of its key; reference: all rows on every shard; global: on one server, which nobody but the application knows';
+COMMENT ON COLUMN shardmaster.table_policy.origin IS 'of a reference table, the shard whose rows the others follow';
 COMMENT ON COLUMN shardmaster.table_policy.named_by IS 'the role that has named it: where its schema is one of this very database, whether it may is looked at again by splits';
 
 CREATE TABLE shardmaster.routing_version (

@@ -69,6 +69,7 @@ mod ranges;
 mod reads;
 mod redirect_ends;
 mod redirects;
+mod reference;
 mod references;
 mod refusals;
 mod replay;

@@ -3,9 +3,10 @@
 use super::on_primary;
 use crate::api::regtype::RegType;
 use crate::catalog::caller::Caller;
-use crate::catalog::{keyspace, table_policy};
+use crate::catalog::keyspace;
+use crate::catalog::table_policy::{self, Listed};
 use crate::error::{Failure, required};
-use crate::routing::keyspaces::{self, StrategyArguments};
+use crate::routing::keyspaces::{self, NewTable, StrategyArguments};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -40,13 +41,21 @@ pub fn shard_table_add(
     shard_by: Option<String>,
     keyspace: default!(Option<String>, "'default'"),
     key_type: default!(Option<RegType>, "NULL"),
+    policy: default!(Option<String>, "'sharded'"),
+    origin: default!(Option<String>, "NULL"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_table_add")?;
     let table_name = required(table_name, "table_name")?;
-    let shard_by = required(shard_by, "shard_by")?;
-    let keyspace = required(keyspace, "keyspace")?;
-    let key_type = key_type.map(|t| t.0);
-    Ok(Caller::as_owner(|caller| keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type, caller))?)
+    let (keyspace, policy) = (required(keyspace, "keyspace")?, required(policy, "policy")?);
+    let new = NewTable {
+        name: &table_name,
+        shard_by: shard_by.as_deref(),
+        keyspace: &keyspace,
+        key_type: key_type.map(|t| t.0),
+        policy: &policy,
+        origin,
+    };
+    Ok(Caller::as_owner(|caller| keyspaces::table_add(&new, caller))?)
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -59,14 +68,25 @@ pub fn shard_table_drop(
     Ok(keyspaces::table_drop(&required(table_name, "table_name")?, &required(keyspace, "keyspace")?)?)
 }
 
+type TableRow = (name!(table_name, String), name!(shard_by, Option<String>), name!(policy, String));
+
+#[allow(clippy::type_complexity)]
 #[pg_extern(volatile, parallel_safe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_tables(
     keyspace: default!(Option<String>, "'default'"),
-) -> Result<TableIterator<'static, (name!(table_name, String), name!(shard_by, String))>, ErrorReport> {
+) -> Result<
+    TableIterator<
+        'static,
+        (name!(table_name, String), name!(shard_by, Option<String>), name!(policy, String)),
+    >,
+    ErrorReport,
+> {
     let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
-    let policies = table_policy::list(&keyspace.name);
-    Ok(TableIterator::new(policies.into_iter().map(|policy| (policy.table_name, policy.shard_by))))
+    let row = |listed: Listed| -> TableRow {
+        (listed.table_name, listed.shard_by, listed.policy.as_str().to_owned())
+    };
+    Ok(TableIterator::new(table_policy::all(&keyspace.name).into_iter().map(row)))
 }
 
 extension_sql_file!(
