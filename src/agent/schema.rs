@@ -30,7 +30,9 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
 /// bootstrap's lock.
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     let left = connection.run(
-        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)",
+        "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
     )?;
     if left.scalar() == Some("f") {
         connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;

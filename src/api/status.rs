@@ -84,6 +84,7 @@ fn worker(kind: Kind) -> Item {
         Kind::Coordinator => "coordinator",
         Kind::Sweeper => "sweeper",
         Kind::Settler => "settler",
+        Kind::References => "references",
         Kind::Split(_) => "split worker",
     };
     match found {

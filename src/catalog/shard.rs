@@ -35,6 +35,8 @@ pub enum TopologyError {
     InRun { shard: String, run: i64 },
     #[error("shard \"{shard}\" redirects clients of what has left it by split {splits}")]
     Redirects { shard: String, splits: String },
+    #[error("shard \"{shard}\" is the origin of reference tables of keyspace \"{keyspace}\"")]
+    Origin { shard: String, keyspace: String },
     #[error("shard \"{shard}\" is in use: key \"{key}\" of keyspace \"{keyspace}\" is routed to it")]
     Routed { shard: String, key: String, keyspace: String },
 }
@@ -91,6 +93,12 @@ impl From<TopologyError> for Failure {
                 SqlState::IN_USE,
                 Some(
                     "Wait until shardmaster.redirect_retention ends it, or call shard_guard_drop() for each split once no client has a route from before it.",
+                ),
+            ),
+            TopologyError::Origin { .. } => (
+                SqlState::IN_USE,
+                Some(
+                    "Take them out of the keyspace with shard_table_drop(), and wait a moment for its worker.",
                 ),
             ),
             TopologyError::Routed { .. } => (

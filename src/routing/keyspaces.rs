@@ -4,10 +4,11 @@ use super::{RoutingError, buckets};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::table_policy::{self, Column, Listed, Policy, TableName};
-use crate::catalog::{in_use, local, misplaced_run, name, redirect, routing, shard};
+use crate::catalog::{in_use, local, misplaced_run, name, redirect, reference, routing, shard};
 use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Kind, Missing, Strategy};
+use crate::server::wake;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -114,6 +115,10 @@ pub fn drop(name: &str) -> Result<(), Failure> {
         return Err(in_use(format!("key \"{key}\" is assigned in it"))
             .hint("Take its keys out with shard_unassign()."));
     }
+    if reference::any_of_keyspace(name) {
+        return Err(in_use("what shards have of its reference tables is being removed".into())
+            .hint("Call it again after a moment; shards that are away are waited for, or dropped."));
+    }
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));
     }
@@ -193,6 +198,10 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
     if !table_policy::insert(&keyspace, &listed, caller) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::TableExists { table, keyspace }.into());
+    }
+    if let Some(origin) = &new.origin {
+        reference::add(&keyspace, origin, &table);
+        wake::references_on_commit();
     }
     Ok(())
 }
@@ -341,5 +350,7 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::UnknownTable { table, keyspace }.into());
     }
+    reference::remove(&keyspace, &table);
+    wake::references_on_commit();
     Ok(())
 }

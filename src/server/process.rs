@@ -11,6 +11,7 @@ pub enum Kind {
     Coordinator,
     Sweeper,
     Settler,
+    References,
     Split(i64),
 }
 
@@ -18,6 +19,7 @@ const LAUNCHER: &str = "shardmaster launcher";
 const COORDINATOR: &str = "shardmaster coordinator";
 const SWEEPER: &str = "shardmaster sweeper";
 const SETTLER: &str = "shardmaster settler";
+const REFERENCES: &str = "shardmaster references";
 const SPLIT: &str = "shardmaster split ";
 
 impl Kind {
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Coordinator => COORDINATOR.into(),
             Kind::Sweeper => SWEEPER.into(),
             Kind::Settler => SETTLER.into(),
+            Kind::References => REFERENCES.into(),
             Kind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
@@ -37,6 +40,7 @@ impl Kind {
             COORDINATOR => Some(Kind::Coordinator),
             SWEEPER => Some(Kind::Sweeper),
             SETTLER => Some(Kind::Settler),
+            REFERENCES => Some(Kind::References),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
         }
     }

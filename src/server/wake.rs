@@ -60,6 +60,11 @@ pub fn creation_on_commit() {
     });
 }
 
+/// Wakes the coordinator, and what follows reference tables, once the current transaction has committed.
+pub fn references_on_commit() {
+    with_requests(|r| r.coordinator = true);
+}
+
 /// Wakes the coordinator now, without an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());
@@ -142,6 +147,7 @@ impl Requests {
                 Kind::Coordinator => self.coordinator,
                 Kind::Sweeper => self.sweeper,
                 Kind::Settler => false,
+                Kind::References => self.coordinator,
                 Kind::Split(id) => self.splits.contains(&id),
             });
         }

@@ -1,9 +1,11 @@
-//! Keeps one worker running for each split that has work, the sweeper, and the settler while it has work.
+//! Keeps one worker running for each split that has work, the sweeper, and the settler and what follows reference
+//! tables while they have work.
 
 use super::backoff::Backoff;
 use super::start::{accept_signals, pin_settings};
 use super::supervisor::{Child, Supervisor};
-use super::{lock, settler, splits, sweeper};
+use super::{lock, references, settler, splits, sweeper};
+use crate::catalog::reference;
 use crate::execution;
 use crate::guc;
 use crate::server::process::{self, Kind};
@@ -48,7 +50,10 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
     loop {
         let sweeper = coordinator.keep_sweeper();
         let pause = match txn::transaction(look) {
-            Some(work) => coordinator.serve(&work).min(sweeper).min(coordinator.keep_settler(&work)),
+            Some(work) => {
+                let others = coordinator.keep_settler(&work).min(coordinator.keep_references(&work));
+                coordinator.serve(&work).min(sweeper).min(others)
+            }
             None => {
                 wait::report_idle(splits::WAITS_FOR_EXTENSION);
                 splits::until_created(LOOK_AGAIN)
@@ -65,6 +70,8 @@ struct Work {
     role: Option<pg_sys::Oid>,
     /// Something is left of statements in two phases.
     is_left: bool,
+    /// Tables are to be the same on all shards.
+    has_references: bool,
 }
 
 /// None while the extension is not installed.
@@ -74,6 +81,7 @@ fn look() -> Option<Work> {
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
         role: spawn::worker_role(),
         is_left: !execution::orphans().is_empty(),
+        has_references: reference::any(),
     })
 }
 
@@ -88,6 +96,7 @@ struct Memory {
 struct Coordinator {
     sweeper: Supervisor,
     settler: Supervisor,
+    references: Supervisor,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
@@ -101,16 +110,12 @@ impl Coordinator {
 
     /// The same with the settler, where it has work.
     fn keep_settler(&mut self, work: &Work) -> Duration {
-        match work.is_left {
-            true => keep(&mut self.settler, Kind::Settler, settler::builder),
-            false => {
-                // It has ended because it was through: the next one needs no pause.
-                if !self.settler.runs() {
-                    self.settler = Supervisor::default();
-                }
-                LOOK_AGAIN
-            }
-        }
+        keep_while(work.is_left, &mut self.settler, Kind::Settler, settler::builder)
+    }
+
+    /// The same with what follows reference tables.
+    fn keep_references(&mut self, work: &Work) -> Duration {
+        keep_while(work.has_references, &mut self.references, Kind::References, references::builder)
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.
@@ -196,6 +201,22 @@ impl Coordinator {
         self.short_of_slots = true;
         false
     }
+}
+
+/// The same with one that ends when it is through: the next one needs no pause then.
+fn keep_while(
+    has_work: bool,
+    supervisor: &mut Supervisor,
+    kind: Kind,
+    builder: fn(pg_sys::Oid) -> BackgroundWorkerBuilder,
+) -> Duration {
+    if has_work {
+        return keep(supervisor, kind, builder);
+    }
+    if !supervisor.runs() {
+        *supervisor = Supervisor::default();
+    }
+    LOOK_AGAIN
 }
 
 /// Starts a worker of which there is one, if it is missing; how long nothing needs to be done.

@@ -15,6 +15,8 @@ pub const COORDINATOR: i64 = 0;
 pub const SWEEPER: i64 = -1;
 /// The settler's own lock.
 pub const SETTLER: i64 = -2;
+/// Of what follows reference tables.
+pub const REFERENCES: i64 = -3;
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {

@@ -18,6 +18,7 @@ pub mod coordinator;
 pub mod hooks;
 pub mod launcher;
 pub mod lock;
+mod references;
 mod settler;
 pub mod split;
 pub mod splits;
