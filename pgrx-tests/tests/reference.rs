@@ -2,8 +2,15 @@
 //! are on every shard as their origin has them.
 
 use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER as OWNER_LOGIN};
-use shardmaster_tests::fixture::{LIMIT, by_owner as run, cluster, cluster_of, plan, rows, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, by_owner as run, by_superuser, cluster, cluster_of, plan, rows, to_pending,
+};
+use shardmaster_tests::server::Server;
 use shardmaster_tests::wait;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 const COUNTRIES: &str = "CREATE TABLE countries (code text PRIMARY KEY, name text);
     CREATE TABLE items (tenant text, id int, val text, code int, country text,
@@ -55,9 +62,16 @@ fn a_policy_says_what_else_is_said() {
 #[test]
 fn a_global_table_stays_where_it_is() {
     let cluster = cluster_of(&[], COUNTRIES);
+    for server in [0, 1] {
+        by_superuser(
+            &cluster,
+            server,
+            "CREATE ROLE reader LOGIN; GRANT SELECT ON items, countries TO reader",
+        );
+    }
     master(
         &cluster,
-        "SELECT shard_table_add('countries', NULL, policy => 'global'); SELECT shard_login_set('postgres', 'postgres')",
+        "SELECT shard_table_add('countries', NULL, policy => 'global'), shard_login_set('postgres', 'reader')",
     );
     run(&cluster, 0, "INSERT INTO countries VALUES ('de'); UPDATE items SET country = 'de'");
     run(&cluster, 0, REFERS);
@@ -152,4 +166,182 @@ fn every_shard_follows() {
     .unwrap();
     run(&cluster, 1, "INSERT INTO countries VALUES ('free')");
     assert_eq!(contents(&cluster, 1, "countries").len(), 2);
+}
+
+/// Waits until the worker is held at a point.
+fn held(cluster: &Cluster, point: &str) {
+    let query = format!(
+        "SELECT count(*) = 1 FROM pg_stat_activity
+          WHERE backend_type = 'shardmaster references' AND query = 'held at point \"{point}\"'"
+    );
+    wait::until_true(&mut cluster.superuser().unwrap(), point, LIMIT, &query).unwrap();
+}
+
+/// One shard more, without its table.
+fn third(cluster: &mut Cluster) {
+    cluster.add_server(Server::start("shard_c", &["fsync = off"]).unwrap()).unwrap();
+}
+
+#[test]
+fn a_new_shard_is_filled_before_it_gets_keys() {
+    let mut cluster = cluster_of(&[], COUNTRIES);
+    run(&cluster, 0, "INSERT INTO countries SELECT 'c' || i, i FROM generate_series(1, 500) i");
+    master(&cluster, ADD);
+    alike(&cluster, &["countries"]);
+    third(&mut cluster);
+    let assign = "SELECT shard_assign('new', 'shard_c')";
+    assert_eq!(refused(&cluster, assign), "55000");
+    // What is missing is named, and the others follow meanwhile.
+    let state =
+        "SELECT concat_ws(' ', state, error, hint) FROM shard_reference_tables() WHERE shard = 'shard_c'";
+    let mut session = cluster.superuser().unwrap();
+    wait::until("the missing table to be named", LIMIT, || {
+        let text = all(&mut session, state);
+        let is_named = text.contains("\"public\".\"countries\" on shard \"shard_c\" does not exist");
+        Ok((text.starts_with("failed") && is_named && text.contains("shard_schema_copy()")).then_some(()))
+    })
+    .unwrap();
+    run(&cluster, 0, "INSERT INTO countries VALUES ('meanwhile')");
+    wait::until("shard_b to follow", LIMIT, || {
+        Ok((contents(&cluster, 0, "countries") == contents(&cluster, 1, "countries")).then_some(()))
+    })
+    .unwrap();
+    cluster.hold("reference_applied").unwrap();
+    run(&cluster, 2, COUNTRIES);
+    held(&cluster, "reference_applied");
+    assert_eq!(refused(&cluster, assign), "55000");
+    assert!(contents(&cluster, 2, "countries").is_empty());
+    cluster.fault("").unwrap();
+    alike(&cluster, &["countries"]);
+    master(&cluster, assign);
+    assert_eq!(states(&cluster), "countries shard_a shard_b following,countries shard_a shard_c following");
+}
+
+/// Everything that makes the order of changes matter.
+const ZOO: &str = "CREATE TABLE plans (id int PRIMARY KEY, code text UNIQUE, amount numeric(8,2), doc jsonb, tags text[],
+                                       twice int GENERATED ALWAYS AS (id * 2) STORED);
+    CREATE TABLE prices (plan int REFERENCES plans ON UPDATE CASCADE ON DELETE CASCADE DEFERRABLE, at date, price money,
+                         PRIMARY KEY (plan, at))";
+
+fn zoo(servers: usize) -> Cluster {
+    let mut cluster = cluster_of(&[], &format!("{COUNTRIES}; {ZOO}"));
+    for server in 2..servers {
+        let name = ["", "", "shard_c", "shard_d"][server];
+        cluster.add_server(Server::start(name, &["fsync = off"]).unwrap()).unwrap();
+        run(&cluster, server, &format!("{COUNTRIES}; {ZOO}"));
+    }
+    run(
+        &cluster,
+        0,
+        "INSERT INTO plans SELECT i, 'p' || i, i / 7.0, jsonb_build_object('i', i), ARRAY[i::text, NULL]
+           FROM generate_series(1, 200) i;
+         INSERT INTO prices SELECT i, '2020-01-01', i FROM generate_series(1, 200) i",
+    );
+    for table in ["countries", "plans", "prices"] {
+        master(&cluster, &ADD.replace("countries", table));
+    }
+    cluster
+}
+
+const ALL: [&str; 3] = ["countries", "plans", "prices"];
+
+/// One round of a writer, by its number.
+fn writes(round: usize) -> String {
+    let (a, b) = (round % 200 + 1, (round * 7) % 200 + 1);
+    let c = 1000 + round;
+    match round % 6 {
+        // Values that exclude each other change hands.
+        0 => format!(
+            "BEGIN; UPDATE plans SET code = 'x{c}' WHERE id = {a}; UPDATE plans SET code = 'p{a}', amount = {round} WHERE id = {b};
+             UPDATE plans SET code = 'p{b}' WHERE id = {a}; COMMIT"
+        ),
+        1 => format!(
+            "BEGIN; INSERT INTO plans (id, code) VALUES ({c}, 'n{c}'); SAVEPOINT s; UPDATE plans SET amount = 1 WHERE id = {a};
+             ROLLBACK TO s; UPDATE plans SET amount = amount + 1, doc = '{{\"r\": {round}}}' WHERE id = {a}; COMMIT"
+        ),
+        2 => format!("UPDATE plans SET id = id + 5000 WHERE id = {b}; UPDATE plans SET id = id - 5000 WHERE id = {b} + 5000"),
+        3 => format!("INSERT INTO countries VALUES ('k{round}', 'v') ON CONFLICT (code) DO UPDATE SET name = 'again'"),
+        4 => format!("BEGIN; DELETE FROM plans WHERE id = {}; INSERT INTO plans (id, code) VALUES ({0}, 'back'); ROLLBACK", c - 3),
+        _ => format!("DELETE FROM plans WHERE id >= 1000 AND id < {} AND id % 2 = 0", c - 20),
+    }
+}
+
+/// Writes on the origin until told to stop; unique values may be taken at the moment.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    handle: JoinHandle<usize>,
+}
+
+impl Writer {
+    fn start(cluster: &Cluster, begin: usize) -> Writer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, mut session) = (stop.clone(), cluster.servers[0].superuser(DATABASE).unwrap());
+        session.batch_execute("SET lock_timeout = '2s'; SET deadlock_timeout = '50ms'").unwrap();
+        let handle = std::thread::spawn(move || {
+            let (mut round, mut done) = (begin, 0);
+            while !told.load(Ordering::Relaxed) {
+                round += 3;
+                match session.batch_execute(&writes(round)) {
+                    Ok(()) => done += 1,
+                    Err(_) => session.batch_execute("ROLLBACK").unwrap(),
+                }
+            }
+            done
+        });
+        Writer { stop, handle }
+    }
+
+    fn stop(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.handle.join().unwrap()
+    }
+}
+
+#[test]
+fn all_shards_are_alike_at_rest() {
+    let cluster = zoo(3);
+    // Commits late, and what it wrote has an old number.
+    let mut late = cluster.servers[0].superuser(DATABASE).unwrap();
+    late.batch_execute(
+        "BEGIN; UPDATE plans SET amount = 99 WHERE id = 77; SAVEPOINT s; DELETE FROM countries",
+    )
+    .unwrap();
+    let writers = [Writer::start(&cluster, 0), Writer::start(&cluster, 1)];
+    master(&cluster, WAIT);
+    std::thread::sleep(Duration::from_secs(3));
+    late.batch_execute("COMMIT").unwrap();
+    let done: usize = writers.into_iter().map(Writer::stop).sum();
+    assert!(done > 100, "{done}");
+    alike(&cluster, &ALL);
+    let mut session = cluster.servers[0].superuser(DATABASE).unwrap();
+    wait::until_true(
+        &mut session,
+        "the queues to be empty",
+        LIMIT,
+        "SELECT NOT EXISTS (SELECT FROM shardmaster_agent.reference_queue_1_2)",
+    )
+    .unwrap();
+}
+
+#[test]
+fn who_dies_at_a_point_goes_on_right() {
+    let cluster = zoo(2);
+    let writer = Writer::start(&cluster, 2);
+    for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
+        for action in ["exit", "kill"] {
+            cluster.fault(&format!("reference_{point}={action}")).unwrap();
+            let fired = format!(
+                "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = 'reference_{point}={action}')"
+            );
+            wait::until(&fired, LIMIT, || {
+                let Ok(mut session) = cluster.superuser() else { return Ok(None) };
+                Ok(session.query_one(&fired, &[]).ok().filter(|row| row.get::<_, bool>(0)))
+            })
+            .unwrap();
+        }
+    }
+    wait::until("the master to be back", LIMIT, || Ok(cluster.superuser().ok())).unwrap();
+    cluster.fault("").unwrap();
+    assert!(writer.stop() > 20);
+    alike(&cluster, &ALL);
 }

@@ -288,6 +288,20 @@ pub struct Behind {
     pub failure: Option<(String, Option<String>)>,
 }
 
+/// Why one shard is not known to have what was committed on the origins by then.
+pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> Option<String> {
+    sql::read_one_again(
+        "SELECT concat('shard \"', $2, '\" to have its reference tables as of now', ': ' || c.error)
+           FROM shardmaster.reference_set s
+           LEFT JOIN shardmaster.reference_copy c ON c.set_id = s.id AND c.shard_key = $2
+          WHERE s.keyspace = $1 AND s.origin <> $2 AND coalesce(c.as_of < $3, true)
+            AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = s.id AND NOT t.dropped)
+          ORDER BY s.id LIMIT 1",
+        &[keyspace.into(), shard_key.into(), by.into()],
+        |row| row.value(1),
+    )
+}
+
 /// The first shard that is not known to have what was committed on an origin by then; one that has failed before others.
 pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<Behind> {
     sql::read_one_again(

@@ -162,7 +162,6 @@ pub fn list(keyspace: &str) -> Vec<TablePolicy> {
 pub struct Keyless {
     pub name: TableName,
     pub policy: Policy,
-    pub origin: Option<String>,
 }
 
 pub fn keyless(keyspace: &str) -> Vec<Keyless> {
@@ -170,7 +169,7 @@ pub fn keyless(keyspace: &str) -> Vec<Keyless> {
     tables
         .filter_map(|listed| {
             let name = TableName::parse(&listed.table_name)?;
-            Some(Keyless { name, policy: listed.policy, origin: listed.origin })
+            Some(Keyless { name, policy: listed.policy })
         })
         .collect()
 }

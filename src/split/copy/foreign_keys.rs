@@ -5,12 +5,13 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress::Progress;
+use crate::catalog::table_policy::Policy;
 use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
 use crate::split::engine::Engine;
 use crate::split::owners;
-use crate::split::references::{Watched, moves};
+use crate::split::references::{Reference, Watched, keyless, moves};
 
 /// Which rows of the scope a step looks at.
 pub enum Look {
@@ -97,18 +98,25 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
     let rows = engine.target.run_within(&query, Bounds::unlimited().stall)?;
     match rows.scalar() {
         None => Ok(()),
-        Some(value) => Err(SplitError::Failed(
-            Failure::new(
-                SqlState::parse("23503"),
-                format!(
-                    "a moving row references a row that is not on shard \"{}\": {}",
-                    engine.target.shard(),
-                    reference.text(value)
-                ),
-            )
-            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
-        )),
+        Some(value) => Err(missing(engine, reference, value)),
     }
+}
+
+/// A reference table has it soon, or says itself why not.
+fn missing(engine: &Engine, reference: &Reference, value: &str) -> SplitError {
+    let text = format!(
+        "a moving row references a row that is not on shard \"{}\": {}",
+        engine.target.shard(),
+        reference.text(value)
+    );
+    let policy = keyless(&engine.plan, Side::Target, reference).map(|table| table.policy);
+    if policy == Some(Policy::Reference) {
+        return SplitError::Retry(format!("a reference table to follow: {text}"));
+    }
+    SplitError::Failed(
+        Failure::new(SqlState::parse("23503"), text)
+            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
+    )
 }
 
 /// Which rows of a referenced table count: those that move too, or that are nobody's and so

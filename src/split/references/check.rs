@@ -5,6 +5,7 @@ use super::{Bond, Reference, columns_by, found, in_scope, keyless, load, load_al
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::catalog::reference;
 use crate::catalog::split::Plan;
 use crate::catalog::table_policy::Policy;
 use crate::guc;
@@ -96,6 +97,16 @@ fn period_of_its_own(reference: &Reference) -> Finding {
         format!("{} references {} by foreign key \"{}\"", reference.from, reference.to, reference.name),
         "It can move only with the shard-by column in it, and with no column that shard_split_map() computes or leaves out: drop it on the target until the split is finished, or do without the map.",
     )
+}
+
+/// Rows that move may refer to what every shard is to have.
+pub fn unfilled(plan: &Plan) -> Option<Finding> {
+    let shard = &plan.target.shard_key;
+    let (table, _, why) = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let text = format!("shard \"{shard}\" does not have reference table {table} yet{why}");
+    let hint = "It is filled in the background: shard_reference_tables() says what holds it up.";
+    Some(Finding { transient: true, ..Finding::new("target: reference tables", false, text, hint) })
 }
 
 /// A row that moves cannot take along what it references on the one server that has it.
