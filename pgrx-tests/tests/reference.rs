@@ -5,7 +5,7 @@ use shardmaster_tests::cluster::{Cluster, DATABASE, MOVER as OWNER_LOGIN};
 use shardmaster_tests::fixture::{
     LIMIT, by_owner as run, by_superuser, cluster, cluster_of, plan, rows, to_pending,
 };
-use shardmaster_tests::server::Server;
+use shardmaster_tests::server::{Server, Stop};
 use shardmaster_tests::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -300,6 +300,7 @@ impl Writer {
 #[test]
 fn all_shards_are_alike_at_rest() {
     let cluster = zoo(3);
+    master(&cluster, WAIT);
     // Commits late, and what it wrote has an old number.
     let mut late = cluster.servers[0].superuser(DATABASE).unwrap();
     late.batch_execute(
@@ -307,7 +308,6 @@ fn all_shards_are_alike_at_rest() {
     )
     .unwrap();
     let writers = [Writer::start(&cluster, 0), Writer::start(&cluster, 1)];
-    master(&cluster, WAIT);
     std::thread::sleep(Duration::from_secs(3));
     late.batch_execute("COMMIT").unwrap();
     let done: usize = writers.into_iter().map(Writer::stop).sum();
@@ -344,4 +344,240 @@ fn who_dies_at_a_point_goes_on_right() {
     cluster.fault("").unwrap();
     assert!(writer.stop() > 20);
     alike(&cluster, &ALL);
+}
+
+#[test]
+fn others_follow_while_one_is_silent() {
+    let mut cluster = zoo(3);
+    alike(&cluster, &ALL);
+    cluster.servers[1].hang().unwrap();
+    run(&cluster, 0, "INSERT INTO countries VALUES ('while it is silent')");
+    let follows = |server: usize| {
+        wait::until("a shard to follow", Duration::from_secs(40), || {
+            Ok((contents(&cluster, 0, "countries") == contents(&cluster, server, "countries")).then_some(()))
+        })
+        .unwrap();
+    };
+    follows(2);
+    wait::until("it to be away", LIMIT, || {
+        Ok(states(&cluster).contains("countries shard_a shard_b away").then_some(()))
+    })
+    .unwrap();
+    run(&cluster, 0, "UPDATE countries SET name = 'twice'");
+    follows(2);
+    cluster.servers[1].wake().unwrap();
+    alike(&cluster, &ALL);
+    cluster.servers[1].stop(Stop::Immediate).unwrap();
+    run(&cluster, 0, "DELETE FROM countries; UPDATE plans SET amount = 5");
+    cluster.servers[1].run().unwrap();
+    alike(&cluster, &ALL);
+}
+
+#[test]
+fn a_queue_that_is_full_costs_no_writer_anything() {
+    let cluster = zoo(3);
+    alike(&cluster, &ALL);
+    // A queue of a megabyte.
+    cluster.set("shardmaster.queue_max_size", "1MB").unwrap();
+    for table in ALL {
+        master(&cluster, &format!("SELECT shard_table_drop('{table}')"));
+        master(&cluster, &ADD.replace("countries", table));
+    }
+    alike(&cluster, &ALL);
+    cluster.hold("reference_begin").unwrap();
+    held(&cluster, "reference_begin");
+    let mut open = cluster.servers[0].superuser(DATABASE).unwrap();
+    let full = "SELECT coalesce(max(last_value), 0) > 1 FROM pg_sequences
+                 WHERE schemaname = 'shardmaster_agent' AND sequencename LIKE 'reference_queue%'";
+    let mut round = 0;
+    let mut session = cluster.servers[0].superuser(DATABASE).unwrap();
+    wait::until("a queue to be full", LIMIT, || {
+        round += 1;
+        run(
+            &cluster,
+            0,
+            &format!("UPDATE plans SET amount = {round} FROM generate_series(1, 20) i WHERE id <= 200"),
+        );
+        Ok(session.query_one(full, &[])?.get::<_, bool>(0).then_some(()))
+    })
+    .unwrap();
+    // Nothing of this is in a queue, and it commits once they are open again.
+    open.batch_execute(
+        "BEGIN; UPDATE plans SET doc = '7' WHERE id = 9; INSERT INTO countries VALUES ('late')",
+    )
+    .unwrap();
+    run(&cluster, 0, "UPDATE plans SET doc = '8' WHERE id = 10; DELETE FROM prices WHERE plan = 11");
+    cluster.fault("").unwrap();
+    wait::until("the queues to be open again", LIMIT, || {
+        Ok((!session.query_one(full, &[])?.get::<_, bool>(0)).then_some(()))
+    })
+    .unwrap();
+    run(&cluster, 0, "UPDATE plans SET doc = '12' WHERE id = 12");
+    std::thread::sleep(Duration::from_secs(2));
+    open.batch_execute("COMMIT").unwrap();
+    alike(&cluster, &ALL);
+}
+
+#[test]
+fn a_shard_whose_columns_differ_stops_and_says_so() {
+    let cluster = zoo(2);
+    alike(&cluster, &ALL);
+    run(&cluster, 0, "ALTER TABLE plans ADD more int DEFAULT 4; UPDATE plans SET more = id");
+    wait::until("it to stop", LIMIT, || {
+        let text = states(&cluster);
+        Ok((text.contains("failed") && text.contains("column \"more\" that is not the same")).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(refused(&cluster, WAIT), "55000");
+    run(&cluster, 1, "ALTER TABLE plans ADD more int DEFAULT 5");
+    wait::until("it to follow again", LIMIT, || Ok((!states(&cluster).contains("failed")).then_some(())))
+        .unwrap();
+    alike(&cluster, &ALL);
+    run(&cluster, 0, "ALTER TABLE plans ALTER amount TYPE numeric(10,3)");
+    wait::until("it to stop", LIMIT, || Ok(states(&cluster).contains("failed").then_some(()))).unwrap();
+    run(&cluster, 1, "ALTER TABLE plans ALTER amount TYPE numeric(10,3)");
+    wait::until("it to follow again", LIMIT, || Ok((!states(&cluster).contains("failed")).then_some(())))
+        .unwrap();
+    alike(&cluster, &ALL);
+    // Whose triggers were off for a while has to copy again.
+    run(
+        &cluster,
+        0,
+        "ALTER TABLE plans DISABLE TRIGGER USER; UPDATE plans SET amount = 1 WHERE id = 3; ALTER TABLE plans ENABLE TRIGGER USER",
+    );
+    wait::until("what was missed to be there", LIMIT, || {
+        Ok((contents(&cluster, 0, "plans") == contents(&cluster, 1, "plans")).then_some(()))
+    })
+    .unwrap();
+}
+
+#[test]
+fn rows_that_others_refer_to_do_not_go() {
+    let cluster = zoo(2);
+    alike(&cluster, &ALL);
+    run(&cluster, 0, "INSERT INTO countries VALUES ('de'), ('fr')");
+    alike(&cluster, &ALL);
+    for server in [0, 1] {
+        run(&cluster, server, REFERS);
+    }
+    run(&cluster, 1, "INSERT INTO items VALUES ('other', 1, 'x', 1, 'de')");
+    // A change in place keeps nobody from referring to a row.
+    let mut client = cluster.servers[1].superuser(DATABASE).unwrap();
+    client.batch_execute("BEGIN; INSERT INTO items VALUES ('other', 2, 'x', 2, 'fr')").unwrap();
+    run(&cluster, 0, "UPDATE countries SET name = 'changed'");
+    alike(&cluster, &ALL);
+    client.batch_execute("COMMIT").unwrap();
+    run(&cluster, 0, "DELETE FROM countries WHERE code = 'de'");
+    wait::until("it to stop", LIMIT, || {
+        let text = states(&cluster);
+        let is_named =
+            text.contains("failed") && text.contains("items_country") && text.contains("(country)=(de)");
+        Ok(is_named.then_some(()))
+    })
+    .unwrap();
+    assert_eq!(contents(&cluster, 1, "countries").len(), 2);
+    run(&cluster, 1, "DELETE FROM items WHERE country = 'de'");
+    wait::until("it to follow again", LIMIT, || Ok((!states(&cluster).contains("failed")).then_some(())))
+        .unwrap();
+    alike(&cluster, &ALL);
+    assert_eq!(contents(&cluster, 1, "countries").len(), 1);
+}
+
+#[test]
+fn a_split_takes_no_row_where_what_it_refers_to_is_missing() {
+    let cluster = cluster_of(&[], COUNTRIES);
+    run(&cluster, 0, "INSERT INTO countries SELECT 'c' || i, i FROM generate_series(0, 99) i");
+    for server in [0, 1] {
+        run(&cluster, server, REFERS);
+    }
+    run(&cluster, 0, "UPDATE items SET country = 'c' || id % 100");
+    cluster.hold("reference_applied").unwrap();
+    master(&cluster, ADD);
+    held(&cluster, "reference_applied");
+    let split = plan(&cluster);
+    let text = split.findings_with_hints().unwrap().join("\n");
+    assert!(
+        text.contains(
+            "target: reference tables: shard \"shard_b\" does not have reference table countries yet"
+        ),
+        "{text}"
+    );
+    cluster.fault("").unwrap();
+    master(&cluster, WAIT);
+    assert_eq!(split.findings_with_hints().unwrap().join("\n"), "");
+    to_pending(&split);
+    // Rows that refer to what is not on the target yet wait for it, before the cutover and in it.
+    let stop = Arc::new(AtomicBool::new(false));
+    let (told, mut session) = (stop.clone(), cluster.servers[0].superuser(DATABASE).unwrap());
+    let writer = std::thread::spawn(move || {
+        let mut round = 0;
+        while !told.load(Ordering::Relaxed) {
+            round += 1;
+            let statement = format!(
+                "BEGIN; INSERT INTO countries VALUES ('n{round}', 'x');
+                 UPDATE items SET country = 'n{round}' WHERE tenant = 'moves' AND id = 2 * ({round} % 100 + 1);
+                 UPDATE items SET country = 'n{round}' WHERE tenant = 'stays' AND id = 2 * ({round} % 100) + 1; COMMIT"
+            );
+            if session.batch_execute(&statement).is_err() {
+                session.batch_execute("ROLLBACK").unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        round
+    });
+    cluster.hold("reference_applied").unwrap();
+    held(&cluster, "reference_applied");
+    split.call("cutover").unwrap();
+    wait::until("the cutover to wait for it", LIMIT, || {
+        let waits = split.metric::<Option<String>>("waiting_for")?.unwrap_or_default();
+        Ok(waits.contains("reference table").then_some(()))
+    })
+    .unwrap();
+    cluster.fault("").unwrap();
+    wait::until("the cutover", LIMIT, || {
+        let _ = split.call("cutover");
+        Ok(split.wait("completed", Duration::from_secs(5)).ok())
+    })
+    .unwrap();
+    stop.store(true, Ordering::Relaxed);
+    assert!(writer.join().unwrap() > 20);
+    assert_eq!(dangling(&cluster), "0");
+    alike(&cluster, &["countries"]);
+    split.finish(LIMIT).unwrap();
+    assert_eq!(dangling(&cluster), "0");
+    assert_eq!(rows(&cluster, 1).len(), 300);
+}
+
+/// Rows on the target that refer to nothing.
+fn dangling(cluster: &Cluster) -> String {
+    let query = "SELECT count(*)::text FROM items i WHERE country IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM countries c WHERE c.code = i.country)";
+    all(&mut cluster.servers[1].superuser(DATABASE).unwrap(), query)
+}
+
+/// Shards that are schemas of one database; a table with a schema of its own is the same one for all.
+#[test]
+fn shards_may_be_schemas_of_one_database() {
+    let cluster = Cluster::namespaces(2, &["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
+    for shard in &cluster.shards {
+        let mut owner = cluster.owner_of(shard).unwrap();
+        owner.batch_execute(&format!("SET ROLE app_owner; {COUNTRIES}; RESET ROLE")).unwrap();
+    }
+    let mut session = cluster.superuser().unwrap();
+    session
+        .batch_execute(
+            "CREATE SCHEMA common AUTHORIZATION app_owner; SET ROLE app_owner; CREATE TABLE common.currencies (code text PRIMARY KEY);
+             INSERT INTO common.currencies VALUES ('eur'); INSERT INTO shard_a.countries VALUES ('de'); RESET ROLE",
+        )
+        .unwrap();
+    master(&cluster, ADD);
+    master(&cluster, &ADD.replace("countries", "common.currencies"));
+    master(&cluster, WAIT);
+    assert_eq!(all(&mut session, "SELECT code FROM shard_b.countries"), "de");
+    session.batch_execute("SET ROLE app_owner; INSERT INTO common.currencies VALUES ('usd')").unwrap();
+    assert!(session.batch_execute("INSERT INTO shard_b.countries VALUES ('fr')").is_err());
+    session.batch_execute("INSERT INTO shard_a.countries VALUES ('fr'); RESET ROLE").unwrap();
+    master(&cluster, WAIT);
+    assert_eq!(all(&mut session, "SELECT code FROM shard_b.countries ORDER BY 1"), "de,fr");
+    assert_eq!(all(&mut session, "SELECT code FROM common.currencies ORDER BY 1"), "eur,usd");
 }
