@@ -379,11 +379,9 @@ fn a_queue_that_is_full_costs_no_writer_anything() {
     alike(&cluster, &ALL);
     // A queue of a megabyte.
     cluster.set("shardmaster.queue_max_size", "1MB").unwrap();
-    for table in ALL {
-        master(&cluster, &format!("SELECT shard_table_drop('{table}')"));
-        master(&cluster, &ADD.replace("countries", table));
-    }
-    alike(&cluster, &ALL);
+    let told = "SELECT max_bytes = 1024 * 1024 FROM shardmaster_agent.reference_origin";
+    wait::until_true(&mut cluster.servers[0].superuser(DATABASE).unwrap(), "writers to be told", LIMIT, told)
+        .unwrap();
     cluster.hold("reference_begin").unwrap();
     held(&cluster, "reference_begin");
     let mut open = cluster.servers[0].superuser(DATABASE).unwrap();

@@ -26,8 +26,10 @@ BEGIN
     -- Looked at now and then: the size of a file costs as much as the entry itself.
     IF pg_catalog.date_part('microseconds', pg_catalog.clock_timestamp())::pg_catalog.int8
            OPERATOR(pg_catalog.%) {sample} OPERATOR(pg_catalog.=) 0 THEN
-        IF pg_catalog.pg_relation_size('shardmaster_agent.{queue}'::pg_catalog.regclass, 'main')
-               OPERATOR(pg_catalog.>) {max_bytes} THEN
+        IF EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin o
+                    WHERE o.set_id OPERATOR(pg_catalog.=) {set}
+                      AND pg_catalog.pg_relation_size('shardmaster_agent.{queue}'::pg_catalog.regclass, 'main')
+                          OPERATOR(pg_catalog.>) o.max_bytes) THEN
             PERFORM pg_catalog.setval('shardmaster_agent.{sequence}'::pg_catalog.regclass, 2);
         END IF;
     END IF;

@@ -5,7 +5,6 @@ use super::shape::TableShape;
 use super::state::queue;
 use super::template::fill;
 use super::{Event, SAMPLE, key_arguments, key_values};
-use crate::guc;
 use crate::remote::quote::{ident, literal};
 
 const CAPTURE: &str = include_str!("../../sql/agent/reference_capture.sql");
@@ -50,7 +49,7 @@ pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
             ("new_keys", key_values(shape, "new")),
             ("old_keys", key_values(shape, "old")),
             ("sample", SAMPLE.to_string()),
-            ("max_bytes", guc::queue_max_bytes().to_string()),
+            ("set", set.to_string()),
         ],
     );
     format!("{}; {function}", queue::definition(&queue_name(set, ordinal), shape))

@@ -8,11 +8,14 @@ use crate::agent::state::{self, master, reference as rows};
 use crate::agent::{reference, schema};
 use crate::catalog::reference::{Member, Place, Set};
 use crate::remote::Connection;
+use crate::remote::quote::literal;
 use crate::server::injection::reach;
 use crate::split::install::triggers;
 
-/// By its name, and that its function is the agent's.
-const OURS: &str = "t.tgname IN ($1::text, $1::text || '_i', $1::text || '_u', $1::text || '_d')";
+/// The triggers of a table on its origin, by their names. Several shards may be in one database.
+const CAPTURES: &str = "t.tgname IN ($1::text || '_i', $1::text || '_u', $1::text || '_d')";
+/// That of a copy.
+const GUARD: &str = "t.tgname = $1::text";
 
 /// Which end of a set a shard is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,24 +47,21 @@ pub struct By<'a> {
 
 /// Captures a table on its origin: what is there of it already is made anew.
 pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side) -> Result<()> {
-    session.run(&format!("BEGIN; {}; COMMIT", reference::capture(set.id, member.ordinal, &side.shape)))?;
-    make(
-        session,
-        set,
-        member,
-        &side.shape.name,
-        &reference::capture_triggers(set.id, member.ordinal, &side.shape),
-    )
+    let (ordinal, shape) = (member.ordinal, &side.shape);
+    session.run(&format!("BEGIN; {}; COMMIT", reference::capture(set.id, ordinal, shape)))?;
+    let statements = reference::capture_triggers(set.id, ordinal, shape);
+    make(session, &reference::trigger_prefix(set.id, ordinal), (CAPTURES, &shape.name), &statements)
 }
 
 /// Refuses clients' writes to a copy.
 pub fn guard(session: &mut Connection, set: &Set, member: &Member, table: &str) -> Result<()> {
-    let origin = &set.origin.shard.shard_key;
-    make(session, set, member, table, &reference::guard_trigger(set.id, member.ordinal, table, origin))
+    let statements = reference::guard_trigger(set.id, member.ordinal, table, &set.origin.shard.shard_key);
+    make(session, &reference::trigger_prefix(set.id, member.ordinal), (GUARD, table), &statements)
 }
 
-fn make(session: &mut Connection, set: &Set, member: &Member, table: &str, statements: &str) -> Result<()> {
-    triggers::drop_called(session, OURS, &reference::trigger_prefix(set.id, member.ordinal), "")?;
+fn make(session: &mut Connection, prefix: &str, (of, table): (&str, &str), statements: &str) -> Result<()> {
+    let there = format!("{of} AND t.tgrelid = to_regclass({})", literal(table));
+    triggers::drop_called(session, &there, prefix, "")?;
     triggers::create(session, statements, table)?;
     Ok(reach(points::INSTALLED)?)
 }
@@ -71,8 +71,9 @@ pub fn remove(session: &mut Connection, set: &Set, place: &Place, end: End) -> R
     if !state::has(session, "master")? {
         return Ok(());
     }
+    let called = if end == End::Origin { CAPTURES } else { GUARD };
     for member in &set.dropped {
-        triggers::drop_called(session, OURS, &reference::trigger_prefix(set.id, member.ordinal), "")?;
+        triggers::drop_called(session, called, &reference::trigger_prefix(set.id, member.ordinal), "")?;
     }
     session.run("BEGIN")?;
     schema::bootstrap(session)?;

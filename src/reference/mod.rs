@@ -20,7 +20,8 @@ use crate::catalog::reference::{self, Member, Place, Report, Set, State};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::split;
 use crate::guc;
-use crate::remote::quote::ident;
+use crate::remote::Connection;
+use crate::remote::quote::{ident, literal, text_array};
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use crate::server::wait;
@@ -101,6 +102,8 @@ struct Pulse {
     is_full: bool,
     has_entries: bool,
     bytes: i64,
+    /// That a queue may have.
+    limit: i64,
     /// Another text when a table was truncated or rewritten.
     files: String,
 }
@@ -183,6 +186,9 @@ fn look_at_origin(set: &Set, origin: &mut Origin, by: &By<'_>) -> Result<Pulse, 
             let queues = existing(control, queues(set))?;
             rows::reopen(control, set, by.generation, &queues)?;
         }
+        if pulse.limit != guc::queue_max_bytes() {
+            rows::limit(control, set, by.generation)?;
+        }
         Ok(pulse)
     });
     origin.patience = patience;
@@ -194,27 +200,27 @@ fn queues(set: &Set) -> Vec<String> {
 }
 
 /// Of tables that are new there is none yet.
-fn existing(control: &mut crate::remote::Connection, queues: Vec<String>) -> Result<Vec<String>, SplitError> {
-    let list = crate::remote::quote::text_array(&queues);
+fn existing(control: &mut Connection, queues: Vec<String>) -> Result<Vec<String>, SplitError> {
+    let list = text_array(&queues);
     let found = control
         .query("SELECT q FROM unnest($1::text[]) AS q WHERE to_regclass(q) IS NOT NULL", &[Some(&list)])?;
     Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-fn pulse(set: &Set, control: &mut crate::remote::Connection) -> Result<Pulse, SplitError> {
+fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
     let queues = existing(control, queues(set))?;
     let exists: Vec<String> = queues.iter().map(|queue| format!("EXISTS (SELECT 1 FROM {queue})")).collect();
     let sizes: Vec<String> =
         queues.iter().map(|queue| format!("pg_relation_size('{queue}'::regclass)")).collect();
     let files: Vec<String> = look::qualified(&set.tables, &set.origin.shard)
         .iter()
-        .map(|table| format!("pg_relation_filenode(to_regclass({}))", crate::remote::quote::literal(table)))
+        .map(|table| format!("pg_relation_filenode(to_regclass({}))", literal(table)))
         .collect();
     let or = |list: Vec<String>, by: &str, none: &str| {
         if list.is_empty() { none.to_owned() } else { list.join(by) }
     };
     let answer = control.run(&format!(
-        "SELECT o.is_full OR coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1, {}, {}, concat_ws(' ', {})
+        "SELECT o.is_full OR coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1, {}, {}, o.max_bytes, concat_ws(' ', {})
            FROM shardmaster_agent.reference_origin o WHERE o.set_id = {}",
         sequence(set.id),
         or(exists, " OR ", "false"),
@@ -222,16 +228,18 @@ fn pulse(set: &Set, control: &mut crate::remote::Connection) -> Result<Pulse, Sp
         or(files, ", ", "''"),
         set.id
     ))?;
-    let Some([is_full, has_entries, bytes, files]) = answer.rows.first().map(Vec::as_slice) else {
+    let Some([is_full, has_entries, bytes, limit, files]) = answer.rows.first().map(Vec::as_slice) else {
         return Err(SplitError::Retry(format!(
             "shard \"{}\" to know its reference tables again",
             control.shard()
         )));
     };
+    let number = |cell: &Option<String>| cell.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(Pulse {
         is_full: is_full.as_deref() == Some("t"),
         has_entries: has_entries.as_deref() == Some("t"),
-        bytes: bytes.as_deref().and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
+        bytes: number(bytes),
+        limit: number(limit),
         files: files.clone().unwrap_or_default(),
     })
 }

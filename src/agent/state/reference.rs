@@ -5,6 +5,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::reference::sequence;
 use crate::catalog::reference::Set;
 use crate::error::SqlState;
+use crate::guc;
 use crate::remote::quote::{array_literal, literal};
 use crate::remote::{Connection, RemoteError};
 use std::collections::BTreeMap;
@@ -40,8 +41,9 @@ pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64) -> R
     connection.run(&format!(
         "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
          SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called;
-         INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation) VALUES ({id}, {token}, 0)
-         ON CONFLICT DO NOTHING"
+         INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation, max_bytes)
+         VALUES ({id}, {token}, 0, {}) ON CONFLICT DO NOTHING",
+        guc::queue_max_bytes()
     ))?;
     let row = connection.run(&format!(
         "SELECT token FROM shardmaster_agent.reference_origin WHERE set_id = {id} FOR UPDATE"
@@ -115,6 +117,11 @@ pub fn store(set: &Set, shard: &str, progress: &Progress) -> String {
 /// A step is about to be committed on a copy. To commit this makes all durable that the step has seen.
 pub fn announce(connection: &mut Connection, set: &Set, generation: i64, step: i64) -> Result<()> {
     act(connection, set, generation, &format!("steps = greatest(steps, {step})"))
+}
+
+/// Writers are told how large a queue may be.
+pub fn limit(connection: &mut Connection, set: &Set, generation: i64) -> Result<()> {
+    act(connection, set, generation, &format!("max_bytes = {}", guc::queue_max_bytes()))
 }
 
 fn act(connection: &mut Connection, set: &Set, generation: i64, change: &str) -> Result<()> {
