@@ -153,6 +153,10 @@ fn every_shard_follows() {
         assert_eq!(error.code().code(), "55000", "{statement}");
         assert!(error.message().contains("shard \"shard_a\""), "{}", error.message());
     }
+    assert_eq!(
+        refused(&cluster, "SELECT shard_unassign('moves'), shard_unassign('stays'), shard_drop('shard_a')"),
+        "55006"
+    );
     run(&cluster, 0, "TRUNCATE countries; INSERT INTO countries VALUES ('one')");
     alike(&cluster, &["countries"]);
     assert_eq!(contents(&cluster, 1, "countries").len(), 1);
@@ -329,7 +333,8 @@ fn who_dies_at_a_point_goes_on_right() {
     let writer = Writer::start(&cluster, 2);
     for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
         for action in ["exit", "kill"] {
-            cluster.fault(&format!("reference_{point}={action}")).unwrap();
+            let fault = format!("reference_{point}={action}");
+            wait::until("the master to take it", LIMIT, || Ok(cluster.fault(&fault).ok())).unwrap();
             let fired = format!(
                 "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = 'reference_{point}={action}')"
             );
@@ -340,8 +345,7 @@ fn who_dies_at_a_point_goes_on_right() {
             .unwrap();
         }
     }
-    wait::until("the master to be back", LIMIT, || Ok(cluster.superuser().ok())).unwrap();
-    cluster.fault("").unwrap();
+    wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
     assert!(writer.stop() > 20);
     alike(&cluster, &ALL);
 }
@@ -569,6 +573,7 @@ fn shards_may_be_schemas_of_one_database() {
         )
         .unwrap();
     master(&cluster, ADD);
+    master(&cluster, WAIT);
     master(&cluster, &ADD.replace("countries", "common.currencies"));
     master(&cluster, WAIT);
     assert_eq!(all(&mut session, "SELECT code FROM shard_b.countries"), "de");
@@ -578,4 +583,32 @@ fn shards_may_be_schemas_of_one_database() {
     master(&cluster, WAIT);
     assert_eq!(all(&mut session, "SELECT code FROM shard_b.countries ORDER BY 1"), "de,fr");
     assert_eq!(all(&mut session, "SELECT code FROM common.currencies ORDER BY 1"), "eur,usd");
+}
+
+/// Another master in place of one that was lost: what that had left is removed, and then it is as with new shards.
+#[test]
+fn what_a_lost_master_has_left_is_removed() {
+    let mut cluster = cluster_of(&[], COUNTRIES);
+    run(&cluster, 0, "INSERT INTO countries VALUES ('de')");
+    master(&cluster, ADD);
+    alike(&cluster, &["countries"]);
+    cluster.master.stop(Stop::Immediate).unwrap();
+    cluster.replace_master(&["fsync = off", "shardmaster.tail_interval = 20"]).unwrap();
+    master(&cluster, ADD);
+    wait::until("the other master to be told", LIMIT, || {
+        Ok(states(&cluster).contains("belongs to another master").then_some(()))
+    })
+    .unwrap();
+    for shard in ["shard_a", "shard_b"] {
+        master(&cluster, &format!("SELECT shard_adopt('{shard}')"));
+        let mut session = cluster.superuser().unwrap();
+        let removed = all(&mut session, &format!("SELECT object FROM shard_cleanup('{shard}')"));
+        assert!(removed.contains("reference tables 1"), "{removed}");
+    }
+    run(&cluster, 0, "INSERT INTO countries VALUES ('fr')");
+    wait::until("it to follow", LIMIT, || {
+        Ok((contents(&cluster, 0, "countries") == contents(&cluster, 1, "countries")).then_some(()))
+    })
+    .unwrap();
+    alike(&cluster, &["countries"]);
 }

@@ -3,6 +3,7 @@
 
 use super::{STAYS, on_primary, outside_transaction};
 use crate::error::required;
+use crate::reference;
 use crate::split::end::cleanup;
 use crate::split::lifecycle;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -38,7 +39,8 @@ pub fn shard_cleanup(
     on_primary("shard_cleanup")?;
     let shard_key = required(shard_key, "shard_key")?;
     outside_transaction("shard_cleanup", STAYS)?;
-    let removed = cleanup::run(&shard_key)?;
+    let mut removed = cleanup::run(&shard_key)?;
+    removed.extend(reference::cleanup::run(&shard_key)?);
     Ok(TableIterator::new(removed))
 }
 

@@ -1,6 +1,6 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::{execution, keychain};
+use crate::catalog::{execution, keychain, reference};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
@@ -30,6 +30,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     items.extend(credentials());
     items.extend(splits());
     items.extend(executions());
+    items.extend(references());
     TableIterator::new(items)
 }
 
@@ -204,4 +205,15 @@ fn executions() -> Vec<Item> {
     // A standby does not see who carries one out.
     let left = if standby() { Vec::new() } else { orphans() };
     left.into_iter().map(describe).collect()
+}
+
+/// Shards that do not follow the origin of their reference tables.
+fn references() -> Vec<Item> {
+    let describe = |behind: reference::Listed| {
+        let why = behind.error.map(|text| format!(": {text}")).unwrap_or_default();
+        let name = format!("reference table {} on shard {}", behind.table_name, behind.shard);
+        item(name, format!("{}{why}", behind.state), behind.state != "failed" && behind.state != "away")
+    };
+    let is_behind = |listed: &reference::Listed| listed.state != "following";
+    reference::list(None).into_iter().filter(is_behind).map(describe).collect()
 }

@@ -1,6 +1,7 @@
 //! Reference tables: which sets of them there are, and how far each shard is.
 
 use super::keyspace::Locked;
+use super::naming::{self, Unsaid};
 use super::shard::{self, Shard};
 use super::table_policy::TableName;
 use super::trusted_owner;
@@ -47,11 +48,23 @@ impl Member {
     }
 }
 
-/// A shard, and whose code the mover may run there.
+/// A shard, whose code the mover may run there, and what of it was said by a role that may not say it of this very
+/// database.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub shard: Shard,
     pub trusted: Vec<String>,
+    pub unsaid: Option<Unsaid>,
+}
+
+impl Place {
+    /// What sessions there go by.
+    fn is_as(&self, before: &Place) -> bool {
+        let by = |place: &Place| {
+            (place.shard.conninfo.clone(), place.shard.namespace.clone(), place.trusted.clone())
+        };
+        by(self) == by(before) && self.unsaid.is_some() == before.unsaid.is_some()
+    }
 }
 
 /// Reference tables of a keyspace with one origin.
@@ -67,6 +80,21 @@ pub struct Set {
     pub dropped: Vec<Member>,
     /// The shards that have copies, or are to have them.
     pub copies: Vec<Place>,
+}
+
+impl Set {
+    /// Whether all its shards are where they were, with the same words about them.
+    pub fn is_where(&self, before: &Set) -> bool {
+        let places =
+            |set: &Set| -> Vec<Place> { std::iter::once(&set.origin).chain(&set.copies).cloned().collect() };
+        let known = places(before);
+        places(self).iter().all(|place| {
+            known
+                .iter()
+                .find(|before| before.shard.shard_key == place.shard.shard_key)
+                .is_none_or(|b| place.is_as(b))
+        })
+    }
 }
 
 /// A table is in a set from now on, which has none of this name.
@@ -101,6 +129,12 @@ pub fn any() -> bool {
     sql::read_one("SELECT 1 FROM shardmaster.reference_set LIMIT 1", &[], |_| ()).is_some()
 }
 
+/// Whether it is a set of this master's.
+pub fn is_known(token: &str) -> bool {
+    let query = "SELECT 1 FROM shardmaster.reference_set WHERE token = $1";
+    sql::read_one(query, &[token.into()], |_| ()).is_some()
+}
+
 /// A set of a keyspace, which may be about to be removed.
 pub fn any_of_keyspace(keyspace: &str) -> bool {
     let query = "SELECT 1 FROM shardmaster.reference_set WHERE keyspace = $1 LIMIT 1";
@@ -125,8 +159,14 @@ pub fn sets() -> Result<Vec<Set>, Failure> {
         let (dropped, tables) = members(id).into_iter().partition::<Vec<_>, _>(|(_, dropped)| *dropped);
         let only = |list: Vec<(Member, bool)>| list.into_iter().map(|(member, _)| member).collect();
         let (tables, dropped) = (only(tables), only(dropped));
-        let copies = shards_of(id).iter().map(|key| place(key)).collect::<Result<_, Failure>>()?;
-        Ok(Set { id, keyspace, origin: place(&origin)?, token, secret, tables, dropped, copies })
+        let origin = shard::by_key(&origin)?;
+        let shards = shards_of(id);
+        let copies = shards.iter().map(|key| Ok(place(&keyspace, shard::by_key(key)?, &origin)));
+        let copies = copies.collect::<Result<Vec<Place>, Failure>>()?;
+        // Whatever goes there comes from here.
+        let other = copies.first().map_or_else(|| origin.clone(), |copy| copy.shard.clone());
+        let origin = place(&keyspace, origin, &other);
+        Ok(Set { id, keyspace, origin, token, secret, tables, dropped, copies })
     };
     heads.into_iter().map(set).collect()
 }
@@ -148,9 +188,8 @@ fn add_copies() {
     sql::write(&add, &kind());
 }
 
-fn place(shard_key: &str) -> Result<Place, Failure> {
-    let shard = shard::by_key(shard_key)?;
-    Ok(Place { trusted: trusted_owner::of(&shard), shard })
+fn place(keyspace: &str, shard: Shard, other: &Shard) -> Place {
+    Place { trusted: trusted_owner::of(&shard), unsaid: naming::unsaid(keyspace, &shard, other), shard }
 }
 
 fn members(id: i64) -> Vec<(Member, bool)> {

@@ -1,35 +1,37 @@
 //! Reference tables: every shard has all rows of them, as their origin has them a moment before. One process follows all
 //! sets, shard by shard; what a shard stands for is written down on that shard, so whoever comes next goes on from there.
 
+pub mod cleanup;
 mod copies;
 mod install;
 mod look;
 mod merge;
 mod points;
+mod pulse;
 mod step;
 mod table;
+mod task;
 mod waiting;
 
 pub use waiting::wait;
 
 use crate::agent::error::SplitError;
 use crate::agent::one_database::is_one_database;
-use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::reference as rows;
 use crate::catalog::reference::{self, Member, Place, Report, Set, State};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::split;
 use crate::guc;
-use crate::remote::Connection;
-use crate::remote::quote::{ident, literal, text_array};
+use crate::remote::quote::ident;
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use copies::{Copy, Origin, Told, attached};
 use install::{By, End};
+use pulse::{Pulse, existing, look_at_origin, queues};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use step::Task;
+use task::Task;
 
 /// Between two looks at the catalog.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -67,15 +69,37 @@ impl Follower {
         Follower { generation, identity, sets: Vec::new(), looked: None, memory: BTreeMap::new() }
     }
 
+    /// Sessions that lead to where a shard was are let go, with all that was looked at there.
+    fn take(&mut self, sets: Vec<Set>) {
+        let is_as = |set: &Set, id: i64| set.id == id;
+        self.memory.retain(|id, _| {
+            let (now, before) =
+                (sets.iter().find(|set| is_as(set, *id)), self.sets.iter().find(|set| is_as(set, *id)));
+            match (now, before) {
+                (Some(now), Some(before)) => now.is_where(before),
+                (Some(_), None) => true,
+                (None, _) => false,
+            }
+        });
+        for set in &sets {
+            let is_same = self.sets.iter().any(|before| before.id == set.id && before.tables == set.tables);
+            if let Some(memory) = self.memory.get_mut(&set.id).filter(|_| !is_same) {
+                memory.copies.values_mut().for_each(|copy| {
+                    (copy.own, copy.has_all_of) = (None, None);
+                });
+            }
+        }
+        self.sets = sets;
+    }
+
     /// One step on each shard that is behind.
     pub fn turn(&mut self) -> Next {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
             match transaction(reference::sets) {
-                Ok(sets) => self.sets = sets,
+                Ok(sets) => self.take(sets),
                 Err(failure) => pgrx::log!("reference tables are not looked at: {}", failure.cleaned()),
             }
             self.looked = Some(Instant::now());
-            self.memory.retain(|id, _| self.sets.iter().any(|set| set.id == *id));
         }
         if self.sets.is_empty() {
             return Next::End;
@@ -97,17 +121,6 @@ impl Follower {
 /// Another worker has taken over.
 struct Superseded;
 
-/// What the origin says to every turn.
-struct Pulse {
-    is_full: bool,
-    has_entries: bool,
-    bytes: i64,
-    /// That a queue may have.
-    limit: i64,
-    /// Another text when a table was truncated or rewritten.
-    files: String,
-}
-
 fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded> {
     memory.copies.retain(|key, _| set.copies.iter().any(|place| place.shard.shard_key == *key));
     if set.tables.is_empty() || !memory.origin.patience.is_due() {
@@ -125,33 +138,17 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
             return Ok(());
         }
     };
-    let mut entries = false;
-    for place in &set.copies {
-        let copy = copies.entry(place.shard.shard_key.clone()).or_default();
-        if place.shard.status == ShardStatus::Disabled || !copy.patience.is_due() || !is_behind(copy, &pulse)
-        {
-            continue;
-        }
-        let outcome = step_on(set, place, origin, copy, by);
-        match outcome {
-            Ok(stepped) => {
-                entries |= stepped > 0;
-                copy.has_all_of = Some((pulse.files.clone(), Instant::now()));
-                copy.patience = copies::Patience::default();
-                copy.failure = None;
-                tell(set, place, copy, State::Following, began);
-            }
-            Err(SplitError::Superseded) => return Err(Superseded),
-            Err(SplitError::Remote(error)) if error.shard == set.origin.shard.shard_key => {
-                origin_failed(set, origin, copies, SplitError::Remote(error));
-                return Ok(());
-            }
-            Err(error) => {
-                origin.let_go_reader();
-                copy_failed(set, place, copy, error, began);
-            }
-        }
+    if pulse.is_full {
+        copies.values_mut().for_each(|copy| copy.has_all_of = None);
     }
+    let entries = match step_on_each(set, (origin, copies), by, &pulse, began) {
+        Ok(entries) => entries,
+        Err(SplitError::Superseded) => return Err(Superseded),
+        Err(error) => {
+            origin_failed(set, origin, copies, error);
+            return Ok(());
+        }
+    };
     for place in &set.copies {
         if let Some(copy) = copies.get_mut(&place.shard.shard_key).filter(|copy| copy.has_all_of.is_some()) {
             tell(set, place, copy, State::Following, began);
@@ -161,11 +158,50 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
         match consume(set, origin, copies, by, &pulse) {
             Ok(()) => {}
             Err(SplitError::Superseded) => return Err(Superseded),
-            Err(error) => origin_failed(set, origin, copies, error),
+            Err(error) => {
+                origin_failed(set, origin, copies, error);
+                return Ok(());
+            }
         }
     }
     origin.patience = copies::Patience::default();
     Ok(())
+}
+
+/// Whether any of them has taken in entries. An error: of the origin, or a newer worker has taken over; those of a
+/// copy are its own.
+fn step_on_each(
+    set: &Set,
+    (origin, copies): (&mut Origin, &mut BTreeMap<String, Copy>),
+    by: &By<'_>,
+    pulse: &Pulse,
+    began: Instant,
+) -> Result<bool, SplitError> {
+    let mut entries = false;
+    for place in &set.copies {
+        let copy = copies.entry(place.shard.shard_key.clone()).or_default();
+        let is_due = place.shard.status != ShardStatus::Disabled && copy.patience.is_due();
+        if !is_due || !is_behind(copy, pulse) {
+            continue;
+        }
+        match step_on(set, place, origin, copy, by) {
+            Ok(stepped) => {
+                entries |= stepped > 0;
+                copy.has_all_of = Some((pulse.files.clone(), Instant::now()));
+                copy.patience = copies::Patience::default();
+                copy.failure = None;
+            }
+            Err(SplitError::Superseded) => return Err(SplitError::Superseded),
+            Err(SplitError::Remote(error)) if error.shard == set.origin.shard.shard_key => {
+                return Err(SplitError::Remote(error));
+            }
+            Err(error) => {
+                origin.let_go_reader();
+                copy_failed(set, place, copy, error, began);
+            }
+        }
+    }
+    Ok(entries)
 }
 
 fn is_behind(copy: &Copy, pulse: &Pulse) -> bool {
@@ -173,75 +209,6 @@ fn is_behind(copy: &Copy, pulse: &Pulse) -> bool {
         Some((files, at)) => pulse.has_entries || *files != pulse.files || at.elapsed() >= LOOK_AT_COPY,
         None => true,
     }
-}
-
-/// Opens its queues again, where one was full.
-fn look_at_origin(set: &Set, origin: &mut Origin, by: &By<'_>) -> Result<Pulse, SplitError> {
-    let patience = std::mem::take(&mut origin.patience);
-    let outcome = patience.work(|| {
-        let control = origin.control(set, by)?;
-        let pulse = pulse(set, control)?;
-        if pulse.is_full {
-            reach(points::FULL)?;
-            let queues = existing(control, queues(set))?;
-            rows::reopen(control, set, by.generation, &queues)?;
-        }
-        if pulse.limit != guc::queue_max_bytes() {
-            rows::limit(control, set, by.generation)?;
-        }
-        Ok(pulse)
-    });
-    origin.patience = patience;
-    outcome
-}
-
-fn queues(set: &Set) -> Vec<String> {
-    set.tables.iter().chain(&set.dropped).map(|member| queue_table(set.id, member.ordinal)).collect()
-}
-
-/// Of tables that are new there is none yet.
-fn existing(control: &mut Connection, queues: Vec<String>) -> Result<Vec<String>, SplitError> {
-    let list = text_array(&queues);
-    let found = control
-        .query("SELECT q FROM unnest($1::text[]) AS q WHERE to_regclass(q) IS NOT NULL", &[Some(&list)])?;
-    Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
-}
-
-fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
-    let queues = existing(control, queues(set))?;
-    let exists: Vec<String> = queues.iter().map(|queue| format!("EXISTS (SELECT 1 FROM {queue})")).collect();
-    let sizes: Vec<String> =
-        queues.iter().map(|queue| format!("pg_relation_size('{queue}'::regclass)")).collect();
-    let files: Vec<String> = look::qualified(&set.tables, &set.origin.shard)
-        .iter()
-        .map(|table| format!("pg_relation_filenode(to_regclass({}))", literal(table)))
-        .collect();
-    let or = |list: Vec<String>, by: &str, none: &str| {
-        if list.is_empty() { none.to_owned() } else { list.join(by) }
-    };
-    let answer = control.run(&format!(
-        "SELECT o.is_full OR coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1, {}, {}, o.max_bytes, concat_ws(' ', {})
-           FROM shardmaster_agent.reference_origin o WHERE o.set_id = {}",
-        sequence(set.id),
-        or(exists, " OR ", "false"),
-        or(sizes, " + ", "0"),
-        or(files, ", ", "''"),
-        set.id
-    ))?;
-    let Some([is_full, has_entries, bytes, limit, files]) = answer.rows.first().map(Vec::as_slice) else {
-        return Err(SplitError::Retry(format!(
-            "shard \"{}\" to know its reference tables again",
-            control.shard()
-        )));
-    };
-    let number = |cell: &Option<String>| cell.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
-    Ok(Pulse {
-        is_full: is_full.as_deref() == Some("t"),
-        has_entries: has_entries.as_deref() == Some("t"),
-        bytes: number(bytes),
-        limit: number(limit),
-        files: files.clone().unwrap_or_default(),
-    })
 }
 
 /// Returns how many entries it has taken in.

@@ -7,16 +7,18 @@
 //! 4. Progress beside them; S durable on the origin; the shard commits.
 
 use super::copies::{Copy, Origin};
+use super::install;
 use super::look::{self, Look};
 use super::merge::Rows;
 use super::points;
 use super::table::{self, Pair};
-use super::{install, install::By};
+use super::task::{Known, Task};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
 use crate::agent::state::reference::{self as rows, Progress, covers};
-use crate::catalog::reference::{Member, Place, Set};
+use crate::catalog::reference::{Place, Set};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::injection::reach;
@@ -28,29 +30,12 @@ const LOOKS: u32 = 4;
 const CAPTURES: i32 = 3;
 const GUARDS: i32 = 1;
 
-/// What is done, and for whom.
-pub struct Task<'a> {
-    pub set: &'a Set,
-    pub place: &'a Place,
-    /// Those that are not the origin's own.
-    pub tables: &'a [Member],
-    pub by: &'a By<'a>,
-}
-
 /// Where a copy is after a step.
 pub struct Stepped {
     /// What it stands for.
     pub snapshot: Option<String>,
     /// Entries of queues that it has taken in.
     pub entries: i64,
-}
-
-/// What was looked at, and found to be fit.
-#[derive(Default)]
-pub struct Known {
-    there: Look,
-    here: Look,
-    pairs: Vec<Pair>,
 }
 
 /// What the origin says of a copy in S.
@@ -73,6 +58,8 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
         reach(points::BEGIN)?;
         let (reader, control) = origin.sessions(task)?;
         let (session, known) = copy.parts(task)?;
+        require_said(reader, &task.set.origin)?;
+        require_said(session, task.place)?;
         // What is missing is named by the look.
         if let Some((progress, here)) = begin_copy(task, session)? {
             let (moment, there) = begin_origin(task, reader, &progress)?;
@@ -87,6 +74,16 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
     }
     let shard = &task.place.shard.shard_key;
     Err(SplitError::Retry(format!("shard \"{shard}\": its tables or those of the origin keep changing")))
+}
+
+/// Nothing is read or written with rights of the extension's owner where a role has said so that may not.
+fn require_said(session: &mut Connection, at: &Place) -> Result<()> {
+    match &at.unsaid {
+        Some(unsaid) if place::is_here(session, &at.shard, &unsaid.here)? => {
+            Err(SplitError::Failed(unsaid.failure()))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// None: a table is missing.

@@ -30,7 +30,7 @@ fn require_own(connection: &Connection, token: Option<&str>, set: &Set) -> Resul
     Err(SplitError::failed(
         SqlState::NOT_IN_STATE,
         format!("shard \"{}\" has reference tables of a master that was lost", connection.shard()),
-        "If nobody uses them any more, drop their triggers and DELETE FROM shardmaster_agent.reference_copy and shardmaster_agent.reference_origin there.",
+        format!("SELECT * FROM shard_cleanup({}) removes them.", literal(connection.shard())),
     ))
 }
 
