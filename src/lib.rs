@@ -22,6 +22,7 @@ mod majors;
 mod misplaced;
 mod placement;
 mod query;
+mod reference;
 mod remote;
 mod routing;
 mod schema;

@@ -74,6 +74,7 @@ mod ranges;
 mod reads;
 mod redirect_ends;
 mod redirects;
+mod reference;
 mod references;
 mod refusals;
 mod replay;

@@ -80,6 +80,63 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.overflow (
 );
 COMMENT ON TABLE shardmaster_agent.overflow IS 'transactions whose changes were not queued; the copy starts again';
 
+-- Reference tables: what follows them is one worker's of the master.
+CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_origin (
+    set_id        bigint PRIMARY KEY,
+    token         text NOT NULL,
+    generation    bigint NOT NULL,
+    steps         bigint NOT NULL DEFAULT 0,
+    consumed      pg_catalog.pg_snapshot,
+    is_full       boolean NOT NULL DEFAULT false,
+    complete_from xid8 NOT NULL DEFAULT '0',
+    max_bytes     bigint NOT NULL
+);
+COMMENT ON TABLE shardmaster_agent.reference_origin IS 'reference tables that others follow: the last step that a copy was about to commit, and what has been taken out of the queues';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.consumed IS 'no entry is in a queue that this snapshot has seen; a copy that has not seen all of it is made anew';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.is_full IS 'a queue was full: nothing is read of them until they are open again';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.complete_from IS 'changes of earlier transactions may be in no queue: a copy by a snapshot in which one of them was under way is made anew';
+
+COMMENT ON COLUMN shardmaster_agent.reference_origin.max_bytes IS 'how large a queue may be';
+
+CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_copy (
+    set_id     bigint NOT NULL,
+    shard      text NOT NULL,
+    token      text NOT NULL,
+    generation bigint NOT NULL,
+    steps      bigint NOT NULL DEFAULT 0,
+    server     text,
+    snapshot   pg_catalog.pg_snapshot,
+    tables     jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (set_id, shard)
+);
+COMMENT ON TABLE shardmaster_agent.reference_copy IS 'copies of reference tables: the snapshot of their origin that the rows stand for, on which server and timeline, and what each table was like there';
+
+-- Called for statements, so that whoever changes nothing is told, too.
+CREATE OR REPLACE FUNCTION shardmaster_agent.reference_guard() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $agent$
+DECLARE
+    mover text := current_setting('shardmaster_agent.mover', true);
+BEGIN
+    IF mover <> '' AND EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy
+                                WHERE set_id = TG_ARGV[0]::bigint
+                                  AND token = encode(sha256(convert_to(mover, 'UTF8')), 'hex')) THEN
+        RETURN NULL;
+    END IF;
+    RAISE EXCEPTION 'table "%" is a copy of a reference table, whose rows are written on shard "%"', TG_TABLE_NAME, TG_ARGV[1]
+        USING ERRCODE = '55000',
+              DETAIL = json_build_object('table', TG_TABLE_NAME, 'origin', TG_ARGV[1])::text,
+              HINT = 'Write there; all other shards follow.';
+END $agent$;
+COMMENT ON FUNCTION shardmaster_agent.reference_guard() IS 'refuses clients'' writes to a copy of a reference table';
+
+-- Captures nothing itself: the condition of its triggers does.
+CREATE OR REPLACE FUNCTION shardmaster_agent.reference_captured() RETURNS trigger
+LANGUAGE plpgsql AS $agent$
+BEGIN
+    RETURN NULL;
+END $agent$;
+COMMENT ON FUNCTION shardmaster_agent.reference_captured() IS 'does nothing: the condition of its triggers queues, and is false';
+
 -- Whether the session is a worker's: of one split, or, without a number, of any split of a
 -- namespace and keyspace, as a redirect asks, which is of all of them. Only those know what has
 -- a split's token for its hash. The secret of another split is none: the shards of that one

@@ -17,6 +17,8 @@ SELECT coalesce(json_agg(json_build_object(
            'from_position', s.position,
            'to', format('%I.%I', tn.nspname, tc.relname),
            'to_position', t.position,
+           'to_schema', tn.nspname,
+           'to_name', tc.relname,
            'columns', k.columns,
            'is_period', coalesce(to_jsonb(f)->>'conperiod', 'false')::boolean,
            'is_validated', f.convalidated,

@@ -17,6 +17,7 @@ pub mod owners;
 pub mod place;
 pub mod plain;
 pub mod redirect;
+pub mod reference;
 pub mod schema;
 pub mod scope;
 pub mod session;

@@ -36,7 +36,9 @@ pub fn bootstrap(connection: &mut Connection) -> Result<()> {
 pub fn drop_unused(connection: &mut Connection) -> Result<()> {
     let left = connection.run(
         "SELECT EXISTS (SELECT 1 FROM shardmaster_agent.side) OR EXISTS (SELECT 1 FROM shardmaster_agent.redirect)
-             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)",
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.standing) OR EXISTS (SELECT 1 FROM shardmaster_agent.lookup)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_origin)
+             OR EXISTS (SELECT 1 FROM shardmaster_agent.reference_copy)",
     )?;
     if left.scalar() == Some("f") {
         connection.run("DROP SCHEMA shardmaster_agent CASCADE")?;

@@ -174,12 +174,29 @@ impl LocalEndpoint {
     }
 }
 
+/// By what a shard knows sessions of the mover: the hash, which it stores, and the secret.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    pub token: &'a str,
+    pub secret: &'a str,
+}
+
+/// A session that guards let pass.
+pub fn open_as(shard: &Shard, purpose: &str, known: Known<'_>, replica: bool) -> Result<Connection> {
+    open_known(shard, purpose, known, replica, false).map(|(session, _)| session)
+}
+
 /// A session that has the mover's secret. No log of statements holds what a session begins
 /// with; where that is not ours alone to say, the secret is told by a statement.
-fn open_known(shard: &Shard, purpose: &str, plan: &Plan, replica: bool) -> Result<(Connection, Opened)> {
-    let secret = &plan.secret;
-    let hashes = plan.scope.strategy().buckets().is_some();
-    let opening = Opening { token: Some(&plan.token), replica, hashes };
+fn open_known(
+    shard: &Shard,
+    purpose: &str,
+    known: Known<'_>,
+    replica: bool,
+    hashes: bool,
+) -> Result<(Connection, Opened)> {
+    let secret = known.secret;
+    let opening = Opening { token: Some(known.token), replica, hashes };
     let mut params = parameters(shard, purpose)?;
     if let Some(options) = own_options(shard) {
         params.push("options", &format!("{options} -c shardmaster_agent.mover={secret}"));
@@ -221,7 +238,9 @@ pub fn open_mover(plan: &Plan, side: Side, purpose: &str) -> Result<Connection> 
         Side::Target => &plan.target,
     };
     let purpose = format!("split {} {purpose}", plan.id);
-    let (mut connection, opened) = open_known(shard, &purpose, plan, side == Side::Target)?;
+    let known = Known { token: &plan.token, secret: &plan.secret };
+    let hashes = plan.scope.strategy().buckets().is_some();
+    let (mut connection, opened) = open_known(shard, &purpose, known, side == Side::Target, hashes)?;
     if let Some(schema) = &opened.installed {
         session_hash::take_installed(&mut connection, schema)?;
     }

@@ -4,6 +4,7 @@
 use super::{STAYS, on_primary, outside_transaction};
 use crate::error::required;
 use crate::lookups;
+use crate::reference;
 use crate::split::end::cleanup;
 use crate::split::lifecycle;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -41,6 +42,7 @@ pub fn shard_cleanup(
     outside_transaction("shard_cleanup", STAYS)?;
     let mut removed = cleanup::run(&shard_key)?;
     removed.extend(lookups::clean(&shard_key)?);
+    removed.extend(reference::cleanup::run(&shard_key)?);
     Ok(TableIterator::new(removed))
 }
 

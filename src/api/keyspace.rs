@@ -3,11 +3,12 @@
 use super::on_primary;
 use crate::api::regtype::RegType;
 use crate::catalog::caller::Caller;
-use crate::catalog::{keyspace, lookup, table_policy};
+use crate::catalog::table_policy::{self, Listed};
+use crate::catalog::{keyspace, lookup};
 use crate::error::{Failure, required};
 use crate::lookups;
 use crate::routing::RoutingError;
-use crate::routing::keyspaces::{self, StrategyArguments};
+use crate::routing::keyspaces::{self, NewTable, StrategyArguments};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -55,17 +56,23 @@ pub fn shard_table_add(
     shard_by: Option<String>,
     keyspace: default!(Option<String>, "'default'"),
     key_type: default!(Option<RegType>, "NULL"),
+    policy: default!(Option<String>, "'sharded'"),
+    origin: default!(Option<String>, "NULL"),
 ) -> Result<(), ErrorReport> {
     on_primary("shard_table_add")?;
     let table_name = required(table_name, "table_name")?;
-    let shard_by = required(shard_by, "shard_by")?;
-    let keyspace = required(keyspace, "keyspace")?;
-    let key_type = key_type.map(|t| t.0);
-    Ok(Caller::as_owner(|caller| {
-        match lookups::table_add(&table_name, &shard_by, &keyspace, key_type, caller)? {
-            Some(()) => Ok(()),
-            None => keyspaces::table_add(&table_name, &shard_by, &keyspace, key_type, caller),
-        }
+    let (keyspace, policy) = (required(keyspace, "keyspace")?, required(policy, "policy")?);
+    let new = NewTable {
+        name: &table_name,
+        shard_by: shard_by.as_deref(),
+        keyspace: &keyspace,
+        key_type: key_type.map(|t| t.0),
+        policy: &policy,
+        origin,
+    };
+    Ok(Caller::as_owner(|caller| match lookups::table_add(&new, caller)? {
+        Some(()) => Ok(()),
+        None => keyspaces::table_add(&new, caller),
     })?)
 }
 
@@ -83,20 +90,30 @@ pub fn shard_table_drop(
     }
 }
 
+type TableRow = (name!(table_name, String), name!(shard_by, Option<String>), name!(policy, String));
+
+#[allow(clippy::type_complexity)]
 #[pg_extern(volatile, parallel_safe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_tables(
     keyspace: default!(Option<String>, "'default'"),
-) -> Result<TableIterator<'static, (name!(table_name, String), name!(shard_by, String))>, ErrorReport> {
+) -> Result<
+    TableIterator<
+        'static,
+        (name!(table_name, String), name!(shard_by, Option<String>), name!(policy, String)),
+    >,
+    ErrorReport,
+> {
     let keyspace = required(keyspace, "keyspace")?;
     if let Some(lookup) = lookup::find(&keyspace) {
-        let source = lookup.source.map(|source| (source.table_name, source.column));
-        return Ok(TableIterator::new(source.into_iter().collect::<Vec<_>>()));
+        let row = |source: lookup::Source| (source.table_name, Some(source.column), "lookup".to_owned());
+        return Ok(TableIterator::new(lookup.source.into_iter().map(row).collect::<Vec<_>>()));
     }
     let keyspace = keyspace::find(&keyspace).map_err(Failure::from)?;
-    let policies = table_policy::list(&keyspace.name);
-    let tables = policies.into_iter().map(|policy| (policy.table_name, policy.shard_by));
-    Ok(TableIterator::new(tables.collect::<Vec<_>>()))
+    let row = |listed: Listed| -> TableRow {
+        (listed.table_name, listed.shard_by, listed.policy.as_str().to_owned())
+    };
+    Ok(TableIterator::new(table_policy::all(&keyspace.name).into_iter().map(row).collect::<Vec<_>>()))
 }
 
 extension_sql_file!(

@@ -18,6 +18,7 @@ pub mod misplaced_settle;
 pub mod page;
 pub mod placement;
 pub mod query;
+pub mod reference;
 mod regtype;
 pub mod routing;
 pub mod schema;

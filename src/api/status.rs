@@ -1,6 +1,6 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::{execution, keychain, lookup};
+use crate::catalog::{execution, keychain, lookup, reference};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
@@ -33,6 +33,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     items.extend(splits());
     items.extend(executions());
     items.extend(lookups_of_shards());
+    items.extend(references());
     TableIterator::new(items)
 }
 
@@ -88,6 +89,7 @@ fn worker(kind: Kind) -> Item {
         Kind::Sweeper => "sweeper",
         Kind::Settler => "settler",
         Kind::Looker => "looker",
+        Kind::References => "references",
         Kind::Split(_) => "split worker",
     };
     match found {
@@ -229,4 +231,15 @@ fn lookups_of_shards() -> Vec<Item> {
         item(name, format!("to be taken away{why}"), why.is_empty())
     });
     lookup::shown().into_iter().filter_map(describe).chain(left).collect()
+}
+
+/// Shards that do not follow the origin of their reference tables.
+fn references() -> Vec<Item> {
+    let describe = |behind: reference::Listed| {
+        let why = behind.error.map(|text| format!(": {text}")).unwrap_or_default();
+        let name = format!("reference table {} on shard {}", behind.table_name, behind.shard);
+        item(name, format!("{}{why}", behind.state), behind.state != "failed" && behind.state != "away")
+    };
+    let is_behind = |listed: &reference::Listed| listed.state != "following";
+    reference::list(None).into_iter().filter(is_behind).map(describe).collect()
 }

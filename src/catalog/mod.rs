@@ -18,6 +18,7 @@ pub mod name;
 pub mod naming;
 pub mod place;
 pub mod redirect;
+pub mod reference;
 pub mod routing;
 pub mod routing_history;
 pub mod settlement;

@@ -37,6 +37,8 @@ pub enum TopologyError {
     Redirects { shard: String, splits: String },
     #[error("shard \"{shard}\" has a guard of keyspace \"{keyspace}\"")]
     Guarded { shard: String, keyspace: String },
+    #[error("shard \"{shard}\" is the origin of reference tables of keyspace \"{keyspace}\"")]
+    Origin { shard: String, keyspace: String },
     #[error("shard \"{shard}\" is in use: key \"{key}\" of keyspace \"{keyspace}\" is routed to it")]
     Routed { shard: String, key: String, keyspace: String },
 }
@@ -98,6 +100,12 @@ impl From<TopologyError> for Failure {
             TopologyError::Guarded { .. } => (
                 SqlState::IN_USE,
                 Some("Remove it with shard_guard_remove(); force => true, where the shard is gone for good."),
+            ),
+            TopologyError::Origin { .. } => (
+                SqlState::IN_USE,
+                Some(
+                    "Take them out of the keyspace with shard_table_drop(), and wait a moment for its worker.",
+                ),
             ),
             TopologyError::Routed { .. } => (
                 SqlState::IN_USE,

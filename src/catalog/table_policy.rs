@@ -70,6 +70,55 @@ fn truncate(mut name: String) -> String {
     name
 }
 
+/// How a table's rows are spread over the shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Each row on the shard of its key.
+    Sharded,
+    /// All rows on every shard.
+    Reference,
+    /// On one server, which nobody but the application knows.
+    Global,
+}
+
+impl Policy {
+    pub const ALL: [Policy; 3] = [Policy::Sharded, Policy::Reference, Policy::Global];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Policy::Sharded => "sharded",
+            Policy::Reference => "reference",
+            Policy::Global => "global",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|policy| policy.as_str() == text)
+    }
+}
+
+/// A table of a keyspace, whatever its policy.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    pub table_name: String,
+    /// None: it is not sharded.
+    pub shard_by: Option<String>,
+    pub policy: Policy,
+    /// Of a reference table.
+    pub origin: Option<String>,
+}
+
+impl Listed {
+    /// Whether every shard has it.
+    pub fn is_everywhere(&self) -> bool {
+        match self.policy {
+            Policy::Sharded | Policy::Reference => true,
+            Policy::Global => false,
+        }
+    }
+}
+
+/// A sharded table.
 #[derive(Debug, Clone)]
 pub struct TablePolicy {
     /// As the catalog keeps it, quoted where needed.
@@ -80,15 +129,49 @@ pub struct TablePolicy {
     pub by_superuser: bool,
 }
 
-/// The tables of a keyspace by name.
+/// All tables of a keyspace by name.
+pub fn all(keyspace: &str) -> Vec<Listed> {
+    sql::read(
+        "SELECT p.table_name, p.shard_by, p.policy, p.origin
+           FROM shardmaster.table_policy p WHERE p.keyspace = $1 ORDER BY p.table_name COLLATE \"C\"",
+        &[keyspace.into()],
+        |row| Listed {
+            table_name: row.value(1),
+            shard_by: row.get(2),
+            // The table's constraint knows no other.
+            policy: Policy::parse(&row.value::<String>(3)).unwrap_or(Policy::Global),
+            origin: row.get(4),
+        },
+    )
+}
+
+/// The sharded tables of a keyspace by name: those whose rows have a key.
 pub fn list(keyspace: &str) -> Vec<TablePolicy> {
     sql::read(
         "SELECT p.table_name, p.shard_by,
                 EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p.named_by AND r.rolsuper)
-           FROM shardmaster.table_policy p WHERE p.keyspace = $1 ORDER BY p.table_name COLLATE \"C\"",
+           FROM shardmaster.table_policy p WHERE p.keyspace = $1 AND p.policy = 'sharded'
+          ORDER BY p.table_name COLLATE \"C\"",
         &[keyspace.into()],
         |row| TablePolicy { table_name: row.value(1), shard_by: row.value(2), by_superuser: row.value(3) },
     )
+}
+
+/// A table of a keyspace whose rows have no key.
+#[derive(Debug, Clone)]
+pub struct Keyless {
+    pub name: TableName,
+    pub policy: Policy,
+}
+
+pub fn keyless(keyspace: &str) -> Vec<Keyless> {
+    let tables = all(keyspace).into_iter().filter(|listed| listed.policy != Policy::Sharded);
+    tables
+        .filter_map(|listed| {
+            let name = TableName::parse(&listed.table_name)?;
+            Some(Keyless { name, policy: listed.policy })
+        })
+        .collect()
 }
 
 /// A table that a policy names, in a schema of a shard.
@@ -149,11 +232,18 @@ pub fn find_other(keyspace: &Locked, table: &TableName) -> Option<(String, Strin
 }
 
 /// False: the keyspace has this table already.
-pub fn insert(keyspace: &Locked, table: &TableName, shard_by: &str, caller: &Caller) -> bool {
+pub fn insert(keyspace: &Locked, new: &Listed, caller: &Caller) -> bool {
     sql::write_returning(
-        "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
-        &[keyspace.name.as_str().into(), table.quoted().into(), shard_by.into(), caller.name().into()],
+        "INSERT INTO shardmaster.table_policy (keyspace, table_name, shard_by, named_by, policy, origin)
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (keyspace, table_name) DO NOTHING RETURNING 1",
+        &[
+            keyspace.name.as_str().into(),
+            new.table_name.as_str().into(),
+            new.shard_by.clone().into(),
+            caller.name().into(),
+            new.policy.as_str().into(),
+            new.origin.clone().into(),
+        ],
         |_| (),
     )
     .len()

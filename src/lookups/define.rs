@@ -5,11 +5,12 @@ use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::lookup::{self, Lookup};
 use crate::catalog::lookup_entry::{self, Conflict, Pair};
-use crate::catalog::table_policy::{self, Column};
+use crate::catalog::table_policy::{self, Column, Policy};
 use crate::catalog::{name, routing};
-use crate::error::{Failure, SqlState};
+use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;
-use crate::routing::{RoutingError, keyspaces};
+use crate::routing::RoutingError;
+use crate::routing::keyspaces::{self, NewTable};
 use crate::server::wake;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
@@ -65,18 +66,17 @@ pub fn drop(name: &str) -> Result<Option<()>, Failure> {
 }
 
 /// Says which column of which table of its keyspace a look-up goes by. None: there is no look-up of this name.
-pub fn table_add(
-    table: &str,
-    column: &str,
-    name: &str,
-    key_type: Option<pg_sys::Oid>,
-    caller: &Caller,
-) -> Result<Option<()>, Failure> {
+pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<Option<()>, Failure> {
+    let NewTable { name: table, shard_by: column, keyspace: name, key_type, policy, origin } = new;
+    let name = *name;
     let Some((of, lookup)) = lock(name)? else { return Ok(None) };
+    let invalid = |argument, problem: String| Failure::from(RoutingError::Invalid { argument, problem });
+    if *policy != Policy::Sharded.as_str() || origin.is_some() {
+        return Err(invalid("policy", "a look-up goes by a column of a table that is sharded".to_owned()));
+    }
     let table = keyspaces::parse_table(table)?;
     keyspaces::check_schema(&table, caller)?;
-    let invalid = |argument, problem: String| Failure::from(RoutingError::Invalid { argument, problem });
-    let column = table_policy::parse_column(column);
+    let column = table_policy::parse_column(required(*column, "shard_by")?);
     if column.is_empty() {
         return Err(invalid("shard_by", "a column's name is needed".to_owned()));
     }
@@ -101,7 +101,7 @@ pub fn table_add(
         Column::TableUnknown => None,
         Column::Type(oid) => Some(oid),
     };
-    for found in [key_type, here].into_iter().flatten() {
+    for found in [*key_type, here].into_iter().flatten() {
         let found = KeyType::from_oid(found).map_err(RoutingError::from)?;
         if !found.same_family(lookup.key_type) {
             let (is, wanted) = (lookup.key_type.name(), found.name());

@@ -168,7 +168,7 @@ pub fn chosen(names: Option<&[String]>) -> Result<Vec<Shard>, Failure> {
 
 /// Schemas of tables of a keyspace that are in one of their own.
 pub fn schemas_of(keyspace: &str) -> Vec<String> {
-    let names = table_policy::list(keyspace)
+    let names = table_policy::all(keyspace)
         .into_iter()
         .filter_map(|policy| TableName::parse(&policy.table_name)?.schema);
     let mut schemas: Vec<String> = names.collect();

@@ -4,9 +4,10 @@
 use super::{RoutingError, guarded, name_list};
 use crate::catalog::keyspace::{self, Locked};
 use crate::catalog::routing::{self, Change};
-use crate::catalog::{event, misplaced_run, redirect};
+use crate::catalog::{event, misplaced_run, redirect, reference};
 use crate::error::Failure;
 use crate::placement::tenants;
+use std::collections::BTreeSet;
 
 /// One new version: closes the entries of `old` keys and opens those of the `new` ones,
 /// given as keys and, in the same order, shards. Slots of shards with a capacity change
@@ -18,8 +19,9 @@ pub fn replace(
     change: Change<'_>,
 ) -> Result<i64, Failure> {
     require_not_held(&keyspace.name, old, new.0, change.split_id.is_none())?;
-    // A split tells its target itself, as it opens it.
+    // A split looks at its target itself, which it tells as it opens it, and may have decided.
     if change.split_id.is_none() {
+        require_filled(&keyspace.name, new.1)?;
         guarded::admit(keyspace, old, new)?;
     }
     if keyspace.strategy.is_directory() {
@@ -34,6 +36,15 @@ pub fn replace(
     }
     event::routing_changed(&keyspace.name, version);
     Ok(version)
+}
+
+/// Rows may refer to rows that every shard is to have.
+fn require_filled(keyspace: &str, shards: &[String]) -> Result<(), RoutingError> {
+    let shards: Vec<String> = shards.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
+    match reference::unfilled(keyspace, &shards) {
+        None => Ok(()),
+        Some((table, shard, why)) => Err(RoutingError::Unfilled { table, shard, why }),
+    }
 }
 
 /// What holds rows of a key on one shard for those of another one counts on its route to stay. A split gives no route to a key

@@ -75,6 +75,8 @@ pub enum RoutingError {
     KeyspaceInRun { keyspace: String, run: i64 },
     #[error("shard \"{shard}\" is of kind \"{kind}\", which holds no rows")]
     HoldsNoRows { shard: String, kind: String },
+    #[error("shard \"{shard}\" does not have reference table \"{table}\" yet{}", .why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    Unfilled { table: String, shard: String, why: Option<String> },
     #[error("shard \"{0}\" is disabled")]
     ShardDisabled(String),
     #[error("routing version {version} names a shard that does not exist: \"{shard}\"")]
@@ -179,6 +181,7 @@ fn sqlstate(error: &RoutingError) -> SqlState {
         | E::KeyNotCanonical { .. }
         | E::RoutedElsewhere(_)
         | E::ShardDisabled(_)
+        | E::Unfilled { .. }
         | E::ShardGone { .. }
         | E::MovedSince { .. } => SqlState::NOT_IN_STATE,
         E::KeyspaceInUse { .. }
@@ -241,6 +244,9 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
         }
         E::KeyspaceInRun { .. } | E::KeyInRun { .. } => {
             "Wait for its end, or give it up with shard_misplaced_abandon(); shard_misplaced_runs() lists it."
+        }
+        E::Unfilled { .. } => {
+            "It is filled in the background: SELECT shard_reference_wait() waits for it, shard_reference_tables() says what holds it up."
         }
         E::ShardDisabled(_) => "Enable it with shard_set_status(shard_key, 'active').",
         E::MovedSince { .. } => "Their rows are where they are routed now: move them back with a split.",

@@ -3,11 +3,14 @@
 use super::{RoutingError, buckets, name_list};
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked, UnknownKeyspace};
-use crate::catalog::table_policy::{self, Column, TableName};
-use crate::catalog::{in_use, local, lookup, misplaced_run, name, redirect, routing, shard, standing_guard};
-use crate::error::{Failure, SqlState};
+use crate::catalog::table_policy::{self, Column, Listed, Policy, TableName};
+use crate::catalog::{
+    in_use, local, lookup, misplaced_run, name, redirect, reference, routing, shard, standing_guard,
+};
+use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Kind, Missing, Strategy};
+use crate::server::wake;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::num::NonZeroU32;
@@ -119,7 +122,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
         return Err(in_use(format!("shard \"{}\" has a guard of it", guard.shard_key))
             .hint("Remove it with shard_guard_remove()."));
     }
-    if let Some(policy) = table_policy::list(name).first() {
+    if let Some(policy) = table_policy::all(name).first() {
         return Err(in_use(format!("table \"{}\" is in it", policy.table_name))
             .hint("Take its tables out with shard_table_drop()."));
     }
@@ -132,6 +135,10 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     if let Some(lookup) = lookup::of_keyspace(name, None).first() {
         return Err(in_use(format!("look-up \"{lookup}\" leads to its keys"))
             .hint("Drop its look-ups with shard_table_drop() and shard_keyspace_drop()."));
+    }
+    if reference::any_of_keyspace(name) {
+        return Err(in_use("what shards have of its reference tables is being removed".into())
+            .hint("Call it again after a moment; shards that are away are waited for, or dropped."));
     }
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));
@@ -176,39 +183,107 @@ pub fn check_schema(table: &TableName, caller: &Caller) -> Result<(), Failure> {
     .hint("There is a schema of this name in the master's own database, which may be a shard: only its owner, or a superuser, may name its tables."))
 }
 
-pub fn table_add(
-    table: &str,
-    shard_by: &str,
-    keyspace: &str,
-    key_type: Option<pg_sys::Oid>,
-    caller: &Caller,
-) -> Result<(), Failure> {
-    let keyspace = keyspace::lock(keyspace)?;
-    let table = parse_table(table)?;
+/// A table as shard_table_add() is told of it.
+pub struct NewTable<'a> {
+    pub name: &'a str,
+    pub shard_by: Option<&'a str>,
+    pub keyspace: &'a str,
+    pub key_type: Option<pg_sys::Oid>,
+    pub policy: &'a str,
+    pub origin: Option<String>,
+}
+
+pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
+    let keyspace = keyspace::lock(new.keyspace)?;
+    let table = parse_table(new.name)?;
     check_schema(&table, caller)?;
-    let column = table_policy::parse_column(shard_by);
-    if column.is_empty() {
-        let problem = "a column's name is needed".into();
-        return Err(RoutingError::Invalid { argument: "shard_by", problem }.into());
-    }
-    check_not_in_use(&keyspace)?;
-    let column_type = match table_policy::column_here(&table, &column) {
-        Column::TableUnknown => None,
-        Column::Missing => {
-            return Err(RoutingError::UnknownColumn { column, table: table.quoted() }.into());
+    let policy = parse_policy(new.policy)?;
+    let column = match policy {
+        Policy::Sharded => Some(shard_by(new)?),
+        Policy::Reference | Policy::Global => {
+            require_no_key(new)?;
+            None
         }
-        Column::Type(oid) => Some(oid),
     };
+    check_origin(new, policy)?;
+    check_not_in_use(&keyspace)?;
+    let column_type = column.as_ref().map(|column| type_of(&table, column)).transpose()?.flatten();
     if let Some((keyspace, known)) = table_policy::find_other(&keyspace, &table) {
         let table = table.quoted();
         return Err(RoutingError::TableElsewhere { table, known, keyspace }.into());
     }
-    settle_key_type(&keyspace, key_type, column_type)?;
-    if !table_policy::insert(&keyspace, &table, &column, caller) {
+    if policy == Policy::Sharded {
+        settle_key_type(&keyspace, new.key_type, column_type)?;
+    }
+    let listed = Listed { table_name: table.quoted(), shard_by: column, policy, origin: new.origin.clone() };
+    if !table_policy::insert(&keyspace, &listed, caller) {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::TableExists { table, keyspace }.into());
     }
+    if let Some(origin) = &new.origin {
+        reference::add(&keyspace, origin, &table);
+        wake::references_on_commit();
+    }
     Ok(())
+}
+
+fn parse_policy(text: &str) -> Result<Policy, RoutingError> {
+    Policy::parse(text).ok_or_else(|| {
+        let names = Policy::ALL.map(|policy| format!("\"{}\"", policy.as_str())).join(", ");
+        RoutingError::Invalid { argument: "policy", problem: format!("\"{text}\" is not one of {names}") }
+    })
+}
+
+fn shard_by(new: &NewTable<'_>) -> Result<String, Failure> {
+    let column = table_policy::parse_column(&required(new.shard_by.map(str::to_owned), "shard_by")?);
+    if column.is_empty() {
+        let problem = "a column's name is needed".into();
+        return Err(RoutingError::Invalid { argument: "shard_by", problem }.into());
+    }
+    Ok(column)
+}
+
+/// The rows of such a table have no key.
+fn require_no_key(new: &NewTable<'_>) -> Result<(), RoutingError> {
+    let problem = || format!("a table with the policy \"{}\" has none", new.policy);
+    match (new.shard_by, new.key_type) {
+        (None, None) => Ok(()),
+        (Some(_), _) => Err(RoutingError::Invalid { argument: "shard_by", problem: problem() }),
+        (None, Some(_)) => Err(RoutingError::Invalid { argument: "key_type", problem: problem() }),
+    }
+}
+
+fn check_origin(new: &NewTable<'_>, policy: Policy) -> Result<(), Failure> {
+    match (policy, &new.origin) {
+        (Policy::Reference, Some(origin)) => {
+            let shard = shard::by_key(origin)?;
+            if shard.holds_rows() {
+                return Ok(());
+            }
+            let (shard, kind) = (shard.shard_key, shard.kind);
+            Err(shard::TopologyError::NoServer { shard, kind }.into())
+        }
+        (Policy::Reference, None) => {
+            let problem = "the shard is needed whose rows the others follow".into();
+            Err(RoutingError::Invalid { argument: "origin", problem }.into())
+        }
+        (Policy::Sharded | Policy::Global, None) => Ok(()),
+        (Policy::Sharded | Policy::Global, Some(_)) => {
+            let problem = format!("a table with the policy \"{}\" has none", policy.as_str());
+            Err(RoutingError::Invalid { argument: "origin", problem }.into())
+        }
+    }
+}
+
+/// Of the shard-by column, where this database has the table.
+fn type_of(table: &TableName, column: &str) -> Result<Option<pg_sys::Oid>, RoutingError> {
+    match table_policy::column_here(table, column) {
+        Column::TableUnknown => Ok(None),
+        Column::Missing => {
+            Err(RoutingError::UnknownColumn { column: column.to_owned(), table: table.quoted() })
+        }
+        Column::Type(oid) => Ok(Some(oid)),
+    }
 }
 
 /// The type that the caller says wins over the column's; the first that is known is the
@@ -307,5 +382,7 @@ pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
         let (table, keyspace) = (table.quoted(), keyspace.name.clone());
         return Err(RoutingError::UnknownTable { table, keyspace }.into());
     }
+    reference::remove(&keyspace, &table);
+    wake::references_on_commit();
     Ok(())
 }

@@ -4,7 +4,9 @@ use super::endpoint::{self, Given};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
-use crate::catalog::{event, execution, in_use, keyspace, name, place, redirect, routing, standing_guard};
+use crate::catalog::{
+    event, execution, in_use, keyspace, name, place, redirect, reference, routing, standing_guard,
+};
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
@@ -169,6 +171,9 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     }
     if let Some((keyspace, key)) = routing::any_key_on(shard_key) {
         return Err(TopologyError::Routed { shard: shard.shard_key, key, keyspace }.into());
+    }
+    if let Some(keyspace) = reference::keyspace_of_origin(shard_key) {
+        return Err(TopologyError::Origin { shard: shard.shard_key, keyspace }.into());
     }
     placement::lock(shard.id);
     placement::dropped(&shard)?;

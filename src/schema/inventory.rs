@@ -3,7 +3,7 @@
 use super::error::SchemaError;
 use super::object::Object;
 use crate::catalog::caller::Caller;
-use crate::catalog::table_policy::{self, TableName};
+use crate::catalog::table_policy::{self, Listed, TableName};
 use crate::catalog::{keyspace, shard};
 use crate::error::Failure;
 use crate::query::login::{self, Entrance};
@@ -148,7 +148,8 @@ pub fn path(namespace: &str) -> String {
 }
 
 fn tables(keyspace: &str, also: &[String]) -> Result<Vec<TableName>, Failure> {
-    let names = table_policy::list(keyspace).into_iter().map(|policy| policy.table_name);
+    let everywhere = table_policy::all(keyspace).into_iter().filter(Listed::is_everywhere);
+    let names = everywhere.map(|listed| listed.table_name);
     let names: Vec<String> = names.chain(also.iter().cloned()).collect();
     if names.is_empty() {
         return Err(SchemaError::NoTables(keyspace.to_owned()).into());

@@ -12,6 +12,7 @@ pub enum Kind {
     Sweeper,
     Settler,
     Looker,
+    References,
     Split(i64),
 }
 
@@ -20,6 +21,7 @@ const COORDINATOR: &str = "shardmaster coordinator";
 const SWEEPER: &str = "shardmaster sweeper";
 const SETTLER: &str = "shardmaster settler";
 const LOOKER: &str = "shardmaster looker";
+const REFERENCES: &str = "shardmaster references";
 const SPLIT: &str = "shardmaster split ";
 
 impl Kind {
@@ -30,6 +32,7 @@ impl Kind {
             Kind::Sweeper => SWEEPER.into(),
             Kind::Settler => SETTLER.into(),
             Kind::Looker => LOOKER.into(),
+            Kind::References => REFERENCES.into(),
             Kind::Split(id) => format!("{SPLIT}{id}"),
         }
     }
@@ -41,6 +44,7 @@ impl Kind {
             SWEEPER => Some(Kind::Sweeper),
             SETTLER => Some(Kind::Settler),
             LOOKER => Some(Kind::Looker),
+            REFERENCES => Some(Kind::References),
             _ => name.strip_prefix(SPLIT)?.parse().ok().map(Kind::Split),
         }
     }

@@ -65,6 +65,11 @@ pub fn coordinator_on_commit() {
     with_requests(|r| r.coordinator = true);
 }
 
+/// Wakes the coordinator, and what follows reference tables, once the current transaction has committed.
+pub fn references_on_commit() {
+    with_requests(|r| r.coordinator = true);
+}
+
 /// Wakes the coordinator now, without an error and without memory of the server.
 pub fn coordinator() {
     let found = process::of_database(database::id());
@@ -147,6 +152,7 @@ impl Requests {
                 Kind::Coordinator => self.coordinator,
                 Kind::Sweeper => self.sweeper,
                 Kind::Settler | Kind::Looker => false,
+                Kind::References => self.coordinator,
                 Kind::Split(id) => self.splits.contains(&id),
             });
         }

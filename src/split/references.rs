@@ -9,6 +9,7 @@ use crate::agent::observe;
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::catalog::split::{Plan, Policy};
+use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
 use crate::remote::quote::{ident, text_array};
@@ -30,6 +31,9 @@ pub struct Reference {
     pub from_position: Option<usize>,
     pub to: String,
     pub to_position: Option<usize>,
+    /// The same as `to`, not quoted.
+    pub to_schema: String,
+    pub to_name: String,
     pub columns: Vec<ReferenceColumn>,
     /// The last column of both is a range, contained rather than equal.
     pub is_period: bool,
@@ -119,6 +123,19 @@ impl Reference {
             self.column_names()
         )
     }
+}
+
+/// The policy of the referenced table, where it is one of the keyspace without a key.
+pub fn keyless<'a>(plan: &'a Plan, side: Side, reference: &Reference) -> Option<&'a Keyless> {
+    let namespace = match side {
+        Side::Source => &plan.source.namespace,
+        Side::Target => &plan.target.namespace,
+    };
+    let is_it = |table: &&Keyless| {
+        table.name.name == reference.to_name
+            && table.name.schema.as_ref().unwrap_or(namespace) == &reference.to_schema
+    };
+    plan.keyless.iter().find(is_it)
 }
 
 /// The foreign keys of a side's tables that do not carry the shard-by column.

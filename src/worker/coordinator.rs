@@ -1,9 +1,11 @@
-//! Keeps one worker running for each split that has work, the sweeper, and the settler and the looker while they have work.
+//! Keeps one worker running for each split that has work, the sweeper, and the settler, the looker and what follows
+//! reference tables while they have work.
 
 use super::backoff::Backoff;
 use super::start::{accept_signals, pin_settings};
 use super::supervisor::{Child, Supervisor};
-use super::{lock, looker, settler, splits, sweeper};
+use super::{lock, looker, references, settler, splits, sweeper};
+use crate::catalog::reference;
 use crate::execution;
 use crate::guc;
 use crate::lookups;
@@ -51,6 +53,7 @@ pub extern "C-unwind" fn shardmaster_coordinator_main(arg: pg_sys::Datum) {
         let pause = match txn::transaction(look) {
             Some(work) => {
                 let others = coordinator.keep_settler(&work).min(coordinator.keep_looker(&work));
+                let others = others.min(coordinator.keep_references(&work));
                 coordinator.serve(&work).min(sweeper).min(others)
             }
             None => {
@@ -71,6 +74,8 @@ struct Work {
     is_left: bool,
     /// There are look-ups, or something is left of them.
     looks_up: bool,
+    /// Tables are to be the same on all shards.
+    has_references: bool,
 }
 
 /// None while the extension is not installed.
@@ -81,6 +86,7 @@ fn look() -> Option<Work> {
         role: spawn::worker_role(),
         is_left: !execution::orphans().is_empty(),
         looks_up: lookups::has_work(),
+        has_references: reference::any(),
     })
 }
 
@@ -96,6 +102,7 @@ struct Coordinator {
     sweeper: Supervisor,
     settler: Supervisor,
     looker: Supervisor,
+    references: Supervisor,
     children: BTreeMap<i64, Child>,
     memory: BTreeMap<i64, Memory>,
     short_of_slots: bool,
@@ -115,6 +122,11 @@ impl Coordinator {
     /// The same with the looker.
     fn keep_looker(&mut self, work: &Work) -> Duration {
         keep_while(work.looks_up, &mut self.looker, Kind::Looker, looker::builder)
+    }
+
+    /// The same with what follows reference tables.
+    fn keep_references(&mut self, work: &Work) -> Duration {
+        keep_while(work.has_references, &mut self.references, Kind::References, references::builder)
     }
 
     /// Starts the workers that are missing; how long nothing needs to be done.
@@ -202,6 +214,22 @@ impl Coordinator {
     }
 }
 
+/// The same with one that ends when it is through: the next one needs no pause then.
+fn keep_while(
+    has_work: bool,
+    supervisor: &mut Supervisor,
+    kind: Kind,
+    builder: fn(pg_sys::Oid) -> BackgroundWorkerBuilder,
+) -> Duration {
+    if has_work {
+        return keep(supervisor, kind, builder);
+    }
+    if !supervisor.runs() {
+        *supervisor = Supervisor::default();
+    }
+    LOOK_AGAIN
+}
+
 /// Starts a worker of which there is one, if it is missing; how long nothing needs to be done.
 fn keep(
     supervisor: &mut Supervisor,
@@ -216,22 +244,5 @@ fn keep(
         return left;
     }
     supervisor.start(&kind.name(), builder(database::id()));
-    LOOK_AGAIN
-}
-
-/// The same with one that ends when it is through.
-fn keep_while(
-    has_work: bool,
-    supervisor: &mut Supervisor,
-    kind: Kind,
-    builder: fn(pg_sys::Oid) -> BackgroundWorkerBuilder,
-) -> Duration {
-    if has_work {
-        return keep(supervisor, kind, builder);
-    }
-    // The next one needs no pause.
-    if !supervisor.runs() {
-        *supervisor = Supervisor::default();
-    }
     LOOK_AGAIN
 }

@@ -17,6 +17,8 @@ pub const SWEEPER: i64 = -1;
 pub const SETTLER: i64 = -2;
 /// That of who keeps look-ups.
 pub const LOOKER: i64 = -3;
+/// Of what follows reference tables.
+pub const REFERENCES: i64 = -4;
 
 /// Takes the lock unless another process has it.
 pub fn try_lock(id: i64) -> bool {

@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod launcher;
 pub mod lock;
 mod looker;
+mod references;
 mod settler;
 pub mod split;
 pub mod splits;

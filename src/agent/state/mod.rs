@@ -10,6 +10,7 @@ pub mod overflow;
 pub mod progress;
 pub mod queue;
 pub mod redirect;
+pub mod reference;
 pub mod scope;
 pub mod side;
 pub mod standing;

@@ -59,13 +59,17 @@ pub fn key_definitions(table: &TableShape) -> String {
     definitions.join(",\n    ")
 }
 
+/// A queue under any name; can be repeated, where nobody writes to it yet.
+pub fn definition(name: &str, shape: &TableShape) -> String {
+    fill(QUEUE, &[("queue", name.to_owned()), ("key_definitions", key_definitions(shape))])
+}
+
 /// The queue of a captured table. One that is there is not touched: its index would be looked
 /// for under a lock that its writers, who hold other queues already, would deadlock with.
 pub fn create(connection: &mut Connection, split: i64, ordinal: i32, shape: &TableShape) -> Result<()> {
     let name = qualified(split, ordinal);
     if connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_none() {
-        let values = [("queue", table(split, ordinal)), ("key_definitions", key_definitions(shape))];
-        connection.run(&fill(QUEUE, &values))?;
+        connection.run(&definition(&table(split, ordinal), shape))?;
     }
     Ok(())
 }

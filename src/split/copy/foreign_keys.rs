@@ -5,12 +5,19 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
 use crate::agent::state::progress::Progress;
+use crate::catalog::table_policy::Policy;
 use crate::error::{Failure, SqlState};
 use crate::remote::copy::Bounds;
 use crate::remote::quote::ident;
+use crate::server::wait;
 use crate::split::engine::Engine;
 use crate::split::owners;
-use crate::split::references::{Watched, moves};
+use crate::split::references::{Watched, keyless, moves};
+use std::time::{Duration, Instant};
+
+/// How long a step waits for a row of a reference table, and how often it looks.
+const TO_FOLLOW: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Which rows of the scope a step looks at.
 pub enum Look {
@@ -66,9 +73,28 @@ pub fn check_all(engine: &mut Engine) -> Result<()> {
 /// Referenced rows are locked first, as the server does it: who deletes one at the same
 /// time does not see ours yet.
 fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Option<&str>) -> Result<()> {
+    let until = Instant::now() + TO_FOLLOW;
+    loop {
+        match find_missing(engine, index, position, rows)? {
+            None => return Ok(()),
+            Some(_) if is_to_follow(engine, index) && Instant::now() < until => {
+                wait::sleep(LOOK_AGAIN);
+            }
+            Some(value) => return Err(missing(engine, index, &value)),
+        }
+    }
+}
+
+/// A value that references nothing.
+fn find_missing(
+    engine: &mut Engine,
+    index: usize,
+    position: usize,
+    rows: Option<&str>,
+) -> Result<Option<String>> {
     let Watched { references, by } = &engine.watched;
     let reference = &references[index];
-    let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(()) };
+    let Some(column) = by.get(position).and_then(Option::as_ref) else { return Ok(None) };
     let (rows, scope) = match rows {
         // The window's keys find them.
         Some(window) => (window, engine.plan.scope.filter(column, "t")),
@@ -95,20 +121,30 @@ fn check_reference(engine: &mut Engine, index: usize, position: usize, rows: Opt
         is_common(by, reference.to_position, &moves)
     );
     let rows = engine.target.run_within(&query, Bounds::unlimited().stall)?;
-    match rows.scalar() {
-        None => Ok(()),
-        Some(value) => Err(SplitError::Failed(
-            Failure::new(
-                SqlState::parse("23503"),
-                format!(
-                    "a moving row references a row that is not on shard \"{}\": {}",
-                    engine.target.shard(),
-                    reference.text(value)
-                ),
-            )
-            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
-        )),
+    Ok(rows.scalar().map(str::to_owned))
+}
+
+/// What is referenced is a reference table: the row was on its origin before the one that references it was on the source.
+fn is_to_follow(engine: &Engine, index: usize) -> bool {
+    let table = keyless(&engine.plan, Side::Target, &engine.watched.references[index]);
+    table.is_some_and(|table| table.policy == Policy::Reference)
+}
+
+fn missing(engine: &Engine, index: usize, value: &str) -> SplitError {
+    let reference = &engine.watched.references[index];
+    let text = format!(
+        "a moving row references a row that is not on shard \"{}\": {}",
+        engine.target.shard(),
+        reference.text(value)
+    );
+    if is_to_follow(engine, index) {
+        // Or says itself why it does not.
+        return SplitError::Retry(format!("a reference table to follow: {text}"));
     }
+    SplitError::Failed(
+        Failure::new(SqlState::parse("23503"), text)
+            .hint("Write the referenced row to the target, or change the referencing one on the source, then resume the split with the call that it stopped in."),
+    )
 }
 
 /// Which rows of a referenced table count: those that move too, or that are nobody's and so

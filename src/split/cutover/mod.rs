@@ -31,8 +31,8 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
-use crate::catalog::split_progress;
 use crate::catalog::split_state::{CutoverRequest, CutoverStep, Goal};
+use crate::catalog::{reference, split_progress};
 use crate::error::Failure;
 use crate::guc;
 use crate::remote::{Connection, number};
@@ -177,6 +177,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     reach(injection_points::CUTOVER_BEGIN)?;
     let deadline = Instant::now() + guc::cutover_timeout();
     let _said = wait::said();
+    let asked = transaction(reference::now);
     loop {
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
@@ -195,6 +196,11 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
             Some(format!("the lag to fall: {} changed rows in the last window", outcome.changes))
         } else if outcome.lag > guc::max_lag() {
             Some(format!("the lag to fall: the last window took {} ms", outcome.lag.as_millis()))
+        } else if let Some(reason) = asked.and_then(|asked| {
+            transaction(|| reference::holds_up(&engine.plan.keyspace, &engine.plan.target.shard_key, asked))
+        }) {
+            // What clients have seen on the source by now they see on the target.
+            Some(reason)
         } else {
             fence::holders(engine)?.into_iter().find(|h| h.old).map(|h| {
                 format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, h.text)

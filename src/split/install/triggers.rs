@@ -161,7 +161,8 @@ impl Wanted<'_> {
     }
 }
 
-fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
+/// Statements that make triggers of a table, in one transaction.
+pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
     match with_short_lock(connection, TableLock::ShareRowExclusive, statements, table) {
         // A session of the worker before was faster: look again.
         Err(SplitError::Remote(error)) if error.is("42710") => {
@@ -203,7 +204,7 @@ const OF_LOOK_UP: &str = "EXISTS (
 
 /// Drops the triggers that call the agent's functions, whatever they are called: whoever owns
 /// a table can give its triggers other names, and ours to others.
-fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
+pub fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
     let rows = connection.query(
         &format!(
             "SELECT n.nspname, c.relname, json_agg(t.tgname)

@@ -197,7 +197,7 @@ pub fn create(request: Request<'_>) -> std::result::Result<i64, Failure> {
     sql::write(
         "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
          SELECT $1, row_number() OVER (ORDER BY table_name), table_name, shard_by
-           FROM shardmaster.table_policy WHERE keyspace = $2",
+           FROM shardmaster.table_policy WHERE keyspace = $2 AND policy = 'sharded'",
         &[id.into(), keyspace.name.as_str().into()],
     );
     split::event(id, None, Some(Phase::Planning), &format!("{} -> {}", source.shard_key, target.shard_key));
@@ -244,7 +244,7 @@ fn check_named(keyspace: &Locked, shards: [&Shard; 2]) -> std::result::Result<()
 
 fn has_tables(keyspace: &str) -> bool {
     sql::read_one(
-        "SELECT 1 FROM shardmaster.table_policy WHERE keyspace = $1 LIMIT 1",
+        "SELECT 1 FROM shardmaster.table_policy WHERE keyspace = $1 AND policy = 'sharded' LIMIT 1",
         &[keyspace.into()],
         |_| (),
     )
@@ -328,7 +328,7 @@ pub fn revive(id: i64) -> std::result::Result<(), Failure> {
     sql::write(
         "INSERT INTO shardmaster.split_table (split_id, ordinal, table_name, shard_by)
          SELECT $1, row_number() OVER (ORDER BY table_name), table_name, shard_by
-           FROM shardmaster.table_policy WHERE keyspace = $2",
+           FROM shardmaster.table_policy WHERE keyspace = $2 AND policy = 'sharded'",
         &[id.into(), keyspace.name.as_str().into()],
     );
     Ok(())

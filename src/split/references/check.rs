@@ -1,11 +1,13 @@
 //! What the check of a split finds about foreign keys: rows that cannot be parted, and
 //! rows that the target must have. It looks at the moving keys alone.
 
-use super::{Bond, Reference, columns_by, found, in_scope, load, load_all, moves, staying_row};
+use super::{Bond, Reference, columns_by, found, in_scope, keyless, load, load_all, moves, staying_row};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;
+use crate::catalog::reference;
 use crate::catalog::split::Plan;
+use crate::catalog::table_policy::Policy;
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
@@ -33,9 +35,15 @@ pub fn run(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Res
     }
     prepare(plan, target)?;
     findings.extend(promised_by_target(source, target, plan)?);
-    let outgoing: Vec<Reference> = load(target, plan, Side::Target)?
+    let theirs = load(target, plan, Side::Target)?;
+    for (side, references) in [(Side::Source, &references), (Side::Target, &theirs)] {
+        findings.extend(references.iter().filter_map(|reference| to_global(plan, side, reference)));
+    }
+    // What has a policy of its own is looked at by that.
+    let outgoing: Vec<Reference> = theirs
         .into_iter()
         .filter(|r| r.from_position.is_some() && r.is_validated && !r.is_period)
+        .filter(|r| keyless(plan, Side::Target, r).is_none())
         .collect();
     if outgoing.is_empty() {
         return Ok(findings);
@@ -89,6 +97,30 @@ fn period_of_its_own(reference: &Reference) -> Finding {
         format!("{} references {} by foreign key \"{}\"", reference.from, reference.to, reference.name),
         "It can move only with the shard-by column in it, and with no column that shard_split_map() computes or leaves out: drop it on the target until the split is finished, or do without the map.",
     )
+}
+
+/// Rows that move may refer to what every shard is to have.
+pub fn unfilled(plan: &Plan) -> Option<Finding> {
+    let shard = &plan.target.shard_key;
+    let (table, _, why) = reference::unfilled(&plan.keyspace, std::slice::from_ref(shard))?;
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let text = format!("shard \"{shard}\" does not have reference table {table} yet{why}");
+    let hint = "It is filled in the background: shard_reference_tables() says what holds it up.";
+    Some(Finding { transient: true, ..Finding::new("target: reference tables", false, text, hint) })
+}
+
+/// A row that moves cannot take along what it references on the one server that has it.
+fn to_global(plan: &Plan, side: Side, reference: &Reference) -> Option<Finding> {
+    reference.from_position?;
+    let table = keyless(plan, side, reference)?;
+    (table.policy == Policy::Global).then(|| {
+        Finding::new(
+            &format!("{}: foreign keys to global tables", side.as_str()),
+            false,
+            format!("{} references {}, foreign key \"{}\"", reference.from, reference.to, reference.name),
+            "A global table is on one server alone: make it a reference table (shard_table_drop, then shard_table_add with policy => 'reference'), or drop the foreign key.",
+        )
+    })
 }
 
 /// Rows that have moved and not been deleted yet are on the source, and a common table's

@@ -23,6 +23,7 @@ use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::{literal, text_array};
 use crate::remote::{Connection, RemoteError};
+use crate::server::txn::in_one;
 use crate::split::copy::computed;
 use crate::split::end::copies;
 use crate::split::finding::Finding;
@@ -37,6 +38,7 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
+    findings.extend(in_one(|| references::check::unfilled(plan)));
     if let (Some(mut source), Some(mut target)) = (source, target) {
         match same::check(plan, &source.observation, &target.observation) {
             Ok(same) => findings.extend(same),

@@ -1,0 +1,98 @@
+//! What reference tables have on shards: names, and the agent's SQL with the names filled in. Sets and tables are
+//! numbers of the master's, of which no other is given out while a shard has something of it.
+
+use super::shape::TableShape;
+use super::state::queue;
+use super::template::fill;
+use super::{Event, SAMPLE, key_arguments, key_values};
+use crate::remote::quote::{ident, literal};
+
+const CAPTURE: &str = include_str!("../../sql/agent/reference_capture.sql");
+
+/// The function that puts keys of one table into its queue.
+pub fn capture_function(set: i64, ordinal: i32) -> String {
+    format!("reference_capture_{set}_{ordinal}")
+}
+
+pub fn queue_name(set: i64, ordinal: i32) -> String {
+    format!("reference_queue_{set}_{ordinal}")
+}
+
+pub fn queue_table(set: i64, ordinal: i32) -> String {
+    format!("shardmaster_agent.{}", queue_name(set, ordinal))
+}
+
+/// A sequence that nobody draws from: whether the queues of a set take entries (1) or not (2).
+pub fn sequence(set: i64) -> String {
+    format!("reference_queue_{set}_seq")
+}
+
+/// What the names of one table's triggers begin with; they fire before those of foreign keys.
+pub fn trigger_prefix(set: i64, ordinal: i32) -> String {
+    format!("00_shardmaster_reference_{set}_{ordinal}")
+}
+
+/// The queue of a table, and what fills it; each statement can be repeated.
+pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
+    let arguments = key_arguments(shape);
+    let types: Vec<&str> =
+        arguments.split(", ").filter_map(|argument| argument.split_once(' ').map(|(_, name)| name)).collect();
+    let function = fill(
+        CAPTURE,
+        &[
+            ("function", capture_function(set, ordinal)),
+            ("arguments", arguments.clone()),
+            ("types", types.join(", ")),
+            ("sequence", sequence(set)),
+            ("queue", queue_name(set, ordinal)),
+            ("queue_keys", queue::keys(shape).join(", ")),
+            ("new_keys", key_values(shape, "new")),
+            ("old_keys", key_values(shape, "old")),
+            ("sample", SAMPLE.to_string()),
+            ("set", set.to_string()),
+        ],
+    );
+    format!("{}; {function}", queue::definition(&queue_name(set, ordinal), shape))
+}
+
+/// The triggers of a table on its origin.
+pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
+    let trigger = |event: Event| {
+        let has = |version: &str| match event {
+            Event::Insert => version == "NEW",
+            Event::Delete => version == "OLD",
+            Event::Update | Event::Truncate => true,
+        };
+        let value = |version: &str, column: &String| match has(version) {
+            true => format!("{version}.{}", ident(column)),
+            false => "NULL".to_owned(),
+        };
+        let values: Vec<String> = ["NEW", "OLD"]
+            .iter()
+            .flat_map(|version| shape.key().iter().map(|column| value(version, column)))
+            .collect();
+        let (letter, table) = (event.letter(), &shape.name);
+        let name = ident(&format!("{}_{letter}", trigger_prefix(set, ordinal)));
+        format!(
+            "CREATE TRIGGER {name} AFTER {} ON {table} FOR EACH ROW WHEN (shardmaster_agent.{}('{}', {}))
+                 EXECUTE FUNCTION shardmaster_agent.reference_captured();
+             ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+            event.name(),
+            capture_function(set, ordinal),
+            letter.to_ascii_uppercase(),
+            values.join(", ")
+        )
+    };
+    Event::ROW.map(trigger).join("; ")
+}
+
+/// The trigger of a copy.
+pub fn guard_trigger(set: i64, ordinal: i32, table: &str, origin: &str) -> String {
+    let name = ident(&trigger_prefix(set, ordinal));
+    format!(
+        "CREATE TRIGGER {name} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {table} FOR EACH STATEMENT
+             EXECUTE FUNCTION shardmaster_agent.reference_guard({set}, {});
+         ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+        literal(origin)
+    )
+}

@@ -1,0 +1,211 @@
+//! The tables `reference_origin` and `reference_copy`: what the origin of reference tables and each of their copies
+//! know of how far they are.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::reference::sequence;
+use crate::catalog::reference::Set;
+use crate::error::SqlState;
+use crate::guc;
+use crate::remote::quote::{array_literal, literal};
+use crate::remote::{Connection, RemoteError};
+use std::collections::BTreeMap;
+
+/// What a copy stands for.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    pub steps: i64,
+    /// None: nothing has come yet.
+    pub snapshot: Option<String>,
+    /// System identifier and timeline of its origin.
+    pub server: Option<String>,
+    /// What each table was like there, by its number.
+    pub tables: BTreeMap<String, String>,
+}
+
+/// A row that another set has left, or another master, is not taken over.
+fn require_own(connection: &Connection, token: Option<&str>, set: &Set) -> Result<()> {
+    if token == Some(&set.token) {
+        return Ok(());
+    }
+    Err(SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("shard \"{}\" has reference tables of a master that was lost", connection.shard()),
+        format!("SELECT * FROM shard_cleanup({}) removes them.", literal(connection.shard())),
+    ))
+}
+
+/// Takes the origin over, in the transaction that has bootstrapped.
+pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64) -> Result<()> {
+    let (id, token) = (set.id, literal(&set.token));
+    let sequence = sequence(id);
+    connection.run(&format!(
+        "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
+         SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called;
+         INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation, max_bytes)
+         VALUES ({id}, {token}, 0, {}) ON CONFLICT DO NOTHING",
+        guc::queue_max_bytes()
+    ))?;
+    let row = connection.run(&format!(
+        "SELECT token FROM shardmaster_agent.reference_origin WHERE set_id = {id} FOR UPDATE"
+    ))?;
+    require_own(connection, row.scalar(), set)?;
+    raise(connection, "reference_origin", &format!("set_id = {id}"), generation)
+}
+
+/// The same of a copy. Whoever was about to commit there has done so, or will not.
+pub fn take_copy(connection: &mut Connection, set: &Set, shard: &str, generation: i64) -> Result<()> {
+    let (id, token, shard) = (set.id, literal(&set.token), literal(shard));
+    connection.run(&format!(
+        "INSERT INTO shardmaster_agent.reference_copy (set_id, shard, token, generation) VALUES ({id}, {shard}, {token}, 0)
+         ON CONFLICT DO NOTHING"
+    ))?;
+    let row = connection.run(&format!(
+        "SELECT token FROM shardmaster_agent.reference_copy WHERE set_id = {id} AND shard = {shard} FOR UPDATE"
+    ))?;
+    require_own(connection, row.scalar(), set)?;
+    raise(connection, "reference_copy", &format!("set_id = {id} AND shard = {shard}"), generation)
+}
+
+fn raise(connection: &mut Connection, table: &str, condition: &str, generation: i64) -> Result<()> {
+    let raised = connection.run(&format!(
+        "UPDATE shardmaster_agent.{table} SET generation = {generation} WHERE {condition} AND generation <= {generation}"
+    ))?;
+    if raised.affected == 1 { Ok(()) } else { Err(SplitError::Superseded) }
+}
+
+/// The statement by which a step begins on a copy: to its end nobody else makes one there.
+pub fn locked(set: &Set, shard: &str, generation: i64) -> String {
+    format!(
+        "SELECT steps, snapshot::text, server, tables::text FROM shardmaster_agent.reference_copy
+          WHERE set_id = {} AND shard = {} AND generation = {generation} FOR UPDATE",
+        set.id,
+        literal(shard)
+    )
+}
+
+/// Its answer; an error where a newer worker has taken over.
+pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<Progress> {
+    let Some([Some(steps), snapshot, server, Some(tables)]) = rows.first().map(Vec::as_slice) else {
+        return Err(SplitError::Superseded);
+    };
+    let unreadable =
+        |error: &dyn std::fmt::Display| RemoteError::unreadable(connection.shard(), error.to_string());
+    Ok(Progress {
+        steps: steps.parse().map_err(|error: std::num::ParseIntError| unreadable(&error))?,
+        snapshot: snapshot.clone(),
+        server: server.clone(),
+        tables: serde_json::from_str(tables).map_err(|error| unreadable(&error))?,
+    })
+}
+
+/// The statement that remembers a step, beside its rows.
+pub fn store(set: &Set, shard: &str, progress: &Progress) -> String {
+    let text = |value: &Option<String>| value.as_deref().map_or("NULL".to_owned(), literal);
+    let tables = serde_json::to_string(&progress.tables).unwrap_or_default();
+    format!(
+        "UPDATE shardmaster_agent.reference_copy SET steps = {}, snapshot = {}, server = {}, tables = {}
+          WHERE set_id = {} AND shard = {}",
+        progress.steps,
+        text(&progress.snapshot),
+        text(&progress.server),
+        literal(&tables),
+        set.id,
+        literal(shard)
+    )
+}
+
+/// A step is about to be committed on a copy. To commit this makes all durable that the step has seen.
+pub fn announce(connection: &mut Connection, set: &Set, generation: i64, step: i64) -> Result<()> {
+    act(connection, set, generation, &format!("steps = greatest(steps, {step})"))
+}
+
+/// Writers are told how large a queue may be.
+pub fn limit(connection: &mut Connection, set: &Set, generation: i64) -> Result<()> {
+    act(connection, set, generation, &format!("max_bytes = {}", guc::queue_max_bytes()))
+}
+
+fn act(connection: &mut Connection, set: &Set, generation: i64, change: &str) -> Result<()> {
+    let done = connection.run(&format!(
+        "UPDATE shardmaster_agent.reference_origin SET {change} WHERE set_id = {} AND generation = {generation}",
+        set.id
+    ))?;
+    if done.affected == 1 { Ok(()) } else { Err(SplitError::Superseded) }
+}
+
+/// An expression: all that snapshot `b` has seen, `a` has seen.
+pub fn covers(a: &str, b: &str) -> String {
+    format!(
+        "(pg_snapshot_xmax({a}) >= pg_snapshot_xmax({b})
+          AND NOT EXISTS (SELECT 1 FROM pg_snapshot_xip({a}) x (xid) WHERE pg_visible_in_snapshot(x.xid, {b})))"
+    )
+}
+
+/// Takes out of the queues what all of these snapshots have seen.
+pub fn consume(
+    connection: &mut Connection,
+    set: &Set,
+    generation: i64,
+    snapshots: &[String],
+    queues: &[String],
+) -> Result<()> {
+    if snapshots.is_empty() {
+        return Ok(());
+    }
+    let list = array_literal(snapshots);
+    let oldest = format!(
+        "SELECT p.s FROM unnest({list}::pg_snapshot[]) AS p (s)
+          WHERE NOT EXISTS (SELECT 1 FROM unnest({list}::pg_snapshot[]) AS q (s) WHERE NOT {})
+          LIMIT 1",
+        covers("q.s", "p.s")
+    );
+    let deletes: Vec<String> = queues
+        .iter()
+        .map(|queue| {
+            format!(
+                "DELETE FROM {queue} q USING shardmaster_agent.reference_origin o
+                  WHERE o.set_id = {} AND q.xid < pg_snapshot_xmax(o.consumed) AND pg_visible_in_snapshot(q.xid, o.consumed)",
+                set.id
+            )
+        })
+        .collect();
+    connection.run("BEGIN")?;
+    let change = format!(
+        "consumed = coalesce((SELECT n.s FROM ({oldest}) AS n WHERE consumed IS NULL OR {}), consumed)",
+        covers("n.s", "consumed")
+    );
+    act(connection, set, generation, &change)?;
+    connection.run(&format!("{}; COMMIT", deletes.join("; ")))?;
+    Ok(())
+}
+
+/// The queues take entries again, empty; what is in none of them is older than the number that is remembered here.
+pub fn reopen(connection: &mut Connection, set: &Set, generation: i64, queues: &[String]) -> Result<()> {
+    // Before anything is open again: who dies here does this once more.
+    act(connection, set, generation, "is_full = true")?;
+    // Entries that are lost here are of transactions that are older, too.
+    connection
+        .run(&format!("BEGIN; SET LOCAL lock_timeout = '100ms'; TRUNCATE {}; COMMIT", queues.join(", ")))?;
+    connection.run(&format!("SELECT setval('shardmaster_agent.{}', 1)", sequence(set.id)))?;
+    act(
+        connection,
+        set,
+        generation,
+        "is_full = false, complete_from = pg_snapshot_xmax(pg_current_snapshot())",
+    )
+}
+
+pub fn forget_copy(set: &Set, shard: &str) -> String {
+    format!(
+        "DELETE FROM shardmaster_agent.reference_copy WHERE set_id = {} AND shard = {}",
+        set.id,
+        literal(shard)
+    )
+}
+
+pub fn forget_origin(set: &Set) -> String {
+    format!(
+        "DELETE FROM shardmaster_agent.reference_origin WHERE set_id = {}; DROP SEQUENCE IF EXISTS shardmaster_agent.{}",
+        set.id,
+        sequence(set.id)
+    )
+}

@@ -1,0 +1,365 @@
+//! Reference tables: which sets of them there are, and how far each shard is.
+
+use super::keyspace::Locked;
+use super::naming::{self, Unsaid};
+use super::shard::{self, Shard};
+use super::table_policy::TableName;
+use super::trusted_owner;
+use crate::clean;
+use crate::error::Failure;
+use crate::server::sql;
+use pgrx::datum::{Interval, TimestampWithTimeZone};
+use std::time::Duration;
+
+/// How far a shard is with a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// A table has not been there as a whole yet.
+    Filling,
+    Following,
+    /// It does not answer.
+    Away,
+    /// An operator has to look at it.
+    Failed,
+}
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Filling => "filling",
+            State::Following => "following",
+            State::Away => "away",
+            State::Failed => "failed",
+        }
+    }
+}
+
+/// A reference table by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub ordinal: i32,
+    pub name: TableName,
+}
+
+impl Member {
+    /// Its schema on a shard.
+    pub fn schema(&self, shard: &Shard) -> String {
+        self.name.schema.clone().unwrap_or_else(|| shard.namespace.clone())
+    }
+}
+
+/// A shard, whose code the mover may run there, and what of it was said by a role that may not say it of this very
+/// database.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub shard: Shard,
+    pub trusted: Vec<String>,
+    pub unsaid: Option<Unsaid>,
+}
+
+impl Place {
+    /// What sessions there go by.
+    fn is_as(&self, before: &Place) -> bool {
+        let by = |place: &Place| {
+            (place.shard.conninfo.clone(), place.shard.namespace.clone(), place.trusted.clone())
+        };
+        by(self) == by(before) && self.unsaid.is_some() == before.unsaid.is_some()
+    }
+}
+
+/// Reference tables of a keyspace with one origin.
+#[derive(Clone, Debug)]
+pub struct Set {
+    pub id: i64,
+    pub keyspace: String,
+    pub origin: Place,
+    pub token: String,
+    pub secret: String,
+    pub tables: Vec<Member>,
+    /// Taken out of the keyspace: shards may still have something of them.
+    pub dropped: Vec<Member>,
+    /// The shards that have copies, or are to have them.
+    pub copies: Vec<Place>,
+}
+
+impl Set {
+    /// Whether all its shards are where they were, with the same words about them.
+    pub fn is_where(&self, before: &Set) -> bool {
+        let places =
+            |set: &Set| -> Vec<Place> { std::iter::once(&set.origin).chain(&set.copies).cloned().collect() };
+        let known = places(before);
+        places(self).iter().all(|place| {
+            known
+                .iter()
+                .find(|before| before.shard.shard_key == place.shard.shard_key)
+                .is_none_or(|b| place.is_as(b))
+        })
+    }
+}
+
+/// A table is in a set from now on, which has none of this name.
+pub fn add(keyspace: &Locked, origin: &str, table: &TableName) {
+    sql::write(
+        "WITH s AS (SELECT encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex') AS secret)
+         INSERT INTO shardmaster.reference_set (keyspace, origin, token, secret)
+         SELECT $1, $2, encode(sha256(convert_to(s.secret, 'UTF8')), 'hex'), s.secret FROM s
+         ON CONFLICT (keyspace, origin) DO NOTHING",
+        &[keyspace.name.as_str().into(), origin.into()],
+    );
+    sql::write(
+        "INSERT INTO shardmaster.reference_table (set_id, ordinal, table_name)
+         SELECT s.id, coalesce((SELECT max(t.ordinal) FROM shardmaster.reference_table t WHERE t.set_id = s.id), 0) + 1, $3
+           FROM shardmaster.reference_set s WHERE s.keyspace = $1 AND s.origin = $2",
+        &[keyspace.name.as_str().into(), origin.into(), table.quoted().into()],
+    );
+}
+
+/// A table of whichever set is in none any more; shards are told by the worker.
+pub fn remove(keyspace: &Locked, table: &TableName) {
+    sql::write(
+        "UPDATE shardmaster.reference_table t SET dropped = true
+           FROM shardmaster.reference_set s
+          WHERE s.id = t.set_id AND s.keyspace = $1 AND t.table_name = $2 AND NOT t.dropped",
+        &[keyspace.name.as_str().into(), table.quoted().into()],
+    );
+}
+
+/// Whether there is anything to do for its worker.
+pub fn any() -> bool {
+    sql::read_one("SELECT 1 FROM shardmaster.reference_set LIMIT 1", &[], |_| ()).is_some()
+}
+
+/// Whether it is a set of this master's.
+pub fn is_known(token: &str) -> bool {
+    let query = "SELECT 1 FROM shardmaster.reference_set WHERE token = $1";
+    sql::read_one(query, &[token.into()], |_| ()).is_some()
+}
+
+/// A set of a keyspace, which may be about to be removed.
+pub fn any_of_keyspace(keyspace: &str) -> bool {
+    let query = "SELECT 1 FROM shardmaster.reference_set WHERE keyspace = $1 LIMIT 1";
+    sql::read_one(query, &[keyspace.into()], |_| ()).is_some()
+}
+
+/// The keyspace of a set whose origin is this shard.
+pub fn keyspace_of_origin(shard_key: &str) -> Option<String> {
+    let query = "SELECT keyspace FROM shardmaster.reference_set WHERE origin = $1 ORDER BY keyspace LIMIT 1";
+    sql::read_one(query, &[shard_key.into()], |row| row.value(1))
+}
+
+/// All sets; shards that have come since have a row of each from now on.
+pub fn sets() -> Result<Vec<Set>, Failure> {
+    add_copies();
+    let heads = sql::read(
+        "SELECT id, keyspace, origin, token, secret FROM shardmaster.reference_set ORDER BY id",
+        &[],
+        |row| (row.value::<i64>(1), row.value(2), row.value::<String>(3), row.value(4), row.value(5)),
+    );
+    let set = |(id, keyspace, origin, token, secret): (i64, String, String, String, String)| {
+        let (dropped, tables) = members(id).into_iter().partition::<Vec<_>, _>(|(_, dropped)| *dropped);
+        let only = |list: Vec<(Member, bool)>| list.into_iter().map(|(member, _)| member).collect();
+        let (tables, dropped) = (only(tables), only(dropped));
+        let origin = shard::by_key(&origin)?;
+        let shards = shards_of(id);
+        let copies = shards.iter().map(|key| Ok(place(&keyspace, shard::by_key(key)?, &origin)));
+        let copies = copies.collect::<Result<Vec<Place>, Failure>>()?;
+        // Whatever goes there comes from here.
+        let other = copies.first().map_or_else(|| origin.clone(), |copy| copy.shard.clone());
+        let origin = place(&keyspace, origin, &other);
+        Ok(Set { id, keyspace, origin, token, secret, tables, dropped, copies })
+    };
+    heads.into_iter().map(set).collect()
+}
+
+/// A transaction that writes nothing takes no number.
+const LACKING: &str = "FROM shardmaster.reference_set r, shardmaster.shard s
+          WHERE s.kind = $1 AND s.status <> 'disabled' AND s.shard_key <> r.origin
+            AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = r.id AND NOT t.dropped)
+            AND NOT EXISTS (SELECT 1 FROM shardmaster.reference_copy c WHERE c.set_id = r.id AND c.shard_key = s.shard_key)";
+
+fn add_copies() {
+    let kind = || [shard::POSTGRES.into()];
+    if sql::read_one(&format!("SELECT 1 {LACKING} LIMIT 1"), &kind(), |_| ()).is_none() {
+        return;
+    }
+    let add = format!(
+        "INSERT INTO shardmaster.reference_copy (set_id, shard_key) SELECT r.id, s.shard_key {LACKING} ON CONFLICT DO NOTHING"
+    );
+    sql::write(&add, &kind());
+}
+
+fn place(keyspace: &str, shard: Shard, other: &Shard) -> Place {
+    Place { trusted: trusted_owner::of(&shard), unsaid: naming::unsaid(keyspace, &shard, other), shard }
+}
+
+fn members(id: i64) -> Vec<(Member, bool)> {
+    let rows = sql::read(
+        "SELECT ordinal, table_name, dropped FROM shardmaster.reference_table WHERE set_id = $1 ORDER BY ordinal",
+        &[id.into()],
+        |row| (row.value::<i32>(1), row.value::<String>(2), row.value::<bool>(3)),
+    );
+    let member = |(ordinal, name, dropped): (i32, String, bool)| {
+        Some((Member { ordinal, name: TableName::parse(&name)? }, dropped))
+    };
+    rows.into_iter().filter_map(member).collect()
+}
+
+fn shards_of(id: i64) -> Vec<String> {
+    sql::read(
+        "SELECT shard_key FROM shardmaster.reference_copy WHERE set_id = $1 ORDER BY shard_key COLLATE \"C\"",
+        &[id.into()],
+        |row| row.value(1),
+    )
+}
+
+/// A worker that begins takes the next generation of all sets.
+pub fn next_generation() -> i64 {
+    sql::write_returning(
+        "WITH next AS (SELECT coalesce(max(generation), 0) + 1 AS number FROM shardmaster.reference_set)
+         UPDATE shardmaster.reference_set SET generation = next.number FROM next RETURNING generation",
+        &[],
+        |row| row.value::<i64>(1),
+    )
+    .into_iter()
+    .max()
+    .unwrap_or(0)
+}
+
+/// What a worker has to tell of a shard.
+pub struct Report<'a> {
+    pub state: State,
+    /// Tables that are there as a whole; None: it was not seen.
+    pub filled: Option<&'a [i32]>,
+    /// How long ago it was as its origin; None: as before.
+    pub behind: Option<Duration>,
+    pub failure: Option<&'a Failure>,
+}
+
+pub fn report(set: i64, shard_key: &str, report: &Report<'_>) {
+    let failure = report.failure.map(Failure::cleaned);
+    let hint = failure.as_ref().and_then(|failure| failure.hint.clone());
+    sql::write(
+        "UPDATE shardmaster.reference_copy
+            SET state = $3,
+                filled = coalesce($4, filled),
+                as_of = coalesce(clock_timestamp() - make_interval(secs => $5), as_of), error = $6, hint = $7
+          WHERE set_id = $1 AND shard_key = $2",
+        &[
+            set.into(),
+            shard_key.into(),
+            report.state.as_str().into(),
+            report.filled.map(<[i32]>::to_vec).into(),
+            report.behind.map(|behind| behind.as_secs_f64()).into(),
+            failure.map(|failure| clean::said(&failure.message)).into(),
+            hint.into(),
+        ],
+    );
+}
+
+/// No shard has anything of a dropped table any more; with the last one the set goes.
+pub fn forget(set: i64, ordinals: &[i32]) {
+    sql::write(
+        "DELETE FROM shardmaster.reference_table WHERE set_id = $1 AND ordinal = ANY ($2) AND dropped",
+        &[set.into(), ordinals.to_vec().into()],
+    );
+    sql::write(
+        "DELETE FROM shardmaster.reference_set s
+          WHERE s.id = $1 AND NOT EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = s.id)",
+        &[set.into()],
+    );
+}
+
+/// A reference table of the keyspace that one of these shards has not got as a whole yet, with why.
+pub fn unfilled(keyspace: &str, shards: &[String]) -> Option<(String, String, Option<String>)> {
+    sql::read_one(
+        "SELECT t.table_name, w.shard_key, c.error
+           FROM shardmaster.reference_set s
+           JOIN shardmaster.reference_table t ON t.set_id = s.id AND NOT t.dropped
+          CROSS JOIN unnest($2) AS w (shard_key)
+           LEFT JOIN shardmaster.reference_copy c ON c.set_id = s.id AND c.shard_key = w.shard_key
+          WHERE s.keyspace = $1 AND w.shard_key <> s.origin AND coalesce(t.ordinal <> ALL (c.filled), true)
+          ORDER BY w.shard_key COLLATE \"C\", t.ordinal LIMIT 1",
+        &[keyspace.into(), shards.to_vec().into()],
+        |row| (row.value(1), row.value(2), row.get(3)),
+    )
+}
+
+/// A line of `shard_reference_tables()`.
+pub struct Listed {
+    pub keyspace: String,
+    pub table_name: String,
+    pub origin: String,
+    pub shard: String,
+    pub state: String,
+    pub lag: Option<Interval>,
+    pub error: Option<String>,
+    pub hint: Option<String>,
+}
+
+pub fn list(keyspace: Option<&str>) -> Vec<Listed> {
+    sql::read_again(
+        "SELECT s.keyspace, t.table_name, s.origin, c.shard_key,
+                CASE WHEN t.ordinal <> ALL (c.filled) AND c.state = 'following' THEN 'filling' ELSE c.state END,
+                clock_timestamp() - c.as_of, c.error, c.hint
+           FROM shardmaster.reference_set s
+           JOIN shardmaster.reference_table t ON t.set_id = s.id AND NOT t.dropped
+           JOIN shardmaster.reference_copy c ON c.set_id = s.id
+          WHERE $1 IS NULL OR s.keyspace = $1
+          ORDER BY s.keyspace COLLATE \"C\", t.table_name COLLATE \"C\", c.shard_key COLLATE \"C\"",
+        &[keyspace.into()],
+        |row| Listed {
+            keyspace: row.value(1),
+            table_name: row.value(2),
+            origin: row.value(3),
+            shard: row.value(4),
+            state: row.value(5),
+            lag: row.get(6),
+            error: row.get(7),
+            hint: row.get(8),
+        },
+    )
+}
+
+/// A copy that is waited for.
+pub struct Behind {
+    pub shard: String,
+    pub state: String,
+    pub failure: Option<(String, Option<String>)>,
+}
+
+/// Why one shard is not known to have what was committed on the origins by then.
+pub fn holds_up(keyspace: &str, shard_key: &str, by: TimestampWithTimeZone) -> Option<String> {
+    sql::read_one_again(
+        "SELECT concat('shard \"', $2, '\" to have its reference tables as of now', ': ' || c.error)
+           FROM shardmaster.reference_set s
+           LEFT JOIN shardmaster.reference_copy c ON c.set_id = s.id AND c.shard_key = $2
+          WHERE s.keyspace = $1 AND s.origin <> $2 AND coalesce(c.as_of < $3, true)
+            AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = s.id AND NOT t.dropped)
+          ORDER BY s.id LIMIT 1",
+        &[keyspace.into(), shard_key.into(), by.into()],
+        |row| row.value(1),
+    )
+}
+
+/// The first shard that is not known to have what was committed on an origin by then; one that has failed before others.
+pub fn behind(keyspace: &str, by: TimestampWithTimeZone) -> Option<Behind> {
+    sql::read_one_again(
+        "SELECT w.shard_key, coalesce(c.state, 'filling'), c.error, c.hint
+           FROM shardmaster.reference_set s
+           JOIN shardmaster.shard w ON w.kind = $3 AND w.status <> 'disabled' AND w.shard_key <> s.origin
+           LEFT JOIN shardmaster.reference_copy c ON c.set_id = s.id AND c.shard_key = w.shard_key
+          WHERE s.keyspace = $1 AND coalesce(c.as_of < $2, true)
+            AND EXISTS (SELECT 1 FROM shardmaster.reference_table t WHERE t.set_id = s.id AND NOT t.dropped)
+          ORDER BY c.state IS NOT DISTINCT FROM 'failed' DESC, w.shard_key COLLATE \"C\" LIMIT 1",
+        &[keyspace.into(), by.into(), shard::POSTGRES.into()],
+        |row| Behind {
+            shard: row.value(1),
+            state: row.value(2),
+            failure: row.get::<String>(3).map(|text| (text, row.get(4))),
+        },
+    )
+}
+
+pub fn now() -> Option<TimestampWithTimeZone> {
+    sql::read_one("SELECT clock_timestamp()", &[], |row| row.value(1))
+}

@@ -1,0 +1,189 @@
+//! Rows of an origin become those of a copy, within one transaction: those that are the same stay, so that whoever
+//! refers to them or reads them waits for nobody; values by which rows exclude each other may have changed hands, so
+//! all that gives one away goes before any that takes one comes.
+
+use super::table::Pair;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::state::queue;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::copy::{self, Bounds};
+use crate::remote::quote::{ident, idents};
+use crate::split::references::Reference;
+
+/// Which rows come over.
+pub enum Rows<'a> {
+    All,
+    /// Those whose keys are in a queue, by a condition on its entries.
+    Changed {
+        queue: &'a str,
+        condition: &'a str,
+    },
+}
+
+/// Rows from which statistics are worth their time.
+const MANY: u64 = 1000;
+
+impl Pair {
+    fn temporary(&self, what: &str) -> String {
+        format!("pg_temp.reference_{what}_{}", self.ordinal)
+    }
+
+    /// Whether a row and one of another table, whose columns are called by a function, have the same key.
+    fn same_key(&self, row: &str, other: impl Fn(usize, &str) -> String) -> String {
+        let key = self.to_shape.key().iter().zip(self.to_shape.key_equality()).enumerate();
+        let parts: Vec<String> = key
+            .map(|(n, (column, equal))| equal.of(&format!("{row}.{}", ident(column)), &other(n, column)))
+            .collect();
+        parts.join(" AND ")
+    }
+
+    fn same_row(&self, row: &str, other: &str) -> String {
+        self.same_key(row, |_, column| format!("{other}.{}", ident(column)))
+    }
+
+    /// A row is of one of the changed keys, which a table or queue has.
+    fn is_changed(&self, row: &str, entry: &str) -> String {
+        self.same_key(row, |n, _| format!("{entry}.k{}", n + 1))
+    }
+
+    fn differs(&self, columns: &[String]) -> String {
+        format!("pg_catalog.record_image_ne(ROW({}), ROW({}))", idents("t.", columns), idents("n.", columns))
+    }
+
+    fn others(&self) -> Vec<String> {
+        self.columns.iter().filter(|column| !self.fixed.contains(column)).cloned().collect()
+    }
+
+    /// Brings the rows over. Returns how many have changed.
+    pub fn bring(&self, origin: &mut Connection, shard: &mut Connection, rows: &Rows<'_>) -> Result<u64> {
+        self.prepare(shard)?;
+        let columns = idents("t.", &self.columns);
+        let condition = match rows {
+            Rows::All => String::new(),
+            Rows::Changed { queue, condition } => {
+                let keys = queue::keys(&self.from_shape).join(", ");
+                // The condition is on columns that the queue alone has.
+                let out = format!(
+                    "COPY (SELECT {keys} FROM {queue} WHERE {condition} AND k1 IS NOT NULL) TO STDOUT"
+                );
+                let into = format!("COPY {} FROM STDIN", self.temporary("keys"));
+                self.pipe(origin, &out, shard, &into)?;
+                let changed = self.is_changed("t", "q");
+                format!(" WHERE EXISTS (SELECT 1 FROM {queue} q WHERE {condition} AND {changed})")
+            }
+        };
+        let out = format!("COPY (SELECT {columns} FROM ONLY {} t{condition}) TO STDOUT", self.from);
+        let into = format!("COPY {} FROM STDIN", self.temporary("new"));
+        let copied = self.pipe(origin, &out, shard, &into)?;
+        if copied >= MANY {
+            shard.run(&format!("ANALYZE {}", self.temporary("new")))?;
+        }
+        self.merge(shard, matches!(rows, Rows::All))
+    }
+
+    fn pipe(&self, origin: &mut Connection, out: &str, shard: &mut Connection, into: &str) -> Result<u64> {
+        let copied = copy::pipe(origin, out, shard, into, Bounds::unlimited());
+        Ok(copied.map_err(|error| error.of_table(&self.to))?.rows)
+    }
+
+    fn prepare(&self, shard: &mut Connection) -> Result<()> {
+        let columns = idents("", &self.columns);
+        let keys =
+            self.to_shape.key().iter().enumerate().map(|(n, key)| format!("{} AS k{}", ident(key), n + 1));
+        let keys: Vec<String> = keys.collect();
+        let made = [("new", &columns), ("gone", &columns), ("keys", &keys.join(", "))].map(|(what, columns)| {
+            format!(
+                "CREATE TEMPORARY TABLE reference_{what}_{} ON COMMIT DROP AS SELECT {columns} FROM {} WITH NO DATA",
+                self.ordinal, self.to
+            )
+        });
+        shard.run(&made.join("; "))?;
+        Ok(())
+    }
+
+    fn merge(&self, shard: &mut Connection, all: bool) -> Result<u64> {
+        let (to, new) = (&self.to, self.temporary("new"));
+        let (columns, others) = (idents("", &self.columns), self.others());
+        let same = self.same_row("t", "n");
+        let stays =
+            format!("EXISTS (SELECT 1 FROM {new} n WHERE {same} AND NOT {})", self.differs(&self.fixed));
+        let among = match all {
+            true => "true".to_owned(),
+            false => {
+                format!(
+                    "EXISTS (SELECT 1 FROM {} k WHERE {})",
+                    self.temporary("keys"),
+                    self.is_changed("t", "k")
+                )
+            }
+        };
+        let mut statements = vec![format!(
+            "WITH gone AS (DELETE FROM ONLY {to} t WHERE {among} AND NOT {stays} RETURNING {})
+             INSERT INTO {} SELECT * FROM gone",
+            idents("t.", &self.columns),
+            self.temporary("gone")
+        )];
+        if !others.is_empty() {
+            let set: Vec<String> = others
+                .iter()
+                .map(|column| format!("{column} = n.{column}", column = ident(column)))
+                .collect();
+            statements.push(format!(
+                "UPDATE ONLY {to} t SET {} FROM {new} n WHERE {same} AND {}",
+                set.join(", "),
+                self.differs(&others)
+            ));
+        }
+        statements.push(format!(
+            "INSERT INTO {to} ({columns}) OVERRIDING SYSTEM VALUE
+             SELECT {columns} FROM {new} n WHERE NOT EXISTS (SELECT 1 FROM ONLY {to} t WHERE {same})"
+        ));
+        let mut changed = 0;
+        for statement in statements {
+            let outcome = shard.run_within(&statement, Bounds::unlimited().stall);
+            changed += outcome.map_err(|error| error.of_table(to))?.affected;
+        }
+        Ok(changed)
+    }
+
+    /// Rows that are gone were referred to by nobody: in a replica's session the server does not look.
+    pub fn require_no_dangling(&self, shard: &mut Connection) -> Result<()> {
+        let gone = self.temporary("gone");
+        if self.referenced_by.is_empty()
+            || shard.run(&format!("SELECT EXISTS (SELECT 1 FROM {gone})"))?.scalar() != Some("t")
+        {
+            return Ok(());
+        }
+        for reference in &self.referenced_by {
+            let query = format!(
+                "SELECT {} FROM {} r WHERE {} AND EXISTS (SELECT 1 FROM {gone} g WHERE {})
+                    AND NOT EXISTS (SELECT 1 FROM {} p WHERE {}) LIMIT 1",
+                reference.value("r"),
+                reference.from,
+                reference.references("r"),
+                reference.join("g", "r"),
+                reference.to,
+                reference.join("p", "r")
+            );
+            let found = shard.run_within(&query, Bounds::unlimited().stall)?;
+            if let Some(value) = found.scalar() {
+                return Err(dangling(shard.shard(), reference, value));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn dangling(shard: &str, reference: &Reference, value: &str) -> SplitError {
+    SplitError::Failed(
+        Failure::new(
+            SqlState::parse("23503"),
+            format!(
+                "a row on shard \"{shard}\" refers to one that its origin does not have any more: {}",
+                reference.text(value)
+            ),
+        )
+        .hint("Write that row to the origin again, or change what refers to it: the shard follows again by itself then."),
+    )
+}

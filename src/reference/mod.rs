@@ -1,0 +1,378 @@
+//! Reference tables: every shard has all rows of them, as their origin has them a moment before. One process follows all
+//! sets, shard by shard; what a shard stands for is written down on that shard, so whoever comes next goes on from there.
+
+pub mod cleanup;
+mod copies;
+mod install;
+mod look;
+mod merge;
+mod points;
+mod pulse;
+mod step;
+mod table;
+mod task;
+mod waiting;
+
+pub use waiting::wait;
+
+use crate::agent::error::SplitError;
+use crate::agent::one_database::is_one_database;
+use crate::agent::state::reference as rows;
+use crate::catalog::reference::{self, Member, Place, Report, Set, State};
+use crate::catalog::shard::ShardStatus;
+use crate::catalog::split;
+use crate::guc;
+use crate::remote::quote::ident;
+use crate::server::injection::reach;
+use crate::server::txn::transaction;
+use crate::server::wait;
+use copies::{Copy, Origin, Told, attached};
+use install::{By, End};
+use pulse::{Pulse, existing, look_at_origin, queues};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use task::Task;
+
+/// Between two looks at the catalog.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks at a shard that has all of an origin whose queues are empty.
+const LOOK_AT_COPY: Duration = Duration::from_secs(5);
+/// Between two words of a shard of which there is nothing new.
+const TELL: Duration = Duration::from_secs(2);
+
+/// Of one set.
+#[derive(Default)]
+struct Memory {
+    origin: Origin,
+    copies: BTreeMap<String, Copy>,
+}
+
+/// What follows all sets.
+pub struct Follower {
+    generation: i64,
+    identity: String,
+    sets: Vec<Set>,
+    looked: Option<Instant>,
+    memory: BTreeMap<i64, Memory>,
+}
+
+/// Whoever follows goes on, or another one has taken over, or nothing is left.
+#[derive(PartialEq, Eq)]
+pub enum Next {
+    Turn,
+    End,
+}
+
+impl Follower {
+    pub fn begin() -> Follower {
+        let (generation, identity) = transaction(|| (reference::next_generation(), split::identity()));
+        Follower { generation, identity, sets: Vec::new(), looked: None, memory: BTreeMap::new() }
+    }
+
+    /// Sessions that lead to where a shard was are let go, with all that was looked at there.
+    fn take(&mut self, sets: Vec<Set>) {
+        let is_as = |set: &Set, id: i64| set.id == id;
+        self.memory.retain(|id, _| {
+            let (now, before) =
+                (sets.iter().find(|set| is_as(set, *id)), self.sets.iter().find(|set| is_as(set, *id)));
+            match (now, before) {
+                (Some(now), Some(before)) => now.is_where(before),
+                (Some(_), None) => true,
+                (None, _) => false,
+            }
+        });
+        for set in &sets {
+            let is_same = self.sets.iter().any(|before| before.id == set.id && before.tables == set.tables);
+            if let Some(memory) = self.memory.get_mut(&set.id).filter(|_| !is_same) {
+                memory.copies.values_mut().for_each(|copy| {
+                    (copy.own, copy.has_all_of) = (None, None);
+                });
+            }
+        }
+        self.sets = sets;
+    }
+
+    /// One step on each shard that is behind.
+    pub fn turn(&mut self) -> Next {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
+            match transaction(reference::sets) {
+                Ok(sets) => self.take(sets),
+                Err(failure) => pgrx::log!("reference tables are not looked at: {}", failure.cleaned()),
+            }
+            self.looked = Some(Instant::now());
+        }
+        if self.sets.is_empty() {
+            return Next::End;
+        }
+        let by = By { identity: &self.identity, generation: self.generation };
+        for set in &self.sets {
+            let memory = self.memory.entry(set.id).or_default();
+            if follow(set, memory, &by).is_err() {
+                return Next::End;
+            }
+            if !set.dropped.is_empty() && remove(set, memory, &by) {
+                self.looked = None;
+            }
+        }
+        Next::Turn
+    }
+}
+
+/// Another worker has taken over.
+struct Superseded;
+
+fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded> {
+    memory.copies.retain(|key, _| set.copies.iter().any(|place| place.shard.shard_key == *key));
+    if set.tables.is_empty() || !memory.origin.patience.is_due() {
+        return Ok(());
+    }
+    let Memory { origin, copies } = memory;
+    let began = Instant::now();
+    let (shard, keyspace) = (&set.origin.shard.shard_key, &set.keyspace);
+    wait::report(&format!("following reference tables of keyspace \"{keyspace}\" on shard \"{shard}\""));
+    let pulse = match look_at_origin(set, origin, by) {
+        Ok(pulse) => pulse,
+        Err(SplitError::Superseded) => return Err(Superseded),
+        Err(error) => {
+            origin_failed(set, origin, copies, error);
+            return Ok(());
+        }
+    };
+    if pulse.is_full {
+        copies.values_mut().for_each(|copy| copy.has_all_of = None);
+    }
+    let entries = match step_on_each(set, (origin, copies), by, &pulse, began) {
+        Ok(entries) => entries,
+        Err(SplitError::Superseded) => return Err(Superseded),
+        Err(error) => {
+            origin_failed(set, origin, copies, error);
+            return Ok(());
+        }
+    };
+    for place in &set.copies {
+        if let Some(copy) = copies.get_mut(&place.shard.shard_key).filter(|copy| copy.has_all_of.is_some()) {
+            tell(set, place, copy, State::Following, began);
+        }
+    }
+    if entries || pulse.has_entries {
+        match consume(set, origin, copies, by, &pulse) {
+            Ok(()) => {}
+            Err(SplitError::Superseded) => return Err(Superseded),
+            Err(error) => {
+                origin_failed(set, origin, copies, error);
+                return Ok(());
+            }
+        }
+    }
+    origin.patience = copies::Patience::default();
+    Ok(())
+}
+
+/// Whether any of them has taken in entries. An error: of the origin, or a newer worker has taken over; those of a
+/// copy are its own.
+fn step_on_each(
+    set: &Set,
+    (origin, copies): (&mut Origin, &mut BTreeMap<String, Copy>),
+    by: &By<'_>,
+    pulse: &Pulse,
+    began: Instant,
+) -> Result<bool, SplitError> {
+    let mut entries = false;
+    for place in &set.copies {
+        let copy = copies.entry(place.shard.shard_key.clone()).or_default();
+        let is_due = place.shard.status != ShardStatus::Disabled && copy.patience.is_due();
+        if !is_due || !is_behind(copy, pulse) {
+            continue;
+        }
+        match step_on(set, place, origin, copy, by) {
+            Ok(stepped) => {
+                entries |= stepped > 0;
+                copy.has_all_of = Some((pulse.files.clone(), Instant::now()));
+                copy.patience = copies::Patience::default();
+                copy.failure = None;
+            }
+            Err(SplitError::Superseded) => return Err(SplitError::Superseded),
+            Err(SplitError::Remote(error)) if error.shard == set.origin.shard.shard_key => {
+                return Err(SplitError::Remote(error));
+            }
+            Err(error) => {
+                origin.let_go_reader();
+                copy_failed(set, place, copy, error, began);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn is_behind(copy: &Copy, pulse: &Pulse) -> bool {
+    match &copy.has_all_of {
+        Some((files, at)) => pulse.has_entries || *files != pulse.files || at.elapsed() >= LOOK_AT_COPY,
+        None => true,
+    }
+}
+
+/// Returns how many entries it has taken in.
+fn step_on(
+    set: &Set,
+    place: &Place,
+    origin: &mut Origin,
+    copy: &mut Copy,
+    by: &By<'_>,
+) -> Result<i64, SplitError> {
+    let patience = std::mem::take(&mut copy.patience);
+    let outcome = patience.work(|| {
+        let own = match &copy.own {
+            Some(own) => own.clone(),
+            None => own_tables(set, place)?,
+        };
+        copy.own = Some(own.clone());
+        let tables: Vec<Member> =
+            set.tables.iter().filter(|member| !own.contains(&member.ordinal)).cloned().collect();
+        if tables.is_empty() {
+            return Ok(0);
+        }
+        let task = Task { set, place, tables: &tables, by };
+        let stepped = step::step(&task, origin, copy)?;
+        copy.snapshot = stepped.snapshot;
+        Ok(stepped.entries)
+    });
+    copy.patience = patience;
+    outcome
+}
+
+/// Tables by the same name in the same database are one table.
+fn own_tables(set: &Set, place: &Place) -> Result<Vec<i32>, SplitError> {
+    let name =
+        |member: &Member, place: &Place| (ident(&member.schema(&place.shard)), member.name.name.clone());
+    let same: Vec<i32> = set
+        .tables
+        .iter()
+        .filter(|member| name(member, place) == name(member, &set.origin))
+        .map(|member| member.ordinal)
+        .collect();
+    match same.is_empty() || !is_one_database(&set.origin.shard, &place.shard)? {
+        true => Ok(Vec::new()),
+        false => Ok(same),
+    }
+}
+
+/// What all copies have seen is not needed any more. One that is away for long does not fill the origin's disk: it is
+/// made anew.
+fn consume(
+    set: &Set,
+    origin: &mut Origin,
+    copies: &BTreeMap<String, Copy>,
+    by: &By<'_>,
+    pulse: &Pulse,
+) -> Result<(), SplitError> {
+    let is_much = pulse.bytes > guc::queue_max_bytes() / 2;
+    let mut snapshots = Vec::new();
+    for place in set.copies.iter().filter(|place| place.shard.status != ShardStatus::Disabled) {
+        let copy = copies.get(&place.shard.shard_key);
+        if copy.is_some_and(|copy| copy.own.as_ref().is_some_and(|own| own.len() == set.tables.len())) {
+            continue;
+        }
+        match copy.filter(|copy| copy.failure.is_none() || !is_much).and_then(|copy| copy.snapshot.clone()) {
+            Some(snapshot) => snapshots.push(snapshot),
+            None if is_much => {}
+            None => return Ok(()),
+        }
+    }
+    let control = origin.control(set, by)?;
+    let queues = existing(control, queues(set))?;
+    rows::consume(control, set, by.generation, &snapshots, &queues)?;
+    Ok(reach(points::CONSUMED)?)
+}
+
+fn origin_failed(set: &Set, origin: &mut Origin, copies: &mut BTreeMap<String, Copy>, error: SplitError) {
+    origin.let_go();
+    origin.patience.failed();
+    let is_transient = error.is_transient();
+    let failure = error.into_failure();
+    for place in &set.copies {
+        let copy = copies.entry(place.shard.shard_key.clone()).or_default();
+        copy.let_go();
+        copy.failure = Some(failure.clone());
+        let state = if is_transient { before(copy) } else { State::Failed };
+        tell(set, place, copy, state, Instant::now());
+    }
+}
+
+fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, began: Instant) {
+    copy.let_go();
+    copy.patience.failed();
+    let state = match &error {
+        SplitError::Remote(error) if error.is_transient() => State::Away,
+        error if error.is_transient() => before(copy),
+        _ => State::Failed,
+    };
+    copy.failure = Some(error.into_failure());
+    tell(set, place, copy, state, began);
+}
+
+/// Whether it has been there as a whole or not, nothing is wrong with it.
+fn before(copy: &Copy) -> State {
+    match &copy.told {
+        Some(told) if told.state == State::Following => State::Following,
+        _ => State::Filling,
+    }
+}
+
+/// Writes down where a copy is, unless that is known; `began`: what was committed on the origin by then it has, if it
+/// follows.
+fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: Instant) {
+    let error = copy.failure.as_ref().map(|failure| failure.message.clone());
+    let is_well = copy.has_all_of.is_some() && copy.failure.is_none();
+    let filled: Vec<i32> = match is_well {
+        true => set.tables.iter().map(|member| member.ordinal).collect(),
+        false => copy.told.as_ref().map(|told| told.filled.clone()).unwrap_or_default(),
+    };
+    let is_known = copy.told.as_ref().is_some_and(|told| {
+        told.state == state
+            && told.error == error
+            && told.filled == filled
+            && (!is_well || told.at.elapsed() < TELL)
+    });
+    if is_known {
+        return;
+    }
+    let report = Report {
+        state,
+        filled: is_well.then_some(filled.as_slice()),
+        behind: is_well.then(|| began.elapsed()),
+        failure: copy.failure.as_ref(),
+    };
+    transaction(|| reference::report(set.id, &place.shard.shard_key, &report));
+    copy.told = Some(Told { state, filled, error, at: Instant::now() });
+}
+
+/// Takes what was dropped off all shards; whether that is done.
+fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> bool {
+    let mut is_done = true;
+    let ends = set.copies.iter().map(|place| (place, End::Copy));
+    for (place, end) in ends.chain([(&set.origin, End::Origin)]) {
+        let patience = match end {
+            End::Origin => &mut memory.origin.patience,
+            End::Copy => &mut memory.copies.entry(place.shard.shard_key.clone()).or_default().patience,
+        };
+        // The origin is the last: until then nobody takes it for one that has nothing.
+        if !patience.is_due() || end == End::Origin && !is_done {
+            is_done = false;
+            continue;
+        }
+        let outcome = patience.work(|| {
+            let mut session = attached(set, place, end, by)?;
+            install::remove(&mut session, set, place, end)
+        });
+        if let Err(error) = outcome {
+            pgrx::log!("reference tables of shard \"{}\" are not removed: {error}", place.shard.shard_key);
+            patience.failed();
+            is_done = false;
+        }
+    }
+    if is_done {
+        let ordinals: Vec<i32> = set.dropped.iter().map(|member| member.ordinal).collect();
+        transaction(|| reference::forget(set.id, &ordinals));
+    }
+    is_done
+}

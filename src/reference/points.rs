@@ -1,0 +1,22 @@
+//! The injection points of what follows reference tables, where its worker can be held, fail or die.
+
+use crate::server::injection::Point;
+
+macro_rules! points {
+    ($($id:ident = $name:literal, $description:literal;)+) => {
+        $(pub const $id: &Point = &Point { name: $name, phase: "reference", description: $description };)+
+    };
+}
+
+points! {
+    ATTACHED = "reference_attached", "the agent knows the set on a shard, its tables have no trigger yet";
+    INSTALLED = "reference_installed", "a table has its triggers, the next has not yet";
+    BEGIN = "reference_begin", "before a step takes its snapshot";
+    SNAPSHOT = "reference_snapshot", "the step has its snapshot, nothing has come over";
+    APPLIED = "reference_applied", "the rows are on the shard, which has not committed";
+    DURABLE = "reference_durable", "the snapshot is durable on the origin, the shard has not committed";
+    COMMITTED = "reference_committed", "the shard has committed, the master does not know";
+    CONSUMED = "reference_consumed", "the queue is consumed";
+    FULL = "reference_full", "a queue was full, and is not open again";
+    DROPPED = "reference_dropped", "a shard has nothing of a table any more, the master does not know";
+}

@@ -1,0 +1,93 @@
+//! What an origin says to every turn, at the cost of a look at its queues.
+
+use super::copies::Origin;
+use super::install::By;
+use super::{look, points};
+use crate::agent::error::SplitError;
+use crate::agent::reference::{queue_table, sequence};
+use crate::agent::state::reference as rows;
+use crate::catalog::reference::Set;
+use crate::guc;
+use crate::remote::Connection;
+use crate::remote::quote::{literal, text_array};
+use crate::server::injection::reach;
+
+/// What the origin says to every turn.
+pub struct Pulse {
+    pub is_full: bool,
+    pub has_entries: bool,
+    pub bytes: i64,
+    /// That a queue may have.
+    limit: i64,
+    /// Another text when a table was truncated or rewritten.
+    pub files: String,
+}
+
+/// Opens its queues again, where one was full.
+pub fn look_at_origin(set: &Set, origin: &mut Origin, by: &By<'_>) -> Result<Pulse, SplitError> {
+    let patience = std::mem::take(&mut origin.patience);
+    let outcome = patience.work(|| {
+        let control = origin.control(set, by)?;
+        let pulse = pulse(set, control)?;
+        if pulse.is_full {
+            reach(points::FULL)?;
+            let queues = existing(control, queues(set))?;
+            rows::reopen(control, set, by.generation, &queues)?;
+        }
+        if pulse.limit != guc::queue_max_bytes() {
+            rows::limit(control, set, by.generation)?;
+        }
+        Ok(pulse)
+    });
+    origin.patience = patience;
+    outcome
+}
+
+pub fn queues(set: &Set) -> Vec<String> {
+    set.tables.iter().chain(&set.dropped).map(|member| queue_table(set.id, member.ordinal)).collect()
+}
+
+/// Of tables that are new there is none yet.
+pub fn existing(control: &mut Connection, queues: Vec<String>) -> Result<Vec<String>, SplitError> {
+    let list = text_array(&queues);
+    let found = control
+        .query("SELECT q FROM unnest($1::text[]) AS q WHERE to_regclass(q) IS NOT NULL", &[Some(&list)])?;
+    Ok(found.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
+    let queues = existing(control, queues(set))?;
+    let exists: Vec<String> = queues.iter().map(|queue| format!("EXISTS (SELECT 1 FROM {queue})")).collect();
+    let sizes: Vec<String> =
+        queues.iter().map(|queue| format!("pg_relation_size('{queue}'::regclass)")).collect();
+    let files: Vec<String> = look::qualified(&set.tables, &set.origin.shard)
+        .iter()
+        .map(|table| format!("pg_relation_filenode(to_regclass({}))", literal(table)))
+        .collect();
+    let or = |list: Vec<String>, by: &str, none: &str| {
+        if list.is_empty() { none.to_owned() } else { list.join(by) }
+    };
+    let answer = control.run(&format!(
+        "SELECT o.is_full OR coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1, {}, {}, o.max_bytes, concat_ws(' ', {})
+           FROM shardmaster_agent.reference_origin o WHERE o.set_id = {}",
+        sequence(set.id),
+        or(exists, " OR ", "false"),
+        or(sizes, " + ", "0"),
+        or(files, ", ", "''"),
+        set.id
+    ))?;
+    let Some([is_full, has_entries, bytes, limit, files]) = answer.rows.first().map(Vec::as_slice) else {
+        return Err(SplitError::Retry(format!(
+            "shard \"{}\" to know its reference tables again",
+            control.shard()
+        )));
+    };
+    let number = |cell: &Option<String>| cell.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(Pulse {
+        is_full: is_full.as_deref() == Some("t"),
+        has_entries: has_entries.as_deref() == Some("t"),
+        bytes: number(bytes),
+        limit: number(limit),
+        files: files.clone().unwrap_or_default(),
+    })
+}

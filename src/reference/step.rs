@@ -1,0 +1,289 @@
+//! A step: a copy of reference tables becomes what its origin held in one committed, durable snapshot S.
+//!
+//! 1. On the shard, the row of progress, locked: nobody else makes a step there until this one has ended, and the
+//!    snapshot P that it is at is not newer than the next one of its origin.
+//! 2. On the origin, the tables locked against TRUNCATE and rewrites, then S, and what has to be known in it.
+//! 3. Of each table the rows whose keys were changed between P and S, or, where the queue does not tell, all.
+//! 4. Progress beside them; S durable on the origin; the shard commits.
+
+use super::copies::{Copy, Origin};
+use super::install;
+use super::look::{self, Look};
+use super::merge::Rows;
+use super::points;
+use super::table::{self, Pair};
+use super::task::{Known, Task};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::place;
+use crate::agent::reference::{queue_table, sequence};
+use crate::agent::state::queue;
+use crate::agent::state::reference::{self as rows, Progress, covers};
+use crate::catalog::reference::{Place, Set};
+use crate::remote::quote::literal;
+use crate::remote::{Connection, RemoteError};
+use crate::server::injection::reach;
+use std::collections::BTreeMap;
+
+/// Looks in a row that may find something that is to be made first.
+const LOOKS: u32 = 4;
+/// Triggers of a table on its origin, and of a copy.
+const CAPTURES: i32 = 3;
+const GUARDS: i32 = 1;
+
+/// Where a copy is after a step.
+pub struct Stepped {
+    /// What it stands for.
+    pub snapshot: Option<String>,
+    /// Entries of queues that it has taken in.
+    pub entries: i64,
+}
+
+/// What the origin says of a copy in S.
+struct Moment {
+    snapshot: String,
+    server: String,
+    /// Its last step that it knows of.
+    steps: i64,
+    /// The copy has what this has not, or nothing yet.
+    is_ahead: bool,
+    /// The queues have all that has come since the copy.
+    is_whole: bool,
+    /// They are open, and all that is in none of them is in S.
+    is_complete: bool,
+    is_open: bool,
+}
+
+pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Stepped> {
+    for _ in 0..LOOKS {
+        reach(points::BEGIN)?;
+        let (reader, control) = origin.sessions(task)?;
+        let (session, known) = copy.parts(task)?;
+        require_said(reader, &task.set.origin)?;
+        require_said(session, task.place)?;
+        // What is missing is named by the look.
+        if let Some((progress, here)) = begin_copy(task, session)? {
+            let (moment, there) = begin_origin(task, reader, &progress)?;
+            reach(points::SNAPSHOT)?;
+            if known.there == there && known.here == here {
+                return carry_out(task, (reader, control, session), known, (progress, moment));
+            }
+            reader.run("ROLLBACK")?;
+            session.run("ROLLBACK")?;
+        }
+        *known = look_through(task, reader, control, session)?;
+    }
+    let shard = &task.place.shard.shard_key;
+    Err(SplitError::Retry(format!("shard \"{shard}\": its tables or those of the origin keep changing")))
+}
+
+/// Nothing is read or written with rights of the extension's owner where a role has said so that may not.
+fn require_said(session: &mut Connection, at: &Place) -> Result<()> {
+    match &at.unsaid {
+        Some(unsaid) if place::is_here(session, &at.shard, &unsaid.here)? => {
+            Err(SplitError::Failed(unsaid.failure()))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// None: a table is missing.
+fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progress, Look)>> {
+    let shard = &task.place.shard;
+    let look = look::statements(session, task.set, task.tables, shard)?;
+    let locked = rows::locked(task.set, &shard.shard_key, task.by.generation);
+    let lock = format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", look::qualified(task.tables, shard).join(", "));
+    let answers = session.run_for_each(&format!("BEGIN; {locked}; {lock}; {look}"));
+    match answers {
+        Err(error) if error.is("42P01") || error.is("3F000") => {
+            session.run("ROLLBACK")?;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+        Ok(answers) => {
+            let [progress, seen] = answers.as_slice() else { return Err(SplitError::Superseded) };
+            let progress = rows::read(session, &progress.rows)?;
+            Ok(Some((progress, look::read(session, seen.scalar(), task.tables.len())?)))
+        }
+    }
+}
+
+fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -> Result<(Moment, Look)> {
+    let shard = &task.set.origin.shard;
+    let look = look::statements(reader, task.set, task.tables, shard)?;
+    let tables = look::qualified(task.tables, shard).join(", ");
+    let moment = moment(task.set.id, progress);
+    let answers = reader.run_for_each(&format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {tables} IN ACCESS SHARE MODE; {look}; {moment}"
+    ));
+    let answers = answers.map_err(|error| match error.is("42P01") {
+        true => SplitError::failed(
+            crate::error::SqlState::parse("42P01"),
+            format!("shard \"{}\": {}", shard.shard_key, error.message),
+            "Make the table again, or take it out of the keyspace with shard_table_drop().",
+        ),
+        false => error.into(),
+    })?;
+    let [seen, moment] = answers.as_slice() else {
+        return Err(RemoteError::unreadable(reader.shard(), "its tables").into());
+    };
+    let look = look::read(reader, seen.scalar(), task.tables.len())?;
+    Ok((read_moment(reader, &moment.rows)?, look))
+}
+
+/// Asked in S, of which it is not the first question.
+fn moment(set: i64, progress: &Progress) -> String {
+    let before = progress.snapshot.as_deref().map_or("NULL".to_owned(), literal);
+    let (s, p) = ("pg_current_snapshot()", format!("{before}::pg_snapshot"));
+    format!(
+        "SELECT {s}::text, (SELECT system_identifier::text FROM pg_control_system())
+                    || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+                o.steps::text, NOT {ahead},
+                (o.consumed IS NULL OR {whole}) AND pg_snapshot_xmin({p}) >= o.complete_from,
+                pg_snapshot_xmin({s}) >= o.complete_from,
+                NOT o.is_full AND coalesce(pg_sequence_last_value('shardmaster_agent.{sequence}'::regclass), 1) = 1
+           FROM shardmaster_agent.reference_origin o WHERE o.set_id = {set}",
+        ahead = covers(s, &p),
+        whole = covers(&p, "o.consumed"),
+        sequence = sequence(set),
+    )
+}
+
+fn read_moment(reader: &Connection, answer: &[Vec<Option<String>>]) -> Result<Moment> {
+    let unreadable = || RemoteError::unreadable(reader.shard(), "its snapshot");
+    let Some([Some(snapshot), Some(server), Some(steps), ahead, whole, complete, open]) =
+        answer.first().map(Vec::as_slice)
+    else {
+        return Err(SplitError::Retry(format!(
+            "shard \"{}\" to know its reference tables again",
+            reader.shard()
+        )));
+    };
+    let is = |cell: &Option<String>| cell.as_deref() == Some("t");
+    Ok(Moment {
+        snapshot: snapshot.clone(),
+        server: server.clone(),
+        steps: steps.parse().map_err(|_| unreadable())?,
+        is_ahead: ahead.as_deref() != Some("f"),
+        is_whole: is(whole),
+        is_complete: is(complete),
+        is_open: is(open),
+    })
+}
+
+/// What both have, made where it is missing; code of others is looked for first.
+fn look_through(
+    task: &Task<'_>,
+    reader: &mut Connection,
+    control: &mut Connection,
+    session: &mut Connection,
+) -> Result<Known> {
+    let Task { set, place, tables, .. } = task;
+    let see = |session: &mut Connection, place: &Place| -> Result<Look> {
+        let look = look::statements(session, set, tables, &place.shard)?;
+        let answers = session.run_for_each(&look)?;
+        let text = answers.first().and_then(|rows| rows.scalar());
+        Ok(look::read(session, text, tables.len())?)
+    };
+    let (there, here) = (see(reader, &set.origin)?, see(session, place)?);
+    let from = table::look(reader, tables, &set.origin, false)?;
+    let to = table::look(session, tables, place, true)?;
+    let mut pairs = Vec::new();
+    for ((member, from), to) in tables.iter().zip(from).zip(to) {
+        let position = pairs.len();
+        if !there.tables[position].has(CAPTURES) {
+            install::capture(control, set, member, &from)?;
+        }
+        if !here.tables[position].has(GUARDS) {
+            install::guard(session, set, member, &to.shape.name)?;
+        }
+        let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
+        pairs.push(Pair::of(member, [(from, shards[0]), (to, shards[1])])?);
+    }
+    table::find_references(session, tables, place, &mut pairs)?;
+    Ok(Known { there, here, pairs })
+}
+
+/// Why the queues do not tell what has changed.
+fn why_all(progress: &Progress, moment: &Moment) -> bool {
+    progress.snapshot.is_none()
+        || progress.server.as_ref() != Some(&moment.server)
+        || progress.steps > moment.steps
+        || moment.is_ahead
+        || !moment.is_whole
+}
+
+type Sessions<'a> = (&'a mut Connection, &'a mut Connection, &'a mut Connection);
+
+fn carry_out(
+    task: &Task<'_>,
+    (reader, control, session): Sessions<'_>,
+    known: &Known,
+    (progress, moment): (Progress, Moment),
+) -> Result<Stepped> {
+    if !moment.is_open {
+        return Err(SplitError::Retry("the queues of changes to be open again: one was full".into()));
+    }
+    let all = why_all(&progress, &moment);
+    let marks: BTreeMap<String, String> = known
+        .pairs
+        .iter()
+        .zip(&known.there.tables)
+        .map(|(pair, seen)| (pair.ordinal.to_string(), seen.mark()))
+        .collect();
+    let is_new = |pair: &Pair| {
+        let ordinal = pair.ordinal.to_string();
+        all || progress.tables.get(&ordinal) != marks.get(&ordinal)
+    };
+    let condition = queue::is_new(progress.snapshot.as_deref());
+    let entries = count(task.set, reader, &known.pairs, &condition)?;
+    let total: i64 = entries.iter().sum();
+    if total == 0 && !known.pairs.iter().any(is_new) {
+        reader.run("ROLLBACK")?;
+        session.run("ROLLBACK")?;
+        return Ok(Stepped { snapshot: progress.snapshot, entries: 0 });
+    }
+    if known.pairs.iter().any(is_new) && !moment.is_complete {
+        return Err(SplitError::Retry(
+            "transactions on the origin from before its queue was open again".into(),
+        ));
+    }
+    for (pair, entries) in known.pairs.iter().zip(&entries) {
+        let queue = queue_table(task.set.id, pair.ordinal);
+        let rows = match (is_new(pair), *entries) {
+            (true, _) => Rows::All,
+            (false, 0) => continue,
+            (false, _) => Rows::Changed { queue: &queue, condition: &condition },
+        };
+        pair.bring(reader, session, &rows)?;
+    }
+    for (pair, entries) in known.pairs.iter().zip(&entries) {
+        if is_new(pair) || *entries > 0 {
+            pair.require_no_dangling(session)?;
+        }
+    }
+    reach(points::APPLIED)?;
+    let steps = progress.steps.max(moment.steps) + 1;
+    let snapshot = Some(moment.snapshot);
+    let after = Progress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
+    session.run(&rows::store(task.set, &task.place.shard.shard_key, &after))?;
+    rows::announce(control, task.set, task.by.generation, steps)?;
+    reach(points::DURABLE)?;
+    session.run("COMMIT")?;
+    reach(points::COMMITTED)?;
+    reader.run("COMMIT")?;
+    Ok(Stepped { snapshot, entries: total })
+}
+
+/// The entries of each queue that a condition holds for.
+fn count(set: &Set, reader: &mut Connection, pairs: &[Pair], condition: &str) -> Result<Vec<i64>> {
+    let counts: Vec<String> = pairs
+        .iter()
+        .map(|pair| format!("({})", queue::count(&queue_table(set.id, pair.ordinal), condition)))
+        .collect();
+    let answer = reader.run(&format!("SELECT {}", counts.join(", ")))?;
+    let cells = answer.rows.iter().flatten();
+    let counts: Option<Vec<i64>> = cells.map(|cell| cell.as_deref()?.parse().ok()).collect();
+    counts
+        .filter(|counts| counts.len() == pairs.len())
+        .ok_or_else(|| RemoteError::unreadable(reader.shard(), "its queues").into())
+}

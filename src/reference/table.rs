@@ -1,0 +1,176 @@
+//! A reference table on its origin and as a copy. What is not known to arrive as it is, is refused by name.
+
+use super::look::{names, qualified};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::{Column, TableShape};
+use crate::agent::{catalogs, observe, owners};
+use crate::catalog::reference::{Member, Place};
+use crate::error::{Failure, SqlState};
+use crate::remote::quote::{ident, text_array};
+use crate::remote::{Connection, RemoteError};
+use crate::split::references::Reference;
+use serde::Deserialize;
+
+/// What one shard has of a table.
+pub struct Side {
+    pub shape: TableShape,
+    refused: Option<String>,
+    /// Columns that are not changed in place.
+    fixed: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    refused: Option<String>,
+    fixed: Vec<String>,
+}
+
+/// A table as it is copied.
+pub struct Pair {
+    pub ordinal: i32,
+    /// Qualified and quoted, on its origin and on the shard.
+    pub from: String,
+    pub to: String,
+    /// All that are not generated.
+    pub columns: Vec<String>,
+    /// Those of them by which rows exclude each other.
+    pub fixed: Vec<String>,
+    pub from_shape: TableShape,
+    pub to_shape: TableShape,
+    /// Foreign keys of the shard's tables to it.
+    pub referenced_by: Vec<Reference>,
+}
+
+fn refuse(shard: &str, table: &str, what: impl std::fmt::Display, hint: &str) -> SplitError {
+    SplitError::Failed(
+        Failure::new(SqlState::NOT_IN_STATE, format!("table {table} on shard \"{shard}\" {what}")).hint(hint),
+    )
+}
+
+/// Tables on one shard, before anything is asked of them that could run code of others.
+pub fn look(session: &mut Connection, tables: &[Member], place: &Place, is_copy: bool) -> Result<Vec<Side>> {
+    let (schemas, rels) = names(tables, &place.shard);
+    owners::refuse(session, (schemas.clone(), rels.clone()), &place.trusted)?;
+    let columns = vec![String::new(); rels.len()];
+    let shapes = observe::tables(session, [&schemas, &rels, &columns])?.tables;
+    let full = qualified(tables, &place.shard);
+    for (shape, name) in shapes.iter().zip(&full) {
+        if shape.oid.is_none() {
+            let hint = match is_copy {
+                true => {
+                    "shard_schema_copy() makes it as another shard has it; what follows the origin tries again by itself."
+                }
+                false => "Create it, or take it out of the keyspace with shard_table_drop().",
+            };
+            return Err(refuse(session.shard(), name, "does not exist", hint));
+        }
+    }
+    let is_copy = if is_copy { "true" } else { "false" };
+    let lists = [text_array(&schemas), text_array(&rels)];
+    let query = include_str!("../../sql/reference/table.sql");
+    let answer = catalogs::ask(session, query, &[Some(&lists[0]), Some(&lists[1]), Some(is_copy)])?;
+    let told: Vec<Told> = serde_json::from_str(answer.scalar().unwrap_or_default())
+        .map_err(|error| RemoteError::unreadable(session.shard(), error))?;
+    if told.len() != tables.len() || shapes.len() != tables.len() {
+        return Err(SplitError::Retry(format!(
+            "shard \"{}\": its tables have just changed",
+            session.shard()
+        )));
+    }
+    let side = |(told, shape): (Told, TableShape)| Side { shape, refused: told.refused, fixed: told.fixed };
+    let sides: Vec<Side> = told.into_iter().zip(shapes).map(side).collect();
+    for (side, name) in sides.iter().zip(&full) {
+        side.require_fit(session.shard(), name)?;
+    }
+    Ok(sides)
+}
+
+impl Side {
+    fn require_fit(&self, shard: &str, name: &str) -> Result<()> {
+        const HINT: &str = "Change that, or take the table out of the keyspace with shard_table_drop().";
+        if let Some(what) = &self.refused {
+            return Err(refuse(shard, name, what, HINT));
+        }
+        if self.shape.key().is_empty() {
+            return Err(refuse(shard, name, "has no primary key, by which rows are found again", HINT));
+        }
+        let odd = self.shape.columns().iter().find(|column| column.cannot_travel().is_some());
+        match odd {
+            None => Ok(()),
+            Some(column) => {
+                let what = format!(
+                    "has a column {} of type {}, which is not known to arrive as it is",
+                    ident(&column.name),
+                    column.type_name
+                );
+                Err(refuse(shard, name, what, HINT))
+            }
+        }
+    }
+}
+
+fn is_alike(one: &Column, other: &Column) -> bool {
+    one.type_name == other.type_name
+        && one.signature == other.signature
+        && one.collation == other.collation
+        && one.equality == other.equality
+        && one.generated.is_some() == other.generated.is_some()
+}
+
+impl Pair {
+    pub fn of(member: &Member, [from, to]: [(Side, &str); 2]) -> Result<Pair> {
+        const HINT: &str = "Make both alike: the shard follows again by itself then.";
+        let ((from, origin), (to, shard)) = (from, to);
+        for (here, there, of, other) in
+            [(&from.shape, &to.shape, origin, shard), (&to.shape, &from.shape, shard, origin)]
+        {
+            let odd = |column: &&Column| !there.column(&column.name).is_some_and(|its| is_alike(column, its));
+            if let Some(column) = here.columns().iter().find(odd) {
+                let what =
+                    format!("has a column {} that is not the same on shard \"{other}\"", ident(&column.name));
+                return Err(refuse(of, &here.name, what, HINT));
+            }
+        }
+        if from.shape.key() != to.shape.key() {
+            let what = format!("has another primary key than on shard \"{origin}\"");
+            return Err(refuse(shard, &to.shape.name, what, HINT));
+        }
+        let stored = to.shape.columns().iter().filter(|column| column.generated.is_none());
+        let columns: Vec<String> = stored.map(|column| column.name.clone()).collect();
+        let fixed = to.fixed.into_iter().filter(|name| columns.contains(name)).collect();
+        Ok(Pair {
+            ordinal: member.ordinal,
+            from: from.shape.name.clone(),
+            to: to.shape.name.clone(),
+            columns,
+            fixed,
+            from_shape: from.shape,
+            to_shape: to.shape,
+            referenced_by: Vec::new(),
+        })
+    }
+}
+
+/// The foreign keys of a shard to each of its copies.
+pub fn find_references(
+    session: &mut Connection,
+    tables: &[Member],
+    place: &Place,
+    pairs: &mut [Pair],
+) -> Result<()> {
+    let (schemas, rels) = names(tables, &place.shard);
+    let none = vec![String::new(); rels.len()];
+    let lists = [text_array(&schemas), text_array(&rels), text_array(&none)];
+    let [schemas, rels, none] = lists.each_ref().map(|list| Some(list.as_str()));
+    let query = include_str!("../../sql/check/foreign_keys.sql");
+    let found = catalogs::ask(session, query, &[schemas, rels, none, Some("true")])?;
+    let references: Vec<Reference> = serde_json::from_str(found.scalar().unwrap_or("[]"))
+        .map_err(|error| RemoteError::unreadable(session.shard(), error))?;
+    for reference in references.into_iter().filter(|reference| reference.is_validated && !reference.is_period)
+    {
+        if let Some(pair) = reference.to_position.and_then(|position| pairs.get_mut(position)) {
+            pair.referenced_by.push(reference);
+        }
+    }
+    Ok(())
+}

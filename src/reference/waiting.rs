@@ -1,0 +1,35 @@
+//! Waits until shards have what was committed on the origin of their reference tables.
+
+use crate::catalog::keyspace;
+use crate::catalog::reference::{self, Behind};
+use crate::error::{Failure, SqlState};
+use crate::server::{sql, wait as latch};
+use std::time::{Duration, Instant};
+
+/// What is committed by now is on all active shards of the keyspace when this returns.
+pub fn wait(keyspace: &str, limit: Duration) -> Result<(), Failure> {
+    keyspace::find(keyspace)?;
+    let Some(now) = reference::now() else { return Ok(()) };
+    let deadline = Instant::now() + limit;
+    loop {
+        let Some(behind) = reference::behind(keyspace, now) else { return Ok(()) };
+        if behind.state == "failed" || Instant::now() >= deadline {
+            return Err(failed(behind));
+        }
+        if sql::keeps_its_snapshot() {
+            let text = "a transaction above READ COMMITTED cannot see shards follow their origin";
+            let hint = "Wait in a transaction of isolation level READ COMMITTED.";
+            return Err(Failure::new(SqlState::SERIALIZATION_FAILURE, text).hint(hint));
+        }
+        latch::sleep(Duration::from_millis(50));
+    }
+}
+
+fn failed(behind: Behind) -> Failure {
+    let Behind { shard, state, failure } = behind;
+    let (why, hint) = failure.map_or((String::new(), None), |(why, hint)| (format!(": {why}"), hint));
+    let sqlstate = if state == "failed" { SqlState::NOT_IN_STATE } else { SqlState::TIMEOUT };
+    let text = format!("shard \"{shard}\" is behind with its reference tables, {state}{why}");
+    let look = "SELECT * FROM shard_reference_tables() says where each shard is.".to_owned();
+    Failure::new(sqlstate, text).hint(hint.unwrap_or(look))
+}
