@@ -134,7 +134,8 @@ fn a_standby_shows_figures_and_refuses_to_write() {
            AND p.pronamespace = 'public'::regnamespace
            -- These read.
            AND p.proname NOT IN ('shard_split_wait', 'shard_split_progress', 'shard_split_figures', 'shard_split_line',
-                                 'shard_check', 'shard_split_check', 'shard_split_diagnose', 'shard_split_to_call', 'shard_gateway_config', 'shard_range_midpoint', 'shard_credentials', 'shard_logins')";
+                                 'shard_check', 'shard_split_check', 'shard_split_diagnose', 'shard_split_to_call', 'shard_gateway_config', 'shard_range_midpoint', 'shard_credentials', 'shard_logins',
+                                 'shard_reference_wait')";
     let functions = there.query(functions, &[]).unwrap();
     assert!(functions.len() > 35, "{}", functions.len());
     for row in &functions {
