@@ -372,8 +372,9 @@ fn assignments_meanwhile_are_on_the_list() {
     wait_held(&cluster, "guard_listed");
     master.batch_execute("BEGIN; SELECT shard_assign('listed', 'shard_a')").unwrap();
     cluster.fault("").unwrap();
-    assert_eq!(call.join().unwrap(), "ok");
+    wait::until_true(&mut cluster.superuser().unwrap(), "the installation to wait", LIMIT, waits).unwrap();
     master.batch_execute("COMMIT").unwrap();
+    assert_eq!(call.join().unwrap(), "ok");
     assert_eq!(tried(&mut client, &insert("listed", 1)), "ok");
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
     // No step is done while the one before it may be undone.
