@@ -372,8 +372,9 @@ fn assignments_meanwhile_are_on_the_list() {
     wait_held(&cluster, "guard_listed");
     master.batch_execute("BEGIN; SELECT shard_assign('listed', 'shard_a')").unwrap();
     cluster.fault("").unwrap();
-    assert_eq!(call.join().unwrap(), "ok");
+    wait::until_true(&mut cluster.superuser().unwrap(), "the installation to wait", LIMIT, waits).unwrap();
     master.batch_execute("COMMIT").unwrap();
+    assert_eq!(call.join().unwrap(), "ok");
     assert_eq!(tried(&mut client, &insert("listed", 1)), "ok");
     assert_eq!(tried(&mut client, &insert("nobody", 1)), "SM001");
     // No step is done while the one before it may be undone.
@@ -404,6 +405,42 @@ fn a_writer_with_an_old_snapshot_begins_again() {
         assert_eq!(outcome(&mut old[1], &format!("{}; ROLLBACK", insert("new", 9001))), "ok", "{level}");
         old[1].batch_execute(&begin(level)).unwrap();
         assert_eq!(outcome(&mut old[1], &insert("nobody", 9001)), "SM001", "{level}");
+    }
+}
+
+/// The writer's settings are none of the guard's: neither its search_path nor what it has of its
+/// own under the names of types, operators and functions.
+#[test]
+fn a_writers_names_do_not_matter_to_a_guard() {
+    let cluster = cluster(&[]);
+    install(&cluster, "shard_a", "default");
+    source(&cluster)
+        .batch_execute(
+            "CREATE SCHEMA hostile; GRANT USAGE ON SCHEMA hostile TO PUBLIC;
+             CREATE DOMAIN hostile.text AS pg_catalog.text CHECK (false);
+             CREATE FUNCTION hostile.always(pg_catalog.text, pg_catalog.text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+             CREATE OPERATOR hostile.= (FUNCTION = hostile.always, LEFTARG = pg_catalog.text, RIGHTARG = pg_catalog.text);
+             CREATE OPERATOR hostile.<> (FUNCTION = hostile.always, LEFTARG = pg_catalog.text, RIGHTARG = pg_catalog.text);
+             CREATE FUNCTION hostile.current_setting(pg_catalog.text, boolean) RETURNS pg_catalog.text LANGUAGE sql AS $$SELECT 'x'$$",
+        )
+        .unwrap();
+    for path in ["hostile, pg_catalog, public", "''"] {
+        for isolation in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+            let mut client = client(&cluster);
+            client
+                .batch_execute(&format!(
+                    "SET search_path = {path}; SET standard_conforming_strings = off; SET escape_string_warning = off;
+                     SET shardmaster_agent.mover = 'guessed'"
+                ))
+                .unwrap();
+            for (tenant, wanted) in [("nobody", "SM001"), ("stays", "ok")] {
+                let write = format!(
+                    "BEGIN ISOLATION LEVEL {isolation};
+                     INSERT INTO public.items VALUES ('{tenant}', 9001, 'x', 9001); ROLLBACK"
+                );
+                assert_eq!(outcome(&mut client, &write), wanted, "{path} {isolation} {tenant}");
+            }
+        }
     }
 }
 
