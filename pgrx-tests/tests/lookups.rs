@@ -2,15 +2,16 @@
 
 use postgres::Client;
 use shardmaster_tests::asking::error;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
-use shardmaster_tests::fixture::{LIMIT, by_superuser};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::looking::{
-    ADD, add, insert, pairs, route, stage, wait_equal, wait_filled, wait_route,
+    ADD, add, insert, pairs, route, stage, texts, wait_equal, wait_filled, wait_route,
 };
 use shardmaster_tests::mender::wait_held;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
@@ -317,4 +318,85 @@ fn a_full_queue_is_filled_again() {
     wait_equal(&cluster, &mut master);
     wait_filled(&mut master);
     assert!(!shard.query_one(full, &[]).unwrap().get::<_, bool>(0));
+}
+
+#[test]
+fn a_shard_that_hangs_holds_up_its_own_keys_alone() {
+    let cluster = stage(&["shardmaster.remote_timeout = '10s'"]);
+    let mut master = add(&cluster);
+    cluster.servers[1].hang().unwrap();
+    // A row on the wrong shard: the other one is to be asked for it.
+    by_superuser(&cluster, 0, "INSERT INTO users VALUES ('c', 1, 'c@x.org')");
+    for i in 1..4 {
+        by_superuser(&cluster, 0, &insert(i, i, "a"));
+        wait_route(&mut master, &format!("a{i}@x.org"), "shard_a");
+    }
+    let said = "SELECT count(*) = 1 FROM shard_status() WHERE item = 'look-up \"emails\" on shard \"shard_b\"' AND NOT ok";
+    wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
+    cluster.servers[1].wake().unwrap();
+    by_superuser(&cluster, 1, &insert(2, 2, "c"));
+    wait_route(&mut master, "c2@x.org", "shard_b");
+    let well = "SELECT count(*) = 2 AND bool_and(ok) FROM shard_status() WHERE item LIKE 'look-up %'";
+    wait::until_true(&mut master, "all is well", LIMIT, well).unwrap();
+    wait_equal(&cluster, &mut master);
+}
+
+#[test]
+fn owners_are_found_by_bucket_and_by_range() {
+    let cluster = stage(&[]);
+    by_superusers(
+        &cluster,
+        &format!(
+            "SET ROLE {OWNER}; CREATE TABLE event (id bigint PRIMARY KEY, number bigint); CREATE INDEX ON event (number);
+             CREATE TABLE doc (path text COLLATE \"C\" PRIMARY KEY, title text)"
+        ),
+    );
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('events', 'hash', 4, 'bigint', '{shard_a,shard_b}');
+             SELECT shard_table_add('event', 'id', 'events');
+             SELECT shard_keyspace_add('docs', 'range', key_type => 'text'), shard_table_add('doc', 'path', 'docs');
+             SELECT shard_assign_range(NULL, 'm', 'shard_a', 'docs'), shard_assign_range('m', NULL, 'shard_b', 'docs');
+             SELECT shard_keyspace_add('numbers', 'lookup', key_type => 'bigint', of => 'events');
+             SELECT shard_keyspace_add('titles', 'lookup', of => 'docs');
+             SELECT shard_table_add('event', 'number', 'numbers'), shard_table_add('doc', 'title', 'titles')",
+        )
+        .unwrap();
+    for i in 1..41 {
+        let shard: String =
+            master.query_one(&format!("SELECT shard_of('{i}', keyspace => 'events')"), &[]).unwrap().get(0);
+        by_superuser(
+            &cluster,
+            usize::from(shard == "shard_b"),
+            &format!("INSERT INTO event VALUES ({i}, {})", i + 1000),
+        );
+    }
+    by_superuser(&cluster, 0, "INSERT INTO doc VALUES ('apple', 'A')");
+    by_superuser(&cluster, 1, "INSERT INTO doc VALUES ('zebra', 'Z')");
+    let all = "SELECT count(*) = 40 FROM shardmaster.lookup_entry WHERE lookup = 'numbers'";
+    wait::until_true(&mut master, "numbers", LIMIT, all).unwrap();
+    let right = "SELECT bool_and(shard_of('00' || i + 1000, 'write', 'numbers') = shard_of(i::text, 'write', 'events'))
+                   FROM generate_series(1, 40) i";
+    assert!(master.query_one(right, &[]).unwrap().get::<_, bool>(0));
+    let plan = "SELECT shard_split_plan('shard_a', 'shard_b', '{0}', keyspace => 'events')";
+    let split = Split::plan_by(&cluster, plan).unwrap();
+    split.run(|_| ()).unwrap();
+    split.finish(LIMIT).unwrap();
+    assert!(master.query_one(right, &[]).unwrap().get::<_, bool>(0));
+    by_superuser(&cluster, 1, "UPDATE event SET number = number + 1000");
+    let moved =
+        "SELECT count(*) > 10 FROM shardmaster.lookup_entry WHERE lookup = 'numbers' AND key::int > 2000";
+    wait::until_true(&mut master, "what has moved", LIMIT, moved).unwrap();
+
+    let titles = |master: &mut Client| {
+        texts(master, "SELECT key FROM shardmaster.lookup_entry WHERE lookup = 'titles'")
+    };
+    let is = |wanted: &'static [&'static str]| move |found: &BTreeSet<String>| found.iter().eq(wanted);
+    wait::until("titles", LIMIT, || Ok(is(&["A", "Z"])(&titles(&mut master)).then_some(()))).unwrap();
+    // Its row is where nobody is sent any more, and is found again with the way back.
+    master.batch_execute("SELECT shard_assign_range('m', NULL, 'shard_a', 'docs', force => true)").unwrap();
+    wait::until("one title", LIMIT, || Ok(is(&["A"])(&titles(&mut master)).then_some(()))).unwrap();
+    master.batch_execute("SELECT shard_assign_range('m', NULL, 'shard_b', 'docs', force => true)").unwrap();
+    wait::until("titles", LIMIT, || Ok(is(&["A", "Z"])(&titles(&mut master)).then_some(()))).unwrap();
 }

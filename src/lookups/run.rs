@@ -104,9 +104,10 @@ fn read() -> Catalog {
 }
 
 impl Turns {
-    /// One turn; how long nothing is due. None: there is nothing left to do.
-    pub fn take(&mut self) -> Option<Duration> {
-        let catalog = transaction(read);
+    /// One turn; how long nothing is due. None: there is nothing left to do, or no catalog any more.
+    pub fn take(&mut self, catalog_exists: fn() -> bool) -> Option<Duration> {
+        let read_it = || transaction(|| catalog_exists().then(read));
+        let catalog = read_it()?;
         if catalog.lookups.is_empty() && catalog.removals.is_empty() {
             return None;
         }
@@ -122,7 +123,7 @@ impl Turns {
             }
         }
         // With what the turn has made of it.
-        for (lookup, source, progress) in transaction(read).lookups {
+        for (lookup, source, progress) in read_it()?.lookups {
             self.look_after(&lookup, &source, &progress);
         }
         let dues = self.posts.values().map(|at| &at.due).chain(self.lookups.values().map(|of| &of.due));

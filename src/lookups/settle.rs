@@ -162,11 +162,9 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
     done.unwrap_or_else(|| Err(SplitError::Retry("whoever has locked a key of the look-up".into())))
 }
 
+/// The next turn sees what it is by then.
 fn gone(lookup: &Lookup) -> SplitError {
-    SplitError::Failed(Failure::new(
-        SqlState::NOT_IN_STATE,
-        format!("look-up \"{}\" has changed", lookup.name),
-    ))
+    SplitError::Retry(format!("look-up \"{}\", which has changed", lookup.name))
 }
 
 /// Settles pairs that no queue has; those that are left for later, and why.

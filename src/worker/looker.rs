@@ -34,8 +34,7 @@ pub extern "C-unwind" fn shardmaster_looker_main(arg: pg_sys::Datum) {
         return;
     }
     let mut turns = Turns::default();
-    while txn::transaction(splits::catalog_exists) {
-        let Some(pause) = turns.take() else { return };
+    while let Some(pause) = turns.take(splits::catalog_exists) {
         if !pause.is_zero() {
             wait::report_idle("waiting for changes of look-ups' keys");
         }
