@@ -211,7 +211,16 @@ fn a_new_shard_is_filled_before_it_gets_keys() {
     })
     .unwrap();
     cluster.hold("reference_applied").unwrap();
-    run(&cluster, 2, COUNTRIES);
+    for server in [0, 2] {
+        let deployer = "CREATE ROLE deployer LOGIN; GRANT app_owner TO deployer; GRANT CREATE ON SCHEMA public TO deployer, app_owner";
+        by_superuser(&cluster, server, deployer);
+    }
+    master(
+        &cluster,
+        "CREATE ROLE dba LOGIN; SELECT shard_grant('dba', 'operator'), shard_login_set('dba', 'deployer')",
+    );
+    let mut dba = cluster.master.connect(DATABASE, "dba").unwrap();
+    dba.batch_execute("SELECT shard_schema_copy('shard_a', 'shard_c')").unwrap();
     held(&cluster, "reference_applied");
     assert_eq!(refused(&cluster, assign), "55000");
     assert!(contents(&cluster, 2, "countries").is_empty());
@@ -611,4 +620,28 @@ fn what_a_lost_master_has_left_is_removed() {
     })
     .unwrap();
     alike(&cluster, &["countries"]);
+}
+
+/// Transactions that nobody knows any more, with numbers that are given out again.
+#[test]
+fn what_was_set_back_is_copied_again() {
+    let mut cluster = zoo(2);
+    alike(&cluster, &ALL);
+    for server in [0, 1] {
+        cluster.servers[server].copy_disk().unwrap();
+        run(&cluster, 0, "UPDATE plans SET amount = amount + 1");
+        run(
+            &cluster,
+            0,
+            &format!("INSERT INTO countries VALUES ('lost{server}'); DELETE FROM prices WHERE plan = 5"),
+        );
+        alike(&cluster, &ALL);
+        cluster.servers[server].set_disk_back(Stop::Immediate).unwrap();
+        cluster.servers[server].run().unwrap();
+        for round in 0..20 {
+            run(&cluster, 0, &format!("UPDATE plans SET amount = {round} WHERE id > {}", 180 + round));
+        }
+        alike(&cluster, &ALL);
+    }
+    assert!(!contents(&cluster, 1, "countries").iter().any(|row| row.contains("lost0")));
 }
