@@ -117,7 +117,14 @@ fn alike(cluster: &Cluster, tables: &[&str]) {
     for table in tables {
         let first = contents(cluster, 0, table);
         for server in 1..cluster.servers.len() {
-            assert_eq!(first, contents(cluster, server, table), "{table} on server {server}");
+            let other = contents(cluster, server, table);
+            let differs = first.iter().zip(&other).find(|(one, other)| one != other);
+            assert!(
+                first == other,
+                "{table} on server {server}: {} rows, {} there, {differs:?}",
+                first.len(),
+                other.len()
+            );
         }
     }
 }
