@@ -75,6 +75,7 @@ mod reads;
 mod redirect_ends;
 mod redirects;
 mod reference;
+mod reference_faults;
 mod references;
 mod refusals;
 mod replay;

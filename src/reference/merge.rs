@@ -6,6 +6,7 @@ use super::table::Pair;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::state::queue;
 use crate::error::{Failure, SqlState};
+use crate::guc;
 use crate::remote::Connection;
 use crate::remote::copy::{self, Bounds};
 use crate::remote::quote::{ident, idents};
@@ -19,6 +20,16 @@ pub enum Rows<'a> {
         queue: &'a str,
         condition: &'a str,
     },
+}
+
+impl Rows<'_> {
+    /// Others wait meanwhile: a few rows are soon there, or something is wrong.
+    fn bounds(&self) -> Bounds {
+        match self {
+            Rows::All => Bounds::unlimited(),
+            Rows::Changed { .. } => Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() },
+        }
+    }
 }
 
 /// Rows from which statistics are worth their time.
@@ -68,22 +79,27 @@ impl Pair {
                     "COPY (SELECT {keys} FROM {queue} WHERE {condition} AND k1 IS NOT NULL) TO STDOUT"
                 );
                 let into = format!("COPY {} FROM STDIN", self.temporary("keys"));
-                self.pipe(origin, &out, shard, &into)?;
+                self.pipe((origin, &out), (shard, &into), rows.bounds())?;
                 let changed = self.is_changed("t", "q");
                 format!(" WHERE EXISTS (SELECT 1 FROM {queue} q WHERE {condition} AND {changed})")
             }
         };
         let out = format!("COPY (SELECT {columns} FROM ONLY {} t{condition}) TO STDOUT", self.from);
         let into = format!("COPY {} FROM STDIN", self.temporary("new"));
-        let copied = self.pipe(origin, &out, shard, &into)?;
+        let copied = self.pipe((origin, &out), (shard, &into), rows.bounds())?;
         if copied >= MANY {
             shard.run(&format!("ANALYZE {}", self.temporary("new")))?;
         }
-        self.merge(shard, matches!(rows, Rows::All))
+        self.merge(shard, rows)
     }
 
-    fn pipe(&self, origin: &mut Connection, out: &str, shard: &mut Connection, into: &str) -> Result<u64> {
-        let copied = copy::pipe(origin, out, shard, into, Bounds::unlimited());
+    fn pipe(
+        &self,
+        (origin, out): (&mut Connection, &str),
+        (shard, into): (&mut Connection, &str),
+        bounds: Bounds,
+    ) -> Result<u64> {
+        let copied = copy::pipe(origin, out, shard, into, bounds);
         Ok(copied.map_err(|error| error.of_table(&self.to))?.rows)
     }
 
@@ -102,15 +118,15 @@ impl Pair {
         Ok(())
     }
 
-    fn merge(&self, shard: &mut Connection, all: bool) -> Result<u64> {
+    fn merge(&self, shard: &mut Connection, rows: &Rows<'_>) -> Result<u64> {
         let (to, new) = (&self.to, self.temporary("new"));
         let (columns, others) = (idents("", &self.columns), self.others());
         let same = self.same_row("t", "n");
         let stays =
             format!("EXISTS (SELECT 1 FROM {new} n WHERE {same} AND NOT {})", self.differs(&self.fixed));
-        let among = match all {
-            true => "true".to_owned(),
-            false => {
+        let among = match rows {
+            Rows::All => "true".to_owned(),
+            Rows::Changed { .. } => {
                 format!(
                     "EXISTS (SELECT 1 FROM {} k WHERE {})",
                     self.temporary("keys"),
@@ -141,7 +157,7 @@ impl Pair {
         ));
         let mut changed = 0;
         for statement in statements {
-            let outcome = shard.run_within(&statement, Bounds::unlimited().stall);
+            let outcome = shard.run_within(&statement, rows.bounds().stall);
             changed += outcome.map_err(|error| error.of_table(to))?.affected;
         }
         Ok(changed)
