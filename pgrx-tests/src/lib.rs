@@ -16,6 +16,7 @@ pub mod ending;
 pub mod env;
 pub mod error;
 pub mod fixture;
+pub mod guarding;
 pub mod histories;
 pub mod hostile;
 pub mod importing;

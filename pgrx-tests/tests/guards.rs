@@ -2,62 +2,12 @@
 //! is assigned, split or interrupted meanwhile.
 
 use postgres::Client;
-use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cluster_of, finished, insert, load, outcome, plan, source, state_of, to_pending,
-};
+use shardmaster_tests::cluster::{CLIENT, Cluster, OWNER};
+use shardmaster_tests::fixture::{LIMIT, client, cluster, cluster_of, insert, outcome, source, state_of};
+use shardmaster_tests::guarding::{INSTALL, each, guards, in_background, install, tried, wait_held};
 use shardmaster_tests::matrix::leftovers;
-use shardmaster_tests::mender;
 use shardmaster_tests::server::Stop;
-use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
-use shardmaster_tests::workload::{Sharding, Workload};
-use std::thread;
-
-const INSTALL: &str = "CALL shard_guard_install('shard_a')";
-
-fn install(cluster: &Cluster, shard: &str, keyspace: &str) {
-    let call = format!("CALL shard_guard_install('{shard}', '{keyspace}')");
-    cluster.superuser().unwrap().batch_execute(&call).unwrap();
-}
-
-/// Statements, each in a transaction of its own.
-fn each(client: &mut Client, statements: &[&str]) {
-    for statement in statements {
-        client.batch_execute(statement).unwrap();
-    }
-}
-
-fn guards(cluster: &Cluster) -> Vec<String> {
-    let query = "SELECT concat_ws(' ', shard_key, state, keys) FROM shard_guards() WHERE side = 'standing'";
-    cluster.superuser().unwrap().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
-}
-
-/// A writer that leaves nothing behind.
-fn tried(client: &mut Client, statement: &str) -> String {
-    outcome(client, &format!("BEGIN; {statement}; ROLLBACK"))
-}
-
-fn in_background(cluster: &Cluster, call: &str) -> thread::JoinHandle<String> {
-    let (mut caller, call) = (cluster.superuser().unwrap(), call.to_owned());
-    thread::spawn(move || outcome(&mut caller, &call))
-}
-
-fn wait_held(cluster: &Cluster, point: &str) {
-    let query =
-        format!("SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'held at point \"{point}\"'");
-    wait::until_true(&mut cluster.superuser().unwrap(), point, LIMIT, &query).unwrap();
-}
-
-/// Refused wrongly is whoever comes with a key that is routed there.
-fn assert_nobody_was_refused(cluster: &Cluster) {
-    for server in cluster.servers.iter().chain([&cluster.master]) {
-        let log = std::fs::read_to_string(server.log_path()).unwrap_or_default();
-        let refused: Vec<&str> =
-            log.lines().filter(|line| line.contains("does not belong to shard")).collect();
-        assert!(refused.is_empty(), "{}: {refused:?}", server.name());
-    }
-}
 
 #[test]
 fn a_key_that_was_never_there_is_refused() {
@@ -444,120 +394,6 @@ fn a_writers_names_do_not_matter_to_a_guard() {
     }
 }
 
-/// Writers before, during and behind the cutovers; their splits' checks and movers do not mind.
-fn under_load(cluster: &Cluster, sharding: Sharding, shards: &[&str], plans: &[&str]) {
-    let keyspace = sharding.keyspace();
-    let mut workload = Workload::prepare(cluster, load(sharding)).unwrap();
-    for shard in shards {
-        install(cluster, shard, keyspace);
-    }
-    workload.start();
-    workload.wait_for(300, LIMIT).unwrap();
-    for plan in plans {
-        let split = Split::plan_by(cluster, plan).unwrap();
-        assert_eq!(split.findings().unwrap(), Vec::<String>::new());
-        split.run(|_| ()).unwrap();
-        workload.wait_for(300, LIMIT).unwrap();
-        split.finish(LIMIT).unwrap();
-        workload.wait_for(200, LIMIT).unwrap();
-    }
-    workload.stop().unwrap();
-    let report = workload.report(cluster).unwrap();
-    assert!(report.is_clean(), "{report}");
-    assert_nobody_was_refused(cluster);
-}
-
-#[test]
-fn splits_into_and_out_of_guarded_shards_refuse_nobody() {
-    let cluster = Cluster::servers(2, &[]).unwrap();
-    under_load(
-        &cluster,
-        Sharding::Hash { buckets: 16, shards: 1 },
-        &["shard_a", "shard_b"],
-        &[
-            "SELECT shard_split_plan('shard_a', 'shard_b', array_agg(b::text), keyspace => 'tenants')
-               FROM generate_series(0, 15, 2) b",
-            "SELECT shard_split_plan('shard_b', 'shard_a', array_agg(b::text), keyspace => 'tenants')
-               FROM generate_series(0, 15, 4) b",
-        ],
-    );
-    assert_eq!(guards(&cluster), ["shard_a guarded 12", "shard_b guarded 4"]);
-}
-
-/// Two shards of one database, with a guard each.
-#[test]
-fn a_range_goes_between_guarded_namespaces_and_a_part_comes_back() {
-    let cluster = Cluster::namespaces(2, &[]).unwrap();
-    under_load(
-        &cluster,
-        Sharding::Range(vec![]),
-        &["shard_a", "shard_b"],
-        &[
-            "SELECT shard_split_plan_range('shard_a', 'shard_b', 'tenant-02', 'tenant-06', keyspace => 'tenants')",
-            "SELECT shard_split_plan_range('shard_b', 'shard_a', 'tenant-03', 'tenant-05', keyspace => 'tenants')",
-        ],
-    );
-}
-
-/// A guard that comes while a split is on its way has what the split brings, and what it may
-/// bring back: by a cutover that is set back, and by its way back.
-#[test]
-fn a_guard_in_the_middle_of_a_split_knows_both_ways() {
-    let cluster = cluster(&["shardmaster.reverse = on"]);
-    let (mut here, mut there) = (client(&cluster), cluster.servers[1].connect(DATABASE, CLIENT).unwrap());
-    let split = plan(&cluster);
-    split.call("start_dual_write").unwrap();
-    split.call("run_backfill").unwrap();
-    split.wait("cutover_pending", LIMIT).unwrap();
-    // Its routes lead to the target for writes, and its rows are at the source.
-    cluster.hold("cutover_fenced").unwrap();
-    split.call("cutover").unwrap();
-    split.wait_held("cutover_fenced", LIMIT).unwrap();
-    install(&cluster, "shard_a", "default");
-    install(&cluster, "shard_b", "default");
-    cluster.fault("cutover_fenced=error").unwrap();
-    wait::until("the cutover to be set back", LIMIT, || {
-        Ok((tried(&mut here, &insert("moves", 9001)) == "ok").then_some(()))
-    })
-    .unwrap();
-    cluster.fault("").unwrap();
-    split.run(|_| ()).unwrap();
-    assert_eq!(tried(&mut there, &insert("moves", 9001)), "ok");
-    assert_eq!(tried(&mut there, &insert("stays", 9001)), "SM001");
-    // The source had it, and redirects; its guard comes anew while the way back rests.
-    cluster.superuser().unwrap().batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
-    install(&cluster, "shard_a", "default");
-    split.call("reverse").unwrap();
-    split.wait("reversed", LIMIT).unwrap();
-    assert_eq!(tried(&mut here, &insert("moves", 9001)), "ok");
-    assert_eq!(tried(&mut here, &insert("nobody", 9001)), "SM001");
-}
-
-/// A guard of a source from which a key has left for good has it again by a split that brings it.
-#[test]
-fn a_key_that_a_split_brings_comes_by_its_cutover() {
-    let cluster = cluster(&[]);
-    install(&cluster, "shard_b", "default");
-    let mut there = cluster.servers[1].connect(DATABASE, CLIENT).unwrap();
-    assert_eq!(tried(&mut there, &insert("moves", 9001)), "SM001");
-    let split = plan(&cluster);
-    to_pending(&split);
-    let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
-    let forget = "DELETE FROM shardmaster_agent.listed_1 WHERE key = 'moves'";
-    assert_eq!(target.execute(forget, &[]).unwrap(), 1, "it is listed before it comes");
-    assert_eq!(tried(&mut there, &insert("moves", 9001)), "SM002");
-    // Whatever has become of that, it is listed as clients come.
-    finished(&split);
-    assert_eq!(tried(&mut there, &insert("moves", 9001)), "ok");
-    install(&cluster, "shard_a", "default");
-    let mut here = client(&cluster);
-    let error = here.batch_execute(&insert("moves", 9001)).unwrap_err();
-    assert!(error.as_db_error().unwrap().message().contains("has moved to shard"), "{error}");
-    finished(&Split::plan(&cluster, "shard_b", "shard_a", &["moves"]).unwrap());
-    assert_eq!(tried(&mut here, &insert("moves", 9001)), "ok");
-    assert_eq!(tried(&mut here, &insert("nobody", 9001)), "SM001");
-}
-
 /// Each namespace has its own, and what is not guarded is not touched.
 #[test]
 fn namespaces_of_one_database_have_their_own() {
@@ -666,18 +502,6 @@ fn a_list_of_many_keys_is_whole() {
     ] {
         assert_eq!(tried(&mut client, &statement), "SM001", "{statement}");
     }
-}
-
-/// A guard knows where they belong, and does not keep them from leaving.
-#[test]
-fn rows_on_the_wrong_shard_are_brought_home_past_guards() {
-    let cluster = mender::stage(100);
-    install(&cluster, "shard_a", "default");
-    install(&cluster, "shard_b", "default");
-    mender::dba(&cluster).batch_execute(mender::MOVE).unwrap();
-    assert_eq!(mender::counts(&cluster), [0, 100, 100, 0]);
-    let mut client = client(&cluster);
-    assert_eq!(tried(&mut client, "INSERT INTO items VALUES ('moves', 1, 'x')"), "SM001");
 }
 
 /// A master that knows nothing of a guard cannot route past it; once it has the shard, it removes it.

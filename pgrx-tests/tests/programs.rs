@@ -29,6 +29,7 @@ mod frozen;
 mod gateway;
 mod goes_on;
 mod guards;
+mod guards_splits;
 mod histories;
 mod hostile;
 mod hostile_texts;
