@@ -12,6 +12,8 @@ CREATE TABLE shardmaster.execution (
     timeline       text NOT NULL DEFAULT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
     started_by     text NOT NULL,
     started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    looked_at      timestamptz,
+    seen_through   boolean NOT NULL DEFAULT false,
     CHECK (NOT two_phase OR in_transaction AND login_role IS NOT NULL)
 );
 COMMENT ON TABLE shardmaster.execution IS 'statements of shard_execute(); see shard_executions()';
@@ -20,6 +22,9 @@ COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none:
 COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it';
 COMMENT ON COLUMN shardmaster.execution.master IS 'the master that carries it out: a copy of its catalog on another server is another one, and leaves what is on shards to it';
 COMMENT ON COLUMN shardmaster.execution.timeline IS 'the master''s when it was last known what has been done: on another one its last words may be lost';
+COMMENT ON COLUMN shardmaster.execution.looked_at IS 'when its shards were last asked, once it was done in two phases, whether one that has failed over has it prepared again';
+COMMENT ON COLUMN shardmaster.execution.seen_through IS 'they are asked no more';
+CREATE INDEX execution_to_look_at ON shardmaster.execution (id) WHERE two_phase AND NOT seen_through;
 COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that resumes it, or one with its rights';
 
 -- By the shard's name: it may be dropped meanwhile.

@@ -16,6 +16,7 @@ mod disasters;
 mod encodings;
 mod endpoints;
 mod executions;
+mod executions_attacked;
 mod executions_names;
 mod executions_prepared;
 mod executions_restored;

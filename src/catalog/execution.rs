@@ -396,6 +396,33 @@ pub fn open_without(lock_space: u16) -> Vec<i64> {
     )
 }
 
+/// Those that were done in two phases and of which a shard may have the prepared transaction again, by a failover that lost
+/// its end: looked at ever less often, for a day.
+pub fn to_look_at() -> Vec<i64> {
+    sql::read_again(
+        "SELECT e.id FROM shardmaster.execution e
+          CROSS JOIN LATERAL (SELECT max(s.changed_at) FROM shardmaster.execution_shard s WHERE s.execution_id = e.id) d (done_at)
+          WHERE e.two_phase AND NOT e.seen_through AND e.master = $1
+            AND NOT EXISTS (SELECT 1 FROM shardmaster.execution_shard s WHERE s.execution_id = e.id AND s.state NOT IN ('done', 'abandoned'))
+            AND pg_catalog.clock_timestamp() - d.done_at > 2 * (coalesce(e.looked_at, d.done_at) - d.done_at) + interval '5 s'
+          ORDER BY e.id",
+        &[split::identity().into()],
+        |row| row.value(1),
+    )
+}
+
+/// They were asked, or cannot be.
+pub fn was_looked_at(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.execution e
+            SET looked_at = pg_catalog.clock_timestamp(),
+                seen_through = pg_catalog.clock_timestamp() - interval '1 day' >
+                    (SELECT max(s.changed_at) FROM shardmaster.execution_shard s WHERE s.execution_id = e.id)
+          WHERE e.id = $1",
+        &[id.into()],
+    );
+}
+
 /// One in two phases of which something may be open, on whatever shard.
 pub fn open_one() -> Option<i64> {
     open_where(None)

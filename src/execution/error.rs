@@ -57,6 +57,10 @@ pub enum ExecutionError {
         "shard \"{0}\": its prepared transaction was rolled back by somebody else, though it was decided to commit"
     )]
     EndedElsewhere(String),
+    #[error(
+        "execution {id} was begun with the logins of role \"{role}\", and the caller has those of \"{has}\""
+    )]
+    OtherBeginner { id: i64, role: String, has: String },
     #[error("the role with whose logins execution {0} was begun is no longer there")]
     NobodyIsLeft(i64),
     #[error("shard \"{shard}\": it was begun there as \"{was}\", and the login is \"{now}\" by now")]
@@ -100,6 +104,12 @@ impl From<ExecutionError> for Failure {
                 SqlState::IN_USE,
                 format!(
                     "Wait for its end, name other shards, or give it up with shard_misplaced_abandon({run})."
+                ),
+            ),
+            E::OtherBeginner { id, .. } => (
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                format!(
+                    "Let somebody who has them resume it, or give it up with shard_execute_abandon({id}) and begin anew."
                 ),
             ),
             E::Others { role, .. } => {

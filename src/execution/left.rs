@@ -17,7 +17,7 @@ pub fn give_up(id: i64, reasons: Vec<Reason>, first: Failure, timeout: Duration)
     Caller::as_owner(|_| {
         unknown.iter().try_for_each(|(shard, state, why)| execution::ends_badly(id, shard, *state, why))
     })?;
-    let unreached = recovery::settle(id, timeout)?;
+    let unreached = recovery::settle(id, timeout, false)?;
     Caller::as_owner(|_| {
         let places = execution::places(id);
         let waits =
@@ -41,8 +41,22 @@ pub fn orphans() -> Vec<i64> {
 /// One of them; None: somebody carries it out after all, or it is settled.
 pub fn settle_left(id: i64, timeout: Duration) -> Option<Failure> {
     let _lock = in_one(|| Lock::take(id))?;
-    match recovery::settle(id, timeout) {
+    match recovery::settle(id, timeout, false) {
         Ok(unreached) => unreached,
         Err(why) => Some(why),
     }
+}
+
+/// Those that are done, of which a shard that has failed over may have one prepared again.
+pub fn to_look_at() -> Vec<i64> {
+    execution::to_look_at()
+}
+
+/// One of them. A shard that cannot be asked is asked the next time.
+pub fn look_again(id: i64, timeout: Duration) {
+    let Some(_lock) = in_one(|| Lock::take(id)) else { return };
+    if let Err(why) | Ok(Some(why)) = recovery::settle(id, timeout, true) {
+        pgrx::log!("execution {id} was not looked at: {}", why.cleaned());
+    }
+    in_one(|| Caller::as_owner(|_| execution::was_looked_at(id)));
 }

@@ -18,7 +18,7 @@ mod shards;
 mod statement;
 mod two_phase;
 
-pub use left::{orphans, settle_left};
+pub use left::{look_again, orphans, settle_left, to_look_at};
 
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Execution, New, State};
@@ -133,7 +133,7 @@ struct Taken {
 fn take_up(found: &Execution, retry: bool, timeout: Duration) -> Result<Taken, Failure> {
     let places = Caller::as_owner(|_| execution::places(found.id));
     let mut unreached = match found.two_phase {
-        true => recovery::settle(found.id, timeout)?,
+        true => recovery::settle(found.id, timeout, true)?,
         false => settle::all(found, &places, timeout)?,
     };
     if found.may_be_behind {
@@ -231,7 +231,7 @@ fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
         Stage::Decided(mut wave) => {
             let is_known = wave.commit_prepared()?;
             drop(wave);
-            let failure = if is_known { None } else { recovery::settle(held.id, timeout)? };
+            let failure = if is_known { None } else { recovery::settle(held.id, timeout, false)? };
             let unknown = first_unknown(held.id).map(|shard| ExecutionError::Unknown { id: held.id, shard });
             Ok(Some((Stage::Between, failure.or(unknown.map(Failure::from)))))
         }
@@ -246,7 +246,7 @@ pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     let _held = Held::take(id)?;
     require_own(&found, force)?;
     let unreached = match found.two_phase {
-        true => recovery::settle(id, timeout).map_err(|why| error::of_execution(id, why))?,
+        true => recovery::settle(id, timeout, false).map_err(|why| error::of_execution(id, why))?,
         false => None,
     };
     match unreached {

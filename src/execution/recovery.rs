@@ -45,18 +45,22 @@ struct Left {
     are_all: bool,
 }
 
-/// Why the first of those is as it was that could not be settled.
-pub fn settle(id: i64, timeout: Duration) -> Result<Option<Failure>, Failure> {
+/// Why the first of those is as it was that could not be settled. `again`: those that have done it are looked at as well. One
+/// that has failed over to a standby may have it prepared once more.
+pub fn settle(id: i64, timeout: Duration, again: bool) -> Result<Option<Failure>, Failure> {
     let (found, places) =
         in_one(|| Caller::as_owner(|_| execution::find(id).map(|found| (found, execution::places(id)))))?;
     let (open, others): (Vec<Place>, Vec<Place>) =
         places.into_iter().partition(|place| place.state.is_open());
-    if open.is_empty() {
+    let are_all = others.is_empty();
+    let done = others.into_iter().filter(|place| again && place.state == State::Done && place.gid.is_some());
+    let places: Vec<Place> = open.into_iter().chain(done).collect();
+    if places.is_empty() {
         return Ok(None);
     }
-    let mut left = Left::open(id, open, timeout)?;
+    let mut left = Left::open(id, places, timeout)?;
     left.may_lack = found.may_be_behind;
-    left.are_all = others.is_empty();
+    left.are_all = are_all;
     left.end_sessions(Instant::now() + timeout)?;
     left.look()?;
     left.decide()?;
@@ -178,7 +182,8 @@ impl Left {
     /// One that has committed was told so, also where this master, restored or failed over, knows nothing of it.
     fn decide(&mut self) -> Result<(), Failure> {
         let is_told = self.found.iter().any(|found| matches!(found, Found::Committed));
-        self.is_decided = is_told || self.places.iter().any(|place| place.state == State::Committing);
+        self.is_decided =
+            is_told || self.places.iter().any(|place| matches!(place.state, State::Committing | State::Done));
         if !self.is_decided {
             self.leave_what_may_be_decided();
             return Ok(());
@@ -214,7 +219,7 @@ impl Left {
 
     fn end(&mut self) -> Result<(), Failure> {
         self.ask(|place, found| match (found, place.state, &place.gid) {
-            (Found::Prepared, State::Committing, Some(gid)) => {
+            (Found::Prepared, State::Committing | State::Done, Some(gid)) => {
                 Some(format!("COMMIT PREPARED {}", literal(gid)))
             }
             (Found::Prepared, _, Some(gid)) => Some(format!("ROLLBACK PREPARED {}", literal(gid))),
@@ -232,7 +237,11 @@ impl Left {
             Caller::as_owner(|_| {
                 for ((place, found), held_up) in places.iter().zip(found).zip(held_up) {
                     let shard = &place.shard;
-                    let is_decided = place.state == State::Committing;
+                    let is_decided = matches!(place.state, State::Committing | State::Done);
+                    // It was done there, and is asked once more another time.
+                    if place.state == State::Done && !matches!(found, Found::Prepared) {
+                        continue;
+                    }
                     let unknown = |why: Failure| execution::ends_badly(id, shard, State::Unknown, &why);
                     match (held_up, found) {
                         (Some(why), _) => {

@@ -2,7 +2,8 @@
 
 use super::error::ExecutionError;
 use super::settle::{self, FLUSH, Fate, IDENTITY};
-use super::shards::{require_no_run, require_no_split, ways};
+use super::shards::{require_beginners_login, require_no_run, require_no_split, ways};
+use super::statement;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Backend, Execution, State, Transaction};
 use crate::error::Failure;
@@ -79,6 +80,9 @@ impl Wave {
         })?;
         if names.is_empty() {
             return Ok(None);
+        }
+        if execution.two_phase {
+            require_beginners_login(id)?;
         }
         let sessions = Sessions::open(
             ways(&execution, &names, timeout)?,
@@ -277,7 +281,8 @@ impl Wave {
         self.ask(|_| Some(Question::Own(FLUSH.to_owned())))?;
         for (number, lane) in self.lanes.iter_mut().enumerate().filter(|(number, _)| may_run[*number]) {
             let state = lane.failure.as_ref().map(|failure| failure.sqlstate.as_str().to_owned());
-            if state.is_some_and(|state| is_done[number] || !is_undone(&state)) {
+            let may_have_committed = statement::may_commit(&self.execution.statement);
+            if state.is_some_and(|state| is_done[number] || may_have_committed || !is_undone(&state)) {
                 lane.fails_as = State::Unknown;
             }
         }

@@ -41,6 +41,21 @@ pub fn ways_back(id: i64, shards: &[String], timeout: Duration) -> Vec<Result<Wa
     known.into_iter().map(|known| known.map(way)).collect()
 }
 
+/// Before one in two phases runs once more: whoever has it go on has the logins with which it was begun. To end what is
+/// left of it these are used without asking.
+pub fn require_beginners_login(id: i64) -> Result<(), Failure> {
+    Caller::as_owner(|caller| {
+        if caller.is_superuser() {
+            return Ok(());
+        }
+        let (has, began) = (login::role_of(caller)?, beginner(id)?);
+        match has.0 == began.0 {
+            true => Ok(()),
+            false => Err(ExecutionError::OtherBeginner { id, role: began.1, has: has.1 }.into()),
+        }
+    })
+}
+
 fn beginner(id: i64) -> Result<(pg_sys::Oid, String), Failure> {
     execution::login_role(id).ok_or_else(|| ExecutionError::NobodyIsLeft(id).into())
 }

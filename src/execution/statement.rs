@@ -19,10 +19,27 @@ pub fn require_fit(statement: &str) -> Result<(), ExecutionError> {
     Ok(())
 }
 
-/// Whether a COPY is from or to whoever asks; a file may be called so.
+/// Whether it may commit on its way, where no transaction is around it.
+pub fn may_commit(statement: &str) -> bool {
+    ["CALL", "DO"].contains(&first_word(statement).as_str())
+}
+
+/// Whether a COPY is from or to whoever asks; a file may be called so, and a table.
 fn names_a_client(copy: &str) -> bool {
-    let unquoted: String = copy.split('\'').step_by(2).collect::<Vec<_>>().join(" ");
-    let mut words = unquoted.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '"');
+    let mut unquoted = String::new();
+    let mut quote = None;
+    for c in copy.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None if c == '\'' || c == '"' => {
+                quote = Some(c);
+                unquoted.push(' ');
+            }
+            None => unquoted.push(c),
+        }
+    }
+    let mut words = unquoted.split(|c: char| !c.is_alphanumeric() && c != '_');
     words.any(|word| word.eq_ignore_ascii_case("stdin") || word.eq_ignore_ascii_case("stdout"))
 }
 
@@ -91,6 +108,8 @@ mod tests {
             "copy t to stdout",
             "COPY t FROM STDIN WITH (FORMAT csv, NULL 'x')",
             "copy (select 'a') to STDOUT;",
+            "COPY \"it's\" FROM STDIN",
+            "COPY \"it'\" FROM stdin",
         ] {
             assert!(matches!(require_fit(text), Err(ExecutionError::Copies)), "{text}");
         }

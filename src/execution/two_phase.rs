@@ -21,10 +21,11 @@ const SLOTS: &str =
     EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()), s.most, s.most OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_xacts)
     FROM (SELECT pg_catalog.current_setting('max_prepared_transactions')::bigint) s (most)";
 
-/// Whoever prepares a transaction ends it: not as a role that the statement has set. With what the server says of it.
+/// Whoever prepares a transaction ends it: not as a role that the statement has set. What was deferred comes before, as
+/// it would at a commit: as whom the statement has left it, and what it sets counts no longer. With what the server says of it.
 fn prepare(gid: &str) -> String {
     format!(
-        "SET LOCAL ROLE NONE; PREPARE TRANSACTION {gid};
+        "SET CONSTRAINTS ALL IMMEDIATE; SET LOCAL ROLE NONE; PREPARE TRANSACTION {gid};
          SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text, p.transaction::pg_catalog.text
            FROM pg_catalog.pg_prepared_xacts p
           WHERE p.gid OPERATOR(pg_catalog.=) {gid} AND p.owner OPERATOR(pg_catalog.=) session_user

@@ -84,7 +84,7 @@ fn look() -> Option<Work> {
         splits: splits::with_work(),
         locked: lock::holders().into_iter().map(|(id, _)| id).collect(),
         role: spawn::worker_role(),
-        is_left: !execution::orphans().is_empty(),
+        is_left: !execution::orphans().is_empty() || !execution::to_look_at().is_empty(),
         looks_up: lookups::has_work(),
         has_references: reference::any(),
     })

@@ -66,12 +66,16 @@ pub extern "C-unwind" fn shardmaster_settler_main(arg: pg_sys::Datum) {
     }
     let mut memory: BTreeMap<i64, Attempts> = BTreeMap::new();
     loop {
-        let left = txn::transaction(|| match splits::catalog_exists() {
-            true => execution::orphans(),
-            false => Vec::new(),
+        let (left, done) = txn::transaction(|| match splits::catalog_exists() {
+            true => (execution::orphans(), execution::to_look_at()),
+            false => (Vec::new(), Vec::new()),
         });
-        if left.is_empty() {
+        if left.is_empty() && done.is_empty() {
             return;
+        }
+        for id in done {
+            wait::report(&format!("looking at execution {id}"));
+            execution::look_again(id, FIRST.min(guc::remote_timeout()));
         }
         memory.retain(|id, _| left.contains(id));
         for id in left {
