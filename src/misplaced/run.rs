@@ -1,6 +1,6 @@
 //! A run, step by step, each of which is committed on the master before the next one begins.
 
-use super::batch::{self, Batch, reach};
+use super::batch::{self, Batch, MOST, reach};
 use super::error::MisplacedError;
 use super::leftover;
 use super::lot::{Lot, Wish};
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// How often nothing is deleted of rows that are there, before somebody else is to see why.
 const TRIES: u32 = 5;
+
+/// How many more batches than the rows make that were there at first: what puts rows back as fast as they go would never end.
+const MORE: u64 = 1000;
 
 /// What it is to do.
 pub struct Work {
@@ -56,6 +59,8 @@ pub struct Place {
     unit: usize,
     key: usize,
     tries: u32,
+    /// How many batches it may still take; None: it has not begun.
+    left: Option<u64>,
 }
 
 impl Work {
@@ -173,18 +178,27 @@ impl Work {
             Action::Delete => None,
         };
         let batch = Batch { lot, unit, keys, timeout: self.timeout };
+        let left = match place.left {
+            Some(left) => left,
+            None => {
+                open.here.patient_for(self.timeout);
+                2 * (batch.rows(&mut open.here)? / u64::from(MOST)) + MORE
+            }
+        };
         let done = batch.run(&mut open.here, there)?;
         Caller::as_owner(|_| {
             for (position, done) in &done {
                 misplaced_run::count(id, &lot.pairs[*position].name, done.moved, done.deleted);
             }
         });
-        if done.iter().any(|(_, done)| done.moved + done.deleted > 0) {
-            return Ok(Some(Place { tries: 0, ..place }));
+        if left > 0 && done.iter().any(|(_, done)| done.moved + done.deleted > 0) {
+            return Ok(Some(Place { tries: 0, left: Some(left - 1), ..place }));
         }
         match batch.is_left(&mut open.here)? {
-            None => Ok(Some(Place { key: place.key + 1, tries: 0, ..place })),
-            Some(_) if place.tries < TRIES => Ok(Some(Place { tries: place.tries + 1, ..place })),
+            None => Ok(Some(Place { key: place.key + 1, tries: 0, left: None, ..place })),
+            Some(_) if left > 0 && place.tries < TRIES => {
+                Ok(Some(Place { tries: place.tries + 1, left: Some(left), ..place }))
+            }
             Some(table) => {
                 let shard = self.shard.clone();
                 Err(MisplacedError::Stays { table, shard }.into())
@@ -236,7 +250,7 @@ fn require_no_conflicts(
         let (out, into) = (statements::read(pair, &lot.keys), statements::fill_stage(pair));
         copy::pipe(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
             .map_err(|error| error.of_table(&pair.name))?;
-        batch::require_no_conflict(pair, there, &shard)?;
+        batch::require_no_conflict(pair, &lot.keys, there, &shard)?;
         here.roll_back()?;
         there.roll_back()?;
     }
