@@ -2,7 +2,7 @@
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{by_superuser, by_superusers};
-use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, report, stage};
+use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
 
 /// The superuser of the wrong shard has it give rows that were not asked for.
 #[test]
@@ -132,4 +132,36 @@ fn a_key_that_is_no_value_of_a_column_has_no_rows_there() {
         [8, 7]
     );
     dba.batch_execute("CALL shard_misplaced_delete('shard_a', '{moves}')").unwrap();
+}
+
+/// Rows are on both shards, and a client at the right one deletes or changes them: they do not come back.
+#[test]
+fn what_is_deleted_where_it_has_come_does_not_come_back() {
+    let mut cluster = stage(5);
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dba'";
+    let interrupted = |cluster: &mut shardmaster_tests::cluster::Cluster| {
+        while_held(cluster, "misplaced_copied", MOVE, |cluster| {
+            cluster.superuser().unwrap().batch_execute(end).unwrap()
+        })
+    };
+    assert!(interrupted(&mut cluster).is_some());
+    assert_eq!(counts(&cluster), [5, 5, 5, 0]);
+    by_superuser(
+        &cluster,
+        1,
+        "DELETE FROM items WHERE tenant = 'moves' AND id = 1; UPDATE items SET id = 100 WHERE tenant = 'moves' AND id = 2",
+    );
+    let mut dba = dba(&cluster);
+    for _ in 0..2 {
+        let (state, message) = error(&mut dba, MOVE);
+        assert_eq!(
+            (state.as_str(), message.contains("run 1 of misplaced rows was interrupted")),
+            ("55000", true),
+            "{message}"
+        );
+        assert_eq!(counts(&cluster), [5, 4, 5, 0]);
+    }
+    dba.batch_execute(DELETE).unwrap();
+    dba.batch_execute(MOVE).unwrap();
+    assert_eq!(counts(&cluster), [0, 4, 5, 0]);
 }

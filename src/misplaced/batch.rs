@@ -35,8 +35,8 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// By the positions of the unit's tables.
-    pub fn run(
+    /// All but the commits; by the positions of the unit's tables.
+    pub fn prepare(
         &self,
         here: &mut Session,
         there: Option<&mut Session>,
@@ -44,17 +44,27 @@ impl Batch<'_> {
         here.patient_for(self.timeout);
         // No row that refers to another one comes behind the look for such rows.
         self.begin(here, &self.lot.here, if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest })?;
-        let done = match (there, &self.lot.there) {
+        match (there, &self.lot.there) {
             (Some(there), Some(facts)) => {
                 there.patient_for(self.timeout);
                 self.begin(there, facts, Sees::Latest)?;
-                self.take_over(here, there)?
+                self.take_over(here, there)
             }
-            _ => self.delete(here)?,
-        };
+            _ => self.delete(here),
+        }
+    }
+
+    /// The right shard first.
+    pub fn commit(&self, here: &mut Session, there: Option<&mut Session>) -> Result<(), Failure> {
+        here.patient_for(self.timeout);
+        if let Some(there) = there {
+            there.patient_for(self.timeout);
+            reach(&STAGED)?;
+            there.commit()?;
+            reach(&COPIED)?;
+        }
         here.commit()?;
-        reach(&DELETED)?;
-        Ok(done)
+        reach(&DELETED)
     }
 
     fn pairs(&self) -> impl DoubleEndedIterator<Item = (usize, &Pair)> {
@@ -95,9 +105,6 @@ impl Batch<'_> {
             session.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
         }
         self.pairs().try_for_each(|(_, pair)| require_arrived(pair, self.keys, there))?;
-        reach(&STAGED)?;
-        there.commit()?;
-        reach(&COPIED)?;
         Ok(done)
     }
 

@@ -64,6 +64,10 @@ pub enum MisplacedError {
         "shard \"{here}\" gave {rows} rows of table {table} that are of other keys than those that are moved, with the key ({key}) one of them"
     )]
     Strange { rows: u64, table: String, key: String, here: String },
+    #[error(
+        "run {run} of misplaced rows was interrupted when its rows had come to shard \"{shard}\", and those of table \"{table}\" are not there as they came"
+    )]
+    Doubtful { run: i64, table: String, shard: String },
     #[error("rows of table {table} stay on shard \"{shard}\" whatever deletes them")]
     Stays { table: String, shard: String },
     #[error("shard \"{0}\" has not committed")]
@@ -163,6 +167,12 @@ impl MisplacedError {
             E::Altered { .. } => fixed(
                 SqlState::UNSUPPORTED,
                 "A trigger or a rule there changes rows, or keeps them from being inserted, or a generated column makes them another key's. Disable it for the time, or move them by hand.",
+            ),
+            E::Doubtful { run, .. } => (
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "What somebody has deleted or changed there may be left on the wrong shard. Look at both: shard_misplaced_delete() deletes what is on the wrong one, and after shard_misplaced_abandon({run}) the next call takes it for rows that were never moved. It goes on by itself only with all keys of that run."
+                ),
             ),
             E::Strange { .. } => fixed(
                 SqlState::UNSUPPORTED,

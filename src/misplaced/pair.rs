@@ -180,6 +180,10 @@ impl Pair {
         keys.iter().filter(|key| !self.strangers.contains(*key)).cloned().collect()
     }
 
+    pub fn arrived(&self) -> String {
+        format!("{}_arrived", self.stage)
+    }
+
     pub fn is_shard_by_generated(&self) -> bool {
         self.shard_by.generated.is_some()
     }

@@ -1,7 +1,7 @@
 //! What shards are asked of rows: texts alone.
 
 use super::pair::Pair;
-use crate::remote::quote::array_literal;
+use crate::remote::quote::{array_literal, literal};
 
 /// The first of the keys that the column's type writes otherwise: rows of another key could be taken for its rows.
 pub fn other_spelling(pair: &Pair, keys: &[String]) -> String {
@@ -75,6 +75,43 @@ pub fn strange(pair: &Pair, keys: &[String]) -> Option<String> {
                FROM pg_temp.{stage} AS s WHERE ({is_of}) IS NOT TRUE ORDER BY 1 LIMIT 1"
         )
     })
+}
+
+/// Where the keys of rows that have come to the right shard are at the wrong one.
+pub fn make_arrived(pair: &Pair) -> String {
+    let (stage, key, table) = (pair.arrived(), pair.key("t"), &pair.here);
+    format!(
+        "CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {key} FROM {table} AS t WHERE false"
+    )
+}
+
+/// Of rows that a transaction has left at the right shard.
+pub fn arrived(pair: &Pair, xid: &str) -> String {
+    let (key, table, xid) = (pair.key("t"), &pair.there, literal(xid));
+    format!(
+        "COPY (SELECT {key} FROM {table} AS t WHERE t.xmin OPERATOR(pg_catalog.=) {xid}::pg_catalog.xid8::pg_catalog.xid) TO STDOUT"
+    )
+}
+
+pub fn fill_arrived(pair: &Pair) -> String {
+    format!("COPY pg_temp.{} ({}) FROM STDIN", pair.arrived(), pair.key(""))
+}
+
+pub fn count_arrived(pair: &Pair) -> String {
+    format!("SELECT pg_catalog.count(*) FROM pg_temp.{} AS s", pair.arrived())
+}
+
+pub fn take_arrived(pair: &Pair, keys: &[String]) -> String {
+    let (table, stage, same_key) = (&pair.here, pair.arrived(), &pair.same_key);
+    let (is_of, columns) = (pair.is_of(keys, "t"), pair.columns("t"));
+    format!(
+        "COPY (DELETE FROM {table} AS t USING pg_temp.{stage} AS s WHERE {same_key} AND CASE WHEN {is_of} THEN true END
+               RETURNING {columns}) TO STDOUT"
+    )
+}
+
+pub fn is_staged(pair: &Pair) -> String {
+    format!("SELECT EXISTS (SELECT FROM pg_temp.{} AS s)", pair.stage)
 }
 
 /// Takes away those that are there already, as they are.
