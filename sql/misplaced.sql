@@ -47,8 +47,21 @@ CREATE TABLE shardmaster.misplaced_table (
 );
 COMMENT ON TABLE shardmaster.misplaced_table IS 'how many rows of each table it has moved, and deleted without that';
 
+CREATE TABLE shardmaster.misplaced_doubt (
+    run_id            bigint NOT NULL REFERENCES shardmaster.misplaced_run (id) ON DELETE CASCADE,
+    table_name        text NOT NULL,
+    routed_to         text NOT NULL,
+    xid               text NOT NULL,
+    system_identifier text NOT NULL,
+    timeline          text NOT NULL,
+    rows              bigint NOT NULL,
+    PRIMARY KEY (run_id, routed_to, xid, table_name)
+);
+COMMENT ON TABLE shardmaster.misplaced_doubt IS 'rows that may have come to the right shard and not left the wrong one, and the transaction by which they come';
+
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_run', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_key', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_session', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_table', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_doubt', '');

@@ -49,6 +49,7 @@ mod lookups_ends;
 mod lost;
 mod majors;
 mod misplaced;
+mod misplaced_attacked;
 mod misplaced_doubts;
 mod misplaced_settled;
 mod misplaced_tables;

@@ -13,6 +13,7 @@ pub mod local;
 pub mod login;
 pub mod lookup;
 pub mod lookup_entry;
+pub mod misplaced_doubt;
 pub mod misplaced_run;
 pub mod name;
 pub mod naming;

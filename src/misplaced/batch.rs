@@ -17,7 +17,7 @@ use crate::server::injection::{InjectedFault, Point, reach_in_session};
 use std::time::Duration;
 
 /// Rows of a batch, where they do not have to go together.
-const MOST: u32 = 2000;
+pub const MOST: u32 = 2000;
 
 /// What has become of the rows of one table.
 #[derive(Clone, Copy, Default, Debug)]
@@ -35,8 +35,8 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// By the positions of the unit's tables.
-    pub fn run(
+    /// All but the commits; by the positions of the unit's tables.
+    pub fn prepare(
         &self,
         here: &mut Session,
         there: Option<&mut Session>,
@@ -44,17 +44,27 @@ impl Batch<'_> {
         here.patient_for(self.timeout);
         // No row that refers to another one comes behind the look for such rows.
         self.begin(here, &self.lot.here, if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest })?;
-        let done = match (there, &self.lot.there) {
+        match (there, &self.lot.there) {
             (Some(there), Some(facts)) => {
                 there.patient_for(self.timeout);
                 self.begin(there, facts, Sees::Latest)?;
-                self.take_over(here, there)?
+                self.take_over(here, there)
             }
-            _ => self.delete(here)?,
-        };
+            _ => self.delete(here),
+        }
+    }
+
+    /// The right shard first.
+    pub fn commit(&self, here: &mut Session, there: Option<&mut Session>) -> Result<(), Failure> {
+        here.patient_for(self.timeout);
+        if let Some(there) = there {
+            there.patient_for(self.timeout);
+            reach(&STAGED)?;
+            there.commit()?;
+            reach(&COPIED)?;
+        }
         here.commit()?;
-        reach(&DELETED)?;
-        Ok(done)
+        reach(&DELETED)
     }
 
     fn pairs(&self) -> impl DoubleEndedIterator<Item = (usize, &Pair)> {
@@ -87,17 +97,14 @@ impl Batch<'_> {
         let shard = here.shard.shard_key.clone();
         let mut done = Vec::new();
         for (position, pair) in self.pairs() {
-            done.push((position, arrive(pair, there, &shard)?));
+            done.push((position, arrive(pair, self.keys, there, &shard)?));
         }
         // What would keep it from being committed says so before the other side is; and what has come later may have changed rows
         // that had arrived before.
         for session in [&mut *here, &mut *there] {
             session.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
         }
-        self.pairs().try_for_each(|(_, pair)| require_arrived(pair, there))?;
-        reach(&STAGED)?;
-        there.commit()?;
-        reach(&COPIED)?;
+        self.pairs().try_for_each(|(_, pair)| require_arrived(pair, self.keys, there))?;
         Ok(done)
     }
 
@@ -138,6 +145,16 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// How many rows there are.
+    pub fn rows(&self, here: &mut Session) -> Result<u64, Failure> {
+        let mut rows = 0;
+        for (_, pair) in self.pairs() {
+            let found = here.connection.run(&statements::count(pair, self.keys))?;
+            rows += found.scalar().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
+        }
+        Ok(rows)
+    }
+
     /// Whether rows are left.
     pub fn is_left(&self, here: &mut Session) -> Result<Option<String>, Failure> {
         for (_, pair) in self.pairs() {
@@ -154,15 +171,15 @@ pub fn make_stage(there: &mut Session, pair: &Pair) -> Result<(), Failure> {
 }
 
 /// Rows of the stage become the table's.
-fn arrive(pair: &Pair, there: &mut Session, here: &str) -> Result<Done, Failure> {
-    let deleted = require_no_conflict(pair, there, here)?;
+fn arrive(pair: &Pair, keys: &[String], there: &mut Session, here: &str) -> Result<Done, Failure> {
+    let deleted = require_no_conflict(pair, keys, there, here)?;
     let moved = there.connection.run(&statements::insert(pair))?.affected;
     Ok(Done { moved, deleted })
 }
 
 /// As they were sent, once all has come.
-fn require_arrived(pair: &Pair, there: &mut Session) -> Result<(), Failure> {
-    let missing = there.connection.run(&statements::missing(pair))?;
+fn require_arrived(pair: &Pair, keys: &[String], there: &mut Session) -> Result<(), Failure> {
+    let missing = there.connection.run(&statements::missing(pair, keys))?;
     if let Some((key, rows)) = one_of(&missing, there)? {
         let (table, there) = (pair.there.clone(), there.shard.shard_key.clone());
         return Err(MisplacedError::Altered { rows, table, key, there }.into());
@@ -171,14 +188,32 @@ fn require_arrived(pair: &Pair, there: &mut Session) -> Result<(), Failure> {
 }
 
 /// How many of the stage are there already, as they are; the stage is without them then.
-pub fn require_no_conflict(pair: &Pair, there: &mut Session, here: &str) -> Result<u64, Failure> {
-    let equal = there.connection.run(&statements::drop_equal(pair))?.affected;
+pub fn require_no_conflict(
+    pair: &Pair,
+    keys: &[String],
+    there: &mut Session,
+    here: &str,
+) -> Result<u64, Failure> {
+    require_asked_for(pair, keys, there, here)?;
+    let equal = there.connection.run(&statements::drop_equal(pair, keys))?.affected;
     let conflicts = there.connection.run(&statements::conflicts(pair))?;
     match one_of(&conflicts, there)? {
         None => Ok(equal),
         Some((key, rows)) => {
             let (table, here, there) = (pair.there.clone(), here.to_owned(), there.shard.shard_key.clone());
             Err(MisplacedError::Conflict { rows, table, key, here, there }.into())
+        }
+    }
+}
+
+/// What the wrong shard gives is not believed: the right one itself looks of which keys the rows are.
+fn require_asked_for(pair: &Pair, keys: &[String], there: &mut Session, here: &str) -> Result<(), Failure> {
+    let Some(query) = statements::strange(pair, keys) else { return Ok(()) };
+    let strange = there.connection.run(&query)?;
+    match one_of(&strange, there)? {
+        None => Ok(()),
+        Some((key, rows)) => {
+            Err(MisplacedError::Strange { rows, table: pair.here.clone(), key, here: here.to_owned() }.into())
         }
     }
 }

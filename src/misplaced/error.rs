@@ -60,6 +60,14 @@ pub enum MisplacedError {
         "{rows} rows of table {table} have not arrived on shard \"{there}\" as they are, with the key ({key}) one of them"
     )]
     Altered { rows: u64, table: String, key: String, there: String },
+    #[error(
+        "shard \"{here}\" gave {rows} rows of table {table} that are of other keys than those that are moved, with the key ({key}) one of them"
+    )]
+    Strange { rows: u64, table: String, key: String, here: String },
+    #[error(
+        "run {run} of misplaced rows was interrupted when its rows had come to shard \"{shard}\", and those of table \"{table}\" are not there as they came"
+    )]
+    Doubtful { run: i64, table: String, shard: String },
     #[error("rows of table {table} stay on shard \"{shard}\" whatever deletes them")]
     Stays { table: String, shard: String },
     #[error("shard \"{0}\" has not committed")]
@@ -158,7 +166,17 @@ impl MisplacedError {
             ),
             E::Altered { .. } => fixed(
                 SqlState::UNSUPPORTED,
-                "A trigger or a rule there changes rows, or keeps them from being inserted. Disable it for the time, or move them by hand.",
+                "A trigger or a rule there changes rows, or keeps them from being inserted, or a generated column makes them another key's. Disable it for the time, or move them by hand.",
+            ),
+            E::Doubtful { run, .. } => (
+                SqlState::NOT_IN_STATE,
+                format!(
+                    "What somebody has deleted or changed there may be left on the wrong shard. Look at both: shard_misplaced_delete() deletes what is on the wrong one, and after shard_misplaced_abandon({run}) the next call takes it for rows that were never moved. It goes on by itself only with all keys of that run."
+                ),
+            ),
+            E::Strange { .. } => fixed(
+                SqlState::UNSUPPORTED,
+                "Nothing of them was moved. See what that shard makes of an equality of keys: its index may be broken, or somebody has changed an operator.",
             ),
             E::Stays { .. } => fixed(SqlState::NOT_IN_STATE, "See which trigger or rule there keeps them."),
             E::NotCommitted(_) => fixed(SqlState::CONNECTION_FAILURE, "Call it again."),

@@ -104,3 +104,13 @@ pub fn trigger(session: &mut Session, tables: &[String]) -> Result<Option<String
     let query = include_str!("../../sql/misplaced/triggers.sql").replace("{tables}", &array_literal(tables));
     Ok(session.connection.run(&query)?.scalar().map(str::to_owned))
 }
+
+/// A rule for rows of the tables that are deleted, and whose it is.
+pub fn rule(session: &mut Session, tables: &[String]) -> Result<Option<(String, String)>, Failure> {
+    let query = include_str!("../../sql/misplaced/rules.sql").replace("{tables}", &array_literal(tables));
+    let found = session.connection.run(&query)?;
+    match found.rows.first().map(Vec::as_slice) {
+        Some([Some(table), Some(rule)]) => Ok(Some((table.clone(), rule.clone()))),
+        _ => Ok(None),
+    }
+}

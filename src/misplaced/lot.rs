@@ -9,6 +9,7 @@ use super::unit::{self, Unit};
 use crate::catalog::misplaced_run::Action;
 use crate::catalog::table_policy::{TableName, TablePolicy};
 use crate::error::Failure;
+use std::collections::BTreeSet;
 
 pub struct Lot {
     /// Where they belong; None: nowhere.
@@ -61,14 +62,18 @@ impl Lot {
             (Action::Move, Some(there)) => Some(facts::look(there, &tables)?),
             (Action::Move | Action::Delete, _) => None,
         };
-        let pairs = pairs(&tables, &here.shard.shard_key, &facts, target.as_deref(), there.as_ref())?;
-        for pair in &pairs {
+        let mut pairs = pairs(&tables, &here.shard.shard_key, &facts, target.as_deref(), there.as_ref())?;
+        for pair in &mut pairs {
+            pair.strangers = strangers(here, pair, &keys)?;
             let other = here.connection.run(&statements::other_spelling(pair, &keys))?;
             if let Some(key) = other.scalar() {
                 let what = format!("has a column for which key \"{key}\" is written otherwise");
                 let (shard, table) = (here.shard.shard_key.clone(), pair.here.clone());
                 return Err(MisplacedError::Table { shard, table, what }.into());
             }
+        }
+        if wish.action == Action::Move {
+            require_no_rule(here, &facts)?;
         }
         if wish.action == Action::Move && !wish.fire_triggers {
             require_no_trigger(here, &facts)?;
@@ -117,6 +122,38 @@ fn require_encodings(here: &mut Session, there: &mut Session) -> Result<(), Fail
         }
     }
     Ok(())
+}
+
+/// Keys that are no values of the column's type, of which there can be no rows.
+fn strangers(here: &mut Session, pair: &Pair, keys: &[String]) -> Result<BTreeSet<String>, Failure> {
+    let mut found = BTreeSet::new();
+    if is_stranger(here, pair, keys)? {
+        for key in keys {
+            if is_stranger(here, pair, std::slice::from_ref(key))? {
+                found.insert(key.clone());
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_stranger(here: &mut Session, pair: &Pair, keys: &[String]) -> Result<bool, Failure> {
+    match here.connection.run(&statements::try_keys(pair, keys)) {
+        Ok(_) => Ok(false),
+        Err(error) if error.sqlstate.is_some_and(|state| state.as_str().starts_with("22")) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a rule makes of a deletion gives no rows.
+fn require_no_rule(here: &mut Session, facts: &Facts) -> Result<(), Failure> {
+    match facts::rule(here, &facts.names)? {
+        Some((table, rule)) => {
+            let what = format!("has a rule ON DELETE, {rule}");
+            Err(MisplacedError::Table { shard: here.shard.shard_key.clone(), table, what }.into())
+        }
+        None => Ok(()),
+    }
 }
 
 fn require_no_trigger(here: &mut Session, facts: &Facts) -> Result<(), Failure> {

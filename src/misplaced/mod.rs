@@ -7,6 +7,7 @@
 //!    committed. Whatever is interrupted, a row is on one of them, or on both: then it is the same, and deleted by the next call.
 
 mod batch;
+mod doubt;
 mod error;
 mod facts;
 mod held;
@@ -22,6 +23,7 @@ mod unit;
 
 use crate::catalog::caller::Caller;
 use crate::catalog::keyspace::{self, Locked};
+use crate::catalog::misplaced_doubt;
 use crate::catalog::misplaced_run::{self, Action, End, Key};
 use crate::catalog::table_policy::{self, TableName, TablePolicy};
 use crate::catalog::{endpoint, event, execution, in_use, routing, routing_history};
@@ -200,20 +202,28 @@ pub fn step(id: i64) -> Result<bool, Failure> {
 fn end(id: i64, work: &Work, end: End, why: Option<&Failure>) {
     Caller::as_owner(|_| {
         misplaced_run::ends(id, end, why);
+        if work.action == Action::Delete && end == End::Done {
+            let tables: Vec<String> = work.tables.iter().map(|table| table.table_name.clone()).collect();
+            misplaced_doubt::forget_deleted(id, &tables);
+        }
         told(id, &work.keyspace, &work.shard, end.as_str());
     });
 }
 
-/// Its keys are free again. `force`: whether a session of it is left on a shard nobody asks.
+/// Its keys are free again, and what it may have left on both shards is nobody's business any more. `force`: whether a session of it is left on a shard nobody asks.
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     if !Caller::as_owner(|_| misplaced_run::is_running(id))? {
+        if Caller::as_owner(|_| misplaced_doubt::forget(id)) > 0 {
+            return Ok(());
+        }
         return Err(MisplacedError::Ended(id).into());
     }
     let _lock = lock(id)?;
     if !force {
         leftover::end(id, timeout)?;
     }
+    Caller::as_owner(|_| misplaced_doubt::forget(id));
     match Caller::as_owner(|_| misplaced_run::ends(id, End::Abandoned, None)) {
         true => Ok(()),
         false => Err(MisplacedError::Ended(id).into()),

@@ -4,6 +4,7 @@ use super::error::MisplacedError;
 use super::facts::Facts;
 use crate::agent::shape::{Column, TableShape};
 use crate::remote::quote::{array_literal, ident};
+use std::collections::BTreeSet;
 
 pub struct Pair {
     /// As the keyspace calls it.
@@ -15,6 +16,8 @@ pub struct Pair {
     pub stage: String,
     /// Whether rows `s` and `t` of the right shard have the same primary key.
     pub same_key: String,
+    /// Keys for which the shard-by column's type has no value: there are no rows of them.
+    pub strangers: BTreeSet<String>,
     shard_by: Column,
     columns: Vec<String>,
     key: Vec<String>,
@@ -72,6 +75,7 @@ impl Pair {
             there: String::new(),
             stage: format!("shardmaster_misplaced_{position}"),
             same_key: String::new(),
+            strangers: BTreeSet::new(),
             shard_by: column.clone(),
             columns: Vec::new(),
             key: Vec::new(),
@@ -98,6 +102,15 @@ impl Pair {
             return Err(
                 there.refuse(position, format!("has another primary key than on shard \"{}\"", here.shard))
             );
+        }
+        for (side, shape) in [(here, from), (there, to)] {
+            let is_made =
+                |name: &&String| shape.column(name).is_some_and(|column| column.generated.is_some());
+            if let Some(name) = shape.key().iter().find(is_made) {
+                return Err(
+                    side.refuse(position, format!("has a generated column \"{name}\" in its primary key"))
+                );
+            }
         }
         let alike = |column: &Column, other: &Column| {
             let is_builtin = column.builtin && other.builtin;
@@ -163,9 +176,21 @@ impl Pair {
         }
     }
 
-    /// Whether a row with this name is of one of the keys, at the wrong shard.
+    pub fn keys_it_has(&self, keys: &[String]) -> Vec<String> {
+        keys.iter().filter(|key| !self.strangers.contains(*key)).cloned().collect()
+    }
+
+    pub fn arrived(&self) -> String {
+        format!("{}_arrived", self.stage)
+    }
+
+    pub fn is_shard_by_generated(&self) -> bool {
+        self.shard_by.generated.is_some()
+    }
+
+    /// Whether a row with this name is of one of the keys, at either shard.
     pub fn is_of(&self, keys: &[String], row: &str) -> String {
-        let list = array_literal(keys);
+        let list = array_literal(&self.keys_it_has(keys));
         // An enum's name is not read anew: another type may have it by then.
         let cast = if self.shard_by.is_enum { String::new() } else { format!("::{}[]", self.shard_by.base) };
         format!("{row}.{} OPERATOR(pg_catalog.=) ANY ({list}{cast})", ident(&self.shard_by.name))

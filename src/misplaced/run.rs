@@ -1,6 +1,7 @@
 //! A run, step by step, each of which is committed on the master before the next one begins.
 
-use super::batch::{self, Batch, reach};
+use super::batch::{self, Batch, Done, MOST, reach};
+use super::doubt::{self, Settling};
 use super::error::MisplacedError;
 use super::leftover;
 use super::lot::{Lot, Wish};
@@ -9,6 +10,7 @@ use super::points::BEGUN;
 use super::session::Session;
 use super::statements;
 use crate::catalog::caller::Caller;
+use crate::catalog::misplaced_doubt;
 use crate::catalog::misplaced_run::{self, Action, End, Key};
 use crate::catalog::table_policy::TablePolicy;
 use crate::catalog::{execution, redirect};
@@ -20,6 +22,9 @@ use std::time::Duration;
 
 /// How often nothing is deleted of rows that are there, before somebody else is to see why.
 const TRIES: u32 = 5;
+
+/// How many more batches than the rows make that were there at first: what puts rows back as fast as they go would never end.
+const MORE: u64 = 1000;
 
 /// What it is to do.
 pub struct Work {
@@ -41,6 +46,8 @@ pub enum Stage {
     Open(Open),
     /// All is looked at, and nothing is refused.
     Ready(Open, Vec<Lot>, Place),
+    /// What a batch is about to commit is written down.
+    Prepared(Open, Vec<Lot>, Place, Vec<(usize, Done)>),
 }
 
 pub struct Open {
@@ -56,6 +63,13 @@ pub struct Place {
     unit: usize,
     key: usize,
     tries: u32,
+    /// How many batches it may still take; None: it has not begun.
+    left: Option<u64>,
+}
+
+enum Next {
+    Place(Place),
+    Commit(Place, Vec<(usize, Done)>),
 }
 
 impl Work {
@@ -76,7 +90,14 @@ impl Work {
                 self.stage = Stage::Ready(open, lots, Place::default());
             }
             Stage::Ready(mut open, lots, place) => {
-                let Some(place) = self.work(id, &mut open, &lots, place)? else { return Ok(false) };
+                self.stage = match self.work(id, &mut open, &lots, place)? {
+                    None => return Ok(false),
+                    Some(Next::Place(place)) => Stage::Ready(open, lots, place),
+                    Some(Next::Commit(place, done)) => Stage::Prepared(open, lots, place, done),
+                };
+            }
+            Stage::Prepared(mut open, lots, place, done) => {
+                let place = self.commit(id, &mut open, &lots, place, &done)?;
                 self.stage = Stage::Ready(open, lots, place);
             }
         }
@@ -149,6 +170,11 @@ impl Work {
             }
             lots.push(lot);
         }
+        for lot in &lots {
+            if let (Some(target), Some(there)) = (&lot.target, self.there(lot, &mut open.there)) {
+                self.settle(lot, target, &mut open.here, there)?;
+            }
+        }
         let redirects = Caller::as_owner(|_| redirect::splits_of_shard(&self.shard));
         if !redirects.is_empty() {
             open.here.patient_for(self.timeout);
@@ -157,34 +183,100 @@ impl Work {
         Ok((open, lots))
     }
 
+    /// What has come to the right shard by a run that was interrupted then.
+    fn settle(
+        &self,
+        lot: &Lot,
+        target: &str,
+        here: &mut Session,
+        there: &mut Session,
+    ) -> Result<(), Failure> {
+        for doubt in Caller::as_owner(|_| misplaced_doubt::between(&self.keyspace, &self.shard, target)) {
+            let is_table = |(name, _): &(String, u64)| lot.pairs.iter().any(|pair| pair.name == *name);
+            let known = doubt.keys.iter().filter(|key| lot.keys.contains(key)).count();
+            if known == 0 || !doubt.tables.iter().any(is_table) {
+                continue;
+            }
+            if known < doubt.keys.len() || !doubt.tables.iter().all(is_table) {
+                let (table, shard) = (doubt.tables[0].0.clone(), target.to_owned());
+                return Err(MisplacedError::Doubtful { run: doubt.run, table, shard }.into());
+            }
+            Settling { lot, doubt: &doubt, timeout: self.timeout }.run(here, there)?;
+            Caller::as_owner(|_| misplaced_doubt::forget(doubt.run));
+        }
+        Ok(())
+    }
+
     /// A batch of rows; None: none is left.
-    fn work(&self, id: i64, open: &mut Open, lots: &[Lot], place: Place) -> Result<Option<Place>, Failure> {
+    fn work(&self, id: i64, open: &mut Open, lots: &[Lot], place: Place) -> Result<Option<Next>, Failure> {
         let Some(lot) = lots.get(place.lot) else { return Ok(None) };
         let Some(unit) = lot.units.get(place.unit) else {
-            return Ok(Some(Place { lot: place.lot + 1, ..Place::default() }));
+            return Ok(Some(Next::Place(Place { lot: place.lot + 1, ..Place::default() })));
         };
         let keys =
             if unit.is_whole { lot.keys.get(place.key..=place.key) } else { Some(lot.keys.as_slice()) };
         let Some(keys) = keys.filter(|_| unit.is_whole || place.key == 0) else {
-            return Ok(Some(Place { lot: place.lot, unit: place.unit + 1, ..Place::default() }));
+            return Ok(Some(Next::Place(Place { lot: place.lot, unit: place.unit + 1, ..Place::default() })));
         };
-        let there = match self.action {
-            Action::Move => lot.target.as_ref().and_then(|target| open.there.get_mut(target)),
-            Action::Delete => None,
-        };
+        let mut there = self.there(lot, &mut open.there);
         let batch = Batch { lot, unit, keys, timeout: self.timeout };
-        let done = batch.run(&mut open.here, there)?;
+        let left = match place.left {
+            Some(left) => left,
+            None => {
+                open.here.patient_for(self.timeout);
+                2 * (batch.rows(&mut open.here)? / u64::from(MOST)) + MORE
+            }
+        };
+        let done = batch.prepare(&mut open.here, there.as_deref_mut())?;
+        let place = Place { left: Some(left), ..place };
+        if let (Some(there), Some(target)) = (there, &lot.target)
+            && done.iter().any(|(_, done)| done.moved > 0)
+        {
+            let arrived = doubt::transaction(there)?;
+            Caller::as_owner(|_| {
+                for (position, done) in &done {
+                    misplaced_doubt::insert(id, target, &arrived, &lot.pairs[*position].name, done.moved);
+                }
+            });
+            return Ok(Some(Next::Commit(place, done)));
+        }
+        self.commit(id, open, lots, place, &done).map(|place| Some(Next::Place(place)))
+    }
+
+    fn there<'a>(&self, lot: &Lot, there: &'a mut BTreeMap<String, Session>) -> Option<&'a mut Session> {
+        match self.action {
+            Action::Move => lot.target.as_ref().and_then(|target| there.get_mut(target)),
+            Action::Delete => None,
+        }
+    }
+
+    /// And where it goes on.
+    fn commit(
+        &self,
+        id: i64,
+        open: &mut Open,
+        lots: &[Lot],
+        place: Place,
+        done: &[(usize, Done)],
+    ) -> Result<Place, Failure> {
+        let lot = &lots[place.lot];
+        let unit = &lot.units[place.unit];
+        let keys = if unit.is_whole { &lot.keys[place.key..=place.key] } else { lot.keys.as_slice() };
+        let batch = Batch { lot, unit, keys, timeout: self.timeout };
+        batch.commit(&mut open.here, self.there(lot, &mut open.there))?;
         Caller::as_owner(|_| {
-            for (position, done) in &done {
+            misplaced_doubt::forget(id);
+            for (position, done) in done {
                 misplaced_run::count(id, &lot.pairs[*position].name, done.moved, done.deleted);
             }
         });
-        if done.iter().any(|(_, done)| done.moved + done.deleted > 0) {
-            return Ok(Some(Place { tries: 0, ..place }));
+        let left = place.left.unwrap_or_default();
+        if left > 0 && done.iter().any(|(_, done)| done.moved + done.deleted > 0) {
+            return Ok(Place { tries: 0, left: Some(left - 1), ..place });
         }
         match batch.is_left(&mut open.here)? {
-            None => Ok(Some(Place { key: place.key + 1, tries: 0, ..place })),
-            Some(_) if place.tries < TRIES => Ok(Some(Place { tries: place.tries + 1, ..place })),
+            None => Ok(Place { key: place.key + 1, tries: 0, left: None, ..place }),
+            Some(_) if left > 0 && place.tries < TRIES => Ok(Place { tries: place.tries + 1, ..place }),
             Some(table) => {
                 let shard = self.shard.clone();
                 Err(MisplacedError::Stays { table, shard }.into())
@@ -236,7 +328,7 @@ fn require_no_conflicts(
         let (out, into) = (statements::read(pair, &lot.keys), statements::fill_stage(pair));
         copy::pipe(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
             .map_err(|error| error.of_table(&pair.name))?;
-        batch::require_no_conflict(pair, there, &shard)?;
+        batch::require_no_conflict(pair, &lot.keys, there, &shard)?;
         here.roll_back()?;
         there.roll_back()?;
     }

@@ -1,15 +1,20 @@
 //! What shards are asked of rows: texts alone.
 
 use super::pair::Pair;
-use crate::remote::quote::array_literal;
+use crate::remote::quote::{array_literal, literal};
 
 /// The first of the keys that the column's type writes otherwise: rows of another key could be taken for its rows.
 pub fn other_spelling(pair: &Pair, keys: &[String]) -> String {
-    let (list, own) = (array_literal(keys), pair.own_form("k.key"));
+    let (list, own) = (array_literal(&pair.keys_it_has(keys)), pair.own_form("k.key"));
     format!(
         "SELECT k.key FROM pg_catalog.unnest({list}::pg_catalog.text[]) AS k (key)
           WHERE {own} OPERATOR(pg_catalog.<>) k.key LIMIT 1"
     )
+}
+
+/// Fails where the column's type has no value for one of the keys.
+pub fn try_keys(pair: &Pair, keys: &[String]) -> String {
+    format!("SELECT FROM {} AS r WHERE {} LIMIT 0", pair.here, pair.is_of(keys, "r"))
 }
 
 /// Rows of the keys, as they are.
@@ -38,6 +43,11 @@ pub fn take(pair: &Pair, keys: &[String], most: Option<u32>) -> String {
     format!("COPY ({} RETURNING {}) TO STDOUT", delete(pair, keys, most), pair.columns("r"))
 }
 
+/// How many there are.
+pub fn count(pair: &Pair, keys: &[String]) -> String {
+    format!("SELECT pg_catalog.count(*) FROM {} AS r WHERE {}", pair.here, pair.is_of(keys, "r"))
+}
+
 /// Whether there are any.
 pub fn exists(pair: &Pair, keys: &[String]) -> String {
     format!("SELECT EXISTS (SELECT FROM {} AS r WHERE {})", pair.here, pair.is_of(keys, "r"))
@@ -55,14 +65,63 @@ pub fn fill_stage(pair: &Pair) -> String {
     format!("COPY pg_temp.{} ({}) FROM STDIN", pair.stage, pair.columns(""))
 }
 
+/// How many of them are of none of the keys, whatever they were asked for with, and the key of one. What is generated is not
+/// known yet.
+pub fn strange(pair: &Pair, keys: &[String]) -> Option<String> {
+    let (key, stage, is_of) = (pair.key("s"), &pair.stage, pair.is_of(keys, "s"));
+    (!pair.is_shard_by_generated()).then(|| {
+        format!(
+            "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
+               FROM pg_temp.{stage} AS s WHERE ({is_of}) IS NOT TRUE ORDER BY 1 LIMIT 1"
+        )
+    })
+}
+
+/// Where the keys of rows that have come to the right shard are at the wrong one.
+pub fn make_arrived(pair: &Pair) -> String {
+    let (stage, key, table) = (pair.arrived(), pair.key("t"), &pair.here);
+    format!(
+        "CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {key} FROM {table} AS t WHERE false"
+    )
+}
+
+/// Of rows that a transaction has left at the right shard.
+pub fn arrived(pair: &Pair, xid: &str) -> String {
+    let (key, table, xid) = (pair.key("t"), &pair.there, literal(xid));
+    format!(
+        "COPY (SELECT {key} FROM {table} AS t WHERE t.xmin OPERATOR(pg_catalog.=) {xid}::pg_catalog.xid8::pg_catalog.xid) TO STDOUT"
+    )
+}
+
+pub fn fill_arrived(pair: &Pair) -> String {
+    format!("COPY pg_temp.{} ({}) FROM STDIN", pair.arrived(), pair.key(""))
+}
+
+pub fn count_arrived(pair: &Pair) -> String {
+    format!("SELECT pg_catalog.count(*) FROM pg_temp.{} AS s", pair.arrived())
+}
+
+pub fn take_arrived(pair: &Pair, keys: &[String]) -> String {
+    let (table, stage, same_key) = (&pair.here, pair.arrived(), &pair.same_key);
+    let (is_of, columns) = (pair.is_of(keys, "t"), pair.columns("t"));
+    format!(
+        "COPY (DELETE FROM {table} AS t USING pg_temp.{stage} AS s WHERE {same_key} AND CASE WHEN {is_of} THEN true END
+               RETURNING {columns}) TO STDOUT"
+    )
+}
+
+pub fn is_staged(pair: &Pair) -> String {
+    format!("SELECT EXISTS (SELECT FROM pg_temp.{} AS s)", pair.stage)
+}
+
 /// Takes away those that are there already, as they are.
-pub fn drop_equal(pair: &Pair) -> String {
+pub fn drop_equal(pair: &Pair, keys: &[String]) -> String {
     format!(
         "DELETE FROM pg_temp.{} AS s USING {} AS t WHERE {} AND NOT {}",
         pair.stage,
         pair.there,
         pair.same_key,
-        differ(pair)
+        differ(pair, keys)
     )
 }
 
@@ -87,18 +146,18 @@ pub fn insert(pair: &Pair) -> String {
 }
 
 /// How many are not there as they are, and the key of one.
-pub fn missing(pair: &Pair) -> String {
+pub fn missing(pair: &Pair, keys: &[String]) -> String {
     let (key, stage, there, same_key) = (pair.key("s"), &pair.stage, &pair.there, &pair.same_key);
     format!(
         "SELECT pg_catalog.concat_ws(', ', {key}), pg_catalog.count(*) OVER ()
            FROM pg_temp.{stage} AS s LEFT JOIN {there} AS t ON {same_key}
           WHERE t.tableoid IS NULL OR {} ORDER BY 1 LIMIT 1",
-        differ(pair)
+        differ(pair, keys)
     )
 }
 
-/// By their bytes.
-fn differ(pair: &Pair) -> String {
-    let (s, t) = (pair.columns("s"), pair.columns("t"));
-    format!("pg_catalog.record_image_ne(ROW({s}), ROW({t}))")
+/// By their bytes, or because what is generated has made the row there another key's.
+fn differ(pair: &Pair, keys: &[String]) -> String {
+    let (s, t, is_of) = (pair.columns("s"), pair.columns("t"), pair.is_of(keys, "t"));
+    format!("(pg_catalog.record_image_ne(ROW({s}), ROW({t})) OR ({is_of}) IS NOT TRUE)")
 }

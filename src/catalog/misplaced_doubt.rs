@@ -1,0 +1,75 @@
+//! `shardmaster.misplaced_doubt`: rows that are about to be at the right shard, until the master knows that they are gone from
+//! the wrong one.
+
+use crate::server::sql;
+
+/// The transaction by which they come.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    pub xid: String,
+    pub system_identifier: String,
+    pub timeline: String,
+}
+
+pub struct Doubt {
+    pub run: i64,
+    pub arrived: Arrived,
+    /// That the run had, of those that belong there.
+    pub keys: Vec<String>,
+    /// How many rows of each.
+    pub tables: Vec<(String, u64)>,
+}
+
+pub fn insert(run: i64, routed_to: &str, arrived: &Arrived, table: &str, rows: u64) {
+    sql::write(
+        "INSERT INTO shardmaster.misplaced_doubt (run_id, table_name, routed_to, xid, system_identifier, timeline, rows)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        &[
+            run.into(),
+            table.into(),
+            routed_to.into(),
+            arrived.xid.as_str().into(),
+            arrived.system_identifier.as_str().into(),
+            arrived.timeline.as_str().into(),
+            i64::try_from(rows).unwrap_or(i64::MAX).into(),
+        ],
+    );
+}
+
+/// Of runs that took rows from one shard to another, whatever has become of them.
+pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<Doubt> {
+    sql::read(
+        "SELECT d.run_id, d.xid, min(d.system_identifier), min(d.timeline),
+                ARRAY(SELECT k.key FROM shardmaster.misplaced_key k WHERE k.run_id = d.run_id AND k.routed_to = d.routed_to),
+                array_agg(d.table_name ORDER BY d.table_name), array_agg(d.rows ORDER BY d.table_name)
+           FROM shardmaster.misplaced_doubt d JOIN shardmaster.misplaced_run r ON r.id = d.run_id
+          WHERE r.keyspace = $1 AND r.shard = $2 AND d.routed_to = $3
+          GROUP BY d.run_id, d.routed_to, d.xid ORDER BY d.run_id, d.xid",
+        &[keyspace.into(), shard.into(), routed_to.into()],
+        |row| {
+            let (tables, rows): (Vec<String>, Vec<i64>) = (row.value(6), row.value(7));
+            Doubt {
+                run: row.value(1),
+                arrived: Arrived { xid: row.value(2), system_identifier: row.value(3), timeline: row.value(4) },
+                keys: row.value(5),
+                tables: tables.into_iter().zip(rows.into_iter().map(i64::unsigned_abs)).collect(),
+            }
+        },
+    )
+}
+
+/// All of a run; how many there were.
+pub fn forget(run: i64) -> usize {
+    sql::write("DELETE FROM shardmaster.misplaced_doubt WHERE run_id = $1", &[run.into()])
+}
+
+/// By a run that has deleted all rows of its keys and tables at the wrong shard.
+pub fn forget_deleted(run: i64, tables: &[String]) {
+    sql::write(
+        "DELETE FROM shardmaster.misplaced_doubt d USING shardmaster.misplaced_run o, shardmaster.misplaced_run r
+          WHERE r.id = $1 AND o.id = d.run_id AND o.keyspace = r.keyspace AND o.shard = r.shard AND d.table_name = ANY ($2)
+            AND NOT EXISTS (SELECT FROM shardmaster.misplaced_key k WHERE k.run_id = o.id AND k.routed_to = d.routed_to
+                             AND NOT EXISTS (SELECT FROM shardmaster.misplaced_key m WHERE m.run_id = r.id AND m.key = k.key))",
+        &[run.into(), tables.to_vec().into()],
+    );
+}
