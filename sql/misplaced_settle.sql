@@ -44,7 +44,7 @@ COMMENT ON PROCEDURE @extschema@.shard_misplaced_move(text, text[], text, text[]
 COMMENT ON PROCEDURE @extschema@.shard_misplaced_delete(text, text[], text, text[], interval, bigint) IS
 'deletes the rows of keys that are on a shard which their routes do not name, or that are routed nowhere, as the caller''s login there, whatever is on other shards. tables, timeout, run_id and errors as of shard_misplaced_move()';
 COMMENT ON FUNCTION @extschema@.shard_misplaced_abandon(bigint, boolean, interval) IS
-'gives up a call of shard_misplaced_move() or shard_misplaced_delete() whose session is gone: its keys are free again. Undoes nothing; ends what is left of it on shards, as the caller''s login. force: without asking them. 42704: no such run; 55000: it has ended; 55006: somebody carries it out';
+'gives up a call of shard_misplaced_move() or shard_misplaced_delete() whose session is gone: its keys are free again, and the next call takes what it may have left on both shards for rows that were never moved, also if it has ended. Undoes nothing; ends what is left of it on shards, as the caller''s login. force: without asking them. 42704: no such run; 55000: it has ended and left nothing; 55006: somebody carries it out';
 COMMENT ON FUNCTION @extschema@.shard_misplaced_runs(bigint) IS
 'calls of shard_misplaced_move() and shard_misplaced_delete(), one of them or all, a row for each table: running (it holds its keys, whether its session is there or gone), done, failed, interrupted (another call has taken its place), abandoned; moved, deleted: rows, without those of a batch that an interruption has kept from being counted';
 COMMENT ON FUNCTION @extschema@.shard_misplaced_begin(text, text, text[], text, text[], boolean, interval) IS
