@@ -58,6 +58,7 @@ mod networks;
 mod owners;
 mod owners_later;
 mod owners_names;
+mod owners_sequences;
 mod owners_texts;
 mod parties;
 mod partitions;

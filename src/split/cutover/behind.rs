@@ -63,7 +63,9 @@ pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {
 /// What is asked by a name that is there no more is asked for anew, with the cutover.
 pub fn renamed(error: SplitError, what: &str) -> SplitError {
     match error {
-        SplitError::Remote(error) if error.is("42P01") => SplitError::Retry(what.to_owned()),
+        SplitError::Remote(error) if error.is("42P01") || error.is(sequences::IS_OTHER) => {
+            SplitError::Retry(what.to_owned())
+        }
         other => other,
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// column: the table's owner, where he may not set the sequence himself. A default of his that
 /// draws from somebody else's does not have it raised.
 const OF_TABLES: &str = "
-    SELECT w.position, a.attname, format('%I.%I', n.nspname, s.relname),
+    SELECT w.position, a.attname, s.oid, format('%I.%I', n.nspname, s.relname),
            CASE WHEN NOT pg_has_role(t.relowner, s.relowner, 'USAGE')
                  AND NOT has_sequence_privilege(t.relowner, s.oid, 'UPDATE') THEN t.relowner::regrole END
       FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
@@ -31,7 +31,7 @@ const OF_TABLES: &str = "
         ON s.relkind = 'S' AND s.oid = CASE WHEN p.classid = 'pg_class'::regclass THEN p.objid ELSE p.refobjid END
       JOIN pg_namespace n ON n.oid = s.relnamespace
      WHERE a.attnum > 0 AND NOT a.attisdropped
-     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3";
+     GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 4";
 
 /// A sequence that fills a column.
 #[derive(PartialEq, Eq)]
@@ -39,6 +39,8 @@ struct Filler {
     /// The table's position in the list that was asked for.
     table: String,
     column: String,
+    /// Its number.
+    oid: String,
     /// Qualified and quoted.
     sequence: String,
     /// Who owns the table, and may not set it.
@@ -48,7 +50,7 @@ struct Filler {
 /// Those of one column on both sides.
 #[derive(PartialEq, Eq)]
 struct Pair {
-    from: String,
+    from: Filler,
     to: Filler,
 }
 
@@ -97,15 +99,21 @@ impl Known {
     /// For the source and for the target.
     pub fn questions(&self) -> [String; 2] {
         let which = self.lists.each_ref().map(|list| OF_TABLES.replace("$1", &literal(list)));
+        let still = [
+            still_sequences(self.pairs.iter().map(|pair| &pair.from)),
+            still_sequences(self.pairs.iter().map(|pair| &pair.to)),
+        ];
         match position_questions(&self.pairs) {
-            Some(positions) => [0, 1].map(|side| format!("{}; {}", which[side], positions[side])),
+            Some(positions) => {
+                [0, 1].map(|side| format!("{}; {}; {}", which[side], still[side], positions[side]))
+            }
             None => which,
         }
     }
 
     /// How many answers each of them gives.
     pub fn answers(&self) -> usize {
-        1 + usize::from(!self.pairs.is_empty())
+        if self.pairs.is_empty() { 1 } else { 3 }
     }
 
     /// Raises them by the answers. Others than were known are asked for in their turn.
@@ -119,7 +127,7 @@ impl Known {
         if paired(which(source), which(target)) != self.pairs {
             return raise(engine, Ahead::Enough, deadline).map(drop);
         }
-        let (Some(values), Some(states)) = (source.get(1), target.get(1)) else { return Ok(()) };
+        let (Some(values), Some(states)) = (source.get(2), target.get(2)) else { return Ok(()) };
         let positions = read_positions((&engine.control, values), (&engine.target, states), &self.pairs)?;
         raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)
     }
@@ -173,20 +181,37 @@ fn paired(from: Vec<Filler>, mut to: Vec<Filler>) -> Vec<Pair> {
         .filter_map(|from| {
             let is_same = |to: &Filler| to.table == from.table && to.column == from.column;
             let counterpart = to.iter().position(is_same)?;
-            Some(Pair { from: from.sequence, to: to.remove(counterpart) })
+            Some(Pair { to: to.remove(counterpart), from })
         })
         .collect()
 }
 
 fn fillers(rows: &Rows) -> Vec<Filler> {
-    let filler = |row: &Vec<Option<String>>| match <[_; 4]>::try_from(row.clone()) {
-        Ok([Some(table), Some(column), Some(sequence), may_not]) => {
-            Some(Filler { table, column, sequence, may_not })
+    let filler = |row: &Vec<Option<String>>| match <[_; 5]>::try_from(row.clone()) {
+        Ok([Some(table), Some(column), Some(oid), Some(sequence), may_not]) => {
+            Some(Filler { table, column, oid, sequence, may_not })
         }
         Ok(_) | Err(_) => None,
     };
     rows.rows.iter().filter_map(filler).collect()
 }
+
+/// What fails, and with it the rest of its message, where a name has come to be of something else since it was known: an owner
+/// could have put a view there, whose functions the mover would run.
+fn still_sequences<'a>(fillers: impl Iterator<Item = &'a Filler> + Clone) -> String {
+    let oids = array_of(fillers.clone().map(|filler| Some(filler.oid.as_str())));
+    let names = array_of(fillers.map(|filler| Some(filler.sequence.as_str())));
+    format!(
+        "SELECT (2147483647::int8 + (
+             SELECT count(*) FROM unnest({}::oid[], {}::text[]) w (known, name)
+              WHERE NOT EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = w.known AND c.relkind = 'S' AND c.oid = to_regclass(w.name))))::int4",
+        literal(&oids),
+        literal(&names)
+    )
+}
+
+/// The SQLSTATE of that.
+pub const IS_OTHER: &str = "22003";
 
 /// What the source is asked and what the target, where each of the sequences is; None: there are none.
 fn position_questions(pairs: &[Pair]) -> Option<[String; 2]> {
@@ -203,7 +228,7 @@ fn position_questions(pairs: &[Pair]) -> Option<[String; 2]> {
         format!("{}::regclass, last_value FROM {sequence}", literal(sequence))
     });
     Some([
-        numbered(&|pair| format!("last_value FROM {}", pair.from)),
+        numbered(&|pair| format!("last_value FROM {}", pair.from.sequence)),
         format!(
             "SELECT v.number, seqincrement, seqmin, seqmax, seqstart, v.now
                FROM ({target}) v (number, relation, now) JOIN pg_sequence ON seqrelid = v.relation"
@@ -229,7 +254,8 @@ fn read_positions(
         rows.rows.iter().find(|row| row.first().is_some_and(|cell| cell.as_deref() == Some(&number))).cloned()
     };
     let positions = pairs.iter().enumerate().map(|(number, pair)| {
-        let value = row_of(values, number).map(|row| value_in(source, &pair.from, &row[1..])).transpose()?;
+        let value =
+            row_of(values, number).map(|row| value_in(source, &pair.from.sequence, &row[1..])).transpose()?;
         let state =
             row_of(states, number).map(|row| state_in(target, &pair.to.sequence, &row[1..])).transpose()?;
         Ok((value, state))

@@ -1,0 +1,35 @@
+//! An owner of a table who puts something else in the place of its sequence while a cutover is on its way.
+
+use shardmaster_tests::fixture::{LIMIT, by_superusers, cluster, plan, to_pending};
+use shardmaster_tests::mallory::{by_mallory, is_mover, own_the_table, session};
+
+/// Behind the fence the sequences are asked by the names that they had before it.
+#[test]
+fn a_view_in_the_place_of_a_sequence_is_not_read() {
+    for shard in ["shard_a", "shard_b"] {
+        let cluster = cluster(&["shardmaster.cutover_timeout = '60s'"]);
+        own_the_table(&cluster);
+        by_superusers(&cluster, "CREATE SEQUENCE counts; ALTER SEQUENCE counts OWNER TO mallory");
+        by_mallory(&cluster, "ALTER TABLE items ALTER code SET DEFAULT nextval('counts')");
+        let split = plan(&cluster);
+        to_pending(&split);
+        cluster.hold("cutover_fenced").unwrap();
+        split.call("cutover").unwrap();
+        split.wait_held("cutover_fenced", LIMIT).unwrap();
+        session(&cluster, shard)
+            .batch_execute(
+                "ALTER SEQUENCE counts RENAME TO kept;
+                 CREATE VIEW counts AS SELECT (CASE WHEN evil('x') THEN 1 END)::bigint AS last_value",
+            )
+            .unwrap();
+        cluster.fault("").unwrap();
+        // Asked for anew, it knows the sequence by its name of now.
+        if split.wait("completed", LIMIT).is_err() {
+            assert!(!is_mover(&cluster), "{shard}");
+            split.call("cutover").unwrap();
+            split.wait("completed", LIMIT).unwrap();
+        }
+        assert!(!is_mover(&cluster), "{shard}");
+        split.finish(LIMIT).unwrap();
+    }
+}
