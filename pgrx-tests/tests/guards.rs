@@ -450,6 +450,10 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     install(&cluster, "shard_a", "default");
     assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     assert_eq!(tried(&mut client(&cluster), "INSERT INTO more VALUES ('nobody', 1)"), "SM001");
+    // One that has no keys needs no guard.
+    by_all(&cluster, "CREATE TABLE plans (id int PRIMARY KEY)");
+    master.batch_execute("SELECT shard_table_add('plans', NULL, policy => 'reference')").unwrap();
+    assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     for (call, wanted) in [
         ("SELECT shard_table_drop('more')", "55006"),
         ("SELECT shard_unassign('moves'), shard_unassign('stays'), shard_drop('shard_a')", "55006"),
