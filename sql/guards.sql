@@ -22,7 +22,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN g.stage = 'going' THEN 'removing'
                 WHEN g.stage <> 'stands' THEN 'installing'
                 WHEN EXISTS (SELECT 1 FROM shardmaster.table_policy t
-                              WHERE t.keyspace = g.keyspace AND t.table_name <> ALL (g.tables)) THEN 'partial'
+                              WHERE t.keyspace = g.keyspace AND t.policy = 'sharded' AND t.table_name <> ALL (g.tables)) THEN 'partial'
                 ELSE 'guarded' END,
            g.since,
            (SELECT count(*) FROM shardmaster.routing_entry e

@@ -450,6 +450,10 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     install(&cluster, "shard_a", "default");
     assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     assert_eq!(tried(&mut client(&cluster), "INSERT INTO more VALUES ('nobody', 1)"), "SM001");
+    // One that has no keys needs no guard.
+    by_all(&cluster, "CREATE TABLE plans (id int PRIMARY KEY)");
+    master.batch_execute("SELECT shard_table_add('plans', NULL, policy => 'reference')").unwrap();
+    assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     for (call, wanted) in [
         ("SELECT shard_table_drop('more')", "55006"),
         ("SELECT shard_unassign('moves'), shard_unassign('stays'), shard_drop('shard_a')", "55006"),
@@ -466,6 +470,57 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     by_all(&cluster, "CREATE TABLE odd (tenant int[], id int)");
     master.batch_execute("SELECT shard_table_add('odd', 'tenant')").unwrap();
     assert_eq!(outcome(&mut master, INSTALL), "0A000");
+}
+
+/// Tables that were made again have keys of another type: no writer is to fail in a list of those before.
+#[test]
+fn a_list_of_another_type_is_made_anew() {
+    let cluster = cluster(&[]);
+    let made = |of: &str| {
+        let tables = ["things", "more_things"].map(|table| {
+            format!("DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (id {of}); GRANT ALL ON {table} TO {CLIENT}")
+        });
+        by_all(&cluster, &tables.join("; "));
+    };
+    made("text");
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "SELECT shard_keyspace_add('things', 'directory', key_type => 'text');
+             SELECT shard_table_add('things', 'id', 'things'), shard_table_add('more_things', 'id', 'things');
+             SELECT shard_assign('1', 'shard_a', 'things'), shard_assign('2', 'shard_b', 'things')",
+        )
+        .unwrap();
+    let mut client = client(&cluster);
+    let mut expect = |wanted: [&str; 2]| {
+        for table in ["things", "more_things"] {
+            let at = ["1", "2"].map(|id| tried(&mut client, &format!("INSERT INTO {table} VALUES ('{id}')")));
+            assert_eq!(at, wanted, "{table}");
+        }
+    };
+    install(&cluster, "shard_a", "things");
+    expect(["ok", "SM001"]);
+    for of in ["bigint", "text"] {
+        made(of);
+        expect(["ok", "ok"]);
+        install(&cluster, "shard_a", "things");
+        expect(["ok", "SM001"]);
+    }
+    // Its master has forgotten it.
+    master.batch_execute("CALL shard_guard_remove('shard_a', 'things', force => true)").unwrap();
+    made("bigint");
+    install(&cluster, "shard_a", "things");
+    expect(["ok", "SM001"]);
+    // They change while it is installed: it says so, and begins with a list of theirs when it is called again.
+    cluster.hold("guard_listed").unwrap();
+    let call = in_background(&cluster, "CALL shard_guard_install('shard_a', 'things')");
+    wait_held(&cluster, "guard_listed");
+    made("text");
+    cluster.fault("").unwrap();
+    assert_eq!(call.join().unwrap(), "55000");
+    expect(["ok", "ok"]);
+    install(&cluster, "shard_a", "things");
+    expect(["ok", "SM001"]);
 }
 
 /// More than any one statement should hold; a list that was read in parts is whole.

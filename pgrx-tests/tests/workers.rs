@@ -1,10 +1,12 @@
 //! Workers: wherever one waits, a cancel, a termination, a shutdown or DROP DATABASE
 //! ends it at once; another one goes on. Without preload the calls start them.
 
+use postgres::Client;
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, MOVER};
 use shardmaster_tests::fixture::{
-    LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
+    LIMIT, client, cluster, cut_over_and_compare, outcome, plan, rows, source, state_of, to_pending,
 };
+use shardmaster_tests::guarding::each;
 use shardmaster_tests::server::{Server, Stop, signal};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::stage::Stage;
@@ -290,6 +292,61 @@ fn the_extension_stays_while_a_split_is_unfinished() {
     split.wait("rolled_back", LIMIT).unwrap();
     assert!(rows(&cluster, 1).is_empty());
     master.batch_execute("DROP EXTENSION shardmaster").unwrap();
+}
+
+/// Nor is there another way to be rid of it: by the schema that it is in, or by what its owner has.
+#[test]
+fn the_extension_does_not_go_with_its_schema_or_owner_either() {
+    let cluster = cluster(&[]);
+    let mut master = cluster.superuser().unwrap();
+    each(
+        &mut master,
+        &[
+            "DROP EXTENSION shardmaster",
+            "CREATE ROLE keeper SUPERUSER; CREATE ROLE holder; CREATE ROLE nobody",
+            "CREATE SCHEMA kept AUTHORIZATION holder; CREATE SCHEMA apart; CREATE SCHEMA a; CREATE SCHEMA b",
+            "CREATE TABLE a.items (id int PRIMARY KEY); CREATE TABLE b.items (id int PRIMARY KEY)",
+            "SET ROLE keeper; CREATE EXTENSION shardmaster SCHEMA kept; RESET ROLE",
+            "SET search_path = kept",
+            "SELECT shard_add('a', namespace => 'a'), shard_add('b', namespace => 'b')",
+            "SELECT shard_table_add('items', 'id', key_type => 'int')",
+            "SELECT shard_assign('1', 'a')",
+            "SELECT shard_split_plan('a', 'b', ARRAY['1'])",
+        ],
+    );
+    let calls = [
+        ("postgres", "DROP SCHEMA apart, kept CASCADE"),
+        ("holder", "DROP SCHEMA kept CASCADE"),
+        ("postgres", "DROP OWNED BY keeper"),
+        ("postgres", "DROP OWNED BY nobody, holder CASCADE"),
+        ("holder", "DROP OWNED BY CURRENT_USER CASCADE"),
+        ("postgres", "DO $$ BEGIN EXECUTE 'DROP SCHEMA kept CASCADE'; END $$"),
+    ];
+    let by = |master: &mut Client, role: &str, statement: &str| {
+        outcome(master, &format!("BEGIN; SET LOCAL ROLE {role}; {statement}; ROLLBACK"))
+    };
+    for (role, statement) in calls {
+        assert_eq!(by(&mut master, role, statement), "55006", "{role}: {statement}");
+    }
+    // What does not take it along, or may not, is the server's.
+    for (role, statement, wanted) in [
+        ("postgres", "DROP SCHEMA kept", "2BP01"),
+        ("nobody", "DROP SCHEMA kept CASCADE", "42501"),
+        ("nobody", "DROP OWNED BY holder CASCADE", "42501"),
+        ("postgres", "DROP OWNED BY holder", "2BP01"),
+        ("postgres", "DROP SCHEMA apart CASCADE", "ok"),
+        ("postgres", "DROP OWNED BY nobody CASCADE", "ok"),
+        ("postgres", "DROP OWNED BY missing", "42704"),
+    ] {
+        assert_eq!(by(&mut master, role, statement), wanted, "{role}: {statement}");
+    }
+    each(
+        &mut master,
+        &["SELECT kept.shard_split_rollback(1)", "SELECT kept.shard_split_wait(1, 'rolled_back')"],
+    );
+    for (role, statement) in calls {
+        assert_eq!(by(&mut master, role, statement), "ok", "{role}: {statement}");
+    }
 }
 
 /// Workers that wait for the extension know of it as soon as it is there.

@@ -101,12 +101,18 @@ impl Standing {
     }
 }
 
-/// Writes the look-up for a type of column. In a transaction.
+/// Writes the look-up for a type of column, whose query has been run: a function's text is only
+/// read when a writer calls it. In a transaction.
 pub fn write_look_up(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<()> {
     if let Some(functions) = guard.entries.scope(&[]).functions() {
         connection.run(functions)?;
     }
     connection.run(&guard.look_up(column))?;
+    connection.run(&format!(
+        "SELECT 1 FROM (SELECT NULL::{} AS wanted) w WHERE EXISTS (SELECT {})",
+        column.base,
+        guard.found(column)
+    ))?;
     Ok(())
 }
 

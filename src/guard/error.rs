@@ -19,6 +19,10 @@ pub enum GuardError {
     OtherName { shard: String, as_shard: String },
     #[error("table {table} of shard \"{shard}\" {what}")]
     Table { shard: String, table: String, what: String },
+    #[error(
+        "table {table} of shard \"{shard}\" has keys of type {key_type}, and the guard's list has keys of another"
+    )]
+    OtherList { shard: String, table: String, key_type: String },
 }
 
 impl From<GuardError> for Failure {
@@ -46,6 +50,10 @@ impl From<GuardError> for Failure {
             GuardError::Table { .. } => (
                 SqlState::UNSUPPORTED,
                 "Mend it, or take the table out of the keyspace with shard_table_drop().",
+            ),
+            GuardError::OtherList { .. } => (
+                SqlState::NOT_IN_STATE,
+                "The table has changed meanwhile: shard_guard_install() makes the list anew.",
             ),
         };
         Failure::new(state, error.to_string()).hint(hint)

@@ -99,6 +99,7 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     reach(&points::BEGUN)?;
     let mut session = open(shard)?;
     let tables = Tables::look(&mut session, shard, keyspace)?;
+    drop_unfit(&mut session, shard, keyspace, &tables)?;
     let identity = split::identity();
     session.run("BEGIN")?;
     schema::bootstrap(&mut session)?;
@@ -118,6 +119,21 @@ fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<boo
     standing_guard::set_stage(guard, Stage::Made, None);
     reach(&points::MADE)?;
     Ok(true)
+}
+
+/// One of an installation before whose list has keys of another type than the tables have by now
+/// goes, its triggers first: what looks into such a list fails in each writer.
+fn drop_unfit(session: &mut Connection, shard: &Shard, keyspace: &Keyspace, tables: &Tables) -> Result<()> {
+    let Some((_, column)) = tables.first() else { return Ok(()) };
+    let Some(there) = state::find(session, &shard.namespace, &keyspace.name)? else { return Ok(()) };
+    state::require_same(&there, keyspace.strategy)?;
+    if state::list_fits(session, &there, column)? {
+        return Ok(());
+    }
+    if there.shard != shard.shard_key {
+        require_own(session, shard, &there)?;
+    }
+    install::drop_standing(session, &there)
 }
 
 /// By another name of the place it goes with that one's guard; a copy of another shard, or one
@@ -227,6 +243,11 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
         told(guard, "stands");
         return Ok(false);
     };
+    if !state::list_fits(&mut session, &there, column)? {
+        let (shard, table) = (shard.shard_key.clone(), name.to_owned());
+        let key_type = column.type_name.clone();
+        return Err(Failure::from(GuardError::OtherList { shard, table, key_type }).into());
+    }
     session.run("BEGIN")?;
     schema::bootstrap(&mut session)?;
     standing::write_look_up(&mut session, &there, column)?;

@@ -1,13 +1,11 @@
-//! What the server's own commands must know of the extension: DROP EXTENSION is refused
-//! while a split is unfinished, or a statement in two phases; DROP DATABASE, a rename and a copy of the database end the
+//! What the server's own commands must know of the extension: what would drop it is refused
+//! while it has something under way; DROP DATABASE, a rename and a copy of the database end the
 //! workers that are connected to it; what the launcher or the coordinator waits for wakes it.
 
-use super::splits;
-use crate::catalog::execution;
-use crate::error::{Failure, SqlState};
+use super::dropping;
 use crate::majors;
 use crate::server::process::{self, Process};
-use crate::server::{sql, wake};
+use crate::server::wake;
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
 use std::ffi::{CStr, c_char};
@@ -94,7 +92,10 @@ unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::Pro
     unsafe {
         match (*node).type_ {
             NodeTag::T_DropStmt => {
-                before_drop(&*node.cast::<pg_sys::DropStmt>()).map_err(ErrorReport::from).unwrap_or_report()
+                dropping::before_drop(&*node.cast()).map_err(ErrorReport::from).unwrap_or_report()
+            }
+            NodeTag::T_DropOwnedStmt => {
+                dropping::before_drop_owned(&*node.cast()).map_err(ErrorReport::from).unwrap_or_report()
             }
             NodeTag::T_DropdbStmt => {
                 pg_sys::PreventInTransactionBlock(top_level, c"DROP DATABASE".as_ptr());
@@ -119,52 +120,6 @@ unsafe extern "C-unwind" fn before(node: *mut pg_sys::Node, context: pg_sys::Pro
         }
     }
 }
-
-/// # Safety
-/// `drop` is a valid statement.
-unsafe fn before_drop(drop: &pg_sys::DropStmt) -> Result<(), Failure> {
-    if drop.removeType != pg_sys::ObjectType::OBJECT_EXTENSION {
-        return Ok(());
-    }
-    // SAFETY: the objects of DROP EXTENSION are string nodes.
-    let ours = unsafe { list_has_string(drop.objects, c"shardmaster") };
-    if ours { before_drop_extension() } else { Ok(()) }
-}
-
-/// Refuses to drop the extension while a split is unfinished: what it left on the
-/// shards would have no master any more.
-fn before_drop_extension() -> Result<(), Failure> {
-    // SAFETY: in a transaction, with a NUL-terminated name.
-    let droppable = unsafe {
-        let extension = pg_sys::get_extension_oid(c"shardmaster".as_ptr(), true);
-        extension != pg_sys::InvalidOid
-            && owns(pg_sys::ExtensionRelationId, extension)
-            && !pg_sys::RecoveryInProgress()
-    };
-    // What the server refuses anyway gets the server's own message.
-    if !droppable || sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
-        return Ok(());
-    }
-    // The lock that the drop takes next: no split starts between the look and the drop.
-    sql::write("LOCK TABLE shardmaster.split_plan IN ACCESS EXCLUSIVE MODE", &[]);
-    if let Some(id) = execution::open_one() {
-        let text = "cannot drop extension \"shardmaster\" while a statement in two phases is under way";
-        return Err(Failure::new(SqlState::IN_USE, text)
-            .detail(format!("Execution {id} may have prepared transactions on shards."))
-            .hint(format!("Wait for its end, or call shard_execute_resume({id}).")));
-    }
-    let unfinished = splits::unfinished();
-    if unfinished.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<String> =
-        unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
-    Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
-        .detail(names.join(", "))
-        .hint("Roll each of them back with shard_split_rollback(), or complete it and call shard_split_finish()."))
-}
-
-const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
 
 /// Ends the workers that are connected to the database and keeps new ones away: these
 /// commands fail while anybody is connected. The launcher starts a new coordinator
@@ -223,18 +178,4 @@ unsafe fn template(create: &pg_sys::CreatedbStmt) -> Option<*mut c_char> {
 unsafe fn owns(class: pg_sys::Oid, object: pg_sys::Oid) -> bool {
     // SAFETY: as the caller promises.
     unsafe { majors::owns(pg_sys::GetUserId(), class, object) }
-}
-
-/// # Safety
-/// A valid list of string nodes.
-unsafe fn list_has_string(list: *mut pg_sys::List, wanted: &CStr) -> bool {
-    // SAFETY: as the caller promises; the list is not changed meanwhile.
-    unsafe {
-        let length = if list.is_null() { 0 } else { (*list).length };
-        (0..length).any(|i| {
-            let node: *mut pg_sys::Node = pg_sys::list_nth(list, i).cast();
-            let text = majors::string_value(node);
-            !text.is_null() && CStr::from_ptr(text) == wanted
-        })
-    }
 }

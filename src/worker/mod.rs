@@ -16,6 +16,7 @@
 
 mod backoff;
 pub mod coordinator;
+mod dropping;
 pub mod hooks;
 pub mod launcher;
 pub mod lock;

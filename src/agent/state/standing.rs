@@ -145,6 +145,22 @@ pub fn create_list(connection: &mut Connection, guard: &Standing, column: &Colum
     Ok(())
 }
 
+/// Whether the list's keys are of the type that those of a column are compared as; one that is not
+/// there is not of another. Buckets and ranges have the type of their keyspace.
+pub fn list_fits(connection: &mut Connection, guard: &Standing, column: &Column) -> Result<bool> {
+    if guard.entries != Strategy::Directory {
+        return Ok(true);
+    }
+    let compared_as = column.family().map_or("pg_catalog.text", |family| family.compared_as());
+    let odd = connection.query(
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+                         WHERE a.attrelid = pg_catalog.to_regclass($1) AND a.attname = 'key' AND NOT a.attisdropped
+                           AND a.atttypid <> pg_catalog.to_regtype($2))",
+        &[Some(&guard.table()), Some(compared_as)],
+    )?;
+    Ok(odd.scalar() != Some("t"))
+}
+
 /// Puts entries on the list, in an open transaction, to whose end others wait with theirs: it
 /// writes the guard's row, which no snapshot from before can lock any more.
 pub fn add(

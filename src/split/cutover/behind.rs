@@ -60,11 +60,15 @@ pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {
     Ok(Found { source: of_source, target: of_target, guards, heard })
 }
 
-/// What is asked by a name that is there no more is asked for anew, with the cutover.
-pub fn renamed(error: SplitError, what: &str) -> SplitError {
+/// A sequence that is asked by a name that is there no more is asked for anew, with the cutover. Whatever else is missing
+/// would be missing then, too.
+pub fn renamed(error: SplitError, asked: &Asked) -> SplitError {
     match error {
-        SplitError::Remote(error) if error.is("42P01") || error.is(sequences::IS_OTHER) => {
-            SplitError::Retry(what.to_owned())
+        SplitError::Remote(error)
+            if error.is(sequences::IS_OTHER)
+                || error.is("42P01") && asked.sequences.are_named_in(&error.message) =>
+        {
+            SplitError::Retry("the sequences, which have just changed".to_owned())
         }
         other => other,
     }

@@ -324,7 +324,7 @@ fn apply_last_window(
     engine.deciding = Some(transaction(instance::current));
     let beside = behind::questions(engine, asked, &now.snapshot);
     let answers = step::commit_and_ask(engine, &mut outcome, &now, Reading::GoesOn, &beside)
-        .map_err(|error| behind::renamed(error, "the sequences, which have just changed"))?;
+        .map_err(|error| behind::renamed(error, asked))?;
     Ok((outcome, behind::read(engine, asked, answers)?))
 }
 

@@ -116,6 +116,12 @@ impl Known {
         if self.pairs.is_empty() { 1 } else { 3 }
     }
 
+    /// Whether a server's message is about one of them.
+    pub fn are_named_in(&self, message: &str) -> bool {
+        let is_named = |sequence: &str| message.contains(&plain(sequence));
+        self.pairs.iter().any(|pair| is_named(&pair.from.sequence) || is_named(&pair.to.sequence))
+    }
+
     /// Raises them by the answers. Others than were known are asked for in their turn.
     pub fn raise(
         &self,
@@ -131,6 +137,11 @@ impl Known {
         let positions = read_positions((&engine.control, values), (&engine.target, states), &self.pairs)?;
         raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)
     }
+}
+
+/// A quoted name as messages have it: without its quotes, in quotes of the message's own.
+fn plain(name: &str) -> String {
+    name.replace("\"\"", "\0").replace('"', "").replace('\0', "\"")
 }
 
 /// A table's on both sides.
@@ -388,5 +399,21 @@ fn patiently(target: &mut Connection, statement: &str, sequence: &str, deadline:
         wait::report(&reason);
         wait::sleep(pause);
         pause *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_names_without_quotes() {
+        for (quoted, written) in [
+            ("public.items_id_seq", "public.items_id_seq"),
+            (r#"public."Items seq""#, "public.Items seq"),
+            (r#""a""b"."""c""#, r#"a"b."c"#),
+        ] {
+            assert_eq!(plain(quoted), written);
+        }
     }
 }

@@ -1,0 +1,143 @@
+//! The commands that drop the extension: DROP EXTENSION, DROP SCHEMA CASCADE of the one that it is in, DROP OWNED of its
+//! owner. They are refused while a split is unfinished, or a statement in two phases: what these have left on the
+//! shards would have no master any more.
+
+use super::splits;
+use crate::catalog::caller::Caller;
+use crate::catalog::execution;
+use crate::error::{Failure, SqlState};
+use crate::majors;
+use crate::server::sql;
+use pgrx::prelude::*;
+use std::ffi::CStr;
+
+/// # Safety
+/// A valid statement, in a transaction.
+pub unsafe fn before_drop(drop: &pg_sys::DropStmt) -> Result<(), Failure> {
+    use pg_sys::ObjectType::{OBJECT_EXTENSION, OBJECT_SCHEMA};
+    let is_cascade = drop.behavior == pg_sys::DropBehavior::DROP_CASCADE;
+    // SAFETY: as the caller promises; the objects of both commands are string nodes.
+    let drops = unsafe {
+        match drop.removeType {
+            OBJECT_EXTENSION => strings(drop.objects).iter().any(|name| name == "shardmaster") && owns(),
+            // Without CASCADE the server refuses it.
+            OBJECT_SCHEMA => {
+                is_cascade && !pg_sys::RecoveryInProgress() && is_in_schema(strings(drop.objects))
+            }
+            _ => false,
+        }
+    };
+    require_idle(drops)
+}
+
+/// # Safety
+/// A valid statement, in a transaction.
+pub unsafe fn before_drop_owned(drop: &pg_sys::DropOwnedStmt) -> Result<(), Failure> {
+    let is_cascade = drop.behavior == pg_sys::DropBehavior::DROP_CASCADE;
+    // SAFETY: as the caller promises; the roles are role specifications.
+    let drops = unsafe { !pg_sys::RecoveryInProgress() && is_owned_by(role_ids(drop.roles), is_cascade) };
+    require_idle(drops)
+}
+
+/// What the server refuses anyway gets the server's own message: it is asked for what the current user may.
+///
+/// # Safety
+/// In a transaction.
+unsafe fn owns() -> bool {
+    // SAFETY: as the caller promises, with a NUL-terminated name.
+    unsafe {
+        let extension = pg_sys::get_extension_oid(c"shardmaster".as_ptr(), true);
+        extension != pg_sys::InvalidOid
+            && majors::owns(pg_sys::GetUserId(), pg_sys::ExtensionRelationId, extension)
+            && !pg_sys::RecoveryInProgress()
+    }
+}
+
+/// Whether the extension is in one of these schemas, which the current user may drop.
+fn is_in_schema(schemas: Vec<String>) -> bool {
+    let found = sql::read_one(
+        "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
+          WHERE e.extname OPERATOR(pg_catalog.=) 'shardmaster' AND n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) ANY ($1)
+            AND pg_catalog.pg_has_role(n.nspowner, 'USAGE')",
+        &[schemas.into()],
+        |_| (),
+    );
+    found.is_some()
+}
+
+/// Whether the extension is of one of these roles, or goes with a schema of theirs; and the current user may drop what they own.
+fn is_owned_by(roles: Vec<pg_sys::Oid>, is_cascade: bool) -> bool {
+    let found = sql::read_one(
+        "SELECT true FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
+          WHERE e.extname OPERATOR(pg_catalog.=) 'shardmaster'
+            AND (e.extowner OPERATOR(pg_catalog.=) ANY ($1) OR ($2 AND n.nspowner OPERATOR(pg_catalog.=) ANY ($1)))
+            AND NOT EXISTS (SELECT 1 FROM pg_catalog.unnest($1) role WHERE NOT pg_catalog.pg_has_role(role, 'USAGE'))",
+        &[roles.into(), is_cascade.into()],
+        |_| (),
+    );
+    found.is_some()
+}
+
+/// Not as the current user: who owns the schema need not be allowed to read the catalog.
+fn require_idle(drops: bool) -> Result<(), Failure> {
+    if drops { Caller::as_owner(|_| nothing_under_way()) } else { Ok(()) }
+}
+
+fn nothing_under_way() -> Result<(), Failure> {
+    if sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
+        return Ok(());
+    }
+    // The lock that the drop takes next: no split starts between the look and the drop.
+    sql::write("LOCK TABLE shardmaster.split_plan IN ACCESS EXCLUSIVE MODE", &[]);
+    if let Some(id) = execution::open_one() {
+        let text = "cannot drop extension \"shardmaster\" while a statement in two phases is under way";
+        return Err(Failure::new(SqlState::IN_USE, text)
+            .detail(format!("Execution {id} may have prepared transactions on shards."))
+            .hint(format!("Wait for its end, or call shard_execute_resume({id}).")));
+    }
+    let unfinished = splits::unfinished();
+    if unfinished.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> =
+        unfinished.iter().map(|split| format!("split {} is in phase {}", split.id, split.phase)).collect();
+    Err(Failure::new(SqlState::IN_USE, "cannot drop extension \"shardmaster\" while a split is unfinished")
+        .detail(names.join(", "))
+        .hint("Roll each of them back with shard_split_rollback(), or complete it and call shard_split_finish()."))
+}
+
+const CATALOG_THERE: &str = "SELECT true WHERE pg_catalog.to_regclass('shardmaster.split_plan') IS NOT NULL";
+
+/// The items of a list, which may be NULL.
+///
+/// # Safety
+/// A valid list of pointers, which is not changed meanwhile.
+unsafe fn items<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let length = if list.is_null() { 0 } else { (*list).length };
+        (0..length).map(|i| pg_sys::list_nth(list, i).cast()).collect()
+    }
+}
+
+/// # Safety
+/// A valid list of string nodes.
+unsafe fn strings(list: *mut pg_sys::List) -> Vec<String> {
+    // SAFETY: as the caller promises; the texts are NUL-terminated.
+    unsafe {
+        let texts = items(list).into_iter().map(|node| majors::string_value(node));
+        texts
+            .filter(|text| !text.is_null())
+            .map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// A role that is not there is the error that the command itself would raise.
+///
+/// # Safety
+/// A valid list of role specifications, in a transaction.
+unsafe fn role_ids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
+    // SAFETY: as the caller promises.
+    unsafe { items(list).into_iter().map(|role| pg_sys::get_rolespec_oid(role, false)).collect() }
+}
