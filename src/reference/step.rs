@@ -42,7 +42,7 @@ pub struct Stepped {
 struct Moment {
     snapshot: String,
     server: String,
-    /// Its last step that it knows of.
+    /// The last step of this copy that it knows of: fewer, where it was set back.
     steps: i64,
     /// The copy has what this has not, or nothing yet.
     is_ahead: bool,
@@ -111,7 +111,7 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
     let shard = &task.set.origin.shard;
     let look = look::statements(reader, task.set, task.tables, shard)?;
     let tables = look::qualified(task.tables, shard).join(", ");
-    let moment = moment(task.set.id, progress);
+    let moment = moment(task.set.id, &task.place.shard.shard_key, progress);
     let answers = reader.run_for_each(&format!(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {tables} IN ACCESS SHARE MODE; {look}; {moment}"
     ));
@@ -131,17 +131,18 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
 }
 
 /// Asked in S, of which it is not the first question.
-fn moment(set: i64, progress: &Progress) -> String {
+fn moment(set: i64, copy: &str, progress: &Progress) -> String {
     let before = progress.snapshot.as_deref().map_or("NULL".to_owned(), literal);
     let (s, p) = ("pg_current_snapshot()", format!("{before}::pg_snapshot"));
     format!(
         "SELECT {s}::text, (SELECT system_identifier::text FROM pg_control_system())
                     || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
-                o.steps::text, NOT {ahead},
+                coalesce(o.steps ->> {copy}, '0'), NOT {ahead},
                 (o.consumed IS NULL OR {whole}) AND pg_snapshot_xmin({p}) >= o.complete_from,
                 pg_snapshot_xmin({s}) >= o.complete_from,
                 NOT o.is_full AND coalesce(pg_sequence_last_value('shardmaster_agent.{sequence}'::regclass), 1) = 1
            FROM shardmaster_agent.reference_origin o WHERE o.set_id = {set}",
+        copy = literal(copy),
         ahead = covers(s, &p),
         whole = covers(&p, "o.consumed"),
         sequence = sequence(set),
@@ -266,7 +267,7 @@ fn carry_out(
     let snapshot = Some(moment.snapshot);
     let after = Progress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
     session.run(&rows::store(task.set, &task.place.shard.shard_key, &after))?;
-    rows::announce(control, task.set, task.by.generation, steps)?;
+    rows::announce(control, task.set, &task.place.shard.shard_key, task.by.generation, steps)?;
     reach(points::DURABLE)?;
     session.run("COMMIT")?;
     reach(points::COMMITTED)?;

@@ -115,8 +115,16 @@ pub fn store(set: &Set, shard: &str, progress: &Progress) -> String {
 }
 
 /// A step is about to be committed on a copy. To commit this makes all durable that the step has seen.
-pub fn announce(connection: &mut Connection, set: &Set, generation: i64, step: i64) -> Result<()> {
-    act(connection, set, generation, &format!("steps = greatest(steps, {step})"))
+pub fn announce(
+    connection: &mut Connection,
+    set: &Set,
+    shard: &str,
+    generation: i64,
+    step: i64,
+) -> Result<()> {
+    let shard = literal(shard);
+    let change = format!("steps = steps || jsonb_build_object({shard}, {step})");
+    act(connection, set, generation, &change)
 }
 
 /// Writers are told how large a queue may be.
