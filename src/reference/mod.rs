@@ -86,6 +86,8 @@ impl Follower {
             if let Some(memory) = self.memory.get_mut(&set.id).filter(|_| !is_same) {
                 memory.copies.values_mut().for_each(|copy| {
                     (copy.own, copy.has_all_of) = (None, None);
+                    // A number may be another table's now.
+                    copy.told.iter_mut().for_each(|told| told.filled.clear());
                 });
             }
         }

@@ -18,10 +18,11 @@ use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
 use crate::agent::state::reference::{self as rows, Progress, covers};
-use crate::catalog::reference::{Place, Set};
+use crate::catalog::reference::{self, Place, Set};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::injection::reach;
+use crate::server::txn::transaction;
 use std::collections::BTreeMap;
 
 /// Looks in a row that may find something that is to be made first.
@@ -62,6 +63,7 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
         require_said(session, task.place)?;
         // What is missing is named by the look.
         if let Some((progress, here)) = begin_copy(task, session)? {
+            tell_of_nothing(task, &progress);
             let (moment, there) = begin_origin(task, reader, &progress)?;
             reach(points::SNAPSHOT)?;
             if known.there == there && known.here == here {
@@ -86,6 +88,13 @@ fn require_said(session: &mut Connection, at: &Place) -> Result<()> {
     }
 }
 
+/// A shard that has nothing yet is given no keys, whatever was there before under its name.
+fn tell_of_nothing(task: &Task<'_>, progress: &Progress) {
+    if progress.snapshot.is_none() {
+        transaction(|| reference::nothing_is_there(Some(task.set.id), &task.place.shard.shard_key));
+    }
+}
+
 /// None: a table is missing.
 fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progress, Look)>> {
     let shard = &task.place.shard;
@@ -96,6 +105,8 @@ fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progr
     match answers {
         Err(error) if error.is("42P01") || error.is("3F000") => {
             session.run("ROLLBACK")?;
+            let answer = session.run(&locked)?;
+            tell_of_nothing(task, &rows::read(session, &answer.rows)?);
             Ok(None)
         }
         Err(error) => Err(error.into()),
