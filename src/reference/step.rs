@@ -17,7 +17,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
-use crate::agent::state::reference::{self as rows, Progress, covers};
+use crate::agent::state::reference::{self as rows, Progress, SERVER, covers};
 use crate::catalog::reference::{self, Place, Set};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
@@ -146,8 +146,7 @@ fn moment(set: i64, copy: &str, progress: &Progress) -> String {
     let before = progress.snapshot.as_deref().map_or("NULL".to_owned(), literal);
     let (s, p) = ("pg_current_snapshot()", format!("{before}::pg_snapshot"));
     format!(
-        "SELECT {s}::text, (SELECT system_identifier::text FROM pg_control_system())
-                    || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+        "SELECT {s}::text, {SERVER},
                 coalesce(o.steps ->> {copy}, '0'), NOT {ahead},
                 (o.consumed IS NULL OR {whole}) AND pg_snapshot_xmin({p}) >= o.complete_from,
                 pg_snapshot_xmin({s}) >= o.complete_from,
