@@ -210,7 +210,7 @@ fn look_through(
         let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
         pairs.push(Pair::of(member, [(from, shards[0]), (to, shards[1])])?);
     }
-    table::find_references(session, tables, place, &mut pairs)?;
+    table::find_references(session, set, (tables, place), &mut pairs)?;
     Ok(Known { there, here, pairs })
 }
 
