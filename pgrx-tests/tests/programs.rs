@@ -79,6 +79,7 @@ mod reads;
 mod redirect_ends;
 mod redirects;
 mod reference;
+mod reference_changes;
 mod reference_faults;
 mod references;
 mod refusals;

@@ -85,13 +85,15 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.reference_origin (
     set_id        bigint PRIMARY KEY,
     token         text NOT NULL,
     generation    bigint NOT NULL,
-    steps         bigint NOT NULL DEFAULT 0,
+    server        text,
+    steps         jsonb NOT NULL DEFAULT '{}',
     consumed      pg_catalog.pg_snapshot,
     is_full       boolean NOT NULL DEFAULT false,
     complete_from xid8 NOT NULL DEFAULT '0',
     max_bytes     bigint NOT NULL
 );
-COMMENT ON TABLE shardmaster_agent.reference_origin IS 'reference tables that others follow: the last step that a copy was about to commit, and what has been taken out of the queues';
+COMMENT ON TABLE shardmaster_agent.reference_origin IS 'reference tables that others follow: the last step that each copy was about to commit, and what has been taken out of the queues';
+COMMENT ON COLUMN shardmaster_agent.reference_origin.server IS 'on which server and timeline: of another one the numbers of transactions say nothing';
 COMMENT ON COLUMN shardmaster_agent.reference_origin.consumed IS 'no entry is in a queue that this snapshot has seen; a copy that has not seen all of it is made anew';
 COMMENT ON COLUMN shardmaster_agent.reference_origin.is_full IS 'a queue was full: nothing is read of them until they are open again';
 COMMENT ON COLUMN shardmaster_agent.reference_origin.complete_from IS 'changes of earlier transactions may be in no queue: a copy by a snapshot in which one of them was under way is made anew';

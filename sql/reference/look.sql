@@ -8,11 +8,19 @@ SELECT json_build_object(
             'filenode', pg_relation_filenode(c.oid)::text,
             'columns', (SELECT md5(string_agg(concat_ws(' ', a.attnum, a.xmin, a.attname), ',' ORDER BY a.attnum))
                           FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
+            -- By which rows are found again, and told apart.
+            'key', (SELECT concat_ws(', ', i.indkey, i.indclass, i.indcollation)
+                      FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
             'triggers', (SELECT string_agg(concat_ws(' ', t.oid, t.xmin), ',' ORDER BY t.tgname)
                            FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname IN (w.prefix, w.prefix || '_i', w.prefix || '_u', w.prefix || '_d')),
             'installed', (SELECT count(*) FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
                            WHERE t.tgrelid = c.oid AND t.tgname IN (w.prefix, w.prefix || '_i', w.prefix || '_u', w.prefix || '_d')
-                             AND t.tgenabled = 'A' AND f.pronamespace = to_regnamespace('shardmaster_agent'))) ORDER BY w.ord), '[]')
+                             AND t.tgenabled = 'A' AND f.pronamespace = to_regnamespace('shardmaster_agent')
+                             -- One that captures says of which key.
+                             AND (t.tgname = w.prefix
+                                  OR EXISTS (SELECT 1 FROM pg_index i
+                                              WHERE i.indrelid = c.oid AND i.indisprimary
+                                                AND t.tgargs = convert_to(array_to_string((i.indkey::int2[])[0:i.indnkeyatts - 1], ' '), 'UTF8') || decode('00', 'hex'))))) ORDER BY w.ord), '[]')
           FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (nsp, rel, prefix, ord)
           LEFT JOIN LATERAL (SELECT c.oid FROM pg_class c
                               WHERE c.relname = w.rel AND c.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = w.nsp)) c ON true))

@@ -1,7 +1,7 @@
 //! What reference tables have on shards: names, and the agent's SQL with the names filled in. Sets and tables are
 //! numbers of the master's, of which no other is given out while a shard has something of it.
 
-use super::shape::TableShape;
+use super::shape::{Column, TableShape};
 use super::state::queue;
 use super::template::fill;
 use super::{Event, SAMPLE, key_arguments, key_values};
@@ -55,6 +55,13 @@ pub fn capture(set: i64, ordinal: i32, shape: &TableShape) -> String {
     format!("{}; {function}", queue::definition(&queue_name(set, ordinal), shape))
 }
 
+/// By what a trigger tells later which key it was made for: the numbers of its columns, in their order.
+fn key_numbers(shape: &TableShape) -> String {
+    let number = |column: &Column| column.number.split(' ').next().unwrap_or_default().to_owned();
+    let key = shape.key().iter().filter_map(|name| shape.column(name));
+    key.map(number).collect::<Vec<_>>().join(" ")
+}
+
 /// The triggers of a table on its origin.
 pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
     let trigger = |event: Event| {
@@ -75,12 +82,13 @@ pub fn capture_triggers(set: i64, ordinal: i32, shape: &TableShape) -> String {
         let name = ident(&format!("{}_{letter}", trigger_prefix(set, ordinal)));
         format!(
             "CREATE TRIGGER {name} AFTER {} ON {table} FOR EACH ROW WHEN (shardmaster_agent.{}('{}', {}))
-                 EXECUTE FUNCTION shardmaster_agent.reference_captured();
+                 EXECUTE FUNCTION shardmaster_agent.reference_captured('{}');
              ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
             event.name(),
             capture_function(set, ordinal),
             letter.to_ascii_uppercase(),
-            values.join(", ")
+            values.join(", "),
+            key_numbers(shape)
         )
     };
     Event::ROW.map(trigger).join("; ")

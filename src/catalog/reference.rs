@@ -256,8 +256,24 @@ pub fn report(set: i64, shard_key: &str, report: &Report<'_>) {
     );
 }
 
-/// No shard has anything of a dropped table any more; with the last one the set goes.
+/// Nothing is known to be on a shard any more, of one set or of all: it is another server, or was set back.
+pub fn nothing_is_there(set: Option<i64>, shard_key: &str) {
+    sql::write(
+        "UPDATE shardmaster.reference_copy SET filled = '{}', state = 'filling', as_of = NULL
+          WHERE shard_key = $2 AND ($1 IS NULL OR set_id = $1) AND (filled <> '{}' OR as_of IS NOT NULL)",
+        &[set.into(), shard_key.into()],
+    );
+}
+
+/// No shard has anything of a dropped table any more; with the last one the set goes. Its number may be another table's
+/// next.
 pub fn forget(set: i64, ordinals: &[i32]) {
+    sql::write(
+        "UPDATE shardmaster.reference_copy
+            SET filled = ARRAY(SELECT f FROM unnest(filled) AS f WHERE f <> ALL ($2))
+          WHERE set_id = $1 AND filled && $2",
+        &[set.into(), ordinals.to_vec().into()],
+    );
     sql::write(
         "DELETE FROM shardmaster.reference_table WHERE set_id = $1 AND ordinal = ANY ($2) AND dropped",
         &[set.into(), ordinals.to_vec().into()],

@@ -12,7 +12,7 @@ use crate::remote::quote::literal;
 use crate::server::injection::reach;
 use crate::split::install::triggers;
 
-/// The triggers of a table on its origin, by their names. Several shards may be in one database.
+/// The triggers of a table on its origin, by their names.
 const CAPTURES: &str = "t.tgname IN ($1::text || '_i', $1::text || '_u', $1::text || '_d')";
 /// That of a copy.
 const GUARD: &str = "t.tgname = $1::text";
@@ -45,24 +45,27 @@ pub struct By<'a> {
     pub generation: i64,
 }
 
-/// Captures a table on its origin: what is there of it already is made anew.
+/// Captures a table on its origin: what is there of it already is made anew. A queue of another key's types takes no
+/// entry of this one; what was in it is of no use, since all rows come over once the triggers are others.
 pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side) -> Result<()> {
     let (ordinal, shape) = (member.ordinal, &side.shape);
-    session.run(&format!("BEGIN; {}; COMMIT", reference::capture(set.id, ordinal, shape)))?;
-    let statements = reference::capture_triggers(set.id, ordinal, shape);
-    make(session, &reference::trigger_prefix(set.id, ordinal), (CAPTURES, &shape.name), &statements)
+    // Also those of a table that had this name before: they call what goes after them.
+    let prefix = reference::trigger_prefix(set.id, ordinal);
+    triggers::drop_called(session, CAPTURES, &prefix, "")?;
+    session.run("BEGIN")?;
+    drop_capture(session, set, member)?;
+    session.run(&format!("{}; COMMIT", reference::capture(set.id, ordinal, shape)))?;
+    triggers::create(session, &reference::capture_triggers(set.id, ordinal, shape), &shape.name)?;
+    Ok(reach(points::INSTALLED)?)
 }
 
 /// Refuses clients' writes to a copy.
 pub fn guard(session: &mut Connection, set: &Set, member: &Member, table: &str) -> Result<()> {
     let statements = reference::guard_trigger(set.id, member.ordinal, table, &set.origin.shard.shard_key);
-    make(session, &reference::trigger_prefix(set.id, member.ordinal), (GUARD, table), &statements)
-}
-
-fn make(session: &mut Connection, prefix: &str, (of, table): (&str, &str), statements: &str) -> Result<()> {
-    let there = format!("{of} AND t.tgrelid = to_regclass({})", literal(table));
-    triggers::drop_called(session, &there, prefix, "")?;
-    triggers::create(session, statements, table)?;
+    // Several shards may be in one database, each with a copy.
+    let there = format!("{GUARD} AND t.tgrelid = to_regclass({})", literal(table));
+    triggers::drop_called(session, &there, &reference::trigger_prefix(set.id, member.ordinal), "")?;
+    triggers::create(session, &statements, table)?;
     Ok(reach(points::INSTALLED)?)
 }
 

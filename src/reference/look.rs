@@ -25,6 +25,7 @@ pub struct Seen {
     pub oid: Option<String>,
     filenode: Option<String>,
     columns: Option<String>,
+    key: Option<String>,
     triggers: Option<String>,
     installed: Option<i32>,
 }
@@ -32,11 +33,11 @@ pub struct Seen {
 impl Seen {
     /// Another text once rows may have changed without an entry in the queue.
     pub fn mark(&self) -> String {
-        let parts = [&self.oid, &self.filenode, &self.columns, &self.triggers];
+        let parts = [&self.oid, &self.filenode, &self.columns, &self.key, &self.triggers];
         parts.map(|part| part.as_deref().unwrap_or("-")).join(" ")
     }
 
-    /// Whether so many of our triggers are there and fire always.
+    /// Whether so many of our triggers are there, fire always, and capture by the key that the table has.
     pub fn has(&self, triggers: i32) -> bool {
         self.installed == Some(triggers)
     }

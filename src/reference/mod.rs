@@ -86,6 +86,8 @@ impl Follower {
             if let Some(memory) = self.memory.get_mut(&set.id).filter(|_| !is_same) {
                 memory.copies.values_mut().for_each(|copy| {
                     (copy.own, copy.has_all_of) = (None, None);
+                    // A number may be another table's now.
+                    copy.told.iter_mut().for_each(|told| told.filled.clear());
                 });
             }
         }
@@ -150,7 +152,11 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
         }
     };
     for place in &set.copies {
-        if let Some(copy) = copies.get_mut(&place.shard.shard_key).filter(|copy| copy.has_all_of.is_some()) {
+        let Some(copy) = copies.get_mut(&place.shard.shard_key) else { continue };
+        if place.shard.status == ShardStatus::Disabled {
+            // Nothing comes there: what it has is of before, until a step after it is used again.
+            copy.has_all_of = None;
+        } else if copy.has_all_of.is_some() {
             tell(set, place, copy, State::Following, began);
         }
     }

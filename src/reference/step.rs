@@ -17,11 +17,12 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::place;
 use crate::agent::reference::{queue_table, sequence};
 use crate::agent::state::queue;
-use crate::agent::state::reference::{self as rows, Progress, covers};
-use crate::catalog::reference::{Place, Set};
+use crate::agent::state::reference::{self as rows, Progress, SERVER, covers};
+use crate::catalog::reference::{self, Place, Set};
 use crate::remote::quote::literal;
 use crate::remote::{Connection, RemoteError};
 use crate::server::injection::reach;
+use crate::server::txn::transaction;
 use std::collections::BTreeMap;
 
 /// Looks in a row that may find something that is to be made first.
@@ -42,7 +43,7 @@ pub struct Stepped {
 struct Moment {
     snapshot: String,
     server: String,
-    /// Its last step that it knows of.
+    /// The last step of this copy that it knows of: fewer, where it was set back.
     steps: i64,
     /// The copy has what this has not, or nothing yet.
     is_ahead: bool,
@@ -62,6 +63,7 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
         require_said(session, task.place)?;
         // What is missing is named by the look.
         if let Some((progress, here)) = begin_copy(task, session)? {
+            tell_of_nothing(task, &progress);
             let (moment, there) = begin_origin(task, reader, &progress)?;
             reach(points::SNAPSHOT)?;
             if known.there == there && known.here == here {
@@ -86,6 +88,13 @@ fn require_said(session: &mut Connection, at: &Place) -> Result<()> {
     }
 }
 
+/// A shard that has nothing yet is given no keys, whatever was there before under its name.
+fn tell_of_nothing(task: &Task<'_>, progress: &Progress) {
+    if progress.snapshot.is_none() {
+        transaction(|| reference::nothing_is_there(Some(task.set.id), &task.place.shard.shard_key));
+    }
+}
+
 /// None: a table is missing.
 fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progress, Look)>> {
     let shard = &task.place.shard;
@@ -96,6 +105,8 @@ fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progr
     match answers {
         Err(error) if error.is("42P01") || error.is("3F000") => {
             session.run("ROLLBACK")?;
+            let answer = session.run(&locked)?;
+            tell_of_nothing(task, &rows::read(session, &answer.rows)?);
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -111,7 +122,7 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
     let shard = &task.set.origin.shard;
     let look = look::statements(reader, task.set, task.tables, shard)?;
     let tables = look::qualified(task.tables, shard).join(", ");
-    let moment = moment(task.set.id, progress);
+    let moment = moment(task.set.id, &task.place.shard.shard_key, progress);
     let answers = reader.run_for_each(&format!(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {tables} IN ACCESS SHARE MODE; {look}; {moment}"
     ));
@@ -131,17 +142,17 @@ fn begin_origin(task: &Task<'_>, reader: &mut Connection, progress: &Progress) -
 }
 
 /// Asked in S, of which it is not the first question.
-fn moment(set: i64, progress: &Progress) -> String {
+fn moment(set: i64, copy: &str, progress: &Progress) -> String {
     let before = progress.snapshot.as_deref().map_or("NULL".to_owned(), literal);
     let (s, p) = ("pg_current_snapshot()", format!("{before}::pg_snapshot"));
     format!(
-        "SELECT {s}::text, (SELECT system_identifier::text FROM pg_control_system())
-                    || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
-                o.steps::text, NOT {ahead},
+        "SELECT {s}::text, {SERVER},
+                coalesce(o.steps ->> {copy}, '0'), NOT {ahead},
                 (o.consumed IS NULL OR {whole}) AND pg_snapshot_xmin({p}) >= o.complete_from,
                 pg_snapshot_xmin({s}) >= o.complete_from,
                 NOT o.is_full AND coalesce(pg_sequence_last_value('shardmaster_agent.{sequence}'::regclass), 1) = 1
            FROM shardmaster_agent.reference_origin o WHERE o.set_id = {set}",
+        copy = literal(copy),
         ahead = covers(s, &p),
         whole = covers(&p, "o.consumed"),
         sequence = sequence(set),
@@ -199,7 +210,7 @@ fn look_through(
         let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
         pairs.push(Pair::of(member, [(from, shards[0]), (to, shards[1])])?);
     }
-    table::find_references(session, tables, place, &mut pairs)?;
+    table::find_references(session, set, (tables, place), &mut pairs)?;
     Ok(Known { there, here, pairs })
 }
 
@@ -266,7 +277,7 @@ fn carry_out(
     let snapshot = Some(moment.snapshot);
     let after = Progress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
     session.run(&rows::store(task.set, &task.place.shard.shard_key, &after))?;
-    rows::announce(control, task.set, task.by.generation, steps)?;
+    rows::announce(control, task.set, &task.place.shard.shard_key, task.by.generation, steps)?;
     reach(points::DURABLE)?;
     session.run("COMMIT")?;
     reach(points::COMMITTED)?;

@@ -4,7 +4,8 @@ use super::look::{names, qualified};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::{catalogs, observe, owners};
-use crate::catalog::reference::{Member, Place};
+use crate::catalog::reference::{Member, Place, Set};
+use crate::catalog::shard::Shard;
 use crate::error::{Failure, SqlState};
 use crate::remote::quote::{ident, text_array};
 use crate::remote::{Connection, RemoteError};
@@ -151,11 +152,12 @@ impl Pair {
     }
 }
 
-/// The foreign keys of a shard to each of its copies.
+/// The foreign keys of a shard to each of its copies. One of a copy to a table that is not of the set is refused: rows
+/// come in a replica's session, where the server does not look, and what they refer to need not be there.
 pub fn find_references(
     session: &mut Connection,
-    tables: &[Member],
-    place: &Place,
+    set: &Set,
+    (tables, place): (&[Member], &Place),
     pairs: &mut [Pair],
 ) -> Result<()> {
     let (schemas, rels) = names(tables, &place.shard);
@@ -166,6 +168,9 @@ pub fn find_references(
     let found = catalogs::ask(session, query, &[schemas, rels, none, Some("true")])?;
     let references: Vec<Reference> = serde_json::from_str(found.scalar().unwrap_or("[]"))
         .map_err(|error| RemoteError::unreadable(session.shard(), error))?;
+    if let Some(reference) = references.iter().find(|reference| leads_out(reference, set, &place.shard)) {
+        return Err(refuse_reference(session.shard(), reference));
+    }
     for reference in references.into_iter().filter(|reference| reference.is_validated && !reference.is_period)
     {
         if let Some(pair) = reference.to_position.and_then(|position| pairs.get_mut(position)) {
@@ -173,4 +178,23 @@ pub fn find_references(
         }
     }
     Ok(())
+}
+
+/// A table of the set that is the origin's own is no copy, but one of it.
+fn leads_out(reference: &Reference, set: &Set, shard: &Shard) -> bool {
+    let is_it = |member: &Member| {
+        member.name.name == reference.to_name && member.schema(shard) == reference.to_schema
+    };
+    reference.from_position.is_some() && !set.tables.iter().any(is_it)
+}
+
+fn refuse_reference(shard: &str, reference: &Reference) -> SplitError {
+    let Reference { name, from, to, .. } = reference;
+    SplitError::Failed(
+        Failure::new(
+            SqlState::UNSUPPORTED,
+            format!("table {from} on shard \"{shard}\" has foreign key {} to {to}, which is no reference table of the same origin", ident(name)),
+        )
+        .hint("Add that table as a reference table of the same origin, or drop the foreign key there: the shard follows again by itself then."),
+    )
 }

@@ -4,7 +4,7 @@ use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::catalog::{event, execution, in_use, misplaced_run, name, place};
+use crate::catalog::{event, execution, in_use, misplaced_run, name, place, reference};
 use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
 use crate::server::wake;
@@ -127,6 +127,9 @@ pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failur
         require_not_held(&shard.shard_key)?;
     }
     endpoint::store(&shard, &after);
+    if after.conninfo != before.conninfo {
+        reference::nothing_is_there(None, &shard.shard_key);
+    }
     changed(&shard);
     Ok(())
 }

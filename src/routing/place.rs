@@ -2,9 +2,9 @@
 
 use super::assign::{canonical_keys, check_directory};
 use super::change::replace;
-use crate::catalog::keyspace;
 use crate::catalog::routing::{self, Change};
-use crate::catalog::shard::{self, POSTGRES};
+use crate::catalog::shard::{self, POSTGRES, Shard};
+use crate::catalog::{keyspace, reference};
 use crate::error::Failure;
 use crate::placement::choose::{self, PlacementStrategy};
 use crate::placement::tenants::logical_key;
@@ -22,9 +22,13 @@ pub fn place(tenant: String, strategy: PlacementStrategy, keyspace: &str) -> Res
     let logical_key = logical_key(&keyspace.name, &keys[0]);
     choose::until_taken(POSTGRES, &logical_key, strategy, |choice| {
         slots::lock(choice.shard_id);
-        // What was chosen may have been taken, or closed, before the lock was ours.
+        // What was chosen may have been taken, or closed, before the lock was ours; one that has not
+        // got the keyspace's reference tables yet is no choice.
         let chosen = shard::by_id(choice.shard_id).filter(|shard| shard.takes_placement());
-        let Some(shard) = chosen.filter(|shard| free_slots::exact(shard.id) > 0) else {
+        let is_filled = |shard: &Shard| {
+            reference::unfilled(&keyspace.name, std::slice::from_ref(&shard.shard_key)).is_none()
+        };
+        let Some(shard) = chosen.filter(|shard| free_slots::exact(shard.id) > 0 && is_filled(shard)) else {
             slots::unlock(choice.shard_id);
             return Ok(None);
         };

@@ -34,22 +34,32 @@ fn require_own(connection: &Connection, token: Option<&str>, set: &Set) -> Resul
     ))
 }
 
-/// Takes the origin over, in the transaction that has bootstrapped.
+/// System identifier and timeline.
+pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system())
+                    || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+
+/// Takes the origin over, in the transaction that has bootstrapped. Where it has come from another server, restored from
+/// a dump, what it says in numbers of transactions was that one's: its queues begin anew.
 pub fn take_origin(connection: &mut Connection, set: &Set, generation: i64) -> Result<()> {
     let (id, token) = (set.id, literal(&set.token));
     let sequence = sequence(id);
     connection.run(&format!(
         "CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{sequence};
          SELECT setval('shardmaster_agent.{sequence}', 1) FROM shardmaster_agent.{sequence} WHERE NOT is_called;
-         INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation, max_bytes)
-         VALUES ({id}, {token}, 0, {}) ON CONFLICT DO NOTHING",
+         INSERT INTO shardmaster_agent.reference_origin (set_id, token, generation, server, max_bytes)
+         VALUES ({id}, {token}, 0, {SERVER}, {}) ON CONFLICT DO NOTHING",
         guc::queue_max_bytes()
     ))?;
     let row = connection.run(&format!(
         "SELECT token FROM shardmaster_agent.reference_origin WHERE set_id = {id} FOR UPDATE"
     ))?;
     require_own(connection, row.scalar(), set)?;
-    raise(connection, "reference_origin", &format!("set_id = {id}"), generation)
+    raise(connection, "reference_origin", &format!("set_id = {id}"), generation)?;
+    connection.run(&format!(
+        "UPDATE shardmaster_agent.reference_origin SET server = {SERVER}, consumed = NULL, is_full = true
+          WHERE set_id = {id} AND server IS DISTINCT FROM {SERVER}"
+    ))?;
+    Ok(())
 }
 
 /// The same of a copy. Whoever was about to commit there has done so, or will not.
@@ -115,8 +125,16 @@ pub fn store(set: &Set, shard: &str, progress: &Progress) -> String {
 }
 
 /// A step is about to be committed on a copy. To commit this makes all durable that the step has seen.
-pub fn announce(connection: &mut Connection, set: &Set, generation: i64, step: i64) -> Result<()> {
-    act(connection, set, generation, &format!("steps = greatest(steps, {step})"))
+pub fn announce(
+    connection: &mut Connection,
+    set: &Set,
+    shard: &str,
+    generation: i64,
+    step: i64,
+) -> Result<()> {
+    let shard = literal(shard);
+    let change = format!("steps = steps || jsonb_build_object({shard}, {step})");
+    act(connection, set, generation, &change)
 }
 
 /// Writers are told how large a queue may be.
@@ -183,8 +201,10 @@ pub fn reopen(connection: &mut Connection, set: &Set, generation: i64, queues: &
     // Before anything is open again: who dies here does this once more.
     act(connection, set, generation, "is_full = true")?;
     // Entries that are lost here are of transactions that are older, too.
-    connection
-        .run(&format!("BEGIN; SET LOCAL lock_timeout = '100ms'; TRUNCATE {}; COMMIT", queues.join(", ")))?;
+    if !queues.is_empty() {
+        let truncate = format!("TRUNCATE {}", queues.join(", "));
+        connection.run(&format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {truncate}; COMMIT"))?;
+    }
     connection.run(&format!("SELECT setval('shardmaster_agent.{}', 1)", sequence(set.id)))?;
     act(
         connection,
