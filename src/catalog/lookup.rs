@@ -321,6 +321,23 @@ pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
 
 /// A shard that keys are routed to and whose rows were not all looked at yet.
 pub fn not_filled(lookup: &str) -> Option<String> {
+    shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup))
+}
+
+/// Where rows of keys that were assigned are still to be looked at.
+fn shard_of_assigned(lookup: &str) -> Option<String> {
+    sql::read_one(
+        "SELECT e.read_shard
+           FROM shardmaster.lookup_assigned a
+           JOIN shardmaster.lookup l ON l.name = a.lookup
+           JOIN shardmaster.routing_entry e ON e.keyspace = l.of_keyspace AND e.key = a.entry AND e.valid_to IS NULL
+          WHERE a.lookup = $1 LIMIT 1",
+        &[lookup.into()],
+        |row| row.value(1),
+    )
+}
+
+fn shard_not_filled(lookup: &str) -> Option<String> {
     sql::read_one(
         "SELECT s.shard_key FROM shardmaster.lookup l CROSS JOIN shardmaster.shard s
           WHERE l.name = $1 AND s.kind = $2

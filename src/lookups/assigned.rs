@@ -1,5 +1,5 @@
-//! Keys that were assigned, or taken out of routing: no split has brought their rows to where they are by now, and what was
-//! written there before was written by nobody's route.
+//! Keys that were assigned, moved, or taken out of routing: what is where they are by now may have been written there before
+//! by nobody's route, or where they were before anybody had looked.
 
 use super::fill::Stream;
 use super::session::Sessions;
