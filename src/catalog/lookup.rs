@@ -8,6 +8,7 @@ use super::table_policy::TableName;
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
 use crate::server::sql::{self, Row};
+use std::collections::BTreeSet;
 
 /// As SQL calls the strategy of such a keyspace.
 pub const STRATEGY: &str = "lookup";
@@ -235,6 +236,15 @@ pub fn fill_again(lookup: &Lookup, entries: &[String]) {
             AND s.shard_key IN (SELECT e.read_shard FROM shardmaster.routing_entry e
                                  WHERE e.keyspace = $2 AND e.key = ANY ($3) AND e.valid_to IS NULL)",
         &[lookup.name.as_str().into(), lookup.of.as_str().into(), entries.to_vec().into()],
+    );
+}
+
+/// These shards are looked through anew.
+pub fn look_anew(lookup: &Lookup, shards: &BTreeSet<String>) {
+    let shards: Vec<String> = shards.iter().cloned().collect();
+    sql::write(
+        "UPDATE shardmaster.lookup_shard SET state = 'new' WHERE lookup = $1 AND shard_key = ANY ($2) AND state <> 'new'",
+        &[lookup.name.as_str().into(), shards.into()],
     );
 }
 

@@ -5,7 +5,7 @@ use super::session::Sessions;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::Watched;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::lookup::{Lookup, Source};
+use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::routing::{self, Place};
 use crate::catalog::shard::{self, Shard};
@@ -53,6 +53,8 @@ pub type Unasked = (String, Failure);
 /// Pairs with what their shards have said.
 pub struct Looked {
     answers: BTreeMap<Pair, Answer>,
+    /// Shards without the table.
+    bare: BTreeSet<String>,
     /// What kept some from being asked.
     pub errors: Vec<Unasked>,
 }
@@ -67,7 +69,7 @@ fn places(lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Option<(Keyspace, HashMap<
 
 /// Asks the shards. What is asked of a shard, and was seen there, outlives its crash.
 pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Result<Looked> {
-    let mut looked = Looked { answers: BTreeMap::new(), errors: Vec::new() };
+    let mut looked = Looked { answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
     let (Some(source), false) = (&lookup.source, pairs.is_empty()) else { return Ok(looked) };
     let Some((_, places)) = transaction(|| places(lookup, pairs)) else { return Ok(looked) };
     let mut by_shard: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
@@ -82,6 +84,10 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
     for (shard_key, pairs) in by_shard {
         match ask(sessions, source, shard_key, &pairs) {
             Ok(found) => {
+                let found = found.unwrap_or_else(|| {
+                    looked.bare.insert(shard_key.to_owned());
+                    vec![false; pairs.len()]
+                });
                 for (pair, has_row) in pairs.into_iter().zip(found) {
                     let place = places.get(&pair.owner).cloned();
                     looked.answers.insert(pair.clone(), Answer { place, has_row });
@@ -99,15 +105,17 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
     Ok(looked)
 }
 
-/// Which of the pairs a shard has.
-fn ask(sessions: &mut Sessions, source: &Source, shard_key: &str, pairs: &[&Pair]) -> Result<Vec<bool>> {
+/// Which of the pairs a shard has; None: it has no such table, so no rows.
+fn ask(
+    sessions: &mut Sessions,
+    source: &Source,
+    shard_key: &str,
+    pairs: &[&Pair],
+) -> Result<Option<Vec<bool>>> {
     let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
     let watched = source.on(&shard);
     let connection = sessions.for_reading(&shard, &watched)?;
-    let Some(types) = types(connection, &watched)? else {
-        // Without a table there are no rows.
-        return Ok(vec![false; pairs.len()]);
-    };
+    let Some(types) = types(connection, &watched)? else { return Ok(None) };
     let query = query(&watched, &types);
     let (keys, owners): (Vec<String>, Vec<String>) =
         pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
@@ -121,7 +129,7 @@ fn ask(sessions: &mut Sessions, source: &Source, shard_key: &str, pairs: &[&Pair
     // Whoever commits without waiting for the disk was seen all the same.
     connection.run("BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT")?;
     sessions.succeeded(shard_key);
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Writes down what shards have said, in a transaction; those of which nothing could be written are left for later.
@@ -143,6 +151,10 @@ pub fn apply(lookup: &Lookup, looked: &Looked) -> BTreeSet<Pair> {
     lookup_entry::unset(lookup, &gone);
     lookup_entry::set(lookup, &there);
     lookup_entry::looked_at(lookup, &gone);
+    // The table may come back with all its rows, and no trigger would tell.
+    if !looked.bare.is_empty() {
+        lookup::look_anew(lookup, &looked.bare);
+    }
     valid.into_iter().map(|(pair, _)| pair.clone()).collect()
 }
 
@@ -154,7 +166,7 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
             &[],
         );
-        match crate::catalog::lookup::hold(lookup) {
+        match lookup::hold(lookup) {
             true => Ok(body()),
             false => Err(gone(lookup)),
         }
