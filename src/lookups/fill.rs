@@ -1,5 +1,6 @@
 //! Rows of a table as a stream of pairs, read in one snapshot: all of them, or those of some owners.
 
+use super::columns::Compared;
 use super::points;
 use super::session::Sessions;
 use super::settle::{self, BATCH, LONGEST};
@@ -41,10 +42,15 @@ impl Stream {
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {table} IN ACCESS SHARE MODE"
         ))?;
         let Some(shape) = agent::shape(&mut connection, watched, capture)? else { return Ok(None) };
-        let of = owners.map_or(String::new(), |owners| {
-            let list = literal(&text_array(owners));
-            format!(" AND t.{by} = ANY ({list}::{}[])", shape.owner_type)
-        });
+        let of = match (owners, Compared::by_name(&shape.owner_type)) {
+            (Some(owners), Some(compared)) => {
+                let owners: Vec<String> =
+                    owners.iter().filter(|owner| compared.may_have(owner)).cloned().collect();
+                let list = literal(&text_array(&owners));
+                format!(" AND t.{by} = ANY ({list}::{}[])", compared.cast)
+            }
+            _ => String::new(),
+        };
         connection.run(&format!(
             "DECLARE pairs NO SCROLL CURSOR FOR
              SELECT t.{key}::text, t.{by}::text FROM {table} t

@@ -15,6 +15,7 @@
 //! - an assignment has the rows of its keys settled (`assigned.rs`).
 
 mod assigned;
+mod columns;
 mod define;
 mod fill;
 pub mod points;

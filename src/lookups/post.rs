@@ -1,6 +1,7 @@
 //! One look-up on one shard: its capture, its fill, and what comes through its queue. Invariant: what is taken out of the
 //! queue the master has committed, and whatever else may have been missed raises the epoch before the shard forgets it.
 
+use super::columns;
 use super::fill::{Earlier, Stream};
 use super::points;
 use super::session::Sessions;
@@ -95,6 +96,7 @@ impl Post {
                 work.shard.shard_key
             )));
         };
+        columns::require(work.lookup, &shape, &watched, work.shard)?;
         if !shape.is_captured {
             self.failed();
             return Ok(Turn { is_busy: true, ..idle("its triggers") });
@@ -136,6 +138,10 @@ impl Post {
         }
         let told = told(work.identity, work.lookup, work.source, work.shard);
         let (capture, is_fresh) = agent::enter(connection, &told)?;
+        match agent::shape(connection, watched, capture)? {
+            Some(shape) => columns::require(work.lookup, &shape, watched, work.shard)?,
+            None => return Ok(None),
+        }
         let Some(shape) = agent::install(connection, &told, watched, capture)? else { return Ok(None) };
         reach(&points::INSTALLED)?;
         self.capture = Some(capture);

@@ -1,5 +1,6 @@
 //! Settles pairs: whether their owners' shards have a row with them, as the master then has it.
 
+use super::columns::Compared;
 use super::points;
 use super::session::Sessions;
 use crate::agent::error::{Result, SplitError};
@@ -117,12 +118,20 @@ fn ask(
     let connection = sessions.for_reading(&shard, &watched)?;
     let Some(types) = types(connection, &watched)? else { return Ok(None) };
     let query = query(&watched, &types);
+    // By number: what no row can have is not asked for.
+    let asked: Vec<(usize, &Pair)> = pairs
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner))
+        .collect();
     let (keys, owners): (Vec<String>, Vec<String>) =
-        pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
+        asked.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
     let answer = connection.query(&query, &[Some(&text_array(&keys)), Some(&text_array(&owners))])?;
     let mut found = vec![false; pairs.len()];
     for number in answer.rows.iter().flatten().flatten() {
-        if let Some(cell) = number.parse::<usize>().ok().and_then(|n| found.get_mut(n.checked_sub(1)?)) {
+        let place = number.parse::<usize>().ok().and_then(|n| asked.get(n.checked_sub(1)?));
+        if let Some(cell) = place.and_then(|(place, _)| found.get_mut(*place)) {
             *cell = true;
         }
     }
@@ -215,8 +224,8 @@ pub fn settle_all(sessions: &mut Sessions, lookup: &Lookup, pairs: BTreeSet<Pair
 
 /// How both columns are compared.
 struct Types {
-    key: String,
-    by: String,
+    key: Compared,
+    by: Compared,
     /// An index leads with the keys.
     has_index: bool,
 }
@@ -226,15 +235,15 @@ struct Types {
 fn query(watched: &Watched, types: &Types) -> String {
     let by = format!("t.{}", ident(&watched.shard_by));
     let is_owners = match types.has_index {
-        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by),
-        false => format!("{by} = w.owner::{}", types.by),
+        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast),
+        false => format!("{by} = w.owner::{}", types.by.cast),
     };
     format!(
         "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
           WHERE EXISTS (SELECT 1 FROM {} t WHERE t.{} = w.key::{} AND {is_owners})",
         watched.qualified(),
         ident(&watched.column),
-        types.key
+        types.key.cast
     )
 }
 
@@ -243,12 +252,14 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>
     let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
     let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
     let answer = connection.query(TYPES, &parameters)?;
-    match answer.rows.first().map(Vec::as_slice) {
-        Some([Some(key), Some(by), has_index]) => {
-            let has_index = has_index.as_deref() == Some("t");
-            Ok(Some(Types { key: key.clone(), by: by.clone(), has_index }))
+    let Some(row) = answer.rows.first() else { return Ok(None) };
+    let compared = |name: Option<&Option<String>>| Compared::by_name(name?.as_deref()?);
+    match (compared(row.first()), compared(row.get(1))) {
+        (Some(key), Some(by)) => {
+            let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));
+            Ok(Some(Types { key, by, has_index }))
         }
-        Some(_) => Err(SplitError::Failed(Failure::new(
+        _ => Err(SplitError::Failed(Failure::new(
             SqlState::UNSUPPORTED,
             format!(
                 "no look-up goes by table {} of shard \"{}\" as it is",
@@ -256,6 +267,5 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>
                 connection.shard()
             ),
         ))),
-        None => Ok(None),
     }
 }
