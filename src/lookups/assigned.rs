@@ -4,15 +4,17 @@
 use super::fill::Stream;
 use super::session::Sessions;
 use super::settle::{self, BATCH};
-use crate::agent::error::Result;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup as agent;
 use crate::catalog::keyspace;
 use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::{routing, shard};
 use crate::error::Failure;
+use crate::guc;
 use crate::server::txn::transaction;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 /// Keys at a time.
 const MOST: i64 = 500;
@@ -63,8 +65,17 @@ impl Assigned {
             return Ok(true);
         }
         if let Some(stream) = &mut self.stream {
-            if !stream.step(sessions, lookup)? {
-                self.stream = None;
+            let began = Instant::now();
+            match stream.step(sessions, lookup) {
+                Ok(true) => {}
+                Ok(false) => self.stream = None,
+                // Too few rows of too many: all of them are read, so that it answers in between.
+                Err(SplitError::Remote(_)) if began.elapsed() >= guc::remote_timeout() => {
+                    let shards = BTreeSet::from([stream.shard().to_owned()]);
+                    settle::commit(lookup, || lookup::look_anew(lookup, &shards))?;
+                    self.stream = None;
+                }
+                Err(error) => return Err(error),
             }
             return Ok(true);
         }

@@ -33,7 +33,7 @@ impl Stream {
     ) -> Result<Option<Stream>> {
         // Looks at whose code it would be.
         sessions.for_reading(shard, watched)?;
-        let mut connection = sessions.another(shard)?;
+        let mut connection = Sessions::patient(shard)?;
         if connection.query("SELECT to_regclass($1)", &[Some(&watched.qualified())])?.scalar().is_none() {
             return Ok(None);
         }
@@ -47,17 +47,25 @@ impl Stream {
                 let owners: Vec<String> =
                     owners.iter().filter(|owner| compared.may_have(owner)).cloned().collect();
                 let list = literal(&text_array(&owners));
-                format!(" AND t.{by} = ANY ({list}::{}[])", compared.cast)
+                format!(" WHERE t.{by} = ANY ({list}::{}[])", compared.cast)
             }
             _ => String::new(),
         };
+        // What can be in no look-up is answered all the same, without its text: a shard that reads on and on over such rows
+        // would be silent meanwhile.
+        let short = |column: &str| {
+            format!("CASE WHEN octet_length(t.{column}::text) <= {LONGEST} THEN t.{column}::text END")
+        };
         connection.run(&format!(
-            "DECLARE pairs NO SCROLL CURSOR FOR
-             SELECT t.{key}::text, t.{by}::text FROM {table} t
-              WHERE t.{key} IS NOT NULL AND t.{by} IS NOT NULL
-                AND octet_length(t.{key}::text) <= {LONGEST} AND octet_length(t.{by}::text) <= {LONGEST}{of}"
+            "DECLARE pairs NO SCROLL CURSOR FOR SELECT {}, {} FROM {table} t{of}",
+            short(&key),
+            short(&by)
         ))?;
         Ok(Some(Stream { connection, shape }))
+    }
+
+    pub fn shard(&self) -> &str {
+        self.connection.shard()
     }
 
     /// Settles the next pairs; false: there are none left.
