@@ -102,9 +102,12 @@ pub struct Seen {
     pub waiting: i64,
 }
 
-/// None: the shard does not know it any more.
-pub fn seen(connection: &mut Connection, capture: Capture) -> Result<Option<Seen>> {
-    let query = fill(SHARD, &[("queue", capture.queue()), ("id", capture.0.to_string())]);
+/// None: the shard does not know it any more, or is another master's.
+pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Result<Option<Seen>> {
+    let query = fill(
+        SHARD,
+        &[("queue", capture.queue()), ("id", capture.0.to_string()), ("identity", literal(identity))],
+    );
     let answer = match connection.run(&query) {
         Err(error) if is_gone(&error) => return Ok(None),
         answer => answer?,

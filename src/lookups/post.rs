@@ -11,7 +11,7 @@ use crate::agent::lookup::{self as agent, Capture, Seen, Shape, Told, Watched};
 use crate::catalog::lookup::{self, Lookup, Progress, Source, State};
 use crate::catalog::lookup_entry::Pair;
 use crate::catalog::shard::Shard;
-use crate::remote::quote::array_literal;
+use crate::remote::quote::{array_literal, literal};
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,7 @@ impl Post {
         };
         let connection = work.sessions.of(work.shard)?;
         let (Some(shape), Some(seen)) =
-            (agent::shape(connection, &watched, capture)?, agent::seen(connection, capture)?)
+            (agent::shape(connection, &watched, capture)?, agent::seen(connection, capture, work.identity)?)
         else {
             self.failed();
             return Err(SplitError::Retry(format!(
@@ -148,7 +148,7 @@ impl Post {
         if work.progress.state != State::New {
             return Ok(Some(capture));
         }
-        let Some(seen) = agent::seen(connection, capture)? else {
+        let Some(seen) = agent::seen(connection, capture, work.identity)? else {
             return Err(SplitError::Retry(format!("the agent of shard \"{}\"", work.shard.shard_key)));
         };
         let was_routed = transaction(|| lookup::ever_routed(&work.lookup.of, &work.shard.shard_key));
@@ -186,7 +186,8 @@ impl Post {
             let capture = self.capture.map_or(0, |capture| capture.0);
             let connection = work.sessions.of(work.shard)?;
             connection.run(&format!(
-                "UPDATE shardmaster_agent.lookup SET consumed = {known} WHERE id = {capture} AND consumed = {known} - 1"
+                "UPDATE shardmaster_agent.lookup SET consumed = {known} WHERE id = {capture} AND consumed = {known} - 1 AND {}",
+                is_ours(work.identity)
             ))?;
         }
         Ok(is_same)
@@ -215,8 +216,9 @@ impl Post {
             ))?;
         }
         connection.run(&format!(
-            "UPDATE shardmaster_agent.lookup SET announced = {steps}, consumed = {steps} WHERE id = {}",
-            capture.0
+            "UPDATE shardmaster_agent.lookup SET announced = {steps}, consumed = {steps} WHERE id = {} AND {}",
+            capture.0,
+            is_ours(work.identity)
         ))?;
         Ok(())
     }
@@ -292,8 +294,9 @@ impl Post {
         let connection = work.sessions.of(work.shard)?;
         // What was seen here outlives a crash with it.
         connection.run(&format!(
-            "UPDATE shardmaster_agent.lookup SET announced = greatest(announced, {step}) WHERE id = {}",
-            capture.0
+            "UPDATE shardmaster_agent.lookup SET announced = greatest(announced, {step}) WHERE id = {} AND {}",
+            capture.0,
+            is_ours(work.identity)
         ))?;
         reach(&points::ANNOUNCED)?;
         let progress = Progress { steps: step, ..work.progress.clone() };
@@ -336,6 +339,11 @@ fn idle(waits_for: &str) -> Turn {
     Turn { is_busy: false, waiting: 0, lag_seconds: 0.0, waits_for: Some(waits_for.to_owned()) }
 }
 
+/// A master that was replaced while it was at it takes nothing away from the other one.
+fn is_ours(identity: &str) -> String {
+    format!("EXISTS (SELECT FROM shardmaster_agent.master m WHERE m.identity = {})", literal(identity))
+}
+
 /// Takes entries out. A place of the table may have been given to a new entry meanwhile, which is of a transaction that was
 /// under way when these were seen: none of those that have written them.
 fn consume(work: &mut Work<'_>, capture: Capture, step: i64, entries: &[(String, String)]) -> Result<()> {
@@ -344,13 +352,14 @@ fn consume(work: &mut Work<'_>, capture: Capture, step: i64, entries: &[(String,
     let connection = work.sessions.of(work.shard)?;
     connection.run(&format!(
         "BEGIN;
-         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[]);
-         UPDATE shardmaster_agent.lookup SET consumed = {step} WHERE id = {id} AND consumed = {step} - 1;
+         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[]) AND {is_ours};
+         UPDATE shardmaster_agent.lookup SET consumed = {step} WHERE id = {id} AND consumed = {step} - 1 AND {is_ours};
          COMMIT",
         array_literal(&places),
         array_literal(&xids),
         queue = capture.queue(),
         id = capture.0,
+        is_ours = is_ours(work.identity),
     ))?;
     Ok(())
 }
