@@ -173,17 +173,20 @@ pub fn of_owners(lookup: &str, owners: &[String], after: Option<&Pair>, most: i6
     )
 }
 
-/// Pairs that nobody has looked at since an epoch began, from behind a key on.
-pub fn older(lookup: &Lookup, after: Option<&str>, most: i64) -> Vec<Pair> {
+/// Pairs that nobody has looked at since an epoch began, from behind a pair on.
+pub fn older(lookup: &Lookup, after: Option<&Pair>, most: i64) -> Vec<Pair> {
+    let (key, owner) = after.map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
     sql::read(
         "SELECT p.key, p.owner FROM (
              (SELECT e.key, e.owner FROM shardmaster.lookup_entry e
-               WHERE e.lookup = $1 AND e.epoch < $2 AND ($3 IS NULL OR e.key >= $3) ORDER BY e.key LIMIT $4)
+               WHERE e.lookup = $1 AND e.epoch < $2 AND ($3 IS NULL OR e.key >= $3 AND (e.key, e.owner) > ($3, $5))
+               ORDER BY e.key LIMIT $4)
              UNION
              (SELECT c.key, c.owner FROM shardmaster.lookup_conflict c
-               WHERE c.lookup = $1 AND c.epoch < $2 AND ($3 IS NULL OR c.key >= $3) ORDER BY c.key LIMIT $4)) AS p
+               WHERE c.lookup = $1 AND c.epoch < $2 AND ($3 IS NULL OR c.key >= $3 AND (c.key, c.owner) > ($3, $5))
+               ORDER BY c.key, c.owner LIMIT $4)) AS p
           ORDER BY p.key, p.owner LIMIT $4",
-        &[lookup.name.as_str().into(), lookup.epoch.into(), after.into(), most.into()],
+        &[lookup.name.as_str().into(), lookup.epoch.into(), key.into(), most.into(), owner.into()],
         |row| Pair { key: row.value(1), owner: row.value(2) },
     )
 }

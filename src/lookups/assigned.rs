@@ -19,6 +19,9 @@ use std::time::Instant;
 /// Keys at a time.
 const MOST: i64 = 500;
 
+/// Errors after which it is left to fills and sweeps.
+const ATTEMPTS: u32 = 4;
+
 /// Some keys, and how far it is with them.
 pub struct Assigned {
     ids: Vec<i64>,
@@ -28,6 +31,7 @@ pub struct Assigned {
     /// Where rows of theirs are to be looked for.
     shards: Vec<String>,
     stream: Option<Box<Stream>>,
+    errors: u32,
 }
 
 impl Assigned {
@@ -50,18 +54,43 @@ impl Assigned {
             let places = routing::places(&keyspace, &owners);
             let shards: BTreeSet<String> = places.into_values().map(|place| place.shard).collect();
             let shards = shards.into_iter().collect();
-            Some(Assigned { ids, owners, after: Some(None), shards, stream: None })
+            Some(Assigned { ids, owners, after: Some(None), shards, stream: None, errors: 0 })
         })
     }
 
     /// Settles some pairs; false: it is through.
     pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
+        match self.try_step(sessions, lookup, source) {
+            Err(error) if self.errors < ATTEMPTS => {
+                self.errors += 1;
+                Err(error)
+            }
+            Err(error) => {
+                pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
+                self.leave(lookup)?;
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    /// Nobody else waits for a shard that cannot be asked: its rows are looked at once it is there again.
+    fn leave(&self, lookup: &Lookup) -> Result<()> {
+        settle::commit(lookup, || {
+            lookup::next_epoch_if_any(lookup);
+            lookup::fill_again(lookup, &self.owners);
+            lookup::assignments_done(&self.ids);
+        })
+    }
+
+    fn try_step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
         if let Some(after) = &self.after {
             let page = transaction(|| {
                 lookup_entry::of_owners(&lookup.name, &self.owners, after.as_ref(), BATCH as i64)
             });
-            self.after = page.last().map(|last| Some(last.clone()));
+            let last = page.last().map(|last| Some(last.clone()));
             settle::settle_all(sessions, lookup, page.into_iter().collect())?;
+            self.after = last;
             return Ok(true);
         }
         if let Some(stream) = &mut self.stream {
@@ -75,15 +104,21 @@ impl Assigned {
                     settle::commit(lookup, || lookup::look_anew(lookup, &shards))?;
                     self.stream = None;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if !matches!(error, SplitError::Retry(_)) {
+                        self.shards.push(stream.shard().to_owned());
+                        self.stream = None;
+                    }
+                    return Err(error);
+                }
             }
             return Ok(true);
         }
-        let Some(shard_key) = self.shards.pop() else {
+        let Some(shard_key) = self.shards.last() else {
             transaction(|| lookup::assignments_done(&self.ids));
             return Ok(false);
         };
-        let shard = transaction(|| shard::by_key(&shard_key)).map_err(Failure::from)?;
+        let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
         let connection = sessions.of(&shard)?;
         // Where nothing is captured yet the fill finds them.
         if let Some(capture) = agent::find(connection, &source.token, &shard.namespace)? {
@@ -91,6 +126,7 @@ impl Assigned {
             let stream = Stream::open(sessions, &shard, &watched, capture, Some(&self.owners))?;
             self.stream = stream.map(Box::new);
         }
+        self.shards.pop();
         Ok(true)
     }
 }

@@ -19,6 +19,10 @@ pub struct Stream {
     connection: Connection,
     /// What the table was when it was opened.
     pub shape: Shape,
+    /// What has been read, and is not settled yet.
+    batch: BTreeSet<Pair>,
+    /// There is nothing behind it.
+    is_last: bool,
 }
 
 impl Stream {
@@ -61,30 +65,30 @@ impl Stream {
             short(&key),
             short(&by)
         ))?;
-        Ok(Some(Stream { connection, shape }))
+        Ok(Some(Stream { connection, shape, batch: BTreeSet::new(), is_last: false }))
     }
 
     pub fn shard(&self) -> &str {
         self.connection.shard()
     }
 
-    /// Settles the next pairs; false: there are none left.
+    /// Settles the next pairs; false: there are none left. After a `Retry` the same ones again. Its transaction ends with it.
     pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
-        let rows = self.connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
-        reach(&points::FETCHED)?;
-        let count = rows.len();
-        let pairs: BTreeSet<Pair> = rows
-            .iter()
-            .filter_map(|row| match row.as_slice() {
-                [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
-                _ => None,
-            })
-            .collect();
-        settle::settle_all(sessions, lookup, pairs)?;
-        if count < BATCH {
-            self.connection.run("COMMIT")?;
+        if self.batch.is_empty() && !self.is_last {
+            let rows = self.connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
+            self.is_last = rows.len() < BATCH;
+            self.batch = rows
+                .iter()
+                .filter_map(|row| match row.as_slice() {
+                    [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
+                    _ => None,
+                })
+                .collect();
+            reach(&points::FETCHED)?;
         }
-        Ok(count == BATCH)
+        settle::settle_all(sessions, lookup, self.batch.clone())?;
+        self.batch.clear();
+        Ok(!self.is_last)
     }
 }
 

@@ -47,6 +47,20 @@ impl Work<'_> {
     }
 }
 
+impl Work<'_> {
+    /// All its rows were looked at.
+    fn filled(&mut self, seen: &Seen, shape: &Shape) -> Result<()> {
+        let filled = Progress {
+            state: State::Filled,
+            place: Some(seen.place.clone()),
+            shape: Some(shape.facts.clone()),
+            ..self.progress.clone()
+        };
+        let before = std::mem::replace(&mut self.progress, filled);
+        self.store().inspect_err(|_| self.progress = before)
+    }
+}
+
 fn told<'a>(identity: &'a str, lookup: &'a Lookup, source: &'a Source, shard: &'a Shard) -> Told<'a> {
     Told { identity, token: &source.token, namespace: &shard.namespace, name: &lookup.name, of: &lookup.of }
 }
@@ -113,8 +127,14 @@ impl Post {
         if work.progress.state == State::Filling {
             self.go_on_filling(work, &watched, (capture, &seen), &mut turn)?;
         }
-        let (is_busy, waits_for) = self.take(work, capture)?;
-        turn.is_busy |= is_busy;
+        let waits_for = match self.take(work, capture) {
+            Ok((is_busy, waits_for)) => {
+                turn.is_busy |= is_busy;
+                waits_for
+            }
+            Err(SplitError::Retry(why)) => Some(why),
+            Err(error) => return Err(error),
+        };
         turn.waits_for = turn.waits_for.or(waits_for);
         Ok(turn)
     }
@@ -248,15 +268,21 @@ impl Post {
                 turn.is_busy = true;
             }
             Fill::Streaming(mut stream) => {
-                turn.is_busy = true;
-                if stream.step(work.sessions, work.lookup)? {
-                    self.fill = Some(Fill::Streaming(stream));
-                    return Ok(());
+                let outcome = match stream.step(work.sessions, work.lookup) {
+                    Ok(false) => work.filled(seen, &stream.shape).map(|()| false),
+                    outcome => outcome,
+                };
+                match outcome {
+                    Ok(true) => turn.is_busy = true,
+                    Ok(false) => {
+                        turn.is_busy = true;
+                        return Ok(());
+                    }
+                    // It goes on where it is.
+                    Err(SplitError::Retry(why)) => turn.waits_for = Some(why),
+                    Err(error) => return Err(error),
                 }
-                work.progress.state = State::Filled;
-                work.progress.place = Some(seen.place.clone());
-                work.progress.shape = Some(stream.shape.facts.clone());
-                work.store()?;
+                self.fill = Some(Fill::Streaming(stream));
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use super::session::Sessions;
 use super::settle::{self, BATCH};
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::lookup::{self, Lookup, Progress, Removal, Source, State};
-use crate::catalog::lookup_entry;
+use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split;
 use crate::server::txn::transaction;
@@ -67,8 +67,8 @@ struct AtShard {
 #[derive(Default)]
 struct OfLookup {
     assigned: Option<Assigned>,
-    /// The last key that was looked at of an earlier epoch.
-    swept: Option<String>,
+    /// The last pair that was looked at of an earlier epoch.
+    swept: Option<Pair>,
     due: Due,
 }
 
@@ -209,9 +209,10 @@ impl Turns {
                 });
             }
             Err(error) => {
-                at.post.failed();
                 at.due.failed();
+                // What passes by itself costs no fill: each turn sees whether it is still whole.
                 if !matches!(error, SplitError::Retry(_)) {
+                    at.post.failed();
                     self.sessions.failed(&shard.shard_key, &error);
                 }
                 let failure = error.into_failure();
@@ -228,7 +229,6 @@ impl Turns {
                 Ok(is_busy) => of.due.done(is_busy),
                 Err(error) => {
                     pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
-                    of = OfLookup { due: of.due, ..OfLookup::default() };
                     of.due.failed();
                 }
             }
@@ -261,7 +261,7 @@ impl Turns {
             of.swept = None;
             return Ok(ended > 0);
         }
-        let page = transaction(|| lookup_entry::older(lookup, of.swept.as_deref(), BATCH as i64));
+        let page = transaction(|| lookup_entry::older(lookup, of.swept.as_ref(), BATCH as i64));
         let Some(last) = page.last().cloned() else {
             match of.swept.take() {
                 // What was left for later is before it.
@@ -270,8 +270,9 @@ impl Turns {
             }
             return Ok(true);
         };
-        settle::settle_all(&mut self.sessions, lookup, page.into_iter().collect())?;
-        of.swept = Some(last.key);
-        Ok(true)
+        // Those that cannot be asked for now are come back to, and the others do not wait for them.
+        let (_, errors) = settle::settle(&mut self.sessions, lookup, &page.into_iter().collect())?;
+        of.swept = Some(last);
+        Ok(errors.is_empty())
     }
 }
