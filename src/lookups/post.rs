@@ -263,6 +263,10 @@ impl Post {
                     self.fill = Some(Fill::Waiting(earlier));
                     return Ok(());
                 }
+                // What they have changed may have been settled before they ended.
+                self.fill = Some(Fill::Waiting(earlier));
+                settle::commit(work.lookup, || lookup::next_epoch_if_any(work.lookup))?;
+                self.fill = None;
                 let stream = Stream::open(work.sessions, work.shard, watched, capture, None)?;
                 self.fill = stream.map(|stream| Fill::Streaming(Box::new(stream)));
                 turn.is_busy = true;
