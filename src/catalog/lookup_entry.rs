@@ -201,7 +201,8 @@ pub fn looked_at(lookup: &Lookup, pairs: &[&Pair]) {
     );
 }
 
-/// Claims a key for an owner; until when. None: its row is there already.
+/// Claims a key for an owner; until when. None: its row is there already. Where another owner has a row, which waits for
+/// the end of a claim, none is made or prolonged.
 pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<TimestampWithTimeZone>, Failure> {
     let args = [
         lookup.name.as_str().into(),
@@ -217,14 +218,18 @@ pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<Timest
             SET owner = excluded.owner,
                 claimed_until = CASE WHEN e.has_row THEN NULL WHEN e.owner = excluded.owner
                                      THEN greatest(e.claimed_until, excluded.claimed_until) ELSE excluded.claimed_until END
-          WHERE e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp()
+          WHERE e.owner = excluded.owner AND e.has_row
+             OR (e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp())
+                AND NOT EXISTS (SELECT FROM shardmaster.lookup_conflict c
+                                 WHERE c.lookup = e.lookup AND c.key = e.key AND c.owner <> excluded.owner)
          RETURNING e.claimed_until",
         &args,
         |row| row.get::<TimestampWithTimeZone>(1),
     );
     claimed.into_iter().next().ok_or_else(|| {
         let text = format!("key \"{}\" of look-up \"{}\" is another owner's", pair.key, lookup.name);
-        Failure::new(SqlState(*b"23505"), text).hint("shard_lookup() says whose it is.")
+        Failure::new(SqlState(*b"23505"), text)
+            .hint("shard_lookup() says whose it is, and shard_lookup_conflicts() who else has it.")
     })
 }
 
