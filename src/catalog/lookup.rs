@@ -194,8 +194,20 @@ pub struct Progress {
     pub shape: Option<String>,
 }
 
+/// Whether a shard takes part without a row.
+pub fn lacks_shards(lookup: &str) -> bool {
+    sql::read_one(
+        "SELECT true FROM shardmaster.shard s
+          WHERE s.kind = $2 AND s.status <> 'disabled'
+            AND NOT EXISTS (SELECT FROM shardmaster.lookup_shard l WHERE l.lookup = $1 AND l.shard_key = s.shard_key) LIMIT 1",
+        &[lookup.into(), POSTGRES.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
 /// A row for each shard that takes part, made where it is missing.
-pub fn progress(lookup: &str) -> Vec<Progress> {
+pub fn add_shards(lookup: &str) {
     sql::write(
         "INSERT INTO shardmaster.lookup_shard (lookup, shard_key)
          SELECT $1, s.shard_key FROM shardmaster.shard s
@@ -204,6 +216,10 @@ pub fn progress(lookup: &str) -> Vec<Progress> {
              ON CONFLICT DO NOTHING",
         &[lookup.into(), POSTGRES.into()],
     );
+}
+
+/// How far it is with all shards that take part.
+pub fn progress(lookup: &str) -> Vec<Progress> {
     read_progress(lookup, None)
 }
 
@@ -313,7 +329,8 @@ fn said(error: &Failure) -> String {
 /// The same of one that cannot be asked: what it had is as it was.
 pub fn report_failure(lookup: &str, shard_key: &str, error: &Failure) {
     sql::write(
-        "UPDATE shardmaster.lookup_shard SET error_code = $3, error_message = $4 WHERE lookup = $1 AND shard_key = $2",
+        "UPDATE shardmaster.lookup_shard SET error_code = $3, error_message = $4
+          WHERE lookup = $1 AND shard_key = $2 AND (error_code, error_message) IS DISTINCT FROM ($3, $4)",
         &[lookup.into(), shard_key.into(), error.sqlstate.as_str().to_owned().into(), said(error).into()],
     );
 }

@@ -23,6 +23,7 @@ const MOST: i64 = 500;
 const ATTEMPTS: u32 = 4;
 
 /// Some keys, and how far it is with them.
+#[derive(Default)]
 pub struct Assigned {
     ids: Vec<i64>,
     owners: Vec<String>,
@@ -36,26 +37,30 @@ pub struct Assigned {
 
 impl Assigned {
     /// The next ones; None: there are none, or the keyspace's entries are no keys: then shards fill again.
-    pub fn next(lookup: &Lookup) -> Option<Assigned> {
-        transaction(|| {
-            let found = lookup::assigned(&lookup.name, MOST);
-            if found.is_empty() {
-                return None;
-            }
-            let (ids, entries): (Vec<i64>, Vec<String>) = found.into_iter().unzip();
+    pub fn next(lookup: &Lookup) -> Result<Option<Assigned>> {
+        let found = transaction(|| {
             let keyspace = keyspace::find(&lookup.of).ok()?;
-            if !keyspace.strategy.is_directory() {
-                lookup::fill_again(lookup, &entries);
-                lookup::assignments_done(&ids);
-                return None;
-            }
+            let (ids, entries): (Vec<i64>, Vec<String>) =
+                lookup::assigned(&lookup.name, MOST).into_iter().unzip();
             let owners: BTreeSet<String> = entries.into_iter().collect();
             let owners: Vec<String> = owners.into_iter().collect();
+            if ids.is_empty() || !keyspace.strategy.is_directory() {
+                return Some(Assigned { ids, owners, ..Assigned::default() });
+            }
             let places = routing::places(&keyspace, &owners);
             let shards: BTreeSet<String> = places.into_values().map(|place| place.shard).collect();
             let shards = shards.into_iter().collect();
-            Some(Assigned { ids, owners, after: Some(None), shards, stream: None, errors: 0 })
-        })
+            Some(Assigned { ids, owners, shards, after: Some(None), ..Assigned::default() })
+        });
+        let Some(found) = found.filter(|found| !found.ids.is_empty()) else { return Ok(None) };
+        if found.after.is_some() {
+            return Ok(Some(found));
+        }
+        settle::commit(lookup, || {
+            lookup::fill_again(lookup, &found.owners);
+            lookup::assignments_done(&found.ids);
+        })?;
+        Ok(None)
     }
 
     /// Settles some pairs; false: it is through.
@@ -115,7 +120,7 @@ impl Assigned {
             return Ok(true);
         }
         let Some(shard_key) = self.shards.last() else {
-            transaction(|| lookup::assignments_done(&self.ids));
+            settle::commit(lookup, || lookup::assignments_done(&self.ids))?;
             return Ok(false);
         };
         let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
