@@ -74,8 +74,8 @@ CREATE TABLE shardmaster.lookup_removal (
 );
 COMMENT ON TABLE shardmaster.lookup_removal IS 'shards on which something of a look-up is left that is no more';
 
--- Keys that were assigned: their rows may have been where they are routed to now before anybody looked there. What a split
--- moves was looked at on both of its shards.
+-- Keys that were assigned: their rows may have been where they are routed to now before anybody looked there. Those that a
+-- split moves, too: the fill of the shard that they leave, or its queue, may not have come to them.
 CREATE TABLE shardmaster.lookup_assigned (
     id     bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     lookup text NOT NULL REFERENCES shardmaster.lookup (name) ON DELETE CASCADE,
@@ -91,10 +91,7 @@ BEGIN
     SELECT l.name, e.key
       FROM changed e
       JOIN shardmaster.lookup l ON l.of_keyspace = e.keyspace AND l.token IS NOT NULL
-     WHERE (TG_OP = 'INSERT' OR e.valid_to IS NOT NULL)
-       AND NOT EXISTS (SELECT FROM shardmaster.routing_version v
-                        WHERE v.keyspace = e.keyspace AND v.split_id IS NOT NULL
-                          AND v.version = CASE TG_OP WHEN 'INSERT' THEN e.valid_from ELSE e.valid_to END);
+     WHERE TG_OP = 'INSERT' OR e.valid_to IS NOT NULL;
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION shardmaster.lookup_assigned() FROM PUBLIC;

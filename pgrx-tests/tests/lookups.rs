@@ -293,10 +293,9 @@ fn an_assignment_brings_the_keys_of_its_rows() {
     assert_eq!(route(&mut master, "d2500@x.org"), "shard_b");
     master.batch_execute("SELECT shard_assign('d', 'shard_a', force => true)").unwrap();
     wait_equal(&cluster, &mut master);
-    assert_eq!(
-        (route(&mut master, "left@x.org"), route(&mut master, "d1@x.org")),
-        ("shard_a".into(), "42704".into())
-    );
+    assert_eq!(route(&mut master, "left@x.org"), "shard_a");
+    // Until all rows of the tenant were looked at it may be there.
+    wait_route(&mut master, "d1@x.org", "42704");
     master.batch_execute("SELECT shard_unassign('d')").unwrap();
     wait_equal(&cluster, &mut master);
 }

@@ -2,7 +2,7 @@
 //! key and owner into the queue that may have changed.
 
 use super::error::{Result, SplitError};
-use super::short_lock::{TableLock, with_short_lock};
+use super::short_lock::{TableLock, with_short_lock_once};
 use super::state::{has, is_gone, master};
 use super::template::fill;
 use super::{SAMPLE, schema};
@@ -102,9 +102,12 @@ pub struct Seen {
     pub waiting: i64,
 }
 
-/// None: the shard does not know it any more.
-pub fn seen(connection: &mut Connection, capture: Capture) -> Result<Option<Seen>> {
-    let query = fill(SHARD, &[("queue", capture.queue()), ("id", capture.0.to_string())]);
+/// None: the shard does not know it any more, or is another master's.
+pub fn seen(connection: &mut Connection, capture: Capture, identity: &str) -> Result<Option<Seen>> {
+    let query = fill(
+        SHARD,
+        &[("queue", capture.queue()), ("id", capture.0.to_string()), ("identity", literal(identity))],
+    );
     let answer = match connection.run(&query) {
         Err(error) if is_gone(&error) => return Ok(None),
         answer => answer?,
@@ -243,7 +246,7 @@ fn create_triggers(connection: &mut Connection, watched: &Watched, capture: Capt
              ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
         ));
     }
-    with_short_lock(connection, lock, &statements.join(";\n"), &table)
+    with_short_lock_once(connection, lock, &statements.join(";\n"), &table)
 }
 
 /// A look-up that the shard knows.
@@ -312,7 +315,7 @@ fn drop_triggers(connection: &mut Connection, capture: Capture) -> Result<()> {
         let [Some(schema), Some(table), Some(trigger)] = row.as_slice() else { continue };
         let table = format!("{}.{}", ident(schema), ident(table));
         let drop = format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(trigger));
-        match with_short_lock(connection, TableLock::AccessExclusive, &drop, &table) {
+        match with_short_lock_once(connection, TableLock::AccessExclusive, &drop, &table) {
             // Dropped meanwhile, with its table.
             Err(SplitError::Remote(error)) if error.is("42P01") => {}
             other => other?,

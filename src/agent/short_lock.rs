@@ -22,6 +22,26 @@ pub fn with_short_lock(
     statements: &str,
     table: &str,
 ) -> Result<()> {
+    attempts(connection, lock, statements, table, guc::remote_timeout())
+}
+
+/// The same in one attempt, for whoever has others to look after as well.
+pub fn with_short_lock_once(
+    connection: &mut Connection,
+    lock: TableLock,
+    statements: &str,
+    table: &str,
+) -> Result<()> {
+    attempts(connection, lock, statements, table, Duration::ZERO)
+}
+
+fn attempts(
+    connection: &mut Connection,
+    lock: TableLock,
+    statements: &str,
+    table: &str,
+    patience: Duration,
+) -> Result<()> {
     let mode = match lock {
         TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
         TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
@@ -31,7 +51,7 @@ pub fn with_short_lock(
          LOCK TABLE {table} IN {mode} MODE; SET LOCAL statement_timeout = 0; {statements}; COMMIT"
     );
     let mut pause = Duration::from_millis(50);
-    let deadline = Instant::now() + guc::remote_timeout();
+    let deadline = Instant::now() + patience;
     let _said = wait::said();
     loop {
         match connection.run(&transaction) {

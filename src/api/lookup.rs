@@ -16,6 +16,9 @@ pub fn shard_lookup(key: Option<&str>, keyspace: Option<&str>) -> Result<String,
     Ok(lookup::owner(key, required(keyspace, "keyspace")?).map_err(Failure::from)?)
 }
 
+/// Seconds: a claim that nobody fulfils keeps its key from all others.
+const LONGEST_LEASE: f64 = 86_400.0;
+
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_lookup_claim(
@@ -30,6 +33,10 @@ pub fn shard_lookup_claim(
     let seconds = required(lease, "lease")?.as_micros() as f64 / 1e6;
     if seconds <= 0.0 {
         let problem = "it is not longer than zero".to_owned();
+        return Err(Failure::from(RoutingError::Invalid { argument: "lease", problem }).into());
+    }
+    if seconds > LONGEST_LEASE {
+        let problem = "it is longer than one day".to_owned();
         return Err(Failure::from(RoutingError::Invalid { argument: "lease", problem }).into());
     }
     Ok(lookups::claim(&key, &owner, &keyspace, seconds)?)

@@ -8,6 +8,7 @@ use super::table_policy::TableName;
 use crate::error::Failure;
 use crate::keys::key_type::KeyType;
 use crate::server::sql::{self, Row};
+use std::collections::BTreeSet;
 
 /// As SQL calls the strategy of such a keyspace.
 pub const STRATEGY: &str = "lookup";
@@ -193,8 +194,20 @@ pub struct Progress {
     pub shape: Option<String>,
 }
 
+/// Whether a shard takes part without a row.
+pub fn lacks_shards(lookup: &str) -> bool {
+    sql::read_one(
+        "SELECT true FROM shardmaster.shard s
+          WHERE s.kind = $2 AND s.status <> 'disabled'
+            AND NOT EXISTS (SELECT FROM shardmaster.lookup_shard l WHERE l.lookup = $1 AND l.shard_key = s.shard_key) LIMIT 1",
+        &[lookup.into(), POSTGRES.into()],
+        |_| (),
+    )
+    .is_some()
+}
+
 /// A row for each shard that takes part, made where it is missing.
-pub fn progress(lookup: &str) -> Vec<Progress> {
+pub fn add_shards(lookup: &str) {
     sql::write(
         "INSERT INTO shardmaster.lookup_shard (lookup, shard_key)
          SELECT $1, s.shard_key FROM shardmaster.shard s
@@ -203,6 +216,10 @@ pub fn progress(lookup: &str) -> Vec<Progress> {
              ON CONFLICT DO NOTHING",
         &[lookup.into(), POSTGRES.into()],
     );
+}
+
+/// How far it is with all shards that take part.
+pub fn progress(lookup: &str) -> Vec<Progress> {
     read_progress(lookup, None)
 }
 
@@ -235,6 +252,15 @@ pub fn fill_again(lookup: &Lookup, entries: &[String]) {
             AND s.shard_key IN (SELECT e.read_shard FROM shardmaster.routing_entry e
                                  WHERE e.keyspace = $2 AND e.key = ANY ($3) AND e.valid_to IS NULL)",
         &[lookup.name.as_str().into(), lookup.of.as_str().into(), entries.to_vec().into()],
+    );
+}
+
+/// These shards are looked through anew.
+pub fn look_anew(lookup: &Lookup, shards: &BTreeSet<String>) {
+    let shards: Vec<String> = shards.iter().cloned().collect();
+    sql::write(
+        "UPDATE shardmaster.lookup_shard SET state = 'new' WHERE lookup = $1 AND shard_key = ANY ($2) AND state <> 'new'",
+        &[lookup.name.as_str().into(), shards.into()],
     );
 }
 
@@ -303,7 +329,8 @@ fn said(error: &Failure) -> String {
 /// The same of one that cannot be asked: what it had is as it was.
 pub fn report_failure(lookup: &str, shard_key: &str, error: &Failure) {
     sql::write(
-        "UPDATE shardmaster.lookup_shard SET error_code = $3, error_message = $4 WHERE lookup = $1 AND shard_key = $2",
+        "UPDATE shardmaster.lookup_shard SET error_code = $3, error_message = $4
+          WHERE lookup = $1 AND shard_key = $2 AND (error_code, error_message) IS DISTINCT FROM ($3, $4)",
         &[lookup.into(), shard_key.into(), error.sqlstate.as_str().to_owned().into(), said(error).into()],
     );
 }
@@ -321,6 +348,23 @@ pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
 
 /// A shard that keys are routed to and whose rows were not all looked at yet.
 pub fn not_filled(lookup: &str) -> Option<String> {
+    shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup))
+}
+
+/// Where rows of keys that were assigned are still to be looked at.
+fn shard_of_assigned(lookup: &str) -> Option<String> {
+    sql::read_one(
+        "SELECT e.read_shard
+           FROM shardmaster.lookup_assigned a
+           JOIN shardmaster.lookup l ON l.name = a.lookup
+           JOIN shardmaster.routing_entry e ON e.keyspace = l.of_keyspace AND e.key = a.entry AND e.valid_to IS NULL
+          WHERE a.lookup = $1 LIMIT 1",
+        &[lookup.into()],
+        |row| row.value(1),
+    )
+}
+
+fn shard_not_filled(lookup: &str) -> Option<String> {
     sql::read_one(
         "SELECT s.shard_key FROM shardmaster.lookup l CROSS JOIN shardmaster.shard s
           WHERE l.name = $1 AND s.kind = $2

@@ -173,17 +173,20 @@ pub fn of_owners(lookup: &str, owners: &[String], after: Option<&Pair>, most: i6
     )
 }
 
-/// Pairs that nobody has looked at since an epoch began, from behind a key on.
-pub fn older(lookup: &Lookup, after: Option<&str>, most: i64) -> Vec<Pair> {
+/// Pairs that nobody has looked at since an epoch began, from behind a pair on.
+pub fn older(lookup: &Lookup, after: Option<&Pair>, most: i64) -> Vec<Pair> {
+    let (key, owner) = after.map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
     sql::read(
         "SELECT p.key, p.owner FROM (
              (SELECT e.key, e.owner FROM shardmaster.lookup_entry e
-               WHERE e.lookup = $1 AND e.epoch < $2 AND ($3 IS NULL OR e.key >= $3) ORDER BY e.key LIMIT $4)
+               WHERE e.lookup = $1 AND e.epoch < $2 AND ($3 IS NULL OR e.key >= $3 AND (e.key, e.owner) > ($3, $5))
+               ORDER BY e.key LIMIT $4)
              UNION
              (SELECT c.key, c.owner FROM shardmaster.lookup_conflict c
-               WHERE c.lookup = $1 AND c.epoch < $2 AND ($3 IS NULL OR c.key >= $3) ORDER BY c.key LIMIT $4)) AS p
+               WHERE c.lookup = $1 AND c.epoch < $2 AND ($3 IS NULL OR c.key >= $3 AND (c.key, c.owner) > ($3, $5))
+               ORDER BY c.key, c.owner LIMIT $4)) AS p
           ORDER BY p.key, p.owner LIMIT $4",
-        &[lookup.name.as_str().into(), lookup.epoch.into(), after.into(), most.into()],
+        &[lookup.name.as_str().into(), lookup.epoch.into(), key.into(), most.into(), owner.into()],
         |row| Pair { key: row.value(1), owner: row.value(2) },
     )
 }
@@ -198,7 +201,8 @@ pub fn looked_at(lookup: &Lookup, pairs: &[&Pair]) {
     );
 }
 
-/// Claims a key for an owner; until when. None: its row is there already.
+/// Claims a key for an owner; until when. None: its row is there already. Where another owner has a row, which waits for
+/// the end of a claim, none is made or prolonged.
 pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<TimestampWithTimeZone>, Failure> {
     let args = [
         lookup.name.as_str().into(),
@@ -214,14 +218,18 @@ pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<Timest
             SET owner = excluded.owner,
                 claimed_until = CASE WHEN e.has_row THEN NULL WHEN e.owner = excluded.owner
                                      THEN greatest(e.claimed_until, excluded.claimed_until) ELSE excluded.claimed_until END
-          WHERE e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp()
+          WHERE e.owner = excluded.owner AND e.has_row
+             OR (e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp())
+                AND NOT EXISTS (SELECT FROM shardmaster.lookup_conflict c
+                                 WHERE c.lookup = e.lookup AND c.key = e.key AND c.owner <> excluded.owner)
          RETURNING e.claimed_until",
         &args,
         |row| row.get::<TimestampWithTimeZone>(1),
     );
     claimed.into_iter().next().ok_or_else(|| {
         let text = format!("key \"{}\" of look-up \"{}\" is another owner's", pair.key, lookup.name);
-        Failure::new(SqlState(*b"23505"), text).hint("shard_lookup() says whose it is.")
+        Failure::new(SqlState(*b"23505"), text)
+            .hint("shard_lookup() says whose it is, and shard_lookup_conflicts() who else has it.")
     })
 }
 

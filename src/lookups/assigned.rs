@@ -1,23 +1,29 @@
-//! Keys that were assigned, or taken out of routing: no split has brought their rows to where they are by now, and what was
-//! written there before was written by nobody's route.
+//! Keys that were assigned, moved, or taken out of routing: what is where they are by now may have been written there before
+//! by nobody's route, or where they were before anybody had looked.
 
 use super::fill::Stream;
 use super::session::Sessions;
 use super::settle::{self, BATCH};
-use crate::agent::error::Result;
+use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup as agent;
 use crate::catalog::keyspace;
 use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::{routing, shard};
 use crate::error::Failure;
+use crate::guc;
 use crate::server::txn::transaction;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 /// Keys at a time.
 const MOST: i64 = 500;
 
+/// Errors after which it is left to fills and sweeps.
+const ATTEMPTS: u32 = 4;
+
 /// Some keys, and how far it is with them.
+#[derive(Default)]
 pub struct Assigned {
     ids: Vec<i64>,
     owners: Vec<String>,
@@ -26,53 +32,98 @@ pub struct Assigned {
     /// Where rows of theirs are to be looked for.
     shards: Vec<String>,
     stream: Option<Box<Stream>>,
+    errors: u32,
 }
 
 impl Assigned {
     /// The next ones; None: there are none, or the keyspace's entries are no keys: then shards fill again.
-    pub fn next(lookup: &Lookup) -> Option<Assigned> {
-        transaction(|| {
-            let found = lookup::assigned(&lookup.name, MOST);
-            if found.is_empty() {
-                return None;
-            }
-            let (ids, entries): (Vec<i64>, Vec<String>) = found.into_iter().unzip();
+    pub fn next(lookup: &Lookup) -> Result<Option<Assigned>> {
+        let found = transaction(|| {
             let keyspace = keyspace::find(&lookup.of).ok()?;
-            if !keyspace.strategy.is_directory() {
-                lookup::fill_again(lookup, &entries);
-                lookup::assignments_done(&ids);
-                return None;
-            }
+            let (ids, entries): (Vec<i64>, Vec<String>) =
+                lookup::assigned(&lookup.name, MOST).into_iter().unzip();
             let owners: BTreeSet<String> = entries.into_iter().collect();
             let owners: Vec<String> = owners.into_iter().collect();
+            if ids.is_empty() || !keyspace.strategy.is_directory() {
+                return Some(Assigned { ids, owners, ..Assigned::default() });
+            }
             let places = routing::places(&keyspace, &owners);
             let shards: BTreeSet<String> = places.into_values().map(|place| place.shard).collect();
             let shards = shards.into_iter().collect();
-            Some(Assigned { ids, owners, after: Some(None), shards, stream: None })
-        })
+            Some(Assigned { ids, owners, shards, after: Some(None), ..Assigned::default() })
+        });
+        let Some(found) = found.filter(|found| !found.ids.is_empty()) else { return Ok(None) };
+        if found.after.is_some() {
+            return Ok(Some(found));
+        }
+        settle::commit(lookup, || {
+            lookup::fill_again(lookup, &found.owners);
+            lookup::assignments_done(&found.ids);
+        })?;
+        Ok(None)
     }
 
     /// Settles some pairs; false: it is through.
     pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
+        match self.try_step(sessions, lookup, source) {
+            Err(error) if self.errors < ATTEMPTS => {
+                self.errors += 1;
+                Err(error)
+            }
+            Err(error) => {
+                pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
+                self.leave(lookup)?;
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    /// Nobody else waits for a shard that cannot be asked: its rows are looked at once it is there again.
+    fn leave(&self, lookup: &Lookup) -> Result<()> {
+        settle::commit(lookup, || {
+            lookup::next_epoch_if_any(lookup);
+            lookup::fill_again(lookup, &self.owners);
+            lookup::assignments_done(&self.ids);
+        })
+    }
+
+    fn try_step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
         if let Some(after) = &self.after {
             let page = transaction(|| {
                 lookup_entry::of_owners(&lookup.name, &self.owners, after.as_ref(), BATCH as i64)
             });
-            self.after = page.last().map(|last| Some(last.clone()));
+            let last = page.last().map(|last| Some(last.clone()));
             settle::settle_all(sessions, lookup, page.into_iter().collect())?;
+            self.after = last;
             return Ok(true);
         }
         if let Some(stream) = &mut self.stream {
-            if !stream.step(sessions, lookup)? {
-                self.stream = None;
+            let began = Instant::now();
+            match stream.step(sessions, lookup) {
+                Ok(true) => {}
+                Ok(false) => self.stream = None,
+                // Too few rows of too many: all of them are read, so that it answers in between.
+                Err(SplitError::Remote(_)) if began.elapsed() >= guc::remote_timeout() => {
+                    let shards = BTreeSet::from([stream.shard().to_owned()]);
+                    settle::commit(lookup, || lookup::look_anew(lookup, &shards))?;
+                    self.stream = None;
+                }
+                Err(error) => {
+                    if !matches!(error, SplitError::Retry(_)) {
+                        self.shards.push(stream.shard().to_owned());
+                        self.stream = None;
+                    }
+                    return Err(error);
+                }
             }
             return Ok(true);
         }
-        let Some(shard_key) = self.shards.pop() else {
-            transaction(|| lookup::assignments_done(&self.ids));
+        let Some(shard_key) = self.shards.last() else {
+            settle::commit(lookup, || lookup::assignments_done(&self.ids))?;
             return Ok(false);
         };
-        let shard = transaction(|| shard::by_key(&shard_key)).map_err(Failure::from)?;
+        let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
         let connection = sessions.of(&shard)?;
         // Where nothing is captured yet the fill finds them.
         if let Some(capture) = agent::find(connection, &source.token, &shard.namespace)? {
@@ -80,6 +131,7 @@ impl Assigned {
             let stream = Stream::open(sessions, &shard, &watched, capture, Some(&self.owners))?;
             self.stream = stream.map(Box::new);
         }
+        self.shards.pop();
         Ok(true)
     }
 }

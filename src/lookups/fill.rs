@@ -1,5 +1,6 @@
 //! Rows of a table as a stream of pairs, read in one snapshot: all of them, or those of some owners.
 
+use super::columns::Compared;
 use super::points;
 use super::session::Sessions;
 use super::settle::{self, BATCH, LONGEST};
@@ -18,6 +19,10 @@ pub struct Stream {
     connection: Connection,
     /// What the table was when it was opened.
     pub shape: Shape,
+    /// What has been read, and is not settled yet.
+    batch: BTreeSet<Pair>,
+    /// There is nothing behind it.
+    is_last: bool,
 }
 
 impl Stream {
@@ -32,7 +37,7 @@ impl Stream {
     ) -> Result<Option<Stream>> {
         // Looks at whose code it would be.
         sessions.for_reading(shard, watched)?;
-        let mut connection = sessions.another(shard)?;
+        let mut connection = Sessions::patient(shard)?;
         if connection.query("SELECT to_regclass($1)", &[Some(&watched.qualified())])?.scalar().is_none() {
             return Ok(None);
         }
@@ -41,36 +46,49 @@ impl Stream {
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {table} IN ACCESS SHARE MODE"
         ))?;
         let Some(shape) = agent::shape(&mut connection, watched, capture)? else { return Ok(None) };
-        let of = owners.map_or(String::new(), |owners| {
-            let list = literal(&text_array(owners));
-            format!(" AND t.{by} = ANY ({list}::{}[])", shape.owner_type)
-        });
+        let of = match (owners, Compared::by_name(&shape.owner_type)) {
+            (Some(owners), Some(compared)) => {
+                let owners: Vec<String> =
+                    owners.iter().filter(|owner| compared.may_have(owner)).cloned().collect();
+                let list = literal(&text_array(&owners));
+                format!(" WHERE t.{by} = ANY ({list}::{}[])", compared.cast)
+            }
+            _ => String::new(),
+        };
+        // What can be in no look-up is answered all the same, without its text: a shard that reads on and on over such rows
+        // would be silent meanwhile.
+        let short = |column: &str| {
+            format!("CASE WHEN octet_length(t.{column}::text) <= {LONGEST} THEN t.{column}::text END")
+        };
         connection.run(&format!(
-            "DECLARE pairs NO SCROLL CURSOR FOR
-             SELECT t.{key}::text, t.{by}::text FROM {table} t
-              WHERE t.{key} IS NOT NULL AND t.{by} IS NOT NULL
-                AND octet_length(t.{key}::text) <= {LONGEST} AND octet_length(t.{by}::text) <= {LONGEST}{of}"
+            "DECLARE pairs NO SCROLL CURSOR FOR SELECT {}, {} FROM {table} t{of}",
+            short(&key),
+            short(&by)
         ))?;
-        Ok(Some(Stream { connection, shape }))
+        Ok(Some(Stream { connection, shape, batch: BTreeSet::new(), is_last: false }))
     }
 
-    /// Settles the next pairs; false: there are none left.
+    pub fn shard(&self) -> &str {
+        self.connection.shard()
+    }
+
+    /// Settles the next pairs; false: there are none left. After a `Retry` the same ones again. Its transaction ends with it.
     pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
-        let rows = self.connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
-        reach(&points::FETCHED)?;
-        let count = rows.len();
-        let pairs: BTreeSet<Pair> = rows
-            .iter()
-            .filter_map(|row| match row.as_slice() {
-                [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
-                _ => None,
-            })
-            .collect();
-        settle::settle_all(sessions, lookup, pairs)?;
-        if count < BATCH {
-            self.connection.run("COMMIT")?;
+        if self.batch.is_empty() && !self.is_last {
+            let rows = self.connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
+            self.is_last = rows.len() < BATCH;
+            self.batch = rows
+                .iter()
+                .filter_map(|row| match row.as_slice() {
+                    [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
+                    _ => None,
+                })
+                .collect();
+            reach(&points::FETCHED)?;
         }
-        Ok(count == BATCH)
+        settle::settle_all(sessions, lookup, self.batch.clone())?;
+        self.batch.clear();
+        Ok(!self.is_last)
     }
 }
 

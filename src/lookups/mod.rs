@@ -8,13 +8,14 @@
 //!
 //! - a client's write is queued by its own transaction on the shard where it is made, in the queue before it is visible;
 //! - a cutover changes no pair: the target has at its opening what the source had behind the fence. What the source queued
-//!   before is asked of the target;
+//!   before is asked of the target, and what nobody had found on the source is looked for there (`assigned.rs`);
 //! - what came before anybody captured it is found by the fill, which begins once all writers of before have ended;
 //! - where hints were lost (a queue that was full, a table that was truncated or rewritten, a server that is not the one that
 //!   was asked before, a master that has forgotten what it took), all pairs of an earlier epoch are settled again (`run.rs`);
-//! - an assignment, which moves no rows, has those of its keys settled (`assigned.rs`).
+//! - an assignment has the rows of its keys settled (`assigned.rs`).
 
 mod assigned;
+mod columns;
 mod define;
 mod fill;
 pub mod points;

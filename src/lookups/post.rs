@@ -1,6 +1,7 @@
 //! One look-up on one shard: its capture, its fill, and what comes through its queue. Invariant: what is taken out of the
 //! queue the master has committed, and whatever else may have been missed raises the epoch before the shard forgets it.
 
+use super::columns;
 use super::fill::{Earlier, Stream};
 use super::points;
 use super::session::Sessions;
@@ -10,7 +11,7 @@ use crate::agent::lookup::{self as agent, Capture, Seen, Shape, Told, Watched};
 use crate::catalog::lookup::{self, Lookup, Progress, Source, State};
 use crate::catalog::lookup_entry::Pair;
 use crate::catalog::shard::Shard;
-use crate::remote::quote::array_literal;
+use crate::remote::quote::{array_literal, literal};
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,20 @@ impl Work<'_> {
             true => Ok(()),
             false => Err(SplitError::Retry("the look-up".into())),
         }
+    }
+}
+
+impl Work<'_> {
+    /// All its rows were looked at.
+    fn filled(&mut self, seen: &Seen, shape: &Shape) -> Result<()> {
+        let filled = Progress {
+            state: State::Filled,
+            place: Some(seen.place.clone()),
+            shape: Some(shape.facts.clone()),
+            ..self.progress.clone()
+        };
+        let before = std::mem::replace(&mut self.progress, filled);
+        self.store().inspect_err(|_| self.progress = before)
     }
 }
 
@@ -86,7 +101,7 @@ impl Post {
         };
         let connection = work.sessions.of(work.shard)?;
         let (Some(shape), Some(seen)) =
-            (agent::shape(connection, &watched, capture)?, agent::seen(connection, capture)?)
+            (agent::shape(connection, &watched, capture)?, agent::seen(connection, capture, work.identity)?)
         else {
             self.failed();
             return Err(SplitError::Retry(format!(
@@ -95,6 +110,7 @@ impl Post {
                 work.shard.shard_key
             )));
         };
+        columns::require(work.lookup, &shape, &watched, work.shard)?;
         if !shape.is_captured {
             self.failed();
             return Ok(Turn { is_busy: true, ..idle("its triggers") });
@@ -111,8 +127,14 @@ impl Post {
         if work.progress.state == State::Filling {
             self.go_on_filling(work, &watched, (capture, &seen), &mut turn)?;
         }
-        let (is_busy, waits_for) = self.take(work, capture)?;
-        turn.is_busy |= is_busy;
+        let waits_for = match self.take(work, capture) {
+            Ok((is_busy, waits_for)) => {
+                turn.is_busy |= is_busy;
+                waits_for
+            }
+            Err(SplitError::Retry(why)) => Some(why),
+            Err(error) => return Err(error),
+        };
         turn.waits_for = turn.waits_for.or(waits_for);
         Ok(turn)
     }
@@ -136,13 +158,17 @@ impl Post {
         }
         let told = told(work.identity, work.lookup, work.source, work.shard);
         let (capture, is_fresh) = agent::enter(connection, &told)?;
+        match agent::shape(connection, watched, capture)? {
+            Some(shape) => columns::require(work.lookup, &shape, watched, work.shard)?,
+            None => return Ok(None),
+        }
         let Some(shape) = agent::install(connection, &told, watched, capture)? else { return Ok(None) };
         reach(&points::INSTALLED)?;
         self.capture = Some(capture);
         if work.progress.state != State::New {
             return Ok(Some(capture));
         }
-        let Some(seen) = agent::seen(connection, capture)? else {
+        let Some(seen) = agent::seen(connection, capture, work.identity)? else {
             return Err(SplitError::Retry(format!("the agent of shard \"{}\"", work.shard.shard_key)));
         };
         let was_routed = transaction(|| lookup::ever_routed(&work.lookup.of, &work.shard.shard_key));
@@ -180,7 +206,8 @@ impl Post {
             let capture = self.capture.map_or(0, |capture| capture.0);
             let connection = work.sessions.of(work.shard)?;
             connection.run(&format!(
-                "UPDATE shardmaster_agent.lookup SET consumed = {known} WHERE id = {capture} AND consumed = {known} - 1"
+                "UPDATE shardmaster_agent.lookup SET consumed = {known} WHERE id = {capture} AND consumed = {known} - 1 AND {}",
+                is_ours(work.identity)
             ))?;
         }
         Ok(is_same)
@@ -209,8 +236,9 @@ impl Post {
             ))?;
         }
         connection.run(&format!(
-            "UPDATE shardmaster_agent.lookup SET announced = {steps}, consumed = {steps} WHERE id = {}",
-            capture.0
+            "UPDATE shardmaster_agent.lookup SET announced = {steps}, consumed = {steps} WHERE id = {} AND {}",
+            capture.0,
+            is_ours(work.identity)
         ))?;
         Ok(())
     }
@@ -235,20 +263,30 @@ impl Post {
                     self.fill = Some(Fill::Waiting(earlier));
                     return Ok(());
                 }
+                // What they have changed may have been settled before they ended.
+                self.fill = Some(Fill::Waiting(earlier));
+                settle::commit(work.lookup, || lookup::next_epoch_if_any(work.lookup))?;
+                self.fill = None;
                 let stream = Stream::open(work.sessions, work.shard, watched, capture, None)?;
                 self.fill = stream.map(|stream| Fill::Streaming(Box::new(stream)));
                 turn.is_busy = true;
             }
             Fill::Streaming(mut stream) => {
-                turn.is_busy = true;
-                if stream.step(work.sessions, work.lookup)? {
-                    self.fill = Some(Fill::Streaming(stream));
-                    return Ok(());
+                let outcome = match stream.step(work.sessions, work.lookup) {
+                    Ok(false) => work.filled(seen, &stream.shape).map(|()| false),
+                    outcome => outcome,
+                };
+                match outcome {
+                    Ok(true) => turn.is_busy = true,
+                    Ok(false) => {
+                        turn.is_busy = true;
+                        return Ok(());
+                    }
+                    // It goes on where it is.
+                    Err(SplitError::Retry(why)) => turn.waits_for = Some(why),
+                    Err(error) => return Err(error),
                 }
-                work.progress.state = State::Filled;
-                work.progress.place = Some(seen.place.clone());
-                work.progress.shape = Some(stream.shape.facts.clone());
-                work.store()?;
+                self.fill = Some(Fill::Streaming(stream));
             }
         }
         Ok(())
@@ -286,8 +324,9 @@ impl Post {
         let connection = work.sessions.of(work.shard)?;
         // What was seen here outlives a crash with it.
         connection.run(&format!(
-            "UPDATE shardmaster_agent.lookup SET announced = greatest(announced, {step}) WHERE id = {}",
-            capture.0
+            "UPDATE shardmaster_agent.lookup SET announced = greatest(announced, {step}) WHERE id = {} AND {}",
+            capture.0,
+            is_ours(work.identity)
         ))?;
         reach(&points::ANNOUNCED)?;
         let progress = Progress { steps: step, ..work.progress.clone() };
@@ -330,6 +369,11 @@ fn idle(waits_for: &str) -> Turn {
     Turn { is_busy: false, waiting: 0, lag_seconds: 0.0, waits_for: Some(waits_for.to_owned()) }
 }
 
+/// A master that was replaced while it was at it takes nothing away from the other one.
+fn is_ours(identity: &str) -> String {
+    format!("EXISTS (SELECT FROM shardmaster_agent.master m WHERE m.identity = {})", literal(identity))
+}
+
 /// Takes entries out. A place of the table may have been given to a new entry meanwhile, which is of a transaction that was
 /// under way when these were seen: none of those that have written them.
 fn consume(work: &mut Work<'_>, capture: Capture, step: i64, entries: &[(String, String)]) -> Result<()> {
@@ -338,13 +382,14 @@ fn consume(work: &mut Work<'_>, capture: Capture, step: i64, entries: &[(String,
     let connection = work.sessions.of(work.shard)?;
     connection.run(&format!(
         "BEGIN;
-         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[]);
-         UPDATE shardmaster_agent.lookup SET consumed = {step} WHERE id = {id} AND consumed = {step} - 1;
+         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[]) AND {is_ours};
+         UPDATE shardmaster_agent.lookup SET consumed = {step} WHERE id = {id} AND consumed = {step} - 1 AND {is_ours};
          COMMIT",
         array_literal(&places),
         array_literal(&xids),
         queue = capture.queue(),
         id = capture.0,
+        is_ours = is_ours(work.identity),
     ))?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::catalog::{shard, split};
 use crate::clean;
 use crate::error::Failure;
 use crate::remote::Connection;
-use crate::server::txn::transaction;
+use crate::server::txn::{soon, transaction};
 
 /// Takes one away.
 pub fn remove(sessions: &mut Sessions, identity: &str, removal: &Removal) -> Result<()> {
@@ -20,8 +20,11 @@ pub fn remove(sessions: &mut Sessions, identity: &str, removal: &Removal) -> Res
     for known in agent::all(connection)?.into_iter().filter(|known| known.token == removal.token) {
         agent::remove(connection, known.capture)?;
     }
-    transaction(|| lookup::removed(&removal.token, &removal.shard_key));
-    Ok(())
+    soon(|| {
+        lookup::removed(&removal.token, &removal.shard_key);
+        Ok(())
+    })
+    .unwrap_or_else(|| Err(SplitError::Retry("whoever has locked what is left of the look-up".into())))
 }
 
 /// Removes everything of look-ups that this master does not have; what was found and what was done with it. In a session.

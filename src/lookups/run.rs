@@ -7,12 +7,13 @@ use super::session::Sessions;
 use super::settle::{self, BATCH};
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::lookup::{self, Lookup, Progress, Removal, Source, State};
-use crate::catalog::lookup_entry;
+use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::shard::{self, Shard};
 use crate::catalog::split;
-use crate::server::txn::transaction;
+use crate::server::txn::{soon, transaction};
 use crate::server::wait;
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 pub use crate::catalog::lookup::has_work;
@@ -23,6 +24,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// After an error: twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// When something is due again.
 struct Due {
@@ -48,8 +50,10 @@ impl Due {
         self.at = Instant::now() + self.pause;
     }
 
-    fn failed(&mut self) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
+    /// What may pass by itself is soon looked at again.
+    fn failed_by(&mut self, error: &SplitError) {
+        let longest = if matches!(error, SplitError::Retry(_)) { LONGEST_WAIT } else { LONGEST_PAUSE };
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(longest);
         self.failures += 1;
         self.at = Instant::now() + pause;
     }
@@ -67,8 +71,8 @@ struct AtShard {
 #[derive(Default)]
 struct OfLookup {
     assigned: Option<Assigned>,
-    /// The last key that was looked at of an earlier epoch.
-    swept: Option<String>,
+    /// The last pair that was looked at of an earlier epoch.
+    swept: Option<Pair>,
     due: Due,
 }
 
@@ -85,6 +89,8 @@ pub struct Turns {
 struct Catalog {
     identity: String,
     lookups: Vec<(Lookup, Source, Vec<Progress>)>,
+    /// Look-ups that a shard has no row of.
+    incomplete: Vec<String>,
     shards: BTreeMap<String, Shard>,
     removals: Vec<Removal>,
 }
@@ -95,19 +101,34 @@ fn read() -> Catalog {
         let progress = lookup::progress(&lookup.name);
         Some((lookup, source, progress))
     };
+    let lookups: Vec<_> = lookup::all().into_iter().filter_map(with_progress).collect();
+    let names = lookups.iter().map(|(lookup, ..)| lookup.name.clone());
     Catalog {
         identity: split::identity(),
-        lookups: lookup::all().into_iter().filter_map(with_progress).collect(),
+        incomplete: names.filter(|name| lookup::lacks_shards(name)).collect(),
+        lookups,
         shards: shard::all().into_iter().map(|shard| (shard.shard_key.clone(), shard)).collect(),
         removals: lookup::removals(),
     }
+}
+
+/// Writes down what the next turn writes as well: whoever has locked it is not waited for.
+fn note(body: impl FnOnce()) {
+    let _: Option<std::result::Result<(), Infallible>> = soon(|| {
+        body();
+        Ok(())
+    });
 }
 
 impl Turns {
     /// One turn; how long nothing is due. None: there is nothing left to do, or no catalog any more.
     pub fn take(&mut self, catalog_exists: fn() -> bool) -> Option<Duration> {
         let read_it = || transaction(|| catalog_exists().then(read));
-        let catalog = read_it()?;
+        let mut catalog = read_it()?;
+        if !catalog.incomplete.is_empty() {
+            catalog.incomplete.iter().for_each(|name| note(|| lookup::add_shards(name)));
+            catalog = read_it()?;
+        }
         if catalog.lookups.is_empty() && catalog.removals.is_empty() {
             return None;
         }
@@ -158,10 +179,12 @@ impl Turns {
         match outcome {
             Ok(()) => self.sessions.succeeded(&removal.shard_key),
             Err(error) => {
-                self.sessions.failed(&removal.shard_key, &error);
-                due.failed();
+                if !matches!(error, SplitError::Retry(_)) {
+                    self.sessions.failed(&removal.shard_key, &error);
+                }
+                due.failed_by(&error);
                 let failure = error.into_failure();
-                transaction(|| lookup::not_removed(removal, &failure));
+                note(|| lookup::not_removed(removal, &failure));
             }
         }
     }
@@ -199,7 +222,7 @@ impl Turns {
             Ok(Some(turn)) => {
                 self.sessions.succeeded(&shard.shard_key);
                 at.due.done(turn.is_busy);
-                transaction(|| {
+                note(|| {
                     lookup::report(
                         &lookup.name,
                         &shard.shard_key,
@@ -209,13 +232,14 @@ impl Turns {
                 });
             }
             Err(error) => {
-                at.post.failed();
-                at.due.failed();
+                at.due.failed_by(&error);
+                // What passes by itself costs no fill: each turn sees whether it is still whole.
                 if !matches!(error, SplitError::Retry(_)) {
+                    at.post.failed();
                     self.sessions.failed(&shard.shard_key, &error);
                 }
                 let failure = error.into_failure();
-                transaction(|| lookup::report_failure(&lookup.name, &shard.shard_key, &failure));
+                note(|| lookup::report_failure(&lookup.name, &shard.shard_key, &failure));
             }
         }
     }
@@ -227,9 +251,8 @@ impl Turns {
             match self.settle_more(&mut of, lookup, source, progress) {
                 Ok(is_busy) => of.due.done(is_busy),
                 Err(error) => {
+                    of.due.failed_by(&error);
                     pgrx::log!("look-up \"{}\": {}", lookup.name, error.into_failure().cleaned());
-                    of = OfLookup { due: of.due, ..OfLookup::default() };
-                    of.due.failed();
                 }
             }
         }
@@ -248,7 +271,7 @@ impl Turns {
             false => 0,
         };
         if of.assigned.is_none() {
-            of.assigned = Assigned::next(lookup);
+            of.assigned = Assigned::next(lookup)?;
         }
         if let Some(assigned) = &mut of.assigned {
             if !assigned.step(&mut self.sessions, lookup, source)? {
@@ -261,17 +284,18 @@ impl Turns {
             of.swept = None;
             return Ok(ended > 0);
         }
-        let page = transaction(|| lookup_entry::older(lookup, of.swept.as_deref(), BATCH as i64));
+        let page = transaction(|| lookup_entry::older(lookup, of.swept.as_ref(), BATCH as i64));
         let Some(last) = page.last().cloned() else {
             match of.swept.take() {
                 // What was left for later is before it.
                 Some(_) => {}
-                None => transaction(|| lookup::swept(lookup, lookup.epoch)),
+                None => settle::commit(lookup, || lookup::swept(lookup, lookup.epoch))?,
             }
             return Ok(true);
         };
-        settle::settle_all(&mut self.sessions, lookup, page.into_iter().collect())?;
-        of.swept = Some(last.key);
-        Ok(true)
+        // Those that cannot be asked for now are come back to, and the others do not wait for them.
+        let (_, errors) = settle::settle(&mut self.sessions, lookup, &page.into_iter().collect())?;
+        of.swept = Some(last);
+        Ok(errors.is_empty())
     }
 }

@@ -1,11 +1,12 @@
 //! Settles pairs: whether their owners' shards have a row with them, as the master then has it.
 
+use super::columns::Compared;
 use super::points;
 use super::session::Sessions;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::lookup::Watched;
 use crate::catalog::keyspace::{self, Keyspace};
-use crate::catalog::lookup::{Lookup, Source};
+use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::routing::{self, Place};
 use crate::catalog::shard::{self, Shard};
@@ -53,6 +54,8 @@ pub type Unasked = (String, Failure);
 /// Pairs with what their shards have said.
 pub struct Looked {
     answers: BTreeMap<Pair, Answer>,
+    /// Shards without the table.
+    bare: BTreeSet<String>,
     /// What kept some from being asked.
     pub errors: Vec<Unasked>,
 }
@@ -67,7 +70,7 @@ fn places(lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Option<(Keyspace, HashMap<
 
 /// Asks the shards. What is asked of a shard, and was seen there, outlives its crash.
 pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Result<Looked> {
-    let mut looked = Looked { answers: BTreeMap::new(), errors: Vec::new() };
+    let mut looked = Looked { answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
     let (Some(source), false) = (&lookup.source, pairs.is_empty()) else { return Ok(looked) };
     let Some((_, places)) = transaction(|| places(lookup, pairs)) else { return Ok(looked) };
     let mut by_shard: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
@@ -82,6 +85,10 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
     for (shard_key, pairs) in by_shard {
         match ask(sessions, source, shard_key, &pairs) {
             Ok(found) => {
+                let found = found.unwrap_or_else(|| {
+                    looked.bare.insert(shard_key.to_owned());
+                    vec![false; pairs.len()]
+                });
                 for (pair, has_row) in pairs.into_iter().zip(found) {
                     let place = places.get(&pair.owner).cloned();
                     looked.answers.insert(pair.clone(), Answer { place, has_row });
@@ -99,29 +106,39 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
     Ok(looked)
 }
 
-/// Which of the pairs a shard has.
-fn ask(sessions: &mut Sessions, source: &Source, shard_key: &str, pairs: &[&Pair]) -> Result<Vec<bool>> {
+/// Which of the pairs a shard has; None: it has no such table, so no rows.
+fn ask(
+    sessions: &mut Sessions,
+    source: &Source,
+    shard_key: &str,
+    pairs: &[&Pair],
+) -> Result<Option<Vec<bool>>> {
     let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
     let watched = source.on(&shard);
     let connection = sessions.for_reading(&shard, &watched)?;
-    let Some(types) = types(connection, &watched)? else {
-        // Without a table there are no rows.
-        return Ok(vec![false; pairs.len()]);
-    };
+    let Some(types) = types(connection, &watched)? else { return Ok(None) };
     let query = query(&watched, &types);
+    // By number: what no row can have is not asked for.
+    let asked: Vec<(usize, &Pair)> = pairs
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner))
+        .collect();
     let (keys, owners): (Vec<String>, Vec<String>) =
-        pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip();
+        asked.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
     let answer = connection.query(&query, &[Some(&text_array(&keys)), Some(&text_array(&owners))])?;
     let mut found = vec![false; pairs.len()];
     for number in answer.rows.iter().flatten().flatten() {
-        if let Some(cell) = number.parse::<usize>().ok().and_then(|n| found.get_mut(n.checked_sub(1)?)) {
+        let place = number.parse::<usize>().ok().and_then(|n| asked.get(n.checked_sub(1)?));
+        if let Some(cell) = place.and_then(|(place, _)| found.get_mut(*place)) {
             *cell = true;
         }
     }
     // Whoever commits without waiting for the disk was seen all the same.
     connection.run("BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT")?;
     sessions.succeeded(shard_key);
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Writes down what shards have said, in a transaction; those of which nothing could be written are left for later.
@@ -143,6 +160,10 @@ pub fn apply(lookup: &Lookup, looked: &Looked) -> BTreeSet<Pair> {
     lookup_entry::unset(lookup, &gone);
     lookup_entry::set(lookup, &there);
     lookup_entry::looked_at(lookup, &gone);
+    // The table may come back with all its rows, and no trigger would tell.
+    if !looked.bare.is_empty() {
+        lookup::look_anew(lookup, &looked.bare);
+    }
     valid.into_iter().map(|(pair, _)| pair.clone()).collect()
 }
 
@@ -154,7 +175,7 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
             &[],
         );
-        match crate::catalog::lookup::hold(lookup) {
+        match lookup::hold(lookup) {
             true => Ok(body()),
             false => Err(gone(lookup)),
         }
@@ -203,8 +224,8 @@ pub fn settle_all(sessions: &mut Sessions, lookup: &Lookup, pairs: BTreeSet<Pair
 
 /// How both columns are compared.
 struct Types {
-    key: String,
-    by: String,
+    key: Compared,
+    by: Compared,
     /// An index leads with the keys.
     has_index: bool,
 }
@@ -214,15 +235,15 @@ struct Types {
 fn query(watched: &Watched, types: &Types) -> String {
     let by = format!("t.{}", ident(&watched.shard_by));
     let is_owners = match types.has_index {
-        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by),
-        false => format!("{by} = w.owner::{}", types.by),
+        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast),
+        false => format!("{by} = w.owner::{}", types.by.cast),
     };
     format!(
         "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
           WHERE EXISTS (SELECT 1 FROM {} t WHERE t.{} = w.key::{} AND {is_owners})",
         watched.qualified(),
         ident(&watched.column),
-        types.key
+        types.key.cast
     )
 }
 
@@ -231,12 +252,14 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>
     let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
     let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
     let answer = connection.query(TYPES, &parameters)?;
-    match answer.rows.first().map(Vec::as_slice) {
-        Some([Some(key), Some(by), has_index]) => {
-            let has_index = has_index.as_deref() == Some("t");
-            Ok(Some(Types { key: key.clone(), by: by.clone(), has_index }))
+    let Some(row) = answer.rows.first() else { return Ok(None) };
+    let compared = |name: Option<&Option<String>>| Compared::by_name(name?.as_deref()?);
+    match (compared(row.first()), compared(row.get(1))) {
+        (Some(key), Some(by)) => {
+            let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));
+            Ok(Some(Types { key, by, has_index }))
         }
-        Some(_) => Err(SplitError::Failed(Failure::new(
+        _ => Err(SplitError::Failed(Failure::new(
             SqlState::UNSUPPORTED,
             format!(
                 "no look-up goes by table {} of shard \"{}\" as it is",
@@ -244,6 +267,5 @@ fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>
                 connection.shard()
             ),
         ))),
-        None => Ok(None),
     }
 }

@@ -1,0 +1,60 @@
+//! How keys are compared with columns of shards, which may be of another type of the same family.
+
+use crate::agent::error::{Result, SplitError};
+use crate::agent::lookup::{Shape, Watched};
+use crate::catalog::lookup::Lookup;
+use crate::catalog::shard::Shard;
+use crate::error::SqlState;
+use crate::keys::key_type::KeyType;
+
+/// What the values of a column are compared as.
+#[derive(Clone, Copy)]
+pub struct Compared {
+    pub key_type: KeyType,
+    /// As casts to it are written. Integers of all sizes are compared with each other, by indexes as well.
+    pub cast: &'static str,
+}
+
+impl Compared {
+    /// By the name of the column's type; None: keys are of no such type.
+    pub fn by_name(name: &str) -> Option<Compared> {
+        let (key_type, cast) = match name.strip_prefix("pg_catalog.")? {
+            "int2" | "int4" | "int8" => (KeyType::BigInt, "pg_catalog.int8"),
+            "numeric" => (KeyType::Numeric, "pg_catalog.\"numeric\""),
+            "text" => (KeyType::Text, "pg_catalog.text"),
+            "varchar" => (KeyType::VarChar, "pg_catalog.\"varchar\""),
+            "bpchar" => (KeyType::Char, "pg_catalog.bpchar"),
+            "uuid" => (KeyType::Uuid, "pg_catalog.uuid"),
+            _ => return None,
+        };
+        Some(Compared { key_type, cast })
+    }
+
+    /// Whether a row may have the value: a cast of any other one would be an error.
+    pub fn may_have(self, value: &str) -> bool {
+        self.key_type.of_value(value).is_some()
+    }
+}
+
+/// Refuses a table whose columns are by now of types that have other values than the look-up's.
+pub fn require(lookup: &Lookup, shape: &Shape, watched: &Watched, shard: &Shard) -> Result<()> {
+    let columns = [
+        (&watched.column, &shape.key_type, lookup.key_type),
+        (&watched.shard_by, &shape.owner_type, lookup.owner_type),
+    ];
+    for (column, name, wanted) in columns {
+        if !Compared::by_name(name).is_some_and(|found| found.key_type.same_family(wanted)) {
+            let (is, wanted) = (name.trim_start_matches("pg_catalog."), wanted.name());
+            return Err(SplitError::failed(
+                SqlState::UNSUPPORTED,
+                format!(
+                    "no look-up goes by table {} of shard \"{}\": column \"{column}\" is of type {is}, its keys are of type {wanted}",
+                    watched.qualified(),
+                    shard.shard_key
+                ),
+                "Change the column's type, or take the table out of the look-up with shard_table_drop().",
+            ));
+        }
+    }
+    Ok(())
+}
