@@ -452,7 +452,7 @@ fn tables_shards_and_keyspaces_know_of_their_guards() {
     assert_eq!(tried(&mut client(&cluster), "INSERT INTO more VALUES ('nobody', 1)"), "SM001");
     // One that has no keys needs no guard.
     by_all(&cluster, "CREATE TABLE plans (id int PRIMARY KEY)");
-    master.batch_execute("SELECT shard_table_add('plans', NULL, policy => 'reference')").unwrap();
+    master.batch_execute("SELECT shard_table_add('plans', NULL, policy => 'global')").unwrap();
     assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     for (call, wanted) in [
         ("SELECT shard_table_drop('more')", "55006"),

@@ -303,7 +303,7 @@ fn the_extension_does_not_go_with_its_schema_or_owner_either() {
         &mut master,
         &[
             "DROP EXTENSION shardmaster",
-            "CREATE ROLE keeper SUPERUSER; CREATE ROLE holder; CREATE ROLE nobody",
+            "CREATE ROLE keeper SUPERUSER LOGIN; CREATE ROLE holder; CREATE ROLE nobody",
             "CREATE SCHEMA kept AUTHORIZATION holder; CREATE SCHEMA apart; CREATE SCHEMA a; CREATE SCHEMA b",
             "CREATE TABLE a.items (id int PRIMARY KEY); CREATE TABLE b.items (id int PRIMARY KEY)",
             "SET ROLE keeper; CREATE EXTENSION shardmaster SCHEMA kept; RESET ROLE",
@@ -312,6 +312,8 @@ fn the_extension_does_not_go_with_its_schema_or_owner_either() {
             "SELECT shard_table_add('items', 'id', key_type => 'int')",
             "SELECT shard_assign('1', 'a')",
             "SELECT shard_split_plan('a', 'b', ARRAY['1'])",
+            "SELECT shard_split_start_dual_write(1)",
+            "SELECT shard_split_wait(1, 'dual_write')",
         ],
     );
     let calls = [
