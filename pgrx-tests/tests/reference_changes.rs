@@ -57,7 +57,7 @@ fn what_refers_to_another_table_is_refused_by_name() {
     master(&cluster, &ADD.replace("countries", "streets"));
     wait::until("it to be refused", LIMIT, || {
         let text = states(&cluster);
-        let is_named = text.contains("has foreign key streets_city_fkey to public.cities");
+        let is_named = text.contains("has foreign key \"streets_city_fkey\" to public.cities");
         Ok((text.contains("failed") && is_named).then_some(()))
     })
     .unwrap();
