@@ -6,14 +6,18 @@ use crate::error::{Failure, SqlState};
 use crate::server::{sql, wait as latch};
 use std::time::{Duration, Instant};
 
+/// A failure may be of before it was mended: what follows the origin tries again, and says so, within that if it is quick.
+const MENDED: Duration = Duration::from_secs(3);
+
 /// What is committed by now is on all active shards of the keyspace when this returns.
 pub fn wait(keyspace: &str, limit: Duration) -> Result<(), Failure> {
     keyspace::find(keyspace)?;
     let Some(now) = reference::now() else { return Ok(()) };
-    let deadline = Instant::now() + limit;
+    let (began, deadline) = (Instant::now(), Instant::now() + limit);
     loop {
         let Some(behind) = reference::behind(keyspace, now) else { return Ok(()) };
-        if behind.state == "failed" || Instant::now() >= deadline {
+        let has_failed = behind.state == "failed" && began.elapsed() >= MENDED;
+        if has_failed || Instant::now() >= deadline {
             return Err(failed(behind));
         }
         if sql::keeps_its_snapshot() {
