@@ -85,11 +85,11 @@
         UNION ALL SELECT concat_ws(' ', 'x', c.oid, c.xmin), NULL FROM pg_cast c
                    WHERE m.classid = 'pg_type'::regclass AND (c.castsource = ANY (m.oids) OR c.casttarget = ANY (m.oids))) AS o
     UNION ALL
-    -- Who may draw from a sequence.
-    SELECT concat_ws(' ', 'q', s.oid, s.xmin), NULL
+    -- Who may draw from a sequence. Its row has another version whenever a split raises it, which says nothing of that.
+    SELECT concat_ws(' ', 'q', s.oid, s.relowner, s.relnamespace, s.relname, s.relacl), NULL
       FROM (SELECT c.classid, c.objid FROM caller c UNION SELECT r.classid, r.objid FROM reached r) c
      CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = c.classid AND p.objid = c.objid OFFSET 0) d
-     CROSS JOIN LATERAL (SELECT l.oid, l.xmin, l.relkind FROM pg_class l WHERE l.oid = d.refobjid OFFSET 0) s
+     CROSS JOIN LATERAL (SELECT l.oid, l.relowner, l.relnamespace, l.relname, l.relacl, l.relkind FROM pg_class l WHERE l.oid = d.refobjid OFFSET 0) s
      WHERE d.refclassid = 'pg_class'::regclass AND s.relkind = 'S'
 )
 SELECT md5(string_agg(o.text, ',' ORDER BY o.text COLLATE "C"))

@@ -33,17 +33,17 @@ pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<O
     Ok(observe_and(connection, plan, side, "")?.0)
 }
 
-/// The same with another question behind it, in the same message, and the answer to that.
+/// The same with other questions behind it, in the same message, and the answers to those.
 pub fn observe_and(
     connection: &mut Connection,
     plan: &Plan,
     side: Side,
     then: &str,
-) -> Result<(Observation, Rows)> {
+) -> Result<(Observation, Vec<Rows>)> {
     let message = statements(connection, plan, side)?;
     let mut answers = connection.run_for_each(&format!("{message}; {then}"))?.into_iter();
-    let (rows, then) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
-    Ok((read(connection.shard(), plan, &rows)?, then))
+    let rows = answers.next().unwrap_or_default();
+    Ok((read(connection.shard(), plan, &rows)?, answers.collect()))
 }
 
 /// The statements that ask it, of which one gives rows: to be sent with others.

@@ -145,6 +145,22 @@ impl Connection {
         })
     }
 
+    /// Statements in one message; how many rows each has touched. An error comes with the number of its statement.
+    pub fn run_each(&mut self, statements: &[&str]) -> Result<Vec<u64>, (usize, RemoteError)> {
+        let mut done = Vec::new();
+        let outcome = self.send(&statements.join("; ")).and_then(|()| {
+            self.collect(self.timeout, |_: &mut (), next| {
+                if done.len() < statements.len() {
+                    done.push(next.affected);
+                }
+            })
+        });
+        match outcome {
+            Ok(()) => Ok(done),
+            Err(error) => Err((done.len(), error)),
+        }
+    }
+
     /// The answer to what was sent: the rows of the last statement, or its error.
     pub fn finish(&mut self) -> Result<Rows, RemoteError> {
         self.finish_within(self.timeout)
@@ -158,7 +174,7 @@ impl Connection {
     fn collect<T: Default>(
         &mut self,
         timeout: Duration,
-        keep: impl Fn(&mut T, Rows),
+        mut keep: impl FnMut(&mut T, Rows),
     ) -> Result<T, RemoteError> {
         self.in_all(timeout, |session| {
             let mut kept = Ok(T::default());

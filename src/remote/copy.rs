@@ -39,7 +39,7 @@ const BESIDE: u64 = 64 << 20;
 
 impl Bounds {
     /// More of a row has arrived than one may have.
-    fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
+    pub(super) fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
         received.is_too_much(began, self.row + BESIDE)
     }
 }
@@ -114,7 +114,7 @@ pub fn pipe_all(
 
 /// Whether a message ends with a COPY.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+pub(super) enum Which {
     OneOfMany,
     Last,
 }
@@ -158,7 +158,7 @@ enum Broken {
     Target(RemoteError),
 }
 
-fn started(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
+pub(super) fn started(connection: &mut Connection, stall: Duration) -> Result<(), RemoteError> {
     connection.in_all(stall, |session| begun(session, stall))
 }
 
@@ -186,13 +186,13 @@ const MESSAGE: usize = 32 << 10;
 const PIECE: usize = 256 << 10;
 
 /// What libpq has given away of a COPY, freed once.
-struct Row {
+pub(super) struct Row {
     buffer: *mut c_char,
     length: usize,
 }
 
 impl Row {
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: libpq's own buffer of this length, which lives as long as this.
         unsafe { std::slice::from_raw_parts(self.buffer.cast::<u8>(), self.length) }
     }
@@ -206,7 +206,7 @@ impl Drop for Row {
 }
 
 /// What comes next of a COPY.
-enum Next {
+pub(super) enum Next {
     Row(Row),
     /// Nothing has arrived yet.
     Wait,
@@ -214,7 +214,7 @@ enum Next {
     Failed,
 }
 
-fn next(source: &mut Connection) -> Next {
+pub(super) fn next(source: &mut Connection) -> Next {
     let mut buffer: *mut c_char = std::ptr::null_mut();
     // SAFETY: a live connection in COPY state; the buffer is libpq's, of the length that it
     // returns.
@@ -404,7 +404,7 @@ fn end(
 
 /// The rows of a COPY that has ended. Of the last one of a message all is taken, and of one that has failed, which is
 /// the last by that.
-fn done(session: &mut Connection, timeout: Duration, which: Which) -> Result<u64, RemoteError> {
+pub(super) fn done(session: &mut Connection, timeout: Duration, which: Which) -> Result<u64, RemoteError> {
     session.in_all(timeout, |session| {
         let mut rows = 0;
         let mut failed = None;

@@ -10,6 +10,7 @@ pub mod copy;
 mod error;
 pub mod fan_out;
 mod flood;
+pub mod gather;
 mod hosts;
 pub mod number;
 mod open;

@@ -1,6 +1,7 @@
 //! The sessions and statements with which a split's steps are carried out.
 
 use super::copy::throttle::Throttle;
+use super::copy::window::Counted;
 use super::owners::LookedThrough;
 use super::references::Watched;
 use super::table::{self, Table};
@@ -38,10 +39,14 @@ pub struct Engine {
     pub parents: Vec<String>,
     /// As the last step has read them.
     pub counters: Counters,
+    /// Where the target is likely to stand, and what windows hold since.
+    pub counted: Option<Counted>,
     /// Blocks of the next chunk; 0: no step has said it yet.
     pub chunk_blocks: i64,
     /// The next step is a cutover's last, and this run of the master may decide.
     pub deciding: Option<String>,
+    /// The step that was announced on the source before its rows have come over.
+    pub announced: Option<i64>,
     /// Bytes of a window's rows; None: as many as there are.
     pub window_limit: Option<u64>,
     /// Whom a copy waits for.
@@ -86,8 +91,10 @@ impl Engine {
             looked_through: LookedThrough::default(),
             parents: Vec::new(),
             counters: Counters::default(),
+            counted: None,
             chunk_blocks: 0,
             deciding: None,
+            announced: None,
             window_limit: None,
             throttle: Throttle::default(),
             verification: None,
@@ -138,8 +145,18 @@ impl Engine {
 
     /// With questions behind it, in one message: the rows of all that gives any, of these at the end.
     pub fn control_transaction_and(&mut self, statements: &str, questions: &str) -> Result<Vec<Rows>> {
+        self.send_control_transaction(statements, questions)?;
+        self.take_control_transaction()
+    }
+
+    /// In two parts, so that others are asked meanwhile.
+    pub fn send_control_transaction(&mut self, statements: &str, questions: &str) -> Result<()> {
         let begin = tenure::begin_statements(self.plan.id, Side::Source, self.generation);
-        let outcome = self.control.run_for_each(&format!("{begin}; {statements}; COMMIT; {questions}"));
+        Ok(self.control.send(&format!("{begin}; {statements}; COMMIT; {questions}"))?)
+    }
+
+    pub fn take_control_transaction(&mut self) -> Result<Vec<Rows>> {
+        let outcome = self.control.finish_for_each();
         tenure::begun(&mut self.control, outcome)
     }
 }

@@ -9,6 +9,7 @@ use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::remote::Connection;
 use crate::remote::number::{self, MOST, MOST_BLOCKS};
+use crate::remote::quote::literal;
 use crate::remote::result::Rows;
 use serde::{Deserialize, Serialize};
 
@@ -258,18 +259,16 @@ pub fn read_from(target: &Connection, plan: &Plan, rows: &Rows) -> Result<Progre
 
 /// Stored in the transaction that is open.
 pub fn store(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
-    send_store(target, split, progress)?;
-    target.finish()?;
+    target.run(&storing(split, progress))?;
     Ok(())
 }
 
-/// The same, whose answer is still to be taken.
-pub fn send_store(target: &mut Connection, split: i64, progress: &Progress) -> Result<()> {
-    target.send_query(
-        "UPDATE shardmaster_agent.progress SET state = $2, updated_at = clock_timestamp() WHERE split_id = $1",
-        &[Some(&split.to_string()), Some(&to_json(progress))],
-    )?;
-    Ok(())
+/// The statement that does it, for a message with others.
+pub fn storing(split: i64, progress: &Progress) -> String {
+    format!(
+        "UPDATE shardmaster_agent.progress SET state = {}, updated_at = clock_timestamp() WHERE split_id = {split}",
+        literal(&to_json(progress))
+    )
 }
 
 /// The same, as long as no step was committed.

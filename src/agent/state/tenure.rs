@@ -176,8 +176,13 @@ pub fn begin_as(connection: &mut Connection, split: i64, side: Side, generation:
 /// the second one fails, and nothing of the rest is done: a division by zero, since a message of
 /// several statements has no other condition.
 pub fn begin_statements(split: i64, side: Side, generation: i64) -> String {
+    format!("BEGIN; {}", is_mine(split, side, generation))
+}
+
+/// The same in a transaction that has begun.
+pub fn is_mine(split: i64, side: Side, generation: i64) -> String {
     format!(
-        "BEGIN; SELECT 1 / count(*) FROM (SELECT FROM shardmaster_agent.generation
+        "SELECT 1 / count(*) FROM (SELECT FROM shardmaster_agent.generation
           WHERE split_id = {split} AND side = {} AND generation = {generation} FOR SHARE) mine",
         literal(side.as_str())
     )

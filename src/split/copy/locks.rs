@@ -22,11 +22,11 @@ fn source_locks(engine: &Engine) -> String {
     )
 }
 
-/// The same for the last window. No transaction is open that has disabled triggers: what it
-/// writes is in no window. Until the source is moved nothing is attached to the partitioned
+/// The same for the last window, as statements. No transaction is open that has disabled triggers: what
+/// it writes is in no window. Until the source is moved nothing is attached to the partitioned
 /// tables or detached from them: rows that came so after S would be in no window. Such a
 /// lock waits for another split's cutover too, so not for long.
-pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
+pub fn source_for_cutover(engine: &Engine) -> String {
     // Should the worker vanish, the lock goes soon after.
     let limit = guc::cutover_timeout().as_millis();
     let tables: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
@@ -40,8 +40,7 @@ pub fn lock_source_for_cutover(engine: &mut Engine) -> Result<()> {
         let only: Vec<String> = engine.parents.iter().map(|name| format!("ONLY {name}")).collect();
         locks.push_str(&format!("; LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", only.join(", ")));
     }
-    engine.reader.run(&locks)?;
-    Ok(())
+    locks
 }
 
 /// No column and no file of the target's tables changes until its transaction ends.

@@ -8,7 +8,7 @@
 use super::compare::{self, Differences};
 use super::computed;
 use super::foreign_keys::{self, Look};
-use super::window::{self, Company, Entries};
+use super::window::{self, Company, Counted, Entries};
 use super::{chunk, leaves, locks, places};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
@@ -78,8 +78,15 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
 
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
-    let counters = consumed::asked(engine.plan.id);
-    let (now, counters) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, &counters)?;
+    let mut questions = vec![consumed::asked(engine.plan.id)];
+    // Whether the target has no more than that it says later.
+    let known = engine.counted.take().map(|counted| counted.since);
+    questions.extend(known.as_deref().map(|since| window::counting(engine, Some(since))));
+    let questions = questions.join("; ");
+    let (now, answers) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, &questions)?;
+    let mut answers = answers.into_iter();
+    let counters = answers.next().unwrap_or_default();
+    engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
     let looked =
         engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     // In a cutover the target has been asked already, and its answer is still to be taken.
@@ -235,11 +242,11 @@ pub fn apply(
     }
     for company in Company::of(entries, &resets) {
         let applied = window::apply(engine, &company, &progress)?;
-        for (position, keys) in company.tables.iter().zip(applied) {
+        for (position, keys) in company.tables.iter().zip(applied.keys) {
             let known = &mut progress.tables[*position].changes_applied;
             *known = known.saturating_add(keys);
         }
-        round_trips += company.round_trips();
+        round_trips += applied.round_trips;
     }
     let lag = began.elapsed().saturating_sub(engine.distance * round_trips);
     progress.last_event_id = progress.last_event_id.saturating_add(changes);
@@ -352,15 +359,20 @@ pub fn commit_and_ask(
     beside: &Beside,
 ) -> Result<Answers> {
     leaves::check_unchanged(engine, &outcome.progress)?;
-    outcome.progress.steps = engine.counters.next_step(outcome.progress.steps);
+    let before = outcome.progress.steps;
+    outcome.progress.steps = engine.counters.next_step(before);
     outcome.progress.worker = engine.generation;
-    progress::send_store(&mut engine.target, engine.plan.id, &outcome.progress)?;
-    make_durable(engine, outcome.progress.steps)?;
-    engine.target.finish()?;
+    if engine.announced.take() != Some(outcome.progress.steps) {
+        send_announcement(engine, before)?;
+        take_announcement(engine)?;
+        engine.announced = None;
+    }
     reach(injection_points::STEP_DURABLE)?;
-    let target = engine.target.run_for_each(&format!("COMMIT; {}", beside.target))?;
+    let store = progress::storing(engine.plan.id, &outcome.progress);
+    let target = engine.target.run_for_each(&format!("{store}; COMMIT; {}", beside.target))?;
     let heard = Instant::now();
     reach(injection_points::STEP_COMMITTED)?;
+    engine.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
     if reading == Reading::Ends {
         engine.reader.send("COMMIT")?;
     }
@@ -391,11 +403,19 @@ pub struct Answers {
 /// its disk by then. Without it rows of asynchronous commits were forgotten in a
 /// crash, their transaction ids given out again, and later writes skipped. What it
 /// writes is the number of the step, so that a source which has forgotten it is noticed.
-pub fn make_durable(engine: &mut Engine, step: i64) -> Result<()> {
-    let id = engine.plan.id;
+///
+/// The answer is still to be taken: rows may come over meanwhile, but are committed only behind it.
+pub fn send_announcement(engine: &mut Engine, before: i64) -> Result<()> {
+    let (id, step) = (engine.plan.id, engine.counters.next_step(before));
     let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
     statements.extend(engine.deciding.take().map(|instance| consumed::decide(id, &instance)));
-    engine.control_transaction(&statements.join("; "))
+    engine.announced = Some(step);
+    engine.send_control_transaction(&statements.join("; "), "")
+}
+
+/// To be taken whatever became of the rows: the session is the one that opens the source again.
+pub fn take_announcement(engine: &mut Engine) -> Result<()> {
+    engine.take_control_transaction().map(drop).inspect_err(|_| engine.announced = None)
 }
 
 /// Why capture has stopped, for the split's history.

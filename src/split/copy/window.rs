@@ -2,6 +2,7 @@
 //! the one before, P. Sequence numbers are not commit order, snapshots are.
 
 use super::collision;
+use super::few::{self, Queries};
 use super::sieve::{Sieve, explain};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::scope;
@@ -11,6 +12,7 @@ use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied, Look, Piece};
 use crate::remote::quote::literal;
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::engine::Engine;
 use crate::split::table::Table;
@@ -70,15 +72,37 @@ fn condition(progress: &Progress) -> String {
     queue::is_new(progress.snapshot.as_deref())
 }
 
-/// Counts the window of every table, in S.
-pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
-    let condition = condition(progress);
+/// Windows that are counted along with another question, since a snapshot up to which the target is likely to stand.
+pub struct Counted {
+    pub since: String,
+    /// What the source has said of it in this step's S.
+    pub rows: Option<Rows>,
+}
+
+/// The query that counts the window of every table since a snapshot.
+pub fn counting(engine: &Engine, since: Option<&str>) -> String {
+    let condition = queue::is_new(since);
     let queries: Vec<String> = engine
         .tables
         .iter()
         .map(|table| queue::window(&table.queue, table.policy.ordinal, &condition))
         .collect();
-    let rows = engine.reader.run(&format!("{} ORDER BY 1", queries.join(" UNION ALL ")))?;
+    format!("{} ORDER BY 1", queries.join(" UNION ALL "))
+}
+
+/// Counts the window of every table, in S, unless that has been done for where the target stands.
+pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
+    let since = progress.snapshot.as_deref();
+    let counted = engine.counted.take().filter(|counted| Some(counted.since.as_str()) == since);
+    let rows = match counted.and_then(|counted| counted.rows) {
+        Some(rows) => rows,
+        None => {
+            let query = counting(engine, since);
+            engine.reader.run(&query)?
+        }
+    };
+    // For the next step: until something is committed the target stands where it does.
+    engine.counted = since.map(|since| Counted { since: since.to_owned(), rows: None });
     let shard = engine.reader.shard();
     let entries = |row: &Vec<Option<String>>| match row.as_slice() {
         [_, rows, newest, truncated] => Ok(Entries {
@@ -118,28 +142,53 @@ fn copied_rows(progress: &TableProgress) -> Option<String> {
     (!parts.is_empty()).then(|| format!("({})", parts.join(" OR ")))
 }
 
+/// What has come over of some tables.
+pub struct Applied {
+    /// How many keys have changed, of each.
+    pub keys: Vec<i64>,
+    /// Answers that were waited for.
+    pub round_trips: u32,
+}
+
 /// Brings the rows of some tables that changed in the window, and that are below the
-/// cursors, to their state in S. Returns how many keys changed, of each.
-pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Result<Vec<i64>> {
+/// cursors, to their state in S.
+pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Result<Applied> {
     let condition = condition(progress);
-    let limit = engine.window_limit;
-    let Engine { plan, reader, target, tables, .. } = &mut *engine;
-    let (mut pieces, mut of) = (Vec::new(), Vec::new());
+    let mut queries = Vec::new();
     for position in &company.tables {
         let Some(below) = copied_rows(&progress.tables[*position]) else { continue };
-        pieces.extend(window_pieces(plan, &tables[*position], &condition, (&below, limit)));
-        of.push(*position);
+        let table = &engine.tables[*position];
+        queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
     }
+    let are_few = company.rows <= few::MOST_ROWS;
+    let is_for_all = queries.iter().all(|query| few::is_for(&engine.tables[query.of]));
+    let as_values = match are_few && is_for_all {
+        true => few::apply(engine, &queries)?,
+        false => None,
+    };
+    let (keys, round_trips) = match as_values {
+        Some(keys) => (keys, few::ROUND_TRIPS),
+        None => (copy_all(engine, company, &queries)?, company.round_trips()),
+    };
+    let of = |position: &usize| {
+        let at = queries.iter().position(|query| query.of == *position);
+        at.and_then(|at| keys.get(at)).map_or(0, |keys| i64::try_from(*keys).unwrap_or(i64::MAX))
+    };
+    Ok(Applied { keys: company.tables.iter().map(of).collect(), round_trips })
+}
+
+/// By COPY, whatever they hold; how many keys have changed, of each.
+fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Result<Vec<u64>> {
+    let limit = engine.window_limit;
+    let Engine { plan, reader, target, tables, .. } = &mut *engine;
+    let pieces: Vec<Piece<'_>> =
+        queries.iter().flat_map(|query| window_pieces(plan, &tables[query.of], query, limit)).collect();
     let copied = match company.is_small() {
         true => copy::pipe_all(reader, target, pieces),
         false => one_by_one(reader, target, pieces),
     };
-    let copied = copied.map_err(|(piece, error)| explained(engine, of[piece / 2], error))?;
-    let keys = |position: &usize| {
-        let at = of.iter().position(|other| other == position);
-        at.and_then(|at| copied.get(2 * at)).map_or(0, |keys| i64::try_from(keys.rows).unwrap_or(i64::MAX))
-    };
-    Ok(company.tables.iter().map(keys).collect())
+    let copied = copied.map_err(|(piece, error)| explained(engine, queries[piece / 2].of, error))?;
+    Ok(copied.iter().step_by(2).map(|copied| copied.rows).collect())
 }
 
 fn one_by_one(
@@ -152,45 +201,52 @@ fn one_by_one(
         .collect()
 }
 
+/// What is read of a table's window: the keys that have changed, and the rows that they have now.
+fn window_queries(plan: &Plan, of: usize, table: &Table, [condition, below]: [&str; 2]) -> Queries {
+    let scope = plan.scope.filter(&table.source_by, "t");
+    let rows = format!(
+        "SELECT {} FROM {} AND {scope} AND {below}",
+        table.select_list(),
+        table.changed_rows(condition)
+    );
+    Queries { of, keys: table.window(condition), rows }
+}
+
 /// The keys that have changed, then the rows that they have now, for those that are there no more.
 fn window_pieces<'a>(
     plan: &'a Plan,
     table: &'a Table,
-    condition: &str,
-    (below, limit): (&str, Option<u64>),
+    queries: &Queries,
+    limit: Option<u64>,
 ) -> [Piece<'a>; 2] {
     let keys = Piece {
-        out: format!("COPY ({}) TO STDOUT ({})", table.window(condition), table.text_format()),
+        out: format!("COPY ({}) TO STDOUT ({})", queries.keys, table.text_format()),
         into: format!("COPY {} FROM STDIN ({})", table.window_table(), table.text_format()),
         bounds: Bounds::unlimited(),
         look: None,
     };
-    let scope = plan.scope.filter(&table.source_by, "t");
-    let out = format!(
-        "COPY (SELECT {} FROM {} AND {scope} AND {below}) TO STDOUT ({})",
-        table.select_list(),
-        table.changed_rows(condition),
-        table.format()
-    );
+    let out = format!("COPY ({}) TO STDOUT ({})", queries.rows, table.format());
     let bounds = Bounds { bytes: limit, ..Bounds::unlimited() };
-    [keys, rows_piece(plan, table, out, &delete_changed(&plan.scope, table), bounds)]
+    let delete = delete_changed(&plan.scope, table).map(|statement| statement + "; ").concat();
+    [keys, rows_piece(plan, table, out, &delete, bounds)]
 }
 
-fn explained(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
+pub fn explained(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
     let name = engine.tables[position].source.name.clone();
     collision::explain(error.of_table(&name), engine, position)
 }
 
 /// By key and scope: by key alone it would remove another tenant's row. The planner knows nothing
 /// of the window's size before.
-fn delete_changed(scope: &Scope, table: &Table) -> String {
-    format!(
-        "ANALYZE {window}; DELETE FROM {} t USING {window} k WHERE {} AND {}; ",
+pub fn delete_changed(scope: &Scope, table: &Table) -> [String; 2] {
+    let window = table.window_table();
+    let delete = format!(
+        "DELETE FROM {} t USING {window} k WHERE {} AND {}",
         table.target_only(),
         table.target_join(),
         scope.filter(&table.target_by, "t"),
-        window = table.window_table(),
-    )
+    );
+    [format!("ANALYZE {window}"), delete]
 }
 
 /// Copies rows of the source into the target.

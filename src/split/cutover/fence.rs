@@ -8,8 +8,11 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
+use crate::agent::state::side::{Change, Version};
 use crate::agent::state::{queue, tenure};
+use crate::catalog::split::Plan;
 use crate::remote::Connection;
+use crate::remote::result::Rows;
 use crate::server::wait;
 use crate::split::engine::Engine;
 use std::time::{Duration, Instant};
@@ -94,32 +97,18 @@ pub fn open(engine: &mut Engine) -> Result<Connection> {
 }
 
 /// Takes the lock: short attempts, ever further apart, because new writers queue
-/// behind each of them. `before` runs before an attempt, `after` after one that failed.
-/// Returns whom it has waited for.
+/// behind each of them. `tables` locks what the reading session is to have, beside it: S comes behind
+/// both, and neither of them waits for the other. Returns whom it has waited for.
 pub fn take(
     engine: &mut Engine,
     fence: &mut Connection,
     deadline: Instant,
-    before: fn(&mut Engine) -> Result<()>,
-    after: fn(&mut Engine) -> Result<()>,
+    tables: Option<&str>,
 ) -> Result<Option<String>> {
     let mut pause = Duration::from_millis(100);
     let mut waited_for = None;
     let _said = wait::said();
-    loop {
-        let reason = match before(engine) {
-            Ok(()) => match fence.run(&attempt(engine.plan.id, deadline)) {
-                Ok(_) => return Ok(waited_for),
-                Err(error) if error.is_lock_timeout() => {
-                    fence.run("ROLLBACK")?;
-                    holders_text(engine)?
-                }
-                Err(error) => return Err(error.into()),
-            },
-            Err(SplitError::Remote(error)) if error.is_lock_timeout() => table_holders(engine)?,
-            Err(error) => return Err(error),
-        };
-        after(engine)?;
+    while let Some(reason) = try_once(engine, fence, deadline, tables)? {
         if Instant::now() + pause > deadline {
             return Err(SplitError::Retry(reason));
         }
@@ -128,6 +117,45 @@ pub fn take(
         waited_for = Some(reason);
         pause *= 2;
     }
+    Ok(waited_for)
+}
+
+/// Who is in the way; None: the locks are there. Else none of them is.
+fn try_once(
+    engine: &mut Engine,
+    fence: &mut Connection,
+    deadline: Instant,
+    tables: Option<&str>,
+) -> Result<Option<String>> {
+    if let Some(tables) = tables {
+        engine.reader.send(tables)?;
+    }
+    let barrier = fence.run(&attempt(engine.plan.id, deadline));
+    let tables = match tables {
+        Some(_) => engine.reader.finish(),
+        None => Ok(Rows::default()),
+    };
+    let (in_the_way, failed) = match (tables, barrier) {
+        (Ok(_), Ok(_)) => return Ok(None),
+        (Err(error), _) => (InTheWay::Tables, error),
+        (Ok(_), Err(error)) => (InTheWay::Writers, error),
+    };
+    if !failed.is_lock_timeout() {
+        return Err(failed.into());
+    }
+    // Writers first.
+    fence.run("ROLLBACK")?;
+    let reason = match in_the_way {
+        InTheWay::Writers => holders_text(engine)?,
+        InTheWay::Tables => table_holders(engine)?,
+    };
+    engine.reader.run("ROLLBACK")?;
+    Ok(Some(reason))
+}
+
+enum InTheWay {
+    Writers,
+    Tables,
 }
 
 /// Begins the transaction that holds the lock. It ends at the deadline, whoever is left to
@@ -175,12 +203,24 @@ pub fn release(fence: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The same, and the reading session's transaction beside it.
-pub fn release_beside(fence: &mut Connection, reader: &mut Connection) -> Result<()> {
-    let sent = [fence.send("ROLLBACK"), reader.send("ROLLBACK")];
-    let ended = [fence.finish(), reader.finish()];
-    sent.into_iter().chain(ended.map(|ended| ended.map(drop))).collect::<std::result::Result<(), _>>()?;
-    Ok(())
+/// The same, with a change of the source's state that they read: one commit makes it and lets them go. The reading
+/// session's transaction ends beside it. False: the fence's transaction had ended before, and the state is as it was.
+pub fn release_with(
+    fence: &mut Connection,
+    reader: &mut Connection,
+    plan: &Plan,
+    generation: i64,
+    (change, version): (&Change, Version),
+) -> bool {
+    let mine = tenure::is_mine(plan.id, change.side, generation);
+    // Without its transaction nothing of it is done.
+    let statements = format!("SAVEPOINT held; {mine}; {}; COMMIT", change.statement(plan.id, version));
+    let sent = fence.send(&statements);
+    let ended = reader.send("ROLLBACK");
+    let changed = sent.and_then(|()| fence.finish_for_each());
+    // It has done its work; lost by now, it would not have to do it any more.
+    let _ = ended.and_then(|()| reader.finish());
+    changed.is_ok_and(|answers| answers.last().is_some_and(|changed| changed.rows.len() == 1))
 }
 
 /// For `waiting_for`: who keeps the fence from being taken.

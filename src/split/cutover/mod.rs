@@ -18,9 +18,11 @@ pub mod source;
 pub mod told;
 pub mod watch;
 
+use super::copy::compare::{self, Differences};
 use super::copy::outcome::Outcome;
 use super::copy::step::{self, Reading};
-use super::copy::{compare, foreign_keys, leaves, locks, window};
+use super::copy::window::{self, Entries};
+use super::copy::{foreign_keys, leaves, locks};
 use super::end::old_guards::{self, OldGuards};
 use super::engine::Engine;
 use super::injection_points::{self, reach};
@@ -28,6 +30,8 @@ use super::lifecycle::phases;
 use super::{record, there};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
+use crate::agent::shape::Observation;
+use crate::agent::state::progress::Progress;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::tenure;
 use crate::catalog::split::{self, Plan};
@@ -113,8 +117,8 @@ fn steps(
     disable_routes(engine, aim, deadline)?;
     let began = Instant::now();
     reach(injection_points::CUTOVER_DISABLED)?;
-    let waited_for = fence::take(engine, fence, deadline, locks::lock_source_for_cutover, unlock_source)
-        .map_err(aborted::deadline_passed)?;
+    let tables = locks::source_for_cutover(engine);
+    let waited_for = fence::take(engine, fence, deadline, Some(&tables)).map_err(aborted::deadline_passed)?;
     reach(injection_points::CUTOVER_LOCKED)?;
     in_time(deadline)?;
     *is = Source::Fenced;
@@ -144,9 +148,7 @@ fn steps(
         None => open_target(engine, version)?,
     }
     reach(injection_points::CUTOVER_OPENED)?;
-    move_source(engine, version)?;
-    // Both have done their work; lost by now, they would not have to do it any more.
-    let _ = fence::release_beside(fence, &mut engine.reader);
+    move_and_release(engine, fence, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
     *held = None;
     record_moved(&engine.plan, Some(began.elapsed()));
@@ -264,11 +266,6 @@ fn is_asked_for_now(state: &split::State) -> bool {
     phases::asks_for_cutover(state.goal) && state.request == CutoverRequest::Now
 }
 
-fn unlock_source(engine: &mut Engine) -> Result<()> {
-    engine.reader.run("ROLLBACK")?;
-    Ok(())
-}
-
 /// 3. The state that writers read once they have the lock. If the fence still holds, which is to be asked from
 ///    now on, no writer has read the one before.
 pub fn close_fence(engine: &mut Engine) -> Result<()> {
@@ -313,19 +310,34 @@ fn apply_last_window(
     if waiting > guc::cutover_max_rows() {
         return Err(SplitError::Aborted(aborted::because(&format!("{waiting} changed rows to be applied"))));
     }
-    engine.window_limit = Some(guc::cutover_max_bytes());
-    let applied = step::apply(engine, before, &now, differences, &entries);
-    engine.window_limit = None;
-    let mut outcome = applied?;
+    let mut outcome = apply_announced(engine, before, &now, differences, &entries)?;
     if !outcome.progress.is_copied() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    // From this commit on a decision may exist that this server might forget.
-    engine.deciding = Some(transaction(instance::current));
     let beside = behind::questions(engine, asked, &now.snapshot);
     let answers = step::commit_and_ask(engine, &mut outcome, &now, Reading::GoesOn, &beside)
         .map_err(|error| behind::renamed(error, asked))?;
     Ok((outcome, behind::read(engine, asked, answers)?))
+}
+
+/// The window comes over while the source counts the step, which is to be on its disk before the target commits it.
+fn apply_announced(
+    engine: &mut Engine,
+    before: Progress,
+    now: &Observation,
+    differences: Differences,
+    entries: &[Entries],
+) -> Result<Outcome> {
+    // From this commit on a decision may exist that this server might forget.
+    engine.deciding = Some(transaction(instance::current));
+    engine.window_limit = Some(guc::cutover_max_bytes());
+    step::send_announcement(engine, before.steps)?;
+    let applied = step::apply(engine, before, now, differences, entries);
+    let announced = step::take_announcement(engine);
+    engine.window_limit = None;
+    let outcome = applied?;
+    announced?;
+    Ok(outcome)
 }
 
 /// Step 5, which waits for nobody on the master past the deadline. A commit that waits for a
@@ -420,8 +432,9 @@ fn open_by(
     if guards.is_empty() {
         return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(version)).map(|_| ());
     }
-    tenure::begin_as(target, plan.id, Side::Target, generation)?;
-    side::OPEN.write(target, plan.id, Version::Is(version))?;
+    let begin = tenure::begin_statements(plan.id, Side::Target, generation);
+    let opened = target.run(&format!("{begin}; {}", side::OPEN.statement(plan.id, Version::Is(version))));
+    tenure::begun(target, opened)?;
     old_guards::release(target, plan, guards)?;
     target.run("COMMIT")?;
     Ok(())
@@ -432,6 +445,17 @@ fn open_by(
 pub fn move_source(engine: &mut Engine, version: i64) -> Result<()> {
     let (id, generation) = (engine.plan.id, engine.generation);
     tenure::change(&mut engine.control, id, generation, &side::MOVE, Version::Is(version))?;
+    Ok(())
+}
+
+/// The same in the session whose lock writers wait for, where it still has it: they read it once that commit lets them go.
+fn move_and_release(engine: &mut Engine, fence: &mut Connection, version: i64) -> Result<()> {
+    let (reader, change) = (&mut engine.reader, (&side::MOVE, Version::Is(version)));
+    if fence::release_with(fence, reader, &engine.plan, engine.generation, change) {
+        return Ok(());
+    }
+    move_source(engine, version)?;
+    let _ = fence::release(fence);
     Ok(())
 }
 

@@ -295,7 +295,7 @@ fn after_decision(error: SplitError, id: i64) -> SplitError {
 fn fence_again(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::take(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
+    fence::take(engine, &mut session, deadline, None)?;
     cutover::close_fence(engine)?;
     fence::require_held(&mut session, deadline)?;
     fence::release(&mut session)?;
@@ -309,7 +309,7 @@ fn fence_again(engine: &mut Engine) -> Result<()> {
 fn await_writers(engine: &mut Engine) -> Result<()> {
     let mut session = fence::open(engine)?;
     let deadline = Instant::now() + guc::cutover_timeout();
-    fence::take(engine, &mut session, deadline, |_| Ok(()), |_| Ok(()))?;
+    fence::take(engine, &mut session, deadline, None)?;
     fence::release(&mut session)
 }
 

@@ -77,6 +77,15 @@ impl Mesh {
         }
     }
 
+    /// The same of a value as its type writes it.
+    pub fn holds_text(&self, text: &str) -> bool {
+        match self.of {
+            Ordered::BigInt => text.parse::<i64>().is_ok_and(|number| self.holds(&number.to_be_bytes())),
+            Ordered::Text => self.holds(text.as_bytes()),
+            Ordered::Uuid => uuid(text).is_some_and(|bytes| self.holds(&bytes)),
+        }
+    }
+
     /// As `Ordered::sort_bytes` writes the key.
     fn sorted(&self, value: &[u8]) -> Option<Vec<u8>> {
         match self.of {
@@ -117,6 +126,17 @@ fn keys(scope: &Scope, of: Ordered) -> Option<Keys> {
         }
         Scope::Keys(_) | Scope::Buckets { .. } | Scope::Ranges { .. } => return None,
     })
+}
+
+/// As the server writes it: 32 digits in five groups.
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let digits = text.replace('-', "");
+    (text.len() == 36 && digits.len() == 32 && digits.is_ascii()).then_some(())?;
+    let mut bytes = [0; 16];
+    for (byte, at) in bytes.iter_mut().zip((0..32).step_by(2)) {
+        *byte = u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// A number of two, four or eight bytes.

@@ -38,6 +38,10 @@ pub struct Table {
     pub encoding: Option<String>,
     /// What rows on their way are held to; None: the target sees to it.
     pub mesh: Option<Rc<Mesh>>,
+    /// The same of rows in text form.
+    pub text_mesh: Option<Rc<Mesh>>,
+    /// Rows of a window were too large to come over as values.
+    pub has_long_rows: bool,
 }
 
 impl Table {
@@ -81,10 +85,10 @@ impl Table {
         self.encoding.is_none() && self.pairs.iter().all(is_same)
     }
 
-    /// What its rows on their way can be held to; None: the bytes do not tell.
+    /// What its rows on their way can be held to; None: the key's bytes do not tell.
     fn mesh(&self, scope: &Scope) -> Option<Mesh> {
         let position = self.pairs.iter().position(|pair| pair.target == self.target_by.name)?;
-        self.is_binary().then(|| Mesh::new(scope, &self.target_by, position)).flatten()
+        Mesh::new(scope, &self.target_by, position)
     }
 
     /// How keys of a window are written.
@@ -193,7 +197,8 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
         .zip(on_source.tables.into_iter().zip(on_target.tables))
         .map(|(policy, (on_source, on_target))| {
             let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
-            table.mesh = table.mesh(&plan.scope).map(Rc::new);
+            table.text_mesh = table.mesh(&plan.scope).map(Rc::new);
+            table.mesh = table.text_mesh.clone().filter(|_| table.is_binary());
             for (position, pair) in table.pairs.iter().enumerate() {
                 if steady::is_steady(source, &table.source.name, pair)? {
                     table.compared.push(position);
@@ -253,5 +258,7 @@ fn pair(plan: &Plan, policy: &Policy, source: TableShape, target: TableShape) ->
         compared: Vec::new(),
         encoding: None,
         mesh: None,
+        text_mesh: None,
+        has_long_rows: false,
     })
 }

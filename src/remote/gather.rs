@@ -1,0 +1,87 @@
+//! What several COPYs of one message give, as far as it is not much: with all of it at hand the other side is told in one
+//! message, too.
+
+use super::connection::{Connection, IN_ALL};
+use super::copy::{Bounds, Next, Which, done, next, started};
+use super::error::RemoteError;
+use super::flood::Received;
+use super::wait::Ready;
+use std::time::{Duration, Instant};
+
+/// The bytes of each; None: there were more, and none is kept. An error comes with the number of its COPY.
+pub fn gather(
+    source: &mut Connection,
+    outs: &[String],
+    (most, bounds): (usize, Bounds),
+) -> Result<Option<Vec<Vec<u8>>>, (usize, RemoteError)> {
+    source.send(&outs.join("; ")).map_err(|error| (0, error))?;
+    let last = outs.len().saturating_sub(1);
+    let mut kept = Kept { all: Vec::new(), bytes: 0, most, bounds };
+    for number in 0..outs.len() {
+        let which = if number == last { Which::Last } else { Which::OneOfMany };
+        take_one(source, &mut kept, which).map_err(|error| (number, error))?;
+    }
+    Ok((kept.bytes <= most).then_some(kept.all))
+}
+
+struct Kept {
+    all: Vec<Vec<u8>>,
+    bytes: usize,
+    most: usize,
+    bounds: Bounds,
+}
+
+impl Kept {
+    fn add(&mut self, source: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
+        let length = u64::try_from(row.len()).unwrap_or(u64::MAX);
+        if length > self.bounds.row {
+            return Err(RemoteError::row_too_long(source.shard(), self.bounds.row));
+        }
+        source.rows.has_come(length);
+        self.bytes = self.bytes.saturating_add(row.len());
+        let bytes = u64::try_from(self.bytes).unwrap_or(u64::MAX);
+        if let Some(limit) = self.bounds.bytes.filter(|limit| bytes > *limit) {
+            return Err(RemoteError::too_large(source.shard(), limit));
+        }
+        if self.bytes > self.most {
+            self.all.clear();
+        } else if let Some(last) = self.all.last_mut() {
+            last.extend_from_slice(row);
+        }
+        Ok(())
+    }
+}
+
+fn take_one(source: &mut Connection, kept: &mut Kept, which: Which) -> Result<(), RemoteError> {
+    let stall = kept.bounds.stall;
+    started(source, stall)?;
+    kept.all.push(Vec::new());
+    let mut received = Received::default();
+    let (mut waited, most) = (Duration::ZERO, stall.saturating_mul(IN_ALL));
+    loop {
+        match next(source) {
+            Next::Row(row) => {
+                waited = Duration::ZERO;
+                kept.add(source, row.bytes())?;
+            }
+            Next::Wait if waited > most => {
+                let error = RemoteError::no_answer(source.shard(), most);
+                return Err(source.give_up(error));
+            }
+            Next::Wait => {
+                let from = Instant::now();
+                if let Err(error) = source.wait_ready(Ready::Read, stall) {
+                    return Err(source.give_up(error));
+                }
+                let began = Instant::now();
+                source.consume()?;
+                waited += began.duration_since(from);
+                if kept.bounds.is_passed_by(&mut received, began) {
+                    return Err(RemoteError::row_too_long(source.shard(), kept.bounds.row));
+                }
+            }
+            Next::End => return done(source, source.timeout, which).map(drop),
+            Next::Failed => return Err(source.last_error()),
+        }
+    }
+}

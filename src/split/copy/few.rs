@@ -1,0 +1,145 @@
+//! Windows of few rows: keys and rows are read at once, and the target is told all of it in one message, as values. So what
+//! a step waits for does not grow with the number of tables that have changed.
+//!
+//! A value in a statement is read by its type's own input, as one in a COPY in text form is. What the source gives is text
+//! to the target, whatever it holds.
+
+use super::sieve::{Stray, explain};
+use super::text_rows::{self, Cells};
+use super::window::{delete_changed, explained};
+use crate::agent::error::{Result, SplitError};
+use crate::catalog::split::Plan;
+use crate::remote::RemoteError;
+use crate::remote::copy::Bounds;
+use crate::remote::gather::gather;
+use crate::remote::quote::literal;
+use crate::split::engine::Engine;
+use crate::split::table::Table;
+use crate::split::table::columns::Source;
+use std::borrow::Cow;
+
+/// Changed keys of all tables of a message.
+pub const MOST_ROWS: i64 = 500;
+/// Bytes of their keys and rows.
+const MOST_BYTES: usize = 256 << 10;
+
+/// What the target waits for: the source, and its own statements.
+pub const ROUND_TRIPS: u32 = 2;
+
+/// What is read of a table's window on the source, as queries.
+pub struct Queries {
+    /// The table, by position.
+    pub of: usize,
+    pub keys: String,
+    pub rows: String,
+}
+
+/// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
+pub fn is_for(table: &Table) -> bool {
+    let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, Source::Column(_)));
+    is_plain && table.encoding.is_none() && table.text_mesh.is_some() && !table.has_long_rows
+}
+
+/// Brings them over; the changed keys of each table. None: they are too large for it, and nothing has been done.
+pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>>> {
+    let outs: Vec<String> = queries
+        .iter()
+        .flat_map(|query| [&query.keys, &query.rows])
+        .map(|query| format!("COPY ({query}) TO STDOUT (FORMAT text)"))
+        .collect();
+    let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
+    let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
+        .map_err(|(number, error)| explained(engine, queries[number / 2].of, error))?;
+    let Some(read) = read else {
+        for query in queries {
+            engine.tables[query.of].has_long_rows = true;
+        }
+        return Ok(None);
+    };
+    let mut message = Message::default();
+    let mut changed = Vec::new();
+    for (query, texts) in queries.iter().zip(read.chunks(2)) {
+        let [keys, rows] = texts else { return Ok(None) };
+        let table = &engine.tables[query.of];
+        changed.push(message.add(&engine.plan, table, query.of, [keys, rows])?);
+    }
+    message.run(engine)?;
+    Ok(Some(changed))
+}
+
+/// Statements for the target, each with the table that it is of, and how many rows it writes if that is known.
+#[derive(Default)]
+struct Message {
+    statements: Vec<(usize, String, Option<u64>)>,
+}
+
+impl Message {
+    /// What replaces the changed rows of a table; how many keys that are.
+    fn add(&mut self, plan: &Plan, table: &Table, position: usize, [keys, rows]: [&[u8]; 2]) -> Result<u64> {
+        let unreadable = || stray(Stray::Unreadable, plan, table);
+        let keys = text_rows::read(keys, table.source.key().len()).ok_or_else(unreadable)?;
+        let rows = text_rows::read(rows, table.pairs.len()).ok_or_else(unreadable)?;
+        require_in_scope(plan, table, &rows)?;
+        let count = |rows: &[Cells]| u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        if !keys.is_empty() {
+            let into = format!("INSERT INTO {} VALUES {}", table.window_table(), values(&keys));
+            self.statements.push((position, into, Some(count(&keys))));
+            for statement in delete_changed(&plan.scope, table) {
+                self.statements.push((position, statement, None));
+            }
+        }
+        if !rows.is_empty() {
+            let into = format!(
+                "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES {}",
+                table.target.name,
+                table.target_columns(),
+                values(&rows)
+            );
+            self.statements.push((position, into, Some(count(&rows))));
+        }
+        Ok(count(&keys))
+    }
+
+    fn run(self, engine: &mut Engine) -> Result<()> {
+        if self.statements.is_empty() {
+            return Ok(());
+        }
+        let texts: Vec<&str> = self.statements.iter().map(|(_, text, _)| text.as_str()).collect();
+        let done = engine.target.run_each(&texts);
+        let affected = done.map_err(|(number, error)| {
+            let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
+            explained(engine, position, error)
+        })?;
+        for ((position, _, wanted), affected) in self.statements.iter().zip(affected) {
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != affected) {
+                let text = format!("{wanted} rows were sent and {affected} arrived");
+                return Err(explained(engine, *position, RemoteError::of_data(engine.target.shard(), text)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of other keys never come to the target, whatever the source gives.
+fn require_in_scope(plan: &Plan, table: &Table, rows: &[Cells]) -> Result<()> {
+    let Some(mesh) = &table.text_mesh else { return Err(stray(Stray::Unreadable, plan, table)) };
+    for row in rows {
+        match row.get(mesh.position()).map(Option::as_deref) {
+            Some(Some(key)) if mesh.holds_text(key) => {}
+            Some(Some(key)) => return Err(stray(Stray::Key(key.chars().take(100).collect()), plan, table)),
+            Some(None) => return Err(stray(Stray::Null, plan, table)),
+            None => return Err(stray(Stray::Unreadable, plan, table)),
+        }
+    }
+    Ok(())
+}
+
+fn stray(stray: Stray, plan: &Plan, table: &Table) -> SplitError {
+    explain(stray, plan, &table.target.name).into()
+}
+
+fn values(rows: &[Cells]) -> String {
+    let cell = |cell: &Option<Cow<'_, str>>| cell.as_deref().map_or_else(|| "NULL".to_owned(), literal);
+    let row = |row: &Cells<'_>| format!("({})", row.iter().map(cell).collect::<Vec<_>>().join(", "));
+    rows.iter().map(row).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,86 @@
+//! Rows of a COPY in text form, as PostgreSQL writes it: columns between tabs, a line for each row, some characters behind
+//! a backslash.
+
+use std::borrow::Cow;
+
+/// The columns of a row; None: NULL.
+pub type Cells<'a> = Vec<Option<Cow<'a, str>>>;
+
+/// All rows, each of so many columns. None: it is no such text.
+pub fn read(bytes: &[u8], columns: usize) -> Option<Vec<Cells<'_>>> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    text.strip_suffix('\n')?.split('\n').map(|line| row(line, columns)).collect()
+}
+
+fn row(line: &str, columns: usize) -> Option<Cells<'_>> {
+    let cells: Option<Cells<'_>> = line.split('\t').map(cell).collect();
+    cells.filter(|cells| cells.len() == columns)
+}
+
+/// The outer one: it can be read; the inner one: it is not NULL.
+fn cell(text: &str) -> Option<Option<Cow<'_, str>>> {
+    if text == "\\N" {
+        return Some(None);
+    }
+    if !text.contains('\\') {
+        return Some(Some(Cow::Borrowed(text)));
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(next) = rest.next() {
+        plain.push(match next {
+            '\\' => escaped(rest.next()?)?,
+            other => other,
+        });
+    }
+    Some(Some(Cow::Owned(plain)))
+}
+
+/// What the server writes behind a backslash, and nothing else that it would read.
+fn escaped(letter: char) -> Option<char> {
+    Some(match letter {
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        '\\' => '\\',
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    fn cells(text: &str, columns: usize) -> Option<Vec<Vec<Option<String>>>> {
+        let rows = read(text.as_bytes(), columns)?;
+        Some(rows.into_iter().map(|row| row.into_iter().map(|cell| cell.map(Into::into)).collect()).collect())
+    }
+
+    #[test]
+    fn rows_are_what_the_server_has_written() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(cells("", 2), Some(vec![]));
+        assert_eq!(cells("a\t\\N\n\tb\n", 2), Some(vec![vec![some("a"), None], vec![some(""), some("b")]]));
+        assert_eq!(
+            cells("\\b\\f\\n\\r\\t\\v\\\\N'\u{1}ü\n", 1),
+            Some(vec![vec![some("\u{8}\u{c}\n\r\t\u{b}\\N'\u{1}ü")]])
+        );
+        // One empty column.
+        assert_eq!(cells("\n\n", 1), Some(vec![vec![some("")], vec![some("")]]));
+    }
+
+    #[test]
+    fn what_is_no_such_text_is_not_guessed_at() {
+        for (text, columns) in [("a", 1), ("a\tb\n", 1), ("a\n", 2), ("\\q\n", 1), ("\\\n", 1), ("a\0\n", 1)]
+        {
+            assert_eq!(cells(text, columns), None, "{text:?}");
+        }
+        assert!(read(b"\xff\n", 1).is_none());
+    }
+}
