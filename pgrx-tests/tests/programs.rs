@@ -49,6 +49,7 @@ mod lookups_changes;
 mod lookups_ends;
 mod lost;
 mod majors;
+mod messages;
 mod misplaced;
 mod misplaced_attacked;
 mod misplaced_doubts;
