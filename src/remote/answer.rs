@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// Statements in one message; how many rows each has touched. An error comes with the number of its statement.
-    pub fn run_each(&mut self, statements: &[&str]) -> Result<Vec<u64>, (usize, RemoteError)> {
+    pub fn run_counted(&mut self, statements: &[&str]) -> Result<Vec<u64>, (usize, RemoteError)> {
         let mut done = Vec::new();
         let outcome = self.send(&statements.join("; ")).and_then(|()| {
             self.collect(self.timeout, |_: &mut (), next| {

@@ -42,6 +42,9 @@ pub fn is_for(table: &Table) -> bool {
 
 /// Brings them over; the changed keys of each table. None: they are too large for it, and nothing has been done.
 pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>>> {
+    if queries.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
     let outs: Vec<String> = queries
         .iter()
         .flat_map(|query| [&query.keys, &query.rows])
@@ -105,7 +108,7 @@ impl Message {
             return Ok(());
         }
         let texts: Vec<&str> = self.statements.iter().map(|(_, text, _)| text.as_str()).collect();
-        let done = engine.target.run_each(&texts);
+        let done = engine.target.run_counted(&texts);
         let affected = done.map_err(|(number, error)| {
             let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
             explained(engine, position, error)

@@ -50,10 +50,10 @@ impl Company {
         self.rows <= FEW
     }
 
-    /// Answers that `apply` waits for. In one message the first COPY begins, and each of two a table ends, with which
+    /// Answers that copies of so many of its tables wait for. In one message the first COPY begins, and each of two a table ends, with which
     /// the next one has begun; the rows are deleted with what begins the second one.
-    pub fn round_trips(&self) -> u32 {
-        let copies = 2 * self.tables.len();
+    fn round_trips(&self, tables: usize) -> u32 {
+        let copies = 2 * tables;
         u32::try_from(if self.is_small() { copies + 1 } else { 2 * copies }).unwrap_or(u32::MAX)
     }
 }
@@ -150,6 +150,20 @@ pub struct Applied {
     pub round_trips: u32,
 }
 
+impl Applied {
+    fn add(&mut self, company: &Company, queries: &[Queries], keys: &[u64], round_trips: u32) {
+        for (query, keys) in queries.iter().zip(keys) {
+            let at = company.tables.iter().position(|position| *position == query.of);
+            if let Some(known) = at.and_then(|at| self.keys.get_mut(at)) {
+                *known = i64::try_from(*keys).unwrap_or(i64::MAX);
+            }
+        }
+        if !queries.is_empty() {
+            self.round_trips += round_trips;
+        }
+    }
+}
+
 /// Brings the rows of some tables that changed in the window, and that are below the
 /// cursors, to their state in S.
 pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Result<Applied> {
@@ -161,20 +175,16 @@ pub fn apply(engine: &mut Engine, company: &Company, progress: &Progress) -> Res
         queries.push(window_queries(&engine.plan, *position, table, [&condition, &below]));
     }
     let are_few = company.rows <= few::MOST_ROWS;
-    let is_for_all = queries.iter().all(|query| few::is_for(&engine.tables[query.of]));
-    let as_values = match are_few && is_for_all {
-        true => few::apply(engine, &queries)?,
-        false => None,
-    };
-    let (keys, round_trips) = match as_values {
-        Some(keys) => (keys, few::ROUND_TRIPS),
-        None => (copy_all(engine, company, &queries)?, company.round_trips()),
-    };
-    let of = |position: &usize| {
-        let at = queries.iter().position(|query| query.of == *position);
-        at.and_then(|at| keys.get(at)).map_or(0, |keys| i64::try_from(*keys).unwrap_or(i64::MAX))
-    };
-    Ok(Applied { keys: company.tables.iter().map(of).collect(), round_trips })
+    let is_few = |query: &Queries| are_few && few::is_for(&engine.tables[query.of]);
+    let (as_values, mut others): (Vec<Queries>, Vec<Queries>) = queries.into_iter().partition(is_few);
+    let mut applied = Applied { keys: vec![0; company.tables.len()], round_trips: 0 };
+    match few::apply(engine, &as_values)? {
+        Some(keys) => applied.add(company, &as_values, &keys, few::ROUND_TRIPS),
+        None => others.extend(as_values),
+    }
+    let keys = copy_all(engine, company, &others)?;
+    applied.add(company, &others, &keys, company.round_trips(others.len()));
+    Ok(applied)
 }
 
 /// By COPY, whatever they hold; how many keys have changed, of each.
@@ -319,7 +329,9 @@ mod tests {
         let entries: Vec<Entries> =
             rows.iter().map(|rows| Entries { rows: *rows, ..Entries::default() }).collect();
         let all = Company::of(&entries, but_for);
-        all.into_iter().map(|company| (company.tables.clone(), company.round_trips())).collect()
+        all.into_iter()
+            .map(|company| (company.tables.clone(), company.round_trips(company.tables.len())))
+            .collect()
     }
 
     #[test]
