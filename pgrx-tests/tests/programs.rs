@@ -52,6 +52,7 @@ mod majors;
 mod misplaced;
 mod misplaced_attacked;
 mod misplaced_doubts;
+mod misplaced_meanwhile;
 mod misplaced_settled;
 mod misplaced_tables;
 mod mover;
