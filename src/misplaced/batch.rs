@@ -1,14 +1,13 @@
 //! Some rows, in one transaction on each shard. The right shard has them, committed and written, before they are gone from
 //! the wrong one: until then nobody else changes them there, since it is their deletion that gives them.
 
-use super::chosen::Chosen;
 use super::error::MisplacedError;
 use super::facts::Facts;
 use super::lot::Lot;
 use super::pair::Pair;
 use super::points::{COPIED, DELETED, STAGED};
 use super::session::{Sees, Session};
-use super::statements;
+use super::statements::{self, Chosen};
 use super::unit::Unit;
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
@@ -86,7 +85,7 @@ impl Batch<'_> {
         };
         begin(here, &self.lot.here, sees, &alone, self.timeout)?;
         if let Of::Listed(_) = self.of {
-            here.connection.run(statements::ONE_BY_ONE).map_err(Failure::from)?;
+            here.connection.run(statements::BY_PLACES).map_err(Failure::from)?;
         }
         let done = match (there, &self.lot.there) {
             (Some(there), Some(facts)) => {
@@ -142,7 +141,7 @@ impl Batch<'_> {
             rows += copied.rows;
         }
         if rows < FEW {
-            there.connection.run(statements::ONE_BY_ONE).map_err(Failure::from)?;
+            there.connection.run(statements::BY_KEYS).map_err(Failure::from)?;
         }
         let mut done = Vec::new();
         for (position, pair) in self.pairs() {

@@ -2,10 +2,9 @@
 //! the next ones anew would pass by all that were deleted before, again and again. A row that has another place by its turn is
 //! left for the next list.
 
-use super::lot::Lot;
 use super::pair::Pair;
 use super::session::Session;
-use super::statements;
+use super::statements::{self, Chosen};
 use crate::error::Failure;
 use crate::remote::RemoteError;
 use std::collections::BTreeSet;
@@ -14,33 +13,24 @@ use std::time::Duration;
 /// Rows of a batch, where they do not have to go together.
 const MOST: u32 = 2000;
 
-/// Places are hints: what is there by then is of one of the keys, or is left alone.
-pub struct Chosen {
-    /// Of which keys the rows were.
-    pub keys: Vec<String>,
-    /// The partitions that they are in, by their numbers.
-    pub parts: Vec<String>,
-    pub places: Vec<String>,
-}
-
 /// Lists all rows of the keys that are there now.
 pub fn list(here: &mut Session, pair: &Pair, keys: &[String], timeout: Duration) -> Result<(), Failure> {
     here.patient_for(timeout);
     Ok(here.connection.run_unbounded(&statements::list(pair, keys)).map(drop)?)
 }
 
-/// The next ones of the list; None: it is at its end, and gone.
-pub fn next(here: &mut Session, lot: &Lot, timeout: Duration) -> Result<Option<Chosen>, Failure> {
+/// The next ones of the list; None: it is at its end, and gone. `keys`: of which it was made, in order.
+pub fn next(here: &mut Session, keys: &[String], timeout: Duration) -> Result<Option<Chosen>, Failure> {
     here.patient_for(timeout);
     let found = here.connection.run(&statements::next_listed(MOST))?;
-    let (mut keys, mut parts, mut places) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    let (mut of, mut parts, mut places) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     let mut is_known = true;
     for row in found.rows {
         let Ok([part, place, key]) = <[Option<String>; 3]>::try_from(row) else {
             return Err(RemoteError::unreadable(here.connection.shard(), "its list of rows").into());
         };
-        is_known = is_known && key.as_ref().is_some_and(|key| lot.keys.binary_search(key).is_ok());
-        keys.extend(key);
+        is_known = is_known && key.as_ref().is_some_and(|key| keys.binary_search(key).is_ok());
+        of.extend(key);
         parts.extend(part);
         places.extend(place);
     }
@@ -49,6 +39,6 @@ pub fn next(here: &mut Session, lot: &Lot, timeout: Duration) -> Result<Option<C
         return Ok(None);
     }
     // One that the column writes in another way than was asked for may be any of them.
-    let keys = if is_known { keys.into_iter().collect() } else { lot.keys.clone() };
+    let keys = if is_known { of.into_iter().collect() } else { keys.to_vec() };
     Ok(Some(Chosen { keys, parts: parts.into_iter().collect(), places }))
 }

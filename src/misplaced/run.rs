@@ -227,7 +227,7 @@ impl Work {
                 chosen::list(&mut open.here, pair, keys, self.timeout)?;
                 place = place.listed();
             }
-            chosen = chosen::next(&mut open.here, lot, self.timeout)?;
+            chosen = chosen::next(&mut open.here, &lot.keys, self.timeout)?;
             if chosen.is_none() {
                 // Where there were none, that is told as well.
                 Caller::as_owner(|_| misplaced_run::count(id, &pair.name, 0, 0));

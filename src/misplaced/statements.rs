@@ -1,6 +1,5 @@
 //! What shards are asked of rows: texts alone.
 
-use super::chosen::Chosen;
 use super::pair::Pair;
 use crate::remote::quote::{array_literal, literal};
 
@@ -22,6 +21,15 @@ pub fn try_keys(pair: &Pair, keys: &[String]) -> String {
 pub fn read(pair: &Pair, keys: &[String]) -> String {
     let (columns, table, is_of) = (pair.columns("r"), &pair.here, pair.is_of(keys, "r"));
     format!("COPY (SELECT {columns} FROM {table} AS r WHERE {is_of}) TO STDOUT")
+}
+
+/// Rows of a list. Places are hints: what is there by then is of one of the keys, or is left alone.
+pub struct Chosen {
+    /// Of which keys the rows were.
+    pub keys: Vec<String>,
+    /// The partitions that they are in, by their numbers.
+    pub parts: Vec<String>,
+    pub places: Vec<String>,
 }
 
 /// Has the shard keep where all rows of the keys are, beyond the end of the transaction, and of which key each one is.
@@ -69,10 +77,11 @@ pub fn delete_one(pair: &Pair, key: &str) -> String {
     )
 }
 
-/// Rows of a batch are found one by one: a plan that reads a whole table for the few of a batch would do so for each of them.
-/// Until the end of the transaction.
-pub const ONE_BY_ONE: &str =
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+/// Rows of a batch are found one by one, by their places or by their keys: a plan that reads a whole table for the few of a batch
+/// would do so for each batch. Until the end of the transaction. What the planner has no other way for must not be among
+/// that: beside what it costs then all others are equal to it.
+pub const BY_PLACES: &str = "SET LOCAL enable_seqscan = off";
+pub const BY_KEYS: &str = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 /// Whether there are any.
 pub fn exists(pair: &Pair, keys: &[String]) -> String {
