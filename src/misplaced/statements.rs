@@ -81,7 +81,8 @@ pub fn delete_one(pair: &Pair, key: &str) -> String {
 /// would do so for each batch. Until the end of the transaction. What the planner has no other way for must not be among
 /// that: beside what it costs then all others are equal to it.
 pub const BY_PLACES: &str = "SET LOCAL enable_seqscan = off";
-pub const BY_KEYS: &str = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+pub const BY_KEYS: &str =
+    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off";
 
 /// Whether there are any.
 pub fn exists(pair: &Pair, keys: &[String]) -> String {
