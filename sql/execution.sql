@@ -12,8 +12,7 @@ CREATE TABLE shardmaster.execution (
     timeline       text NOT NULL DEFAULT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
     started_by     text NOT NULL,
     started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    looked_at      timestamptz,
-    seen_through   boolean NOT NULL DEFAULT false,
+    look_at        timestamptz,
     CHECK (NOT two_phase OR in_transaction AND login_role IS NOT NULL)
 );
 COMMENT ON TABLE shardmaster.execution IS 'statements of shard_execute(); see shard_executions()';
@@ -22,9 +21,8 @@ COMMENT ON COLUMN shardmaster.execution.two_phase IS 'all shards do it, or none:
 COMMENT ON COLUMN shardmaster.execution.login_role IS 'with whose logins it is carried out and settled, where two_phase: a prepared transaction is ended by whoever has made it';
 COMMENT ON COLUMN shardmaster.execution.master IS 'the master that carries it out: a copy of its catalog on another server is another one, and leaves what is on shards to it';
 COMMENT ON COLUMN shardmaster.execution.timeline IS 'the master''s when it was last known what has been done: on another one its last words may be lost';
-COMMENT ON COLUMN shardmaster.execution.looked_at IS 'when its shards were last asked, once it was done in two phases, whether one that has failed over has it prepared again';
-COMMENT ON COLUMN shardmaster.execution.seen_through IS 'they are asked no more';
-CREATE INDEX execution_to_look_at ON shardmaster.execution (id) WHERE two_phase AND NOT seen_through;
+COMMENT ON COLUMN shardmaster.execution.look_at IS 'when its shards are asked next, once it is done in two phases, whether one that has failed over has it prepared again; NULL: it is not done, or they are asked no more';
+CREATE INDEX execution_to_look_at ON shardmaster.execution (look_at) WHERE look_at IS NOT NULL;
 COMMENT ON COLUMN shardmaster.execution.started_by IS 'the role that resumes it, or one with its rights';
 
 -- By the shard's name: it may be dropped meanwhile.
@@ -52,6 +50,7 @@ CREATE TABLE shardmaster.execution_shard (
     CHECK (state <> 'prepared' OR gid IS NOT NULL)
 );
 CREATE INDEX execution_shard_held ON shardmaster.execution_shard (shard) WHERE state IN ('running', 'prepared', 'committing', 'unknown');
+CREATE INDEX execution_shard_open ON shardmaster.execution_shard (execution_id) WHERE state IN ('running', 'prepared', 'committing');
 COMMENT ON TABLE shardmaster.execution_shard IS 'how far each shard is with a statement of shard_execute()';
 COMMENT ON COLUMN shardmaster.execution_shard.username IS 'the login that runs it there, in the session with this pid and backend_start';
 COMMENT ON COLUMN shardmaster.execution_shard.xid IS 'its transaction there, as long as system_identifier and timeline are the same; no other one has the number, since what the shard had written up to flushed survives a crash of it';

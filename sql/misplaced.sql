@@ -54,10 +54,13 @@ CREATE TABLE shardmaster.misplaced_doubt (
     xid               text NOT NULL,
     system_identifier text NOT NULL,
     timeline          text NOT NULL,
+    flushed           text NOT NULL,
     rows              bigint NOT NULL,
+    left_by           text[] CHECK (cardinality(left_by) = 4),
     PRIMARY KEY (run_id, routed_to, xid, table_name)
 );
 COMMENT ON TABLE shardmaster.misplaced_doubt IS 'rows that may have come to the right shard and not left the wrong one, and the transaction by which they come';
+COMMENT ON COLUMN shardmaster.misplaced_doubt.left_by IS 'the transaction by which they leave: its number, server, timeline and how far the log there was written, so that a crash gives the number to no other one; NULL: nothing of it could be asked';
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_run', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.misplaced_run_id_seq', '');

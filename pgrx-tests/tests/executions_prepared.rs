@@ -6,7 +6,9 @@ use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
-use shardmaster_tests::two_phase::{INSERT, dba, held, prepared, runs, stage, states, wait_settled};
+use shardmaster_tests::two_phase::{
+    INSERT, dba, held, in_background, prepared, runs, stage, states, wait_held, wait_settled,
+};
 use shardmaster_tests::wait;
 use std::time::{Duration, Instant};
 
@@ -323,4 +325,53 @@ fn a_copy_of_the_master_ends_nothing_that_the_master_has_begun() {
     assert_eq!(error(&mut master, moved).0, "55006");
     cluster.fault("").unwrap();
     assert_eq!(call.join().unwrap(), None);
+}
+
+/// The worker has it for a moment, which is no reason to send somebody away who goes on with it.
+#[test]
+fn whoever_goes_on_waits_for_the_worker_that_settles() {
+    let cluster = stage(2);
+    for (number, call) in
+        ["CALL shard_execute_resume(1)", "SELECT shard_execute_abandon(2)"].into_iter().enumerate()
+    {
+        let held = held(&cluster, "execution_prepared", INSERT);
+        cluster.fault("execution_prepared=hold,execution_settling=hold").unwrap();
+        let mut master = cluster.superuser().unwrap();
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dba'";
+        master.batch_execute(end).unwrap();
+        assert!(held.join().unwrap().is_some());
+        wait_held(&cluster, "execution_settling");
+        let call = in_background(&cluster, call);
+        let waits = "SELECT count(*) > 0 FROM pg_stat_activity
+                      WHERE usename = 'dba' AND state = 'active' AND wait_event_type = 'Extension'";
+        wait::until_true(&mut master, "the call to wait", LIMIT, waits).unwrap();
+        cluster.fault("").unwrap();
+        assert_eq!(call.join().unwrap(), None);
+        assert_eq!(runs(&cluster), [1; 2], "{number}");
+    }
+    assert_eq!(states(&cluster), ["done", "done", "abandoned", "abandoned"]);
+}
+
+/// The coordinator looks every few seconds for what is left.
+#[test]
+fn what_has_failed_is_not_read_at_each_look() {
+    let cluster = stage(2);
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(
+            "INSERT INTO shardmaster.execution (keyspace, statement, wave, in_transaction, two_phase, login_role, master, started_by)
+             SELECT 'default', 'SELECT 1', 1, true, true, 'dba'::regrole, 'a master', 'dba' FROM generate_series(1, 20000);
+             INSERT INTO shardmaster.execution_shard (execution_id, position, shard, state)
+             SELECT e.id, p.n, 'shard_' || p.n, CASE e.id % 3 WHEN 0 THEN 'failed' WHEN 1 THEN 'waiting' ELSE 'done' END
+               FROM shardmaster.execution e, generate_series(1, 2) p (n);
+             ANALYZE shardmaster.execution, shardmaster.execution_shard",
+        )
+        .unwrap();
+    master.batch_execute("BEGIN").unwrap();
+    let read = "SELECT (sum(seq_tup_read) + sum(idx_tup_fetch))::bigint FROM pg_stat_xact_all_tables
+                 WHERE relname IN ('execution', 'execution_shard')";
+    let before: i64 = master.query_one(read, &[]).unwrap().get(0);
+    master.batch_execute("SELECT count(*) FROM shard_status()").unwrap();
+    let after: i64 = master.query_one(read, &[]).unwrap().get(0);
+    assert!(after - before < 100, "{before} {after}");
 }

@@ -2,7 +2,8 @@
 
 use shardmaster_tests::asking::error;
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers, forget_splits};
-use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, stage};
+use shardmaster_tests::mender::{DELETE, MOVE, counts, dba, number, report, stage, while_held};
+use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
 
 /// In a keyspace of texts '07' is another key than '7', and in the table it is the same.
@@ -119,4 +120,49 @@ fn a_master_that_lacks_a_decision_takes_nothing_for_misplaced() {
     let (state, message) = error(&mut dba, MOVE);
     assert_eq!((state.as_str(), message.as_str()), ("55000", "shard \"shard_a\" belongs to another master"));
     assert_eq!(counts(&cluster), there);
+}
+
+/// A batch has left the wrong shard, and the master has not heard of it: what clients do with its rows where they are is nobody's
+/// business.
+#[test]
+fn what_has_left_the_wrong_shard_is_in_no_doubt() {
+    let mut cluster = stage(0);
+    for struck in [None, Some(0), Some(1)] {
+        by_superusers(&cluster, "TRUNCATE items");
+        by_superuser(&cluster, 0, "INSERT INTO items SELECT 'moves', i, 'v' FROM generate_series(1, 5000) i");
+        let ended = while_held(&mut cluster, "misplaced_deleted", MOVE, |cluster| {
+            let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dba'";
+            cluster.superuser().unwrap().batch_execute(end).unwrap();
+            if let Some(server) = struck {
+                cluster.servers[server].stop(Stop::Immediate).unwrap();
+                cluster.servers[server].run().unwrap();
+            }
+        });
+        assert!(ended.is_some());
+        assert_eq!(counts(&cluster)[..2], [3000, 2000]);
+        by_superuser(
+            &cluster,
+            1,
+            "WITH gone AS (DELETE FROM items WHERE ctid IN (SELECT ctid FROM items LIMIT 10))
+             UPDATE items SET val = 'new' WHERE ctid IN (SELECT ctid FROM items OFFSET 100 LIMIT 10)",
+        );
+        // Also for whoever has not all that the other call had.
+        dba(&cluster)
+            .batch_execute("CALL shard_misplaced_move('shard_a', '{moves}', tables => '{items}')")
+            .unwrap();
+        assert_eq!(counts(&cluster), [0, 4990, 0, 0], "{struck:?}");
+        assert_eq!(number(&cluster, 1, "SELECT count(*) FROM items WHERE val = 'new'"), 10);
+        let left = "SELECT count(*) FROM shardmaster.misplaced_doubt";
+        assert_eq!(cluster.superuser().unwrap().query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+    }
+}
+
+/// It says less of what has become of rows, and is no obstacle.
+#[test]
+fn a_login_that_may_have_one_session_is_enough() {
+    let cluster = stage(3000);
+    by_superusers(&cluster, "ALTER ROLE mender CONNECTION LIMIT 1");
+    dba(&cluster).batch_execute(MOVE).unwrap();
+    assert_eq!(counts(&cluster), [0, 3000, 3000, 0]);
+    assert_eq!(report(&cluster, 1), "move done items 3000 0");
 }

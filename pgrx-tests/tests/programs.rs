@@ -53,6 +53,7 @@ mod messages;
 mod misplaced;
 mod misplaced_attacked;
 mod misplaced_doubts;
+mod misplaced_meanwhile;
 mod misplaced_settled;
 mod misplaced_tables;
 mod mover;

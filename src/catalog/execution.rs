@@ -2,6 +2,7 @@
 
 use super::split;
 use crate::error::{Failure, SqlState};
+use crate::remote::transaction::Transaction;
 use crate::server::{database, sql};
 use pgrx::pg_sys;
 use pgrx::prelude::TimestampWithTimeZone;
@@ -112,15 +113,6 @@ pub struct Backend {
     pub pid: i32,
     /// Seconds, as that server writes them.
     pub start: String,
-}
-
-/// A transaction on a shard, which nobody else's can be taken for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
-    pub xid: String,
-    pub system_identifier: String,
-    pub timeline: String,
-    pub flushed: String,
 }
 
 /// One shard of an execution.
@@ -321,7 +313,9 @@ fn is_there(id: i64, shard: &str, to: State, transaction: &Transaction, rows: u6
 /// None: as many rows as were known before.
 pub fn is_done(id: i64, shard: &str, rows: Option<u64>) -> Result<(), Failure> {
     let set = "affected = coalesce($5[1]::bigint, affected), error_code = NULL, error_message = NULL";
-    change(id, shard, State::Done, set, vec![rows.map(|rows| rows.to_string())])
+    change(id, shard, State::Done, set, vec![rows.map(|rows| rows.to_string())])?;
+    is_over(id);
+    Ok(())
 }
 
 /// `Failed` or `Unknown`.
@@ -347,6 +341,7 @@ pub fn abandon(id: i64) {
           WHERE execution_id = $1 AND state = ANY ($2)",
         &[id.into(), State::Abandoned.before().into()],
     );
+    is_over(id);
 }
 
 pub fn list(id: Option<i64>) -> Vec<Listed> {
@@ -380,44 +375,66 @@ pub fn of_shards(shards: &[String]) -> Option<(i64, String)> {
     sql::read_latest(&query, &[shards.to_vec().into()], |row| (row.value(1), row.value(2))).into_iter().next()
 }
 
-/// Those in two phases of which something may be open on a shard, and which no session has locked in this space.
+/// Those in two phases of which something may be open on a shard, and which no session has locked in this space. The
+/// coordinator asks this again and again: it reads what is open, however many have failed or were given up.
 pub fn open_without(lock_space: u16) -> Vec<i64> {
     sql::read_again(
-        "SELECT e.id FROM shardmaster.execution e
-          WHERE e.two_phase AND e.master = $3
-            AND EXISTS (SELECT 1 FROM shardmaster.execution_shard s
-                         WHERE s.execution_id = e.id AND s.state IN ('running', 'prepared', 'committing'))
-            AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l
-                             WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.database = $2
-                               AND ((l.classid::bigint << 32) | l.objid::bigint) = e.id)
-          ORDER BY e.id",
+        &format!(
+            "SELECT e.id FROM (SELECT DISTINCT execution_id FROM shardmaster.execution_shard
+                                WHERE state IN ('running', 'prepared', 'committing')) s
+               JOIN shardmaster.execution e ON e.id = s.execution_id
+              WHERE e.two_phase AND e.master = $3 AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE {HOLDS} = e.id)
+              ORDER BY e.id"
+        ),
         &[i32::from(lock_space).into(), database::id().into(), split::identity().into()],
         |row| row.value(1),
     )
+}
+
+/// The number that a row of `pg_locks` has locked, if it is one of ours: of space $1 in database $2.
+const HOLDS: &str = "CASE WHEN l.locktype = 'advisory' AND l.objsubid = $1 AND l.granted AND l.database = $2
+                          THEN (l.classid::bigint << 32) | l.objid::bigint END";
+
+/// The session that has locked it in this space.
+pub fn holder(id: i64, lock_space: u16) -> Option<i32> {
+    sql::read_latest(
+        &format!("SELECT l.pid FROM pg_catalog.pg_locks l WHERE {HOLDS} = $3"),
+        &[i32::from(lock_space).into(), database::id().into(), id.into()],
+        |row| row.get(1),
+    )
+    .into_iter()
+    .next()
+    .flatten()
 }
 
 /// Those that were done in two phases and of which a shard may have the prepared transaction again, by a failover that lost
 /// its end: looked at ever less often, for a day.
 pub fn to_look_at() -> Vec<i64> {
     sql::read_again(
-        "SELECT e.id FROM shardmaster.execution e
-          CROSS JOIN LATERAL (SELECT max(s.changed_at) FROM shardmaster.execution_shard s WHERE s.execution_id = e.id) d (done_at)
-          WHERE e.two_phase AND NOT e.seen_through AND e.master = $1
-            AND NOT EXISTS (SELECT 1 FROM shardmaster.execution_shard s WHERE s.execution_id = e.id AND s.state NOT IN ('done', 'abandoned'))
-            AND pg_catalog.clock_timestamp() - d.done_at > 2 * (coalesce(e.looked_at, d.done_at) - d.done_at) + interval '5 s'
-          ORDER BY e.id",
+        "SELECT e.id FROM shardmaster.execution e WHERE e.look_at <= pg_catalog.clock_timestamp() AND e.master = $1 ORDER BY e.id",
         &[split::identity().into()],
         |row| row.value(1),
     )
+}
+
+/// Where nothing of it is to come any more.
+fn is_over(id: i64) {
+    sql::write(
+        "UPDATE shardmaster.execution e SET look_at = pg_catalog.clock_timestamp() + interval '5 s'
+          WHERE e.id = $1 AND e.two_phase AND e.look_at IS NULL
+            AND EXISTS (SELECT 1 FROM shardmaster.execution_shard s WHERE s.execution_id = e.id AND s.state = 'done')
+            AND NOT EXISTS (SELECT 1 FROM shardmaster.execution_shard s WHERE s.execution_id = e.id AND s.state NOT IN ('done', 'abandoned'))",
+        &[id.into()],
+    );
 }
 
 /// They were asked, or cannot be.
 pub fn was_looked_at(id: i64) {
     sql::write(
         "UPDATE shardmaster.execution e
-            SET looked_at = pg_catalog.clock_timestamp(),
-                seen_through = pg_catalog.clock_timestamp() - interval '1 day' >
-                    (SELECT max(s.changed_at) FROM shardmaster.execution_shard s WHERE s.execution_id = e.id)
+            SET look_at = CASE WHEN d.age < interval '1 day' THEN d.at + 2 * d.age + interval '5 s' END
+           FROM (SELECT max(s.changed_at), pg_catalog.clock_timestamp() - max(s.changed_at)
+                   FROM shardmaster.execution_shard s WHERE s.execution_id = $1) d (at, age)
           WHERE e.id = $1",
         &[id.into()],
     );

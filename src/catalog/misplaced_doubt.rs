@@ -1,57 +1,78 @@
 //! `shardmaster.misplaced_doubt`: rows that are about to be at the right shard, until the master knows that they are gone from
 //! the wrong one.
 
+use crate::remote::transaction::Transaction;
 use crate::server::sql;
 
-/// The transaction by which they come.
+/// One batch of rows, on both shards.
 #[derive(Clone, Debug)]
-pub struct Arrived {
-    pub xid: String,
-    pub system_identifier: String,
-    pub timeline: String,
+pub struct Way {
+    /// The transaction by which they come.
+    pub arrived: Transaction,
+    /// And that by which they leave; None: nothing of it could be asked after a crash.
+    pub left: Option<Transaction>,
 }
 
 pub struct Doubt {
     pub run: i64,
-    pub arrived: Arrived,
+    pub way: Way,
     /// That the run had, of those that belong there.
     pub keys: Vec<String>,
     /// How many rows of each.
     pub tables: Vec<(String, u64)>,
 }
 
-pub fn insert(run: i64, routed_to: &str, arrived: &Arrived, table: &str, rows: u64) {
+pub fn insert(run: i64, routed_to: &str, way: &Way, table: &str, rows: u64) {
+    let Transaction { xid, system_identifier, timeline, flushed } = way.arrived.clone();
     sql::write(
-        "INSERT INTO shardmaster.misplaced_doubt (run_id, table_name, routed_to, xid, system_identifier, timeline, rows)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO shardmaster.misplaced_doubt (run_id, table_name, routed_to, xid, system_identifier, timeline, flushed, rows, left_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         &[
             run.into(),
             table.into(),
             routed_to.into(),
-            arrived.xid.as_str().into(),
-            arrived.system_identifier.as_str().into(),
-            arrived.timeline.as_str().into(),
+            xid.into(),
+            system_identifier.into(),
+            timeline.into(),
+            flushed.into(),
             i64::try_from(rows).unwrap_or(i64::MAX).into(),
+            way.left.clone().map(texts).into(),
         ],
     );
+}
+
+fn texts(transaction: Transaction) -> Vec<String> {
+    let Transaction { xid, system_identifier, timeline, flushed } = transaction;
+    vec![xid, system_identifier, timeline, flushed]
+}
+
+fn of_texts(texts: Vec<String>) -> Option<Transaction> {
+    let [xid, system_identifier, timeline, flushed] = <[String; 4]>::try_from(texts).ok()?;
+    Some(Transaction { xid, system_identifier, timeline, flushed })
 }
 
 /// Of runs that took rows from one shard to another, whatever has become of them.
 pub fn between(keyspace: &str, shard: &str, routed_to: &str) -> Vec<Doubt> {
     sql::read(
-        "SELECT d.run_id, d.xid, min(d.system_identifier), min(d.timeline),
+        "SELECT d.run_id, d.xid, min(d.system_identifier), min(d.timeline), min(d.flushed),
                 ARRAY(SELECT k.key FROM shardmaster.misplaced_key k WHERE k.run_id = d.run_id AND k.routed_to = d.routed_to),
-                array_agg(d.table_name ORDER BY d.table_name), array_agg(d.rows ORDER BY d.table_name)
+                array_agg(d.table_name ORDER BY d.table_name), array_agg(d.rows ORDER BY d.table_name), min(d.left_by)
            FROM shardmaster.misplaced_doubt d JOIN shardmaster.misplaced_run r ON r.id = d.run_id
           WHERE r.keyspace = $1 AND r.shard = $2 AND d.routed_to = $3
           GROUP BY d.run_id, d.routed_to, d.xid ORDER BY d.run_id, d.xid",
         &[keyspace.into(), shard.into(), routed_to.into()],
         |row| {
-            let (tables, rows): (Vec<String>, Vec<i64>) = (row.value(6), row.value(7));
+            let (tables, rows): (Vec<String>, Vec<i64>) = (row.value(7), row.value(8));
+            let arrived = Transaction {
+                xid: row.value(2),
+                system_identifier: row.value(3),
+                timeline: row.value(4),
+                flushed: row.value(5),
+            };
             Doubt {
                 run: row.value(1),
-                arrived: Arrived { xid: row.value(2), system_identifier: row.value(3), timeline: row.value(4) },
-                keys: row.value(5),
+                way: Way { arrived, left: row.get(9).and_then(of_texts) },
+                keys: row.value(6),
                 tables: tables.into_iter().zip(rows.into_iter().map(i64::unsigned_abs)).collect(),
             }
         },

@@ -3,15 +3,21 @@
 
 use super::error::ExecutionError;
 use super::run::Wave;
+use crate::catalog::caller::Caller;
+use crate::catalog::execution;
 use crate::error::Failure;
+use crate::server::process::{self, Kind};
 use crate::server::session_lock::SessionLock;
-use crate::server::wake;
+use crate::server::{database, wait, wake};
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::time::{Duration, Instant};
 
 /// The fourth field of the lock's tag, `objsubid` in `pg_locks`; see the worker's locks.
 pub const SPACE: u16 = 0x5345;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// One session or worker has an execution at a time.
 pub struct Lock(Option<SessionLock>);
@@ -21,6 +27,26 @@ impl Lock {
     pub fn take(id: i64) -> Option<Lock> {
         SessionLock::take(SPACE, id).map(|lock| Lock(Some(lock)))
     }
+
+    /// For a session. The worker that settles lets go of it after a moment, unless a shard is silent: for that it waits.
+    /// Anybody else carries it out, and is not waited for.
+    fn take_behind_worker(id: i64, patience: Duration) -> Option<Lock> {
+        let began = Instant::now();
+        loop {
+            let taken = Lock::take(id);
+            if taken.is_some() || began.elapsed() > patience || !is_free_or_settled(id) {
+                return taken;
+            }
+            wait::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// Somebody may have let go of it since it was asked for.
+fn is_free_or_settled(id: i64) -> bool {
+    let Some(holder) = Caller::as_owner(|_| execution::holder(id, SPACE)) else { return true };
+    let workers = process::of_database(database::id());
+    workers.iter().any(|worker| worker.kind == Kind::Settler && worker.pid == holder)
 }
 
 impl Drop for Lock {
@@ -64,7 +90,7 @@ thread_local! {
 
 impl Held {
     /// No other session may have it.
-    pub fn take(id: i64) -> Result<Held, Failure> {
+    pub fn take(id: i64, patience: Duration) -> Result<Held, Failure> {
         drop(HELD.take());
         if !REGISTERED.replace(true) {
             // SAFETY: the callback is a function of this library, which is never unloaded.
@@ -73,7 +99,8 @@ impl Held {
                 pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
             }
         }
-        let lock = Lock::take(id).ok_or_else(|| Failure::from(ExecutionError::Busy(id)))?;
+        let lock =
+            Lock::take_behind_worker(id, patience).ok_or_else(|| Failure::from(ExecutionError::Busy(id)))?;
         Ok(Held { id, stage: Stage::Between, failure: None, later: None, lock, commits: 0 })
     }
 

@@ -95,7 +95,7 @@ pub fn take(id: i64, retry: bool, timeout: Duration) -> Result<(), Failure> {
             false => Err(Failure::from(ExecutionError::Others { id, role: found.started_by })),
         }
     })?;
-    let mut held = Held::take(id)?;
+    let mut held = Held::take(id, timeout)?;
     require_own(&found, retry)?;
     let taken = take_up(&found, retry, timeout).map_err(|why| error::of_execution(id, why))?;
     held.later = taken.unreached.map(|why| error::of_execution(id, why));
@@ -243,7 +243,7 @@ fn next(held: &mut Held, timeout: Duration) -> Result<Next, Failure> {
 pub fn abandon(id: i64, force: bool, timeout: Duration) -> Result<(), Failure> {
     durably();
     let found = Caller::as_owner(|_| execution::find(id))?;
-    let _held = Held::take(id)?;
+    let _held = Held::take(id, timeout)?;
     require_own(&found, force)?;
     let unreached = match found.two_phase {
         true => recovery::settle(id, timeout, false).map_err(|why| error::of_execution(id, why))?,

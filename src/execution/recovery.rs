@@ -4,7 +4,6 @@
 
 use super::error::{ExecutionError, not_settled};
 use super::points;
-use super::settle::{FLUSH, IDENTITY};
 use super::shards::ways_back;
 use crate::catalog::caller::Caller;
 use crate::catalog::execution::{self, Place, State};
@@ -15,6 +14,7 @@ use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
+use crate::remote::transaction::{FLUSH, Fate, IDENTITY};
 use crate::server::txn::in_one;
 use std::time::{Duration, Instant};
 
@@ -271,35 +271,21 @@ impl Left {
 }
 
 fn question_of(place: &Place) -> String {
-    let (status, is_behind) = match &place.transaction {
-        Some(transaction) => {
-            let xid = format!("{}::pg_catalog.xid8", literal(&transaction.xid));
-            (
-                // Of a number that is not given yet nothing can be asked.
-                format!(
-                    "CASE WHEN {xid} OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
-                          THEN pg_catalog.pg_xact_status({xid}) END"
-                ),
-                format!(
-                    "pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_flush_lsn(), {}) OPERATOR(pg_catalog.<) 0",
-                    literal(&transaction.flushed)
-                ),
-            )
-        }
-        None => ("NULL".to_owned(), "NULL".to_owned()),
+    let of_transaction = match &place.transaction {
+        Some(transaction) => transaction.columns(),
+        None => IDENTITY.to_owned(),
     };
     format!(
-        "SELECT {IDENTITY}, EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_xacts WHERE gid OPERATOR(pg_catalog.=) {}),
-            {status}, {is_behind}",
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_xacts WHERE gid OPERATOR(pg_catalog.=) {}), {of_transaction}",
         literal(place.gid.as_deref().unwrap_or_default())
     )
 }
 
 fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
+    let unreadable = || RemoteError::unreadable(&place.shard, "what is prepared").into();
     let cells: Vec<Option<&str>> = rows.rows.iter().flatten().map(Option::as_deref).collect();
-    let [Some(system), Some(timeline), Some(is_prepared), status, is_behind] = cells.as_slice() else {
-        return Err(RemoteError::unreadable(&place.shard, "what is prepared").into());
-    };
+    let [Some(is_prepared), of_transaction @ ..] = cells.as_slice() else { return Err(unreadable()) };
+    let Some(Some(system)) = of_transaction.first() else { return Err(unreadable()) };
     if *is_prepared == "t" {
         return Ok(Found::Prepared);
     }
@@ -310,15 +296,12 @@ fn found_in(place: &Place, rows: &Rows) -> Result<Found, Failure> {
     }
     // Of one that was not known to be prepared nothing was decided.
     let Some(transaction) = &place.transaction else { return Ok(Found::Gone) };
-    let is_other = *system != transaction.system_identifier
-        || *timeline != transaction.timeline
-        || *is_behind == Some("t");
-    let shard = || place.shard.clone();
-    Ok(match status {
-        _ if is_other => Found::Lost(ExecutionError::OtherServer(shard()).into()),
-        Some("committed") => Found::Committed,
-        Some("aborted") => Found::Gone,
-        Some("in progress") => return Err(ExecutionError::InProgress(shard()).into()),
-        _ => Found::Lost(ExecutionError::Forgotten(shard()).into()),
+    let shard = place.shard.clone();
+    Ok(match transaction.fate(of_transaction).ok_or_else(unreadable)? {
+        Fate::OtherServer => Found::Lost(ExecutionError::OtherServer(shard).into()),
+        Fate::Committed => Found::Committed,
+        Fate::Aborted => Found::Gone,
+        Fate::InProgress => return Err(ExecutionError::InProgress(shard).into()),
+        Fate::NotGiven | Fate::Forgotten => Found::Lost(ExecutionError::Forgotten(shard).into()),
     })
 }

@@ -1,19 +1,19 @@
 //! Shards that run a statement beside each other, step by step.
 
 use super::error::ExecutionError;
-use super::settle::{self, FLUSH, Fate, IDENTITY};
+use super::settle::{self, Fate};
 use super::shards::{require_beginners_login, require_no_run, require_no_split, ways};
 use super::statement;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Backend, Execution, State, Transaction};
+use crate::catalog::execution::{self, Backend, Execution, State};
 use crate::error::Failure;
 use crate::query::opening::Manners;
 use crate::query::run::schemas_of;
 use crate::query::sessions::Sessions;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
-use crate::remote::quote::literal;
 use crate::remote::result::Rows;
+use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, status};
 use std::time::Duration;
 
 /// What is made without a schema is made in the first one: not among the session's own. A schema that the login may not use
@@ -246,7 +246,7 @@ impl Wave {
         let open = |at: usize| opened.get(*left.get(at)?);
         let xid = |at: usize| open(at)?.first().cloned();
         let answers = others.ask(|at| {
-            let question = format!("{FLUSH}; SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text, pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(&xid(at)?));
+            let question = format!("{FLUSH}; SELECT {IDENTITY}, {FLUSHED}, {}", status(&xid(at)?));
             Some(Question::Own(question))
         })?;
         let mut failures: Vec<Option<Failure>> = left.iter().map(|_| None).collect();
@@ -296,8 +296,8 @@ impl Wave {
             .lanes
             .iter()
             .map(|lane| {
-                let xid = literal(&lane.transaction.as_ref()?.xid);
-                Some(format!("COMMIT; {FLUSH}; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
+                let status = status(&lane.transaction.as_ref()?.xid);
+                Some(format!("COMMIT; {FLUSH}; SELECT {status}"))
             })
             .collect();
         let answers = self.ask(|number| questions.get(number).cloned().flatten().map(Question::Own))?;

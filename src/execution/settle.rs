@@ -4,7 +4,7 @@
 use super::error::ExecutionError;
 use super::shards::ways;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, Backend, Execution, Place, State, Transaction};
+use crate::catalog::execution::{self, Backend, Execution, Place, State};
 use crate::error::Failure;
 use crate::query::opening::Manners;
 use crate::query::sessions::{Sessions, end_of};
@@ -12,16 +12,8 @@ use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
+use crate::remote::transaction::{FLUSH, Fate as Said, Transaction};
 use std::time::{Duration, Instant};
-
-/// Which server this is, and since which take-over: another one may not have what this one has.
-pub const IDENTITY: &str = "(SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
-    pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
-
-/// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
-/// no other one is given it.
-pub const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
-    SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
 
 /// Of one transaction, for good.
 pub enum Fate {
@@ -112,33 +104,22 @@ impl Asked<'_> {
     }
 
     fn transaction(&mut self, transaction: &Transaction, backend: Option<&Backend>) -> Result<Fate, Failure> {
-        let xid = format!("{}::pg_catalog.xid8", literal(&transaction.xid));
         let unknown = |why: ExecutionError| Ok(Fate::Unknown(why.into()));
         loop {
-            // Of a number that is not given yet nothing can be asked.
-            let found = self.ask(format!(
-                "SELECT {IDENTITY}, CASE WHEN {xid} OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
-                                         THEN pg_catalog.pg_xact_status({xid}) END,
-                        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_flush_lsn(), {}) OPERATOR(pg_catalog.<) 0",
-                literal(&transaction.flushed)
-            ))?;
+            let found = self.ask(format!("SELECT {}", transaction.columns()))?;
             let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
-            let [Some(system), Some(timeline), status, Some(is_behind)] = cells.as_slice() else {
+            let Some(fate) = transaction.fate(&cells) else {
                 return Err(RemoteError::unreadable(self.shard, "what has become of a transaction").into());
             };
-            // A disk of before has another log behind it.
-            if *system != transaction.system_identifier
-                || *timeline != transaction.timeline
-                || *is_behind == "t"
-            {
-                return unknown(ExecutionError::OtherServer(self.shard.to_owned()));
-            }
-            match status {
+            match fate {
                 // A commit behind it waits for the disk and for standbys that it may not have waited for.
-                Some("committed") => return self.ask(FLUSH.to_owned()).map(|_| Fate::Committed),
-                Some("aborted") => return Ok(Fate::Aborted),
-                Some("in progress") => {}
-                _ => return unknown(ExecutionError::Forgotten(self.shard.to_owned())),
+                Said::Committed => return self.ask(FLUSH.to_owned()).map(|_| Fate::Committed),
+                Said::Aborted => return Ok(Fate::Aborted),
+                Said::InProgress => {}
+                Said::NotGiven | Said::Forgotten => {
+                    return unknown(ExecutionError::Forgotten(self.shard.to_owned()));
+                }
+                Said::OtherServer => return unknown(ExecutionError::OtherServer(self.shard.to_owned())),
             }
             if let Some(backend) = backend {
                 self.end(backend)?;

@@ -6,14 +6,14 @@
 use super::error::ExecutionError;
 use super::points;
 use super::run::{Lane, Wave, after, cells};
-use super::settle::{FLUSH, IDENTITY};
 use crate::catalog::caller::Caller;
-use crate::catalog::execution::{self, State, Transaction};
+use crate::catalog::execution::{self, State};
 use crate::error::Failure;
 use crate::remote::RemoteError;
 use crate::remote::fan_out::Question;
 use crate::remote::quote::literal;
 use crate::remote::result::Rows;
+use crate::remote::transaction::{FLUSH, FLUSHED, IDENTITY, Transaction, status};
 
 /// Which running server it is, how many prepared transactions it may have, and how many are free.
 const SLOTS: &str =
@@ -26,7 +26,7 @@ const SLOTS: &str =
 fn prepare(gid: &str) -> String {
     format!(
         "SET CONSTRAINTS ALL IMMEDIATE; SET LOCAL ROLE NONE; PREPARE TRANSACTION {gid};
-         SELECT {IDENTITY}, pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text, p.transaction::pg_catalog.text
+         SELECT {IDENTITY}, {FLUSHED}, p.transaction::pg_catalog.text
            FROM pg_catalog.pg_prepared_xacts p
           WHERE p.gid OPERATOR(pg_catalog.=) {gid} AND p.owner OPERATOR(pg_catalog.=) session_user
             AND p.database OPERATOR(pg_catalog.=) pg_catalog.current_database()",
@@ -108,9 +108,9 @@ impl Wave {
             .lanes
             .iter()
             .map(|lane| {
-                let xid = literal(&lane.transaction.as_ref()?.xid);
+                let status = status(&lane.transaction.as_ref()?.xid);
                 // A commit behind it waits for the disk and for standbys that it may not have waited for.
-                Some(format!("{FLUSH}; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))
+                Some(format!("{FLUSH}; SELECT {status}"))
             })
             .collect();
         let answers = self.ask(|number| xids.get(number).cloned().flatten().map(Question::Own))?;

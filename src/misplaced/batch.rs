@@ -7,7 +7,7 @@ use super::lot::Lot;
 use super::pair::Pair;
 use super::points::{COPIED, DELETED, STAGED};
 use super::session::{Sees, Session};
-use super::statements;
+use super::statements::{self, Chosen};
 use super::unit::Unit;
 use crate::error::{Failure, SqlState};
 use crate::remote::RemoteError;
@@ -16,8 +16,12 @@ use crate::remote::result::Rows;
 use crate::server::injection::{InjectedFault, Point, reach_in_session};
 use std::time::Duration;
 
-/// Rows of a batch, where they do not have to go together.
-pub const MOST: u32 = 2000;
+/// Fewer are compared one by one; of more the right shard's planner knows best.
+const FEW: u64 = 10_000;
+
+/// Rows were changed that are not seen as they are now, a session of somebody else had to be let through, or a row has come that
+/// refers to one that is about to go.
+const BETWEEN: [&str; 3] = ["40001", "40P01", "23503"];
 
 /// What has become of the rows of one table.
 #[derive(Clone, Copy, Default, Debug)]
@@ -27,11 +31,42 @@ pub struct Done {
     pub deleted: u64,
 }
 
+/// Of which rows it is.
+#[derive(Clone, Copy)]
+pub enum Of<'a> {
+    /// Those of a list that are still there.
+    Listed(&'a Chosen),
+    /// All of the keys, unless somebody comes between.
+    All,
+    /// All of the keys, and nobody else writes to these tables meanwhile. None is left then.
+    AllAlone,
+}
+
 pub struct Batch<'a> {
     pub lot: &'a Lot,
     pub unit: &'a Unit,
     pub keys: &'a [String],
+    pub of: Of<'a>,
     pub timeout: Duration,
+}
+
+/// Why nothing was done.
+pub enum Halt {
+    /// Somebody has changed rows of the wrong shard meanwhile, or rows that refer to them.
+    Between(Failure),
+    Other(Failure),
+}
+
+impl From<Failure> for Halt {
+    fn from(why: Failure) -> Halt {
+        Halt::Other(why)
+    }
+}
+
+impl From<MisplacedError> for Halt {
+    fn from(why: MisplacedError) -> Halt {
+        Halt::Other(why.into())
+    }
 }
 
 impl Batch<'_> {
@@ -40,61 +75,74 @@ impl Batch<'_> {
         &self,
         here: &mut Session,
         there: Option<&mut Session>,
-    ) -> Result<Vec<(usize, Done)>, Failure> {
+    ) -> Result<Vec<(usize, Done)>, Halt> {
         here.patient_for(self.timeout);
         // No row that refers to another one comes behind the look for such rows.
-        self.begin(here, &self.lot.here, if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest })?;
-        match (there, &self.lot.there) {
+        let sees = if self.unit.is_whole { Sees::OneMoment } else { Sees::Latest };
+        let alone = match self.of {
+            Of::Listed(_) | Of::All => Vec::new(),
+            Of::AllAlone => self.pairs().map(|(_, pair)| pair.here.clone()).collect(),
+        };
+        begin(here, &self.lot.here, sees, &alone, self.timeout)?;
+        if let Of::Listed(_) = self.of {
+            here.connection.run(statements::BY_PLACES).map_err(Failure::from)?;
+        }
+        let done = match (there, &self.lot.there) {
             (Some(there), Some(facts)) => {
                 there.patient_for(self.timeout);
-                self.begin(there, facts, Sees::Latest)?;
-                self.take_over(here, there)
+                begin(there, facts, Sees::Latest, &[], self.timeout)?;
+                self.take_over(here, there)?
             }
-            _ => self.delete(here),
+            _ => self.delete(here)?,
+        };
+        if let Of::AllAlone = self.of
+            && let Some(table) = self.is_left(here)?
+        {
+            return Err(MisplacedError::Stays { table, shard: here.shard.shard_key.clone() }.into());
         }
+        Ok(done)
     }
 
-    /// The right shard first.
-    pub fn commit(&self, here: &mut Session, there: Option<&mut Session>) -> Result<(), Failure> {
-        here.patient_for(self.timeout);
-        if let Some(there) = there {
-            there.patient_for(self.timeout);
-            reach(&STAGED)?;
-            there.commit()?;
-            reach(&COPIED)?;
-        }
-        here.commit()?;
-        reach(&DELETED)
+    /// Nothing of it is done.
+    pub fn undo(&self, here: &mut Session, there: Option<&mut Session>) -> Result<(), Failure> {
+        here.roll_back()?;
+        there.map_or(Ok(()), Session::roll_back)
     }
 
     fn pairs(&self) -> impl DoubleEndedIterator<Item = (usize, &Pair)> {
         self.unit.tables.iter().map(|position| (*position, &self.lot.pairs[*position]))
     }
 
-    /// Tables that are as they were when all was looked at stay so until the end of the transaction.
-    fn begin(&self, session: &mut Session, facts: &Facts, sees: Sees) -> Result<(), Failure> {
-        if session.begin(&facts.names, sees, self.timeout)? != facts.seen {
-            return Err(MisplacedError::Changed(session.shard.shard_key.clone()).into());
+    fn chosen(&self) -> Option<&Chosen> {
+        match self.of {
+            Of::Listed(chosen) => Some(chosen),
+            Of::All | Of::AllAlone => None,
         }
-        let as_application = session.as_application();
-        session.connection.run(&as_application)?;
-        Ok(())
     }
 
-    fn most(&self) -> Option<u32> {
-        (!self.unit.is_whole).then_some(MOST)
+    /// What the wrong shard says of its own rows.
+    fn halt(&self, error: RemoteError, here: &str) -> Halt {
+        let is_between =
+            self.unit.is_whole && error.shard == here && BETWEEN.iter().any(|code| error.is(code));
+        if is_between { Halt::Between(error.into()) } else { Halt::Other(error.into()) }
     }
 
-    fn take_over(&self, here: &mut Session, there: &mut Session) -> Result<Vec<(usize, Done)>, Failure> {
+    fn take_over(&self, here: &mut Session, there: &mut Session) -> Result<Vec<(usize, Done)>, Halt> {
+        let shard = here.shard.shard_key.clone();
+        let mut rows = 0;
         for (position, pair) in self.pairs().rev() {
             self.require_no_follower(here, position)?;
-            let out = statements::take(pair, self.keys, self.most());
+            let out = statements::take(pair, self.keys, self.chosen());
             make_stage(there, pair)?;
             let into = statements::fill_stage(pair);
-            copy::pipe(&mut here.connection, &out, &mut there.connection, &into, Bounds::unlimited())
-                .map_err(|error| error.of_table(&pair.name))?;
+            let unlimited = Bounds::unlimited();
+            let copied = copy::pipe(&mut here.connection, &out, &mut there.connection, &into, unlimited)
+                .map_err(|error| self.halt(error.of_table(&pair.name), &shard))?;
+            rows += copied.rows;
         }
-        let shard = here.shard.shard_key.clone();
+        if rows < FEW {
+            there.connection.run(statements::BY_KEYS).map_err(Failure::from)?;
+        }
         let mut done = Vec::new();
         for (position, pair) in self.pairs() {
             done.push((position, arrive(pair, self.keys, there, &shard)?));
@@ -102,20 +150,24 @@ impl Batch<'_> {
         // What would keep it from being committed says so before the other side is; and what has come later may have changed rows
         // that had arrived before.
         for session in [&mut *here, &mut *there] {
-            session.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+            let checked = session.connection.run("SET CONSTRAINTS ALL IMMEDIATE");
+            checked.map_err(|error| self.halt(error, &shard))?;
         }
         self.pairs().try_for_each(|(_, pair)| require_arrived(pair, self.keys, there))?;
         Ok(done)
     }
 
-    fn delete(&self, here: &mut Session) -> Result<Vec<(usize, Done)>, Failure> {
+    fn delete(&self, here: &mut Session) -> Result<Vec<(usize, Done)>, Halt> {
+        let shard = here.shard.shard_key.clone();
         let mut done = Vec::new();
         for (position, pair) in self.pairs().rev() {
             self.require_no_follower(here, position)?;
-            let answer = here.connection.run(&statements::delete(pair, self.keys, self.most()))?;
+            let answer = here.connection.run(&statements::delete(pair, self.keys, self.chosen()));
+            let answer = answer.map_err(|error| self.halt(error, &shard))?;
             done.push((position, Done { moved: 0, deleted: answer.affected }));
         }
-        here.connection.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        let checked = here.connection.run("SET CONSTRAINTS ALL IMMEDIATE");
+        checked.map_err(|error| self.halt(error, &shard))?;
         Ok(done)
     }
 
@@ -145,16 +197,6 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// How many rows there are.
-    pub fn rows(&self, here: &mut Session) -> Result<u64, Failure> {
-        let mut rows = 0;
-        for (_, pair) in self.pairs() {
-            let found = here.connection.run(&statements::count(pair, self.keys))?;
-            rows += found.scalar().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
-        }
-        Ok(rows)
-    }
-
     /// Whether rows are left.
     pub fn is_left(&self, here: &mut Session) -> Result<Option<String>, Failure> {
         for (_, pair) in self.pairs() {
@@ -164,6 +206,35 @@ impl Batch<'_> {
         }
         Ok(None)
     }
+}
+
+/// The right shard first.
+pub fn commit(here: &mut Session, there: Option<&mut Session>, timeout: Duration) -> Result<(), Failure> {
+    here.patient_for(timeout);
+    if let Some(there) = there {
+        there.patient_for(timeout);
+        reach(&STAGED)?;
+        there.commit()?;
+        reach(&COPIED)?;
+    }
+    here.commit()?;
+    reach(&DELETED)
+}
+
+/// Tables that are as they were when all was looked at stay so until the end of the transaction.
+fn begin(
+    session: &mut Session,
+    facts: &Facts,
+    sees: Sees,
+    alone: &[String],
+    timeout: Duration,
+) -> Result<(), Failure> {
+    if session.begin(&facts.names, sees, alone, timeout)? != facts.seen {
+        return Err(MisplacedError::Changed(session.shard.shard_key.clone()).into());
+    }
+    let as_application = session.as_application();
+    session.connection.run(&as_application)?;
+    Ok(())
 }
 
 pub fn make_stage(there: &mut Session, pair: &Pair) -> Result<(), Failure> {

@@ -8,31 +8,71 @@ use super::pair::Pair;
 use super::session::{Sees, Session};
 use super::statements;
 use super::unit::Unit;
-use crate::catalog::misplaced_doubt::{Arrived, Doubt};
+use crate::catalog::misplaced_doubt::{Doubt, Way};
 use crate::error::Failure;
 use crate::remote::RemoteError;
 use crate::remote::copy::{self, Bounds};
-use crate::remote::quote::literal;
+use crate::remote::transaction::{FLUSH, FLUSHED, Fate, IDENTITY, Transaction, status};
 use std::time::Duration;
 
-/// Which server this is, and since which take-over.
-const IDENTITY: &str = "(SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
-    pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
-
-/// Of the transaction that is open there.
-pub fn transaction(there: &mut Session) -> Result<Arrived, Failure> {
-    let found = there
+/// Of the transaction that is open there, with what more is asked.
+fn transaction(session: &mut Session) -> Result<Transaction, Failure> {
+    let found = session
         .connection
-        .run(&format!("SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text, {IDENTITY}"))?;
-    let cells: Vec<&str> = found.rows.iter().flatten().flatten().map(String::as_str).collect();
-    let [xid, system, timeline] = cells.as_slice() else {
-        return Err(RemoteError::unreadable(there.connection.shard(), "its transaction").into());
+        .run(&format!("SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text, {IDENTITY}, {FLUSHED}"))?;
+    let cells: Vec<String> = found.rows.into_iter().flatten().flatten().collect();
+    let Ok([xid, system_identifier, timeline, flushed]) = <[String; 4]>::try_from(cells) else {
+        return Err(RemoteError::unreadable(session.connection.shard(), "its transaction").into());
     };
-    Ok(Arrived {
-        xid: (*xid).to_owned(),
-        system_identifier: (*system).to_owned(),
-        timeline: (*timeline).to_owned(),
-    })
+    Ok(Transaction { xid, system_identifier, timeline, flushed })
+}
+
+/// Of the transactions that are open on both sides. `witness`: another session at the wrong shard, which has it write the number of
+/// the one there; one that does not is asked no more.
+pub fn way(
+    here: &mut Session,
+    there: &mut Session,
+    witness: &mut Option<Session>,
+    timeout: Duration,
+) -> Result<Way, Failure> {
+    let arrived = transaction(there)?;
+    let left = transaction(here)?;
+    let left = witness.as_mut().and_then(|witness| written(witness, left, timeout));
+    if left.is_none() {
+        *witness = None;
+    }
+    Ok(Way { arrived, left })
+}
+
+/// The same transaction, once its number is in the log.
+fn written(witness: &mut Session, known: Transaction, timeout: Duration) -> Option<Transaction> {
+    witness.patient_for(timeout);
+    let question = format!("{FLUSH}; SELECT {IDENTITY}, {FLUSHED}, {}", status(&known.xid));
+    let found = witness.connection.run(&question).ok()?;
+    let cells: Vec<String> = found.rows.into_iter().flatten().flatten().collect();
+    let [system, timeline, flushed, status] = <[String; 4]>::try_from(cells).ok()?;
+    let is_it = system == known.system_identifier && timeline == known.timeline && status == "in progress";
+    is_it.then_some(Transaction { flushed, ..known })
+}
+
+/// Whether the rows have left the wrong shard, for good.
+pub fn have_left(doubt: &Doubt, here: &mut Session, timeout: Duration) -> Result<bool, Failure> {
+    let Some(left) = &doubt.way.left else { return Ok(false) };
+    here.patient_for(timeout);
+    if fate(left, here)? != Fate::Committed {
+        return Ok(false);
+    }
+    // It may not have waited for its standbys: what waits behind it has.
+    here.connection.run(FLUSH)?;
+    Ok(true)
+}
+
+fn fate(transaction: &Transaction, session: &mut Session) -> Result<Fate, Failure> {
+    let found = session.connection.run(&format!("SELECT {}", transaction.columns()))?;
+    let cells: Vec<Option<&str>> = found.rows.iter().flatten().map(Option::as_deref).collect();
+    let unreadable =
+        || RemoteError::unreadable(session.connection.shard(), "what has become of a transaction");
+    Ok(transaction.fate(&cells).ok_or_else(unreadable)?)
 }
 
 pub struct Settling<'a> {
@@ -46,8 +86,8 @@ impl Settling<'_> {
     pub fn run(&self, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
         here.patient_for(self.timeout);
         there.patient_for(self.timeout);
-        let fate = self.fate(there)?;
-        if fate.as_deref() == Some("aborted") {
+        let fate = fate(&self.doubt.way.arrived, there)?;
+        if matches!(fate, Fate::Aborted | Fate::NotGiven) {
             return Ok(());
         }
         let mut is_left = false;
@@ -55,30 +95,10 @@ impl Settling<'_> {
             let found = here.connection.run(&statements::exists(pair, &self.doubt.keys))?;
             is_left = is_left || found.scalar() != Some("f");
         }
-        match fate.as_deref() {
+        match fate {
             _ if !is_left => Ok(()),
-            Some("committed") => self.take_away(here, there),
+            Fate::Committed => self.take_away(here, there),
             _ => self.refuse(&self.doubt.tables[0].0, there),
-        }
-    }
-
-    /// None: the server is another one, or does not know any more.
-    fn fate(&self, there: &mut Session) -> Result<Option<String>, Failure> {
-        let arrived = &self.doubt.arrived;
-        let xid = format!("{}::pg_catalog.xid8", literal(&arrived.xid));
-        let found = there.connection.run(&format!(
-            "SELECT CASE WHEN {xid} OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
-                         THEN pg_catalog.pg_xact_status({xid}) ELSE 'aborted' END, {IDENTITY}"
-        ))?;
-        match found.rows.first().map(Vec::as_slice) {
-            Some([status, Some(system), Some(timeline)]) => {
-                let is_it = *system == arrived.system_identifier && *timeline == arrived.timeline;
-                Ok(status.clone().filter(|_| is_it))
-            }
-            _ => {
-                Err(RemoteError::unreadable(there.connection.shard(), "what has become of a transaction")
-                    .into())
-            }
         }
     }
 
@@ -97,7 +117,7 @@ impl Settling<'_> {
     fn take_away(&self, here: &mut Session, there: &mut Session) -> Result<(), Failure> {
         let facts = [Some(&self.lot.here), self.lot.there.as_ref()];
         for (session, facts) in [&mut *here, &mut *there].into_iter().zip(facts.into_iter().flatten()) {
-            if session.begin(&facts.names, Sees::Latest, self.timeout)? != facts.seen {
+            if session.begin(&facts.names, Sees::Latest, &[], self.timeout)? != facts.seen {
                 return Err(MisplacedError::Changed(session.shard.shard_key.clone()).into());
             }
             let as_application = session.as_application();
@@ -106,7 +126,7 @@ impl Settling<'_> {
         for (pair, rows) in self.pairs() {
             here.connection.run(&statements::make_arrived(pair))?;
             let (out, into) =
-                (statements::arrived(pair, &self.doubt.arrived.xid), statements::fill_arrived(pair));
+                (statements::arrived(pair, &self.doubt.way.arrived.xid), statements::fill_arrived(pair));
             self.pipe(pair, [&out, &into], there, here)?;
             let found = here.connection.run(&statements::count_arrived(pair))?;
             if found.scalar() != Some(rows.to_string().as_str()) {

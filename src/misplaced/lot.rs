@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub struct Lot {
     /// Where they belong; None: nowhere.
     pub target: Option<String>,
-    /// In their canonical form.
+    /// In their canonical form, in order.
     pub keys: Vec<String>,
     pub pairs: Vec<Pair>,
     pub units: Vec<Unit>,
@@ -35,10 +35,11 @@ impl Lot {
     /// Looks at both shards. What is in a schema of its own that both have together is in its place there.
     pub fn prepare(
         wish: &Wish<'_>,
-        keys: Vec<String>,
+        mut keys: Vec<String>,
         here: &mut Session,
         mut there: Option<&mut Session>,
     ) -> Result<Lot, Failure> {
+        keys.sort_unstable();
         let mut tables = wish.tables.to_vec();
         if let Some(there) = there.as_deref_mut()
             && here.shares_database(there)?

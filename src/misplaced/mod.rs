@@ -7,6 +7,7 @@
 //!    committed. Whatever is interrupted, a row is on one of them, or on both: then it is the same, and deleted by the next call.
 
 mod batch;
+mod chosen;
 mod doubt;
 mod error;
 mod facts;
@@ -15,6 +16,7 @@ mod leftover;
 mod lot;
 mod master;
 mod pair;
+mod place;
 mod points;
 mod run;
 mod session;

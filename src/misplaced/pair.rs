@@ -176,6 +176,12 @@ impl Pair {
         }
     }
 
+    /// The key of a row with this name, as the column writes it.
+    pub fn key_of(&self, row: &str) -> String {
+        let column = format!("{row}.{}", ident(&self.shard_by.name));
+        if self.shard_by.is_enum { format!("{column}::pg_catalog.text") } else { self.own_form(&column) }
+    }
+
     pub fn keys_it_has(&self, keys: &[String]) -> Vec<String> {
         keys.iter().filter(|key| !self.strangers.contains(*key)).cloned().collect()
     }

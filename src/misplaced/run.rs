@@ -1,14 +1,17 @@
 //! A run, step by step, each of which is committed on the master before the next one begins.
 
-use super::batch::{self, Batch, Done, MOST, reach};
+use super::batch::{self, Batch, Done, Halt, Of, reach};
+use super::chosen;
 use super::doubt::{self, Settling};
 use super::error::MisplacedError;
 use super::leftover;
 use super::lot::{Lot, Wish};
 use super::master;
+use super::place::Place;
 use super::points::BEGUN;
 use super::session::Session;
 use super::statements;
+use super::unit::Unit;
 use crate::catalog::caller::Caller;
 use crate::catalog::misplaced_doubt;
 use crate::catalog::misplaced_run::{self, Action, End, Key};
@@ -17,14 +20,10 @@ use crate::catalog::{execution, redirect};
 use crate::error::Failure;
 use crate::query::run::schemas_of;
 use crate::remote::copy::{self, Bounds};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How often nothing is deleted of rows that are there, before somebody else is to see why.
-const TRIES: u32 = 5;
-
-/// How many more batches than the rows make that were there at first: what puts rows back as fast as they go would never end.
-const MORE: u64 = 1000;
+use std::time::{Duration, Instant};
 
 /// What it is to do.
 pub struct Work {
@@ -47,29 +46,27 @@ pub enum Stage {
     /// All is looked at, and nothing is refused.
     Ready(Open, Vec<Lot>, Place),
     /// What a batch is about to commit is written down.
-    Prepared(Open, Vec<Lot>, Place, Vec<(usize, Done)>),
+    Prepared(Open, Vec<Lot>, Place, Pending),
 }
 
 pub struct Open {
     here: Session,
+    /// Another one there, which is in no transaction for longer than a statement. None: the login may have no other one.
+    witness: Option<Session>,
     /// By shard.
     there: BTreeMap<String, Session>,
 }
 
-/// What is next: of which lot, unit and keys, and how often it was in vain.
-#[derive(Clone, Copy, Default)]
-pub struct Place {
-    lot: usize,
-    unit: usize,
-    key: usize,
-    tries: u32,
-    /// How many batches it may still take; None: it has not begun.
-    left: Option<u64>,
-}
-
 enum Next {
     Place(Place),
-    Commit(Place, Vec<(usize, Done)>),
+    Commit(Place, Pending),
+}
+
+/// What is about to be committed.
+pub struct Pending {
+    done: Vec<(usize, Done)>,
+    /// Since when nobody else writes to its tables.
+    alone_since: Option<Instant>,
 }
 
 impl Work {
@@ -93,11 +90,11 @@ impl Work {
                 self.stage = match self.work(id, &mut open, &lots, place)? {
                     None => return Ok(false),
                     Some(Next::Place(place)) => Stage::Ready(open, lots, place),
-                    Some(Next::Commit(place, done)) => Stage::Prepared(open, lots, place, done),
+                    Some(Next::Commit(place, pending)) => Stage::Prepared(open, lots, place, pending),
                 };
             }
-            Stage::Prepared(mut open, lots, place, done) => {
-                let place = self.commit(id, &mut open, &lots, place, &done)?;
+            Stage::Prepared(mut open, lots, place, pending) => {
+                let place = self.commit(id, &mut open, &lots, place, &pending)?;
                 self.stage = Stage::Ready(open, lots, place);
             }
         }
@@ -136,13 +133,19 @@ impl Work {
             Ok::<_, Failure>(session)
         };
         let here = open(&self.shard)?;
+        let witness = match self.action {
+            Action::Move => leftover::way(&self.shard, self.timeout)
+                .and_then(|way| Session::open(way, &schemas, self.timeout))
+                .ok(),
+            Action::Delete => None,
+        };
         let mut there = BTreeMap::new();
         for shard in self.keys.iter().filter_map(|key| key.routed_to.as_ref()) {
             if !there.contains_key(shard) {
                 there.insert(shard.clone(), open(shard)?);
             }
         }
-        Ok(Open { here, there })
+        Ok(Open { here, witness, there })
     }
 
     /// Before anything is changed all that would be refused is.
@@ -197,6 +200,10 @@ impl Work {
             if known == 0 || !doubt.tables.iter().any(is_table) {
                 continue;
             }
+            if doubt::have_left(&doubt, here, self.timeout)? {
+                Caller::as_owner(|_| misplaced_doubt::forget(doubt.run));
+                continue;
+            }
             if known < doubt.keys.len() || !doubt.tables.iter().all(is_table) {
                 let (table, shard) = (doubt.tables[0].0.clone(), target.to_owned());
                 return Err(MisplacedError::Doubtful { run: doubt.run, table, shard }.into());
@@ -210,37 +217,67 @@ impl Work {
     /// A batch of rows; None: none is left.
     fn work(&self, id: i64, open: &mut Open, lots: &[Lot], place: Place) -> Result<Option<Next>, Failure> {
         let Some(lot) = lots.get(place.lot) else { return Ok(None) };
-        let Some(unit) = lot.units.get(place.unit) else {
-            return Ok(Some(Next::Place(Place { lot: place.lot + 1, ..Place::default() })));
-        };
-        let keys =
-            if unit.is_whole { lot.keys.get(place.key..=place.key) } else { Some(lot.keys.as_slice()) };
-        let Some(keys) = keys.filter(|_| unit.is_whole || place.key == 0) else {
-            return Ok(Some(Next::Place(Place { lot: place.lot, unit: place.unit + 1, ..Place::default() })));
-        };
-        let mut there = self.there(lot, &mut open.there);
-        let batch = Batch { lot, unit, keys, timeout: self.timeout };
-        let left = match place.left {
-            Some(left) => left,
-            None => {
-                open.here.patient_for(self.timeout);
-                2 * (batch.rows(&mut open.here)? / u64::from(MOST)) + MORE
+        let Some(unit) = lot.units.get(place.unit) else { return Ok(Some(Next::Place(place.next_lot()))) };
+        let Some(keys) = place.keys(lot, unit) else { return Ok(Some(Next::Place(place.next_unit()))) };
+        let mut place = place;
+        let mut chosen = None;
+        if !unit.is_whole && !place.is_last() {
+            let pair = &lot.pairs[unit.tables[0]];
+            if !place.is_listed {
+                chosen::list(&mut open.here, pair, keys, self.timeout)?;
+                place = place.listed();
             }
+            chosen = chosen::next(&mut open.here, &lot.keys, self.timeout)?;
+            if chosen.is_none() {
+                // Where there were none, that is told as well.
+                Caller::as_owner(|_| misplaced_run::count(id, &pair.name, 0, 0));
+                let left = is_left(lot, unit, keys, &mut open.here, self.timeout)?;
+                return Ok(Some(Next::Place(place.after_all(left))));
+            }
+        }
+        let of = match &chosen {
+            Some(chosen) => Of::Listed(chosen),
+            None if place.is_last() => Of::AllAlone,
+            None => Of::All,
         };
-        let done = batch.prepare(&mut open.here, there.as_deref_mut())?;
-        let place = Place { left: Some(left), ..place };
-        if let (Some(there), Some(target)) = (there, &lot.target)
-            && done.iter().any(|(_, done)| done.moved > 0)
+        let keys = chosen.as_ref().map_or(keys, |chosen| chosen.keys.as_slice());
+        let batch = Batch { lot, unit, keys, of, timeout: self.timeout };
+        self.batch(id, open, lots, place, &batch).map(Some)
+    }
+
+    fn batch(
+        &self,
+        id: i64,
+        open: &mut Open,
+        lots: &[Lot],
+        place: Place,
+        batch: &Batch<'_>,
+    ) -> Result<Next, Failure> {
+        let alone_since = matches!(batch.of, Of::AllAlone).then(Instant::now);
+        let mut there = self.there(batch.lot, &mut open.there);
+        let done = match batch.prepare(&mut open.here, there.as_deref_mut()) {
+            Ok(done) => done,
+            // Who keeps coming between is kept out in the end.
+            Err(Halt::Between(why)) if alone_since.is_none() => {
+                batch.undo(&mut open.here, there).map_err(|_| why)?;
+                return Ok(Next::Place(place.in_vain()));
+            }
+            Err(Halt::Between(why) | Halt::Other(why)) => return Err(why),
+        };
+        let pending = Pending { done, alone_since };
+        if let (Some(there), Some(target)) = (there, &batch.lot.target)
+            && pending.done.iter().any(|(_, done)| done.moved > 0)
         {
-            let arrived = doubt::transaction(there)?;
+            let way = doubt::way(&mut open.here, there, &mut open.witness, self.timeout)?;
             Caller::as_owner(|_| {
-                for (position, done) in &done {
-                    misplaced_doubt::insert(id, target, &arrived, &lot.pairs[*position].name, done.moved);
+                for (position, done) in &pending.done {
+                    let table = &batch.lot.pairs[*position].name;
+                    misplaced_doubt::insert(id, target, &way, table, done.moved);
                 }
             });
-            return Ok(Some(Next::Commit(place, done)));
+            return Ok(Next::Commit(place, pending));
         }
-        self.commit(id, open, lots, place, &done).map(|place| Some(Next::Place(place)))
+        self.commit(id, open, lots, place, &pending).map(Next::Place)
     }
 
     fn there<'a>(&self, lot: &Lot, there: &'a mut BTreeMap<String, Session>) -> Option<&'a mut Session> {
@@ -257,32 +294,58 @@ impl Work {
         open: &mut Open,
         lots: &[Lot],
         place: Place,
-        done: &[(usize, Done)],
+        pending: &Pending,
     ) -> Result<Place, Failure> {
         let lot = &lots[place.lot];
         let unit = &lot.units[place.unit];
-        let keys = if unit.is_whole { &lot.keys[place.key..=place.key] } else { lot.keys.as_slice() };
-        let batch = Batch { lot, unit, keys, timeout: self.timeout };
-        batch.commit(&mut open.here, self.there(lot, &mut open.there))?;
+        batch::commit(&mut open.here, self.there(lot, &mut open.there), self.timeout)?;
+        if let Some(since) = pending.alone_since {
+            notice_alone(lot, unit, &self.shard, since.elapsed());
+        }
         Caller::as_owner(|_| {
             misplaced_doubt::forget(id);
-            for (position, done) in done {
+            for (position, done) in &pending.done {
                 misplaced_run::count(id, &lot.pairs[*position].name, done.moved, done.deleted);
             }
         });
-        let left = place.left.unwrap_or_default();
-        if left > 0 && done.iter().any(|(_, done)| done.moved + done.deleted > 0) {
-            return Ok(Place { tries: 0, left: Some(left - 1), ..place });
+        let place = place.with(pending.done.iter().map(|(_, done)| done.moved + done.deleted).sum());
+        if pending.alone_since.is_some() {
+            return Ok(place.next_key());
         }
-        match batch.is_left(&mut open.here)? {
-            None => Ok(Place { key: place.key + 1, tries: 0, left: None, ..place }),
-            Some(_) if left > 0 && place.tries < TRIES => Ok(Place { tries: place.tries + 1, ..place }),
-            Some(table) => {
-                let shard = self.shard.clone();
-                Err(MisplacedError::Stays { table, shard }.into())
-            }
+        if !unit.is_whole {
+            return Ok(place);
         }
+        let keys = place.keys(lot, unit).unwrap_or_default();
+        let left = is_left(lot, unit, keys, &mut open.here, self.timeout)?;
+        Ok(place.after_all(left))
     }
+}
+
+fn is_left(
+    lot: &Lot,
+    unit: &Unit,
+    keys: &[String],
+    here: &mut Session,
+    timeout: Duration,
+) -> Result<bool, Failure> {
+    here.patient_for(timeout);
+    let batch = Batch { lot, unit, keys, of: Of::All, timeout };
+    Ok(batch.is_left(here)?.is_some())
+}
+
+/// Clients of other keys have waited as well.
+fn notice_alone(lot: &Lot, unit: &Unit, shard: &str, lasted: Duration) {
+    let names: Vec<&str> = unit.tables.iter().map(|position| lot.pairs[*position].name.as_str()).collect();
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!(
+            "nobody could write to {} on shard \"{shard}\" for {:.1} s at most, since rows kept coming between",
+            names.join(", "),
+            lasted.as_secs_f64()
+        ),
+        "shardmaster",
+    )
+    .report(PgLogLevel::NOTICE);
 }
 
 /// What splits have left at the wrong shard to redirect clients refuses whoever writes to rows of keys that have left it. By which
@@ -290,7 +353,7 @@ impl Work {
 fn require_no_redirect(lot: &Lot, here: &mut Session, splits: &[i64]) -> Result<(), Failure> {
     for pair in &lot.pairs {
         for key in &lot.keys {
-            let delete = statements::delete(pair, std::slice::from_ref(key), Some(1));
+            let delete = statements::delete_one(pair, key);
             let begin = "BEGIN; SET LOCAL lock_timeout = '1s'";
             let tried = here.connection.run(&format!("{begin}; {}; {delete}", here.as_application()));
             match tried {

@@ -8,7 +8,9 @@ use crate::error::Failure;
 use crate::query::login::Way;
 use crate::query::opening::{self, Manners};
 use crate::remote::quote::{array_literal, literal};
+use crate::remote::transaction::status;
 use crate::remote::{Connection, RemoteError};
+use crate::server::wait;
 use std::time::{Duration, Instant};
 
 /// Names are the server's own, but for those of statements that fire triggers. A setting that keeps triggers and foreign keys
@@ -19,6 +21,10 @@ const SETTLE_IN: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interva
            EXTRACT(epoch FROM a.backend_start)::pg_catalog.text, pg_catalog.current_setting('session_replication_role'),
            pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
       FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
+
+/// How often a lock that keeps writers out is asked for, and how long they are let through in between.
+const ATTEMPTS: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a transaction sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,19 +87,54 @@ impl Session {
     }
 
     /// With these tables as they are until its end, and what they are. Whoever waits for a lock keeps others waiting; where
-    /// nothing comes of the master any more it ends by itself.
-    pub fn begin(&mut self, tables: &[String], sees: Sees, timeout: Duration) -> Result<String, Failure> {
+    /// nothing comes of the master any more it ends by itself. `alone`: nobody else writes to those meanwhile; what the
+    /// transaction sees is what has been written before.
+    pub fn begin(
+        &mut self,
+        tables: &[String],
+        sees: Sees,
+        alone: &[String],
+        timeout: Duration,
+    ) -> Result<String, Failure> {
         let idle = (timeout + Duration::from_secs(60)).as_millis().min(i32::MAX as u128);
         let lock = format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", "));
         let seen = seen(tables);
-        let answer = self.connection.run(&format!(
-            "BEGIN ISOLATION LEVEL {} READ WRITE; SET LOCAL lock_timeout = '1s';
-             SET LOCAL idle_in_transaction_session_timeout = {idle}; {lock}; {seen}",
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL {} READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {idle}",
             sees.level()
-        ))?;
+        );
+        let begin = match alone {
+            [] => format!("{begin};"),
+            _ => {
+                self.begin_alone(&begin, alone)?;
+                String::new()
+            }
+        };
+        let answer =
+            self.connection.run(&format!("{begin} SET LOCAL lock_timeout = '1s'; {lock}; {seen}"))?;
         let text =
             answer.scalar().ok_or_else(|| RemoteError::unreadable(self.connection.shard(), "its tables"))?;
         Ok(text.to_owned())
+    }
+
+    /// An autovacuum gives way to whoever has waited for `deadlock_timeout`. Writers are let through between two attempts.
+    fn begin_alone(&mut self, begin: &str, tables: &[String]) -> Result<(), Failure> {
+        let lock = format!(
+            "{begin}; SET LOCAL lock_timeout = '2s'; LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
+            tables.join(", ")
+        );
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.connection.run(&lock) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_lock_timeout() && attempts < ATTEMPTS => {
+                    self.roll_back()?;
+                    wait::sleep(PAUSE);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Behind which names are those of an application's session.
@@ -110,10 +151,8 @@ impl Session {
                     pg_catalog.pg_logical_emit_message(true, 'shardmaster', '');
              SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text",
         )?;
-        let xid = literal(xid.scalar().unwrap_or_default());
-        let status = self
-            .connection
-            .run(&format!("COMMIT; SELECT pg_catalog.pg_xact_status({xid}::pg_catalog.xid8)"))?;
+        let status = status(xid.scalar().unwrap_or_default());
+        let status = self.connection.run(&format!("COMMIT; SELECT {status}"))?;
         match status.scalar() {
             Some("committed") => Ok(()),
             _ => Err(MisplacedError::NotCommitted(self.shard.shard_key.clone()).into()),

@@ -23,30 +23,66 @@ pub fn read(pair: &Pair, keys: &[String]) -> String {
     format!("COPY (SELECT {columns} FROM {table} AS r WHERE {is_of}) TO STDOUT")
 }
 
-/// Deletes up to so many of them; None: all. One that somebody changes meanwhile is deleted as it is by then, or not at all: a
-/// scan by places of older minor versions takes the changed row for the one that was chosen, so its key is looked at again, by
-/// what the planner has no index for.
-pub fn delete(pair: &Pair, keys: &[String], most: Option<u32>) -> String {
+/// Rows of a list. Places are hints: what is there by then is of one of the keys, or is left alone.
+pub struct Chosen {
+    /// Of which keys the rows were.
+    pub keys: Vec<String>,
+    /// The partitions that they are in, by their numbers.
+    pub parts: Vec<String>,
+    pub places: Vec<String>,
+}
+
+/// Has the shard keep where all rows of the keys are, beyond the end of the transaction, and of which key each one is.
+pub fn list(pair: &Pair, keys: &[String]) -> String {
+    let (table, key, is_of) = (&pair.here, pair.key_of("r"), pair.is_of(keys, "r"));
+    format!(
+        "BEGIN READ ONLY; DECLARE shardmaster_misplaced NO SCROLL CURSOR WITH HOLD FOR
+           SELECT r.tableoid, r.ctid, {key} FROM {table} AS r WHERE {is_of}; COMMIT"
+    )
+}
+
+pub fn next_listed(most: u32) -> String {
+    format!("FETCH FORWARD {most} FROM shardmaster_misplaced")
+}
+
+pub const END_LIST: &str = "CLOSE shardmaster_misplaced";
+
+/// Deletes them, or those of them that were chosen. One that somebody changes meanwhile is deleted as it is by then, or not at
+/// all: a scan by places of older minor versions takes the changed row for the one that was chosen, so its key is looked at
+/// again, by what the planner has no index for.
+pub fn delete(pair: &Pair, keys: &[String], chosen: Option<&Chosen>) -> String {
     let (table, is_of) = (&pair.here, pair.is_of(keys, "r"));
-    let Some(most) = most else { return format!("DELETE FROM {table} AS r WHERE {is_of}") };
+    let Some(chosen) = chosen else { return format!("DELETE FROM {table} AS r WHERE {is_of}") };
     format!(
         "DELETE FROM {table} AS r
-          USING (SELECT c.tableoid AS part, c.ctid AS place FROM {table} AS c WHERE {} LIMIT {most}) AS chosen
-          WHERE r.ctid OPERATOR(pg_catalog.=) chosen.place AND r.tableoid OPERATOR(pg_catalog.=) chosen.part
-            AND CASE WHEN {is_of} THEN true END",
-        pair.is_of(keys, "c")
+          WHERE r.ctid OPERATOR(pg_catalog.=) ANY ({}::pg_catalog.tid[])
+            AND r.tableoid OPERATOR(pg_catalog.=) ANY ({}::pg_catalog.oid[]) AND CASE WHEN {is_of} THEN true END",
+        array_literal(&chosen.places),
+        array_literal(&chosen.parts)
     )
 }
 
 /// The same, which gives what it has deleted.
-pub fn take(pair: &Pair, keys: &[String], most: Option<u32>) -> String {
-    format!("COPY ({} RETURNING {}) TO STDOUT", delete(pair, keys, most), pair.columns("r"))
+pub fn take(pair: &Pair, keys: &[String], chosen: Option<&Chosen>) -> String {
+    format!("COPY ({} RETURNING {}) TO STDOUT", delete(pair, keys, chosen), pair.columns("r"))
 }
 
-/// How many there are.
-pub fn count(pair: &Pair, keys: &[String]) -> String {
-    format!("SELECT pg_catalog.count(*) FROM {} AS r WHERE {}", pair.here, pair.is_of(keys, "r"))
+/// Deletes any one of a key.
+pub fn delete_one(pair: &Pair, key: &str) -> String {
+    let (table, is_of) = (&pair.here, pair.is_of(&[key.to_owned()], "c"));
+    format!(
+        "DELETE FROM {table} AS r
+          USING (SELECT c.tableoid AS part, c.ctid AS place FROM {table} AS c WHERE {is_of} LIMIT 1) AS one
+          WHERE r.ctid OPERATOR(pg_catalog.=) one.place AND r.tableoid OPERATOR(pg_catalog.=) one.part"
+    )
 }
+
+/// Rows of a batch are found one by one, by their places or by their keys: a plan that reads a whole table for the few of a batch
+/// would do so for each batch. Until the end of the transaction. What the planner has no other way for must not be among
+/// that: beside what it costs then all others are equal to it.
+pub const BY_PLACES: &str = "SET LOCAL enable_seqscan = off";
+pub const BY_KEYS: &str =
+    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off";
 
 /// Whether there are any.
 pub fn exists(pair: &Pair, keys: &[String]) -> String {

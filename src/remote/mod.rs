@@ -18,6 +18,7 @@ pub mod params;
 pub mod quote;
 pub mod result;
 mod secret_file;
+pub mod transaction;
 pub mod wait;
 pub mod wanted;
 

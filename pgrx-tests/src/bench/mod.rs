@@ -6,6 +6,7 @@ mod copy;
 mod cutover;
 mod distance;
 mod guard;
+mod misplaced;
 mod placement;
 mod queries;
 mod redirect;
@@ -54,7 +55,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 23] = [
+pub const ALL: [(&str, Benchmark); 24] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -77,5 +78,6 @@ pub const ALL: [(&str, Benchmark); 23] = [
     ("routes", routing::routes),
     ("identifiers", routing::identifiers),
     ("queries", queries::queries),
+    ("misplaced", misplaced::misplaced),
     ("sessions", sessions::sessions),
 ];

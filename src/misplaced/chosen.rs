@@ -1,0 +1,44 @@
+//! Which rows a batch takes. They are listed once, by their places in the table, and the list is kept by the shard: to look for
+//! the next ones anew would pass by all that were deleted before, again and again. A row that has another place by its turn is
+//! left for the next list.
+
+use super::pair::Pair;
+use super::session::Session;
+use super::statements::{self, Chosen};
+use crate::error::Failure;
+use crate::remote::RemoteError;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Rows of a batch, where they do not have to go together.
+const MOST: u32 = 2000;
+
+/// Lists all rows of the keys that are there now.
+pub fn list(here: &mut Session, pair: &Pair, keys: &[String], timeout: Duration) -> Result<(), Failure> {
+    here.patient_for(timeout);
+    Ok(here.connection.run_unbounded(&statements::list(pair, keys)).map(drop)?)
+}
+
+/// The next ones of the list; None: it is at its end, and gone. `keys`: of which it was made, in order.
+pub fn next(here: &mut Session, keys: &[String], timeout: Duration) -> Result<Option<Chosen>, Failure> {
+    here.patient_for(timeout);
+    let found = here.connection.run(&statements::next_listed(MOST))?;
+    let (mut of, mut parts, mut places) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    let mut is_known = true;
+    for row in found.rows {
+        let Ok([part, place, key]) = <[Option<String>; 3]>::try_from(row) else {
+            return Err(RemoteError::unreadable(here.connection.shard(), "its list of rows").into());
+        };
+        is_known = is_known && key.as_ref().is_some_and(|key| keys.binary_search(key).is_ok());
+        of.extend(key);
+        parts.extend(part);
+        places.extend(place);
+    }
+    if places.is_empty() {
+        here.connection.run(statements::END_LIST)?;
+        return Ok(None);
+    }
+    // One that the column writes in another way than was asked for may be any of them.
+    let keys = if is_known { of.into_iter().collect() } else { keys.to_vec() };
+    Ok(Some(Chosen { keys, parts: parts.into_iter().collect(), places }))
+}

@@ -1,0 +1,105 @@
+//! What is next of a run: of which lot, unit and keys, and what is still to be tried. Every call ends: after some passes over
+//! the rows of a unit, or when others have come between too often, nobody else writes to its tables for the last one.
+
+use super::lot::Lot;
+use super::unit::Unit;
+
+/// How often rows are looked for that have come while others were moved, before they are kept from coming.
+const PASSES: u32 = 4;
+
+/// How often others may come between rows that have to go together.
+const TRIES: u32 = 3;
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub lot: usize,
+    pub unit: usize,
+    /// Of those that go key by key.
+    key: usize,
+    passes: u32,
+    tries: u32,
+    /// The rows of this pass are listed.
+    pub is_listed: bool,
+    /// How many of this pass have gone.
+    gone: u64,
+}
+
+impl Place {
+    /// Those of which all rows are looked for; None: the unit is done.
+    pub fn keys<'a>(&self, lot: &'a Lot, unit: &Unit) -> Option<&'a [String]> {
+        match unit.is_whole {
+            true => lot.keys.get(self.key..=self.key),
+            false => (self.key == 0).then_some(lot.keys.as_slice()),
+        }
+    }
+
+    /// Nobody else is to write to its tables.
+    pub fn is_last(&self) -> bool {
+        self.passes >= PASSES || self.tries >= TRIES
+    }
+
+    pub fn next_lot(self) -> Place {
+        Place { lot: self.lot + 1, ..Place::default() }
+    }
+
+    pub fn next_unit(self) -> Place {
+        Place { lot: self.lot, unit: self.unit + 1, ..Place::default() }
+    }
+
+    pub fn next_key(self) -> Place {
+        Place { lot: self.lot, unit: self.unit, key: self.key + 1, ..Place::default() }
+    }
+
+    pub fn listed(self) -> Place {
+        Place { is_listed: true, ..self }
+    }
+
+    pub fn in_vain(self) -> Place {
+        Place { tries: self.tries + 1, ..self }
+    }
+
+    /// So many rows have gone.
+    pub fn with(self, rows: u64) -> Place {
+        Place { gone: self.gone + rows, ..self }
+    }
+
+    /// All rows of a pass have had their turn. Where none has gone the next pass would be as much in vain.
+    pub fn after_all(self, is_left: bool) -> Place {
+        match is_left {
+            false => self.next_key(),
+            true => {
+                let passes = if self.gone > 0 { self.passes + 1 } else { PASSES };
+                Place { passes, is_listed: false, gone: 0, ..self }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pass_is_one_of_few() {
+        let mut place = Place::default();
+        for _ in 0..PASSES {
+            assert!(!place.is_last());
+            place = place.listed().with(7).after_all(true);
+        }
+        assert!(place.is_last() && !place.is_listed);
+        assert_eq!(place.next_key(), Place { key: 1, ..Place::default() });
+        // Where nothing goes there is no sense in another one.
+        assert!(Place::default().listed().after_all(true).is_last());
+        assert_eq!(Place::default().with(7).after_all(false), Place { key: 1, ..Place::default() });
+    }
+
+    #[test]
+    fn who_comes_between_is_kept_out_in_the_end() {
+        let mut place = Place::default();
+        for _ in 0..TRIES {
+            assert!(!place.is_last());
+            place = place.in_vain();
+        }
+        assert!(place.is_last());
+    }
+}

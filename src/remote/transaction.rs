@@ -1,0 +1,105 @@
+//! A transaction on a shard, which nobody else's can be taken for, and what has become of it.
+
+use super::quote::literal;
+
+/// Which server this is, and since which take-over: another one may not have what this one has.
+pub const IDENTITY: &str = "(SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()),
+    pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
+
+/// How far its log is on its disk.
+pub const FLUSHED: &str = "pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text";
+
+/// A commit writes all that comes before it in the log, the number of the other transaction included: after a crash
+/// no other one is given it. It waits for the disk and for standbys, also for what others have committed before.
+pub const FLUSH: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = on;
+    SELECT pg_catalog.pg_current_xact_id(), pg_catalog.pg_logical_emit_message(true, 'shardmaster', ''); COMMIT";
+
+/// `committed`, `aborted` or `in progress`, of a transaction by its number.
+pub fn status(xid: &str) -> String {
+    format!("pg_catalog.pg_xact_status({}::pg_catalog.xid8)", literal(xid))
+}
+
+/// By its number, as long as the server is this one, has not failed over and has this much of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    pub xid: String,
+    pub system_identifier: String,
+    pub timeline: String,
+    pub flushed: String,
+}
+
+/// As its server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Committed,
+    Aborted,
+    InProgress,
+    /// The server has crashed before anything was written of it: it will never have been.
+    NotGiven,
+    /// It is too long ago.
+    Forgotten,
+    /// It is another server, has failed over, or has a disk of before.
+    OtherServer,
+}
+
+impl Transaction {
+    /// What is to be selected of its server: four columns, for `fate`.
+    pub fn columns(&self) -> String {
+        let (xid, status, flushed) = (literal(&self.xid), status(&self.xid), literal(&self.flushed));
+        // Of a number that is not given yet nothing can be asked.
+        format!(
+            "{IDENTITY}, CASE WHEN {xid}::pg_catalog.xid8 OPERATOR(pg_catalog.<) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+                              THEN coalesce({status}, 'forgotten') ELSE 'not given' END,
+             pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_flush_lsn(), {flushed}) OPERATOR(pg_catalog.<) 0"
+        )
+    }
+
+    /// None: the answer is of another form.
+    pub fn fate(&self, cells: &[Option<&str>]) -> Option<Fate> {
+        let [Some(system), Some(timeline), Some(status), Some(is_behind)] = cells else { return None };
+        let is_it = *system == self.system_identifier && *timeline == self.timeline && *is_behind == "f";
+        Some(match *status {
+            _ if !is_it => Fate::OtherServer,
+            "committed" => Fate::Committed,
+            "aborted" => Fate::Aborted,
+            "in progress" => Fate::InProgress,
+            "not given" => Fate::NotGiven,
+            _ => Fate::Forgotten,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_server_says_nothing_of_it() {
+        let of = |text: &str| text.to_owned();
+        let known = Transaction {
+            xid: of("745"),
+            system_identifier: of("7"),
+            timeline: of("00000001"),
+            flushed: of("0/1000"),
+        };
+        let fate = |system, timeline, status, is_behind| {
+            known.fate(&[Some(system), Some(timeline), Some(status), Some(is_behind)])
+        };
+        for (status, is) in [
+            ("committed", Fate::Committed),
+            ("aborted", Fate::Aborted),
+            ("in progress", Fate::InProgress),
+            ("not given", Fate::NotGiven),
+            ("forgotten", Fate::Forgotten),
+        ] {
+            assert_eq!(fate("7", "00000001", status, "f"), Some(is));
+            for (system, timeline, is_behind) in
+                [("8", "00000001", "f"), ("7", "00000002", "f"), ("7", "00000001", "t")]
+            {
+                assert_eq!(fate(system, timeline, status, is_behind), Some(Fate::OtherServer));
+            }
+        }
+        assert_eq!(known.fate(&[Some("7"), Some("00000001"), None, Some("f")]), None);
+        assert_eq!(known.fate(&[]), None);
+    }
+}
