@@ -10,6 +10,7 @@ pub mod known_column;
 pub mod look_up;
 pub mod lookup;
 pub mod named;
+pub mod new_table;
 pub mod observe;
 pub mod one_database;
 mod opening;

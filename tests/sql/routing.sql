@@ -128,8 +128,8 @@ SELECT shard_routing_rollback(1, 'no_such');
 ----
 -- A split's keys are left alone. Here the catalog says what a split would.
 ----
-INSERT INTO shardmaster.split_plan (id, keyspace, source_shard, target_shard, tenants, token)
-VALUES (1001, 'default', 'east', 'west', '{7}', '');
+INSERT INTO shardmaster.split_plan (id, keyspace, source_shard, target_shard, tenants, token, goal)
+VALUES (1001, 'default', 'east', 'west', '{7}', '', 'dual_write');
 INSERT INTO shardmaster.split_key (split_id, keyspace, key) VALUES (1001, 'default', '7');
 SELECT shard_assign('7', 'west', force => true);
 SELECT shard_assign_many(ARRAY['8', '07'], 'west');
