@@ -30,6 +30,7 @@ pub mod state;
 pub mod strangers;
 mod template;
 pub mod types;
+pub mod who;
 
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
