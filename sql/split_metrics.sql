@@ -59,16 +59,37 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split is to be finished by itself; NULL: not before somebody asks for it';
 
+-- What a split whose cutover has decided waits for, while there is nothing to do.
+CREATE FUNCTION shardmaster.split_rests(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(shardmaster.split_settles(p.id), 'waiting for shard_split_finish')
+      FROM shardmaster.split_plan p
+     WHERE p.id = $1 AND p.phase = 'completed' AND p.finished_at IS NULL AND p.activity IN ('idle', 'working')
+       AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, false)
+       -- It is being taken back.
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan b
+                        WHERE b.reverse_of = p.id AND b.goal NOT IN ('planning', 'rolled_back'))
+$$;
+COMMENT ON FUNCTION shardmaster.split_rests(bigint) IS 'for what a split waits that is completed; NULL: it is not, or at work';
+
+-- What is waited for, as the end of a sentence: texts of workers begin with words of their own.
+CREATE FUNCTION shardmaster.waiting_words(waiting_for text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT regexp_replace($1, '^((waiting for|retrying after:) )+', '')
+$$;
+COMMENT ON FUNCTION shardmaster.waiting_words(text) IS 'what a split waits for, to stand behind "waiting for"';
+
 -- What the worker says now; without one, what was last written down. A worker that only
 -- says what it does waits for nothing, but while it tries again the reason stays.
 CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for, CASE WHEN p.goal <> 'finished' AND p.phase = 'completed' THEN shardmaster.split_settles(p.id) END)
+    SELECT coalesce(CASE
+                WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for)
                 WHEN (d.does OR a.query LIKE 'connecting to shard %') AND p.activity = 'retrying' THEN p.waiting_for
                 -- It follows its source meanwhile.
                 WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
                      AND g.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'
-                WHEN NOT d.does THEN a.query END
+                WHEN NOT d.does THEN a.query END, shardmaster.split_rests(p.id))
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
       -- One that waits for the plan's row is not written down there yet.
@@ -84,6 +105,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
      WHERE p.id = $1
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for(bigint) IS 'what a split waits for just now; NULL: for nothing';
+
+CREATE FUNCTION shardmaster.counted(number bigint, one text, more text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT number || ' ' || CASE number WHEN 1 THEN one ELSE more END
+$$;
+COMMENT ON FUNCTION shardmaster.counted(bigint, text, text) IS 'a number of things in words';
 
 CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS TABLE (
@@ -106,7 +133,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                 WHEN NOT f.is_behind THEN 'caught_up' END, p.tenants, p.started_at, p.updated_at,
            p.error_message, g.last_event_id, g.last_event_ts, p.routing_version_at_start,
            p.routing_version_cutover, g.dual_write_started_at, g.backfill_started_at,
-           g.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
+           g.backfill_completed_at, p.cutover_at, p.finished_at,
+           -- Nobody is at one that waits for its operator, whatever its last worker has left there.
+           CASE WHEN p.activity = 'working' AND p.phase = 'completed'
+                 AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+                THEN 'idle' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
@@ -118,8 +149,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN n.followed THEN f.queue_bytes ELSE g.queue_bytes END, g.fence_ms, p.attempts, p.keyspace,
            CASE p.scope_kind WHEN 'range' THEN array_to_string(p.tenants[:3], ' ') ||
                                    CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
-                             WHEN 'all' THEN format('all, %s', cardinality(p.tenants))
-                             ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description,
+                             WHEN 'all' THEN format('all, %s', shardmaster.counted(cardinality(p.tenants), 'entry', 'entries'))
+                             ELSE shardmaster.counted(cardinality(p.tenants), rtrim(p.scope_kind, 's'), p.scope_kind) END, p.description,
            CASE WHEN n.followed AND f.lag_rows IS NULL
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail, g.rehearsed_ms,
@@ -167,21 +198,58 @@ $$;
 COMMENT ON FUNCTION @extschema@.shard_split_events(bigint) IS
     'what happened to a split, in order: requests, changes of phase, failures';
 
+-- One line of a terminal has no room for a key of a page.
+CREATE FUNCTION shardmaster.clipped(text text, most int) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN length(t.line) > most THEN left(t.line, most - 3) || '...' ELSE t.line END
+      FROM (SELECT regexp_replace($1, '\s+', ' ', 'g')) t (line)
+$$;
+COMMENT ON FUNCTION shardmaster.clipped(text, int) IS 'a text in one line of at most so many characters';
+
+-- A rate of a copy that has begun.
+CREATE FUNCTION shardmaster.copy_rate(rows bigint, began timestamptz, ended timestamptz) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%s rows/s', round(rows / greatest(extract(epoch FROM coalesce(ended, clock_timestamp()) - began), 0.001)))
+     WHERE rows > 0 AND began IS NOT NULL
+$$;
+COMMENT ON FUNCTION shardmaster.copy_rate(bigint, timestamptz, timestamptz) IS 'rows a second since a copy began, until it ended or now';
+
 CREATE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws(', ',
                format('split %s: %s', m.split_id, m.phase),
                CASE WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
                CASE WHEN m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
-                    THEN format('%s rows copied', m.total_rows_copied) END,
-               CASE WHEN m.phase = 'backfill' THEN 'eta ' || date_trunc('second', m.eta) END,
-               CASE WHEN m.phase = 'tailing' THEN format('%s changed rows behind', m.lag_rows) END,
+                    THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
+               CASE WHEN m.phase = 'backfill'
+                    THEN concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
+                                   'about ' || date_trunc('second', m.eta) || ' left') END,
+               CASE WHEN m.phase = 'tailing' THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
                CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
                     THEN format('writers waited at most %s ms', m.fence_ms) END,
                CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
                     THEN concat_ws(' since ', m.activity,
                                    CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
-               CASE WHEN m.activity IN ('retrying', 'paused') THEN 'waiting for ' || m.waiting_for END)
+               -- What its operator does next is no news to whoever runs it.
+               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
+                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 400) END)
       FROM @extschema@.shard_split_metrics(split_id) m
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run';
+
+CREATE FUNCTION @extschema@.shard_split_account(split_id bigint, began timestamptz) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws('; ',
+               format('split %s: %s after %s', m.split_id, CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
+                      date_trunc('milliseconds', clock_timestamp() - began)),
+               shardmaster.counted(nullif(m.total_rows_copied, 0), 'row', 'rows') || ' copied'
+                   || coalesce(' at ' || shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, m.backfill_completed_at), ''),
+               CASE WHEN m.cutover_at IS NOT NULL THEN
+                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
+               'next: ' || m.next_call)
+      FROM @extschema@.shard_split_metrics(split_id) m
+      LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
+                          WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
+                          ORDER BY e.id DESC LIMIT 1) w ON true
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_account(bigint, timestamptz) IS 'internal: what shard_split_run has done since a moment';

@@ -153,6 +153,9 @@ fn steps(
     transaction(|| {
         standby::commit_alone();
         split_progress::last_event(engine.plan.id, outcome.progress.last_event_at);
+        if let Some(who) = &waited_for {
+            split::event(engine.plan.id, None, None, &format!("the cutover waited for {who}"));
+        }
         if standby == Standby::Unknown {
             split::event(engine.plan.id, None, None, ALONE);
         }
