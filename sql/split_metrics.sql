@@ -106,6 +106,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for(bigint) IS 'what a split waits for just now; NULL: for nothing';
 
+-- A split of a hundred thousand keys is one line, and so is one of a key of a page.
+CREATE FUNCTION shardmaster.some_keys(keys text[]) RETURNS text[]
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(CASE WHEN length(k.key) > 100 THEN left(k.key, 97) || '...' ELSE k.key END ORDER BY k.at)
+           || CASE WHEN cardinality($1) > 50 THEN ARRAY[format('... and %s more', cardinality($1) - 50)] ELSE '{}' END
+      FROM unnest($1[:50]) WITH ORDINALITY AS k (key, at)
+$$;
+COMMENT ON FUNCTION shardmaster.some_keys(text[]) IS 'the first 50 keys, each of at most 100 characters, and how many more there are';
+
 CREATE FUNCTION shardmaster.counted(number bigint, one text, more text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT number || ' ' || CASE number WHEN 1 THEN one ELSE more END
@@ -130,7 +139,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            -- Whether it has caught up is not what the worker last saw, who may be away.
            CASE WHEN p.phase <> 'cutover_pending' OR g.tail_status = 'failed' THEN coalesce(g.tail_status, 'pending')
                 WHEN f.is_behind THEN 'running'
-                WHEN NOT f.is_behind THEN 'caught_up' END, p.tenants, p.started_at, p.updated_at,
+                WHEN NOT f.is_behind THEN 'caught_up' END, shardmaster.some_keys(p.tenants), p.started_at, p.updated_at,
            p.error_message, g.last_event_id, g.last_event_ts, p.routing_version_at_start,
            p.routing_version_cutover, g.dual_write_started_at, g.backfill_started_at,
            g.backfill_completed_at, p.cutover_at, p.finished_at,
@@ -147,7 +156,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN n.followed THEN f.lag_rows ELSE g.lag_rows END,
            CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE g.lag END,
            CASE WHEN n.followed THEN f.queue_bytes ELSE g.queue_bytes END, g.fence_ms, p.attempts, p.keyspace,
-           CASE p.scope_kind WHEN 'range' THEN array_to_string(p.tenants[:3], ' ') ||
+           CASE p.scope_kind WHEN 'range' THEN array_to_string(shardmaster.some_keys(p.tenants[:3]), ' ') ||
                                    CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
                              WHEN 'all' THEN format('all, %s', shardmaster.counted(cardinality(p.tenants), 'entry', 'entries'))
                              ELSE shardmaster.counted(cardinality(p.tenants), rtrim(p.scope_kind, 's'), p.scope_kind) END, p.description,
@@ -168,9 +177,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
+
+CREATE FUNCTION @extschema@.shard_split_keys(split_id bigint) RETURNS SETOF text
+LANGUAGE sql STABLE ROWS 1000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
+    SELECT unnest(p.tenants) FROM shardmaster.split_plan p WHERE p.id = $1
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_keys(bigint) IS
+    'what a split moves, whole: keys, buckets or ranges, one a row. 42704: no such split';
 
 CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
 RETURNS TABLE (

@@ -40,3 +40,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
 'a line for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to type next. ended: the others, too. shard_split_metrics() has all figures, and texts in full';
+
+-- For whoever types a table's name; as the function without its argument.
+CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits();
+COMMENT ON VIEW @extschema@.shard_splits IS 'a line for each split that is neither finished nor rolled back, as shard_splits() has them, for those who may call that';
