@@ -1,10 +1,10 @@
 //! What a check begins with: how much would move, how long that takes, how long writers wait. By the
-//! planner's estimates and by what copies have been measured at (docs/benchmarks.md): a guess, for whoever
+//! planner's estimates, of small tables by counting, and by what copies have been measured at (docs/benchmarks.md): a guess, for whoever
 //! chooses an hour for it.
 
 use super::looked::Looked;
 use crate::agent::error::Result;
-use crate::agent::shape::TableShape;
+use crate::agent::shape::{Column, TableShape};
 use crate::catalog::split::{Plan, Policy};
 use crate::guc;
 use crate::keys::scope::Scope;
@@ -23,8 +23,8 @@ const QUESTIONS: u32 = 20;
 const FENCED_TABLE: Duration = Duration::from_millis(3);
 
 const PAGE: f64 = 8192.0;
-/// The pages that the planner takes a table for of which it knows nothing.
-const UNKNOWN_PAGES: f64 = 10.0;
+/// Of a table that is counted: 8 MB.
+const FEW_PAGES: f64 = 1024.0;
 
 #[derive(Default)]
 pub struct Outlook {
@@ -53,6 +53,11 @@ pub fn of(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Option<Outlo
 fn size(plan: &Plan, session: &mut Connection, policy: &Policy, shape: &TableShape) -> Result<(f64, f64)> {
     let pages: f64 = shape.leaves().iter().map(|leaf| leaf.blocks as f64).sum();
     let Some(column) = shape.column(&policy.shard_by).filter(|_| pages > 0.0) else { return Ok((0.0, 0.0)) };
+    let stored = stored(session, shape)?.unwrap_or(pages * PAGE);
+    if pages <= FEW_PAGES {
+        let (rows, all) = counted(plan, session, shape, column)?;
+        return Ok((rows, stored * rows / all.max(1.0)));
+    }
     let all = expected(session, &format!("SELECT 1 FROM {} t", shape.name))?.max(1.0);
     let moving = match &plan.scope {
         Scope::Buckets { count, buckets, .. } => all * buckets.len() as f64 / f64::from(count.get()),
@@ -61,11 +66,23 @@ fn size(plan: &Plan, session: &mut Connection, policy: &Policy, shape: &TableSha
             expected(session, &format!("SELECT 1 FROM {} t WHERE {predicate}", shape.name))?
         }
     };
-    let share = (moving / all).min(1.0);
-    // Of small tables that nobody has analyzed it expects more than fits into them.
-    let fits = (pages / (UNKNOWN_PAGES * shape.leaves().len() as f64)).min(1.0);
-    let rows = if is_analyzed(session, shape)? { moving.min(all) } else { moving.min(all) * fits };
-    Ok((rows, stored(session, shape)?.unwrap_or(pages * PAGE) * share))
+    let rows = moving.min(all);
+    Ok((rows, stored * rows / all))
+}
+
+/// Rows of the scope, and all: small tables are as often as not those that nobody has analyzed.
+fn counted(plan: &Plan, session: &mut Connection, shape: &TableShape, column: &Column) -> Result<(f64, f64)> {
+    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
+    session.run(&format!("BEGIN; {functions}"))?;
+    let counted = session.run(&format!(
+        "SELECT pg_catalog.count(*) FILTER (WHERE {predicate}), pg_catalog.count(*) FROM {} t",
+        shape.name
+    ));
+    let _ = session.run("ROLLBACK");
+    let rows = counted?.rows;
+    let mut numbers = rows.iter().flatten().map(|cell| cell.as_deref().and_then(|text| text.parse().ok()));
+    let mut number = || numbers.next().flatten().unwrap_or(0.0);
+    Ok((number(), number()))
 }
 
 /// Rows, by the planner.
@@ -79,14 +96,6 @@ fn expected(session: &mut Connection, query: &str) -> Result<f64> {
 fn leaves(shape: &TableShape) -> String {
     let oids: Vec<&str> = shape.leaves().iter().map(|leaf| leaf.oid.as_str()).collect();
     format!("'{{{}}}'::pg_catalog.oid[]", oids.join(","))
-}
-
-fn is_analyzed(session: &mut Connection, shape: &TableShape) -> Result<bool> {
-    let query = format!(
-        "SELECT COALESCE(pg_catalog.max(reltuples), 0) > 0 FROM pg_catalog.pg_class WHERE oid = ANY ({})",
-        leaves(shape)
-    );
-    Ok(session.run(&query)?.scalar() == Some("t"))
 }
 
 /// With what lies beside the table itself: long values.
