@@ -15,8 +15,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                      shard_lookup, shard_lookup_claim}'),
         -- Looks, and changes nothing.
         ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
-                      shard_split_metrics, shard_splits, shard_split_tables, shard_split_events, shard_split_points,
-                      shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_schema_diff, shard_split_wait, shard_routing_history,
+                      shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
+                      shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_split_account, shard_schema_diff, shard_split_wait, shard_routing_history,
                       shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
         -- Splits and assignments.
         ('operator', '{shard_check, shard_execute, shard_execute_resume, shard_execute_abandon, shard_executions,
@@ -25,7 +25,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_split_cutover, shard_split_rehearse, shard_split_rollback, shard_split_reverse, shard_split_finish, shard_split_settle_for, shard_split_switch_reads, shard_split_pause,
                        shard_split_resume, shard_split_run, shard_split_next_call, shard_split_progress,
                        shard_split_verify, shard_split_verification, shard_split_repair,
-                       shard_guard_drop, shard_guard_install, shard_guard_remove, shard_guard_begin, shard_guard_step, shard_assign, shard_assign_many, shard_assign_bucket, shard_assign_range,
+                       shard_guard_drop, shard_guard_install, shard_guard_remove, shard_guard_begin, shard_guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
                        shard_place_tenant, shard_set_quota, shard_expire_leases, shard_misplaced, shard_unassigned,
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),

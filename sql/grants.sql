@@ -1,4 +1,4 @@
--- The last step of the installation: what every role may call. Who needs more is
+-- The last step of the installation: what every role may call, and what members of pg_monitor may. Who needs more is
 -- granted it by name; a client needs EXECUTE on shard_of and shard_route alone.
 DO $$
 DECLARE
@@ -16,4 +16,12 @@ BEGIN
     LOOP
         EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', routine);
     END LOOP;
+
+    -- Who may look at all of a server's statistics may look at these.
+    FOR routine IN SELECT shardmaster.routines_of_level('monitor') LOOP
+        EXECUTE pg_catalog.format('GRANT EXECUTE ON ROUTINE %s TO pg_monitor', routine);
+    END LOOP;
 END $$;
+
+-- Behind it is the function, which is called as whoever asks: to read the view is no right.
+GRANT SELECT ON @extschema@.shard_splits TO PUBLIC;

@@ -59,16 +59,37 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.split_settles(bigint) IS 'when a split is to be finished by itself; NULL: not before somebody asks for it';
 
+-- What a split whose cutover has decided waits for, while there is nothing to do.
+CREATE FUNCTION shardmaster.split_rests(split_id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(shardmaster.split_settles(p.id), 'waiting for shard_split_finish')
+      FROM shardmaster.split_plan p
+     WHERE p.id = $1 AND p.phase = 'completed' AND p.finished_at IS NULL AND p.activity IN ('idle', 'working')
+       AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, false)
+       -- It is being taken back.
+       AND NOT EXISTS (SELECT FROM shardmaster.split_plan b
+                        WHERE b.reverse_of = p.id AND b.goal NOT IN ('planning', 'rolled_back'))
+$$;
+COMMENT ON FUNCTION shardmaster.split_rests(bigint) IS 'for what a split waits that is completed; NULL: it is not, or at work';
+
+-- What is waited for, as the end of a sentence: texts of workers begin with words of their own.
+CREATE FUNCTION shardmaster.waiting_words(waiting_for text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT regexp_replace($1, '^((waiting for|retrying after:) )+', '')
+$$;
+COMMENT ON FUNCTION shardmaster.waiting_words(text) IS 'what a split waits for, to stand behind "waiting for"';
+
 -- What the worker says now; without one, what was last written down. A worker that only
 -- says what it does waits for nothing, but while it tries again the reason stays.
 CREATE FUNCTION shardmaster.split_waits_for(split_id bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for, CASE WHEN p.goal <> 'finished' AND p.phase = 'completed' THEN shardmaster.split_settles(p.id) END)
+    SELECT coalesce(CASE
+                WHEN a.pid IS NULL THEN coalesce(shardmaster.split_waits_for_worker(p.id), p.waiting_for)
                 WHEN (d.does OR a.query LIKE 'connecting to shard %') AND p.activity = 'retrying' THEN p.waiting_for
                 -- It follows its source meanwhile.
                 WHEN a.query = 'applying changes' AND p.phase = 'cutover_pending' AND p.goal = 'backfill'
                      AND g.tail_status = 'caught_up' AND NOT p.paused THEN 'waiting for shard_split_cutover'
-                WHEN NOT d.does THEN a.query END
+                WHEN NOT d.does THEN a.query END, shardmaster.split_rests(p.id))
       FROM shardmaster.split_plan p
       LEFT JOIN shardmaster.split_progress g ON g.split_id = p.id
       -- One that waits for the plan's row is not written down there yet.
@@ -84,6 +105,21 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
      WHERE p.id = $1
 $$;
 COMMENT ON FUNCTION shardmaster.split_waits_for(bigint) IS 'what a split waits for just now; NULL: for nothing';
+
+-- A split of a hundred thousand keys is one line, and so is one of a key of a page.
+CREATE FUNCTION shardmaster.some_keys(keys text[]) RETURNS text[]
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(CASE WHEN length(k.key) > 100 THEN left(k.key, 97) || '...' ELSE k.key END ORDER BY k.at)
+           || CASE WHEN cardinality($1) > 50 THEN ARRAY[format('... and %s more', cardinality($1) - 50)] ELSE '{}' END
+      FROM unnest($1[:50]) WITH ORDINALITY AS k (key, at)
+$$;
+COMMENT ON FUNCTION shardmaster.some_keys(text[]) IS 'the first 50 keys, each of at most 100 characters, and how many more there are';
+
+CREATE FUNCTION shardmaster.counted(number bigint, one text, more text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT number || ' ' || CASE number WHEN 1 THEN one ELSE more END
+$$;
+COMMENT ON FUNCTION shardmaster.counted(bigint, text, text) IS 'a number of things in words';
 
 CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
 RETURNS TABLE (
@@ -103,10 +139,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            -- Whether it has caught up is not what the worker last saw, who may be away.
            CASE WHEN p.phase <> 'cutover_pending' OR g.tail_status = 'failed' THEN coalesce(g.tail_status, 'pending')
                 WHEN f.is_behind THEN 'running'
-                WHEN NOT f.is_behind THEN 'caught_up' END, p.tenants, p.started_at, p.updated_at,
+                WHEN NOT f.is_behind THEN 'caught_up' END, shardmaster.some_keys(p.tenants), p.started_at, p.updated_at,
            p.error_message, g.last_event_id, g.last_event_ts, p.routing_version_at_start,
            p.routing_version_cutover, g.dual_write_started_at, g.backfill_started_at,
-           g.backfill_completed_at, p.cutover_at, p.finished_at, p.activity,
+           g.backfill_completed_at, p.cutover_at, p.finished_at,
+           -- Nobody is at one that waits for its operator, whatever its last worker has left there.
+           CASE WHEN p.activity = 'working' AND p.phase = 'completed'
+                 AND NOT shardmaster.split_takes_worker(p.id, p.activity, p.phase, p.goal, p.cutover_step, p.finished_at IS NOT NULL)
+                THEN 'idle' ELSE p.activity END,
            -- That capture has stopped is told beside whatever is waited for.
            CASE WHEN f.lag_rows IS NULL THEN coalesce(shardmaster.split_waits_for(p.id), f.problem)
                 ELSE nullif(concat_ws('; ', shardmaster.split_waits_for(p.id), f.problem), '') END,
@@ -116,10 +156,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN n.followed THEN f.lag_rows ELSE g.lag_rows END,
            CASE WHEN n.followed THEN make_interval(secs => f.lag_seconds) ELSE g.lag END,
            CASE WHEN n.followed THEN f.queue_bytes ELSE g.queue_bytes END, g.fence_ms, p.attempts, p.keyspace,
-           CASE p.scope_kind WHEN 'range' THEN array_to_string(p.tenants[:3], ' ') ||
+           CASE p.scope_kind WHEN 'range' THEN array_to_string(shardmaster.some_keys(p.tenants[:3]), ' ') ||
                                    CASE WHEN cardinality(p.tenants) > 3 THEN ' ...' ELSE '' END
-                             WHEN 'all' THEN format('all, %s', cardinality(p.tenants))
-                             ELSE format('%s %s', cardinality(p.tenants), p.scope_kind) END, p.description,
+                             WHEN 'all' THEN format('all, %s', shardmaster.counted(cardinality(p.tenants), 'entry', 'entries'))
+                             ELSE shardmaster.counted(cardinality(p.tenants), rtrim(p.scope_kind, 's'), p.scope_kind) END, p.description,
            CASE WHEN n.followed AND f.lag_rows IS NULL
                 THEN coalesce(g.measured_at, g.dual_write_started_at, p.created_at) END,
            p.error_detail, g.rehearsed_ms,
@@ -137,9 +177,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY p.id
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_metrics(bigint) IS
-    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not';
+    'what each split does, how far it is and why it waits; sizes in bytes, fence_ms and rehearsed_ms (of the last rehearsal) in milliseconds. lag_rows (counted up to 1000001), lag and queue_bytes are asked of the source, for a second at most; NULL: it does not answer, and unknown_since says since when they are unknown. next_call: what to type now. tenants: the first 50 of what it moves, each of at most 100 characters, and how many more there are; shard_split_keys() has all. reverse_of: the split whose way back it is, with what it would have to bring back in lag_rows. reads_on: the shard that reads of its keys go to; NULL: it is finished. queue_limit: the bytes that its queue may grow to, as its source knows them; beyond, capture stops, and the copy begins again. retrying_since: when the first of the attempts failed that are in vain since; NULL: the last one was not';
 COMMENT ON FUNCTION @extschema@.shard_split_figures(bigint) IS
     'internal: what shard_split_metrics asks of the sources of active splits; problem: why there is no answer, or what is wrong with it';
+
+CREATE FUNCTION @extschema@.shard_split_keys(split_id bigint) RETURNS SETOF text
+LANGUAGE sql STABLE ROWS 1000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardmaster.check_split($1);
+    SELECT unnest(p.tenants) FROM shardmaster.split_plan p WHERE p.id = $1
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_keys(bigint) IS
+    'what a split moves, whole: keys, buckets or ranges, one a row. 42704: no such split';
 
 CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
 RETURNS TABLE (
@@ -167,21 +215,58 @@ $$;
 COMMENT ON FUNCTION @extschema@.shard_split_events(bigint) IS
     'what happened to a split, in order: requests, changes of phase, failures';
 
+-- One line of a terminal has no room for a key of a page.
+CREATE FUNCTION shardmaster.clipped(text text, most int) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN length(t.line) > most THEN left(t.line, most - 3) || '...' ELSE t.line END
+      FROM (SELECT regexp_replace($1, '\s+', ' ', 'g')) t (line)
+$$;
+COMMENT ON FUNCTION shardmaster.clipped(text, int) IS 'a text in one line of at most so many characters';
+
+-- A rate of a copy that has begun.
+CREATE FUNCTION shardmaster.copy_rate(rows bigint, began timestamptz, ended timestamptz) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%s rows/s', round(rows / greatest(extract(epoch FROM coalesce(ended, clock_timestamp()) - began), 0.001)))
+     WHERE rows > 0 AND began IS NOT NULL
+$$;
+COMMENT ON FUNCTION shardmaster.copy_rate(bigint, timestamptz, timestamptz) IS 'rows a second since a copy began, until it ended or now';
+
 CREATE FUNCTION @extschema@.shard_split_line(split_id bigint) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT concat_ws(', ',
                format('split %s: %s', m.split_id, m.phase),
                CASE WHEN m.phase = 'backfill' THEN format('%s %%', coalesce(m.percent, 0)) END,
                CASE WHEN m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
-                    THEN format('%s rows copied', m.total_rows_copied) END,
-               CASE WHEN m.phase = 'backfill' THEN 'eta ' || date_trunc('second', m.eta) END,
-               CASE WHEN m.phase = 'tailing' THEN format('%s changed rows behind', m.lag_rows) END,
+                    THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
+               CASE WHEN m.phase = 'backfill'
+                    THEN concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
+                                   'about ' || date_trunc('second', m.eta) || ' left') END,
+               CASE WHEN m.phase = 'tailing' THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
                CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
                     THEN format('writers waited at most %s ms', m.fence_ms) END,
                CASE WHEN m.activity IN ('retrying', 'failed', 'paused')
                     THEN concat_ws(' since ', m.activity,
                                    CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
-               CASE WHEN m.activity IN ('retrying', 'paused') THEN 'waiting for ' || m.waiting_for END)
+               -- What its operator does next is no news to whoever runs it.
+               CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
+                    THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 400) END)
       FROM @extschema@.shard_split_metrics(split_id) m
 $$;
 COMMENT ON FUNCTION @extschema@.shard_split_line(bigint) IS 'internal: a split in one line, for shard_split_run';
+
+CREATE FUNCTION @extschema@.shard_split_account(split_id bigint, began timestamptz) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT concat_ws('; ',
+               format('split %s: %s after %s', m.split_id, CASE WHEN m.finished_at IS NOT NULL THEN 'finished' ELSE m.phase END,
+                      date_trunc('milliseconds', clock_timestamp() - began)),
+               shardmaster.counted(nullif(m.total_rows_copied, 0), 'row', 'rows') || ' copied'
+                   || coalesce(' at ' || shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, m.backfill_completed_at), ''),
+               CASE WHEN m.cutover_at IS NOT NULL THEN
+                    concat_ws(', ', format('writers waited at most %s ms', coalesce(m.fence_ms::text, '?')), w.detail) END,
+               'next: ' || m.next_call)
+      FROM @extschema@.shard_split_metrics(split_id) m
+      LEFT JOIN LATERAL (SELECT e.detail FROM shardmaster.split_event e
+                          WHERE e.split_id = m.split_id AND e.detail LIKE 'the cutover waited for %'
+                          ORDER BY e.id DESC LIMIT 1) w ON true
+$$;
+COMMENT ON FUNCTION @extschema@.shard_split_account(bigint, timestamptz) IS 'internal: what shard_split_run has done since a moment';

@@ -5,6 +5,7 @@ CREATE PROCEDURE @extschema@.shard_split_run(split_id bigint, until text DEFAULT
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
+    began     timestamptz := pg_catalog.clock_timestamp();
     next_call text;
     line      text;
     shown     text := '';
@@ -15,7 +16,10 @@ BEGIN
         next_call := @extschema@.shard_split_next_call(split_id, until, resumes);
         resumes := false;
         EXIT WHEN next_call IS NULL;
-        IF next_call OPERATOR(pg_catalog.<>) '' THEN
+        IF next_call OPERATOR(pg_catalog.=) 'shard_split_cutover' THEN
+            -- Whom an attempt has waited for may be gone a moment later.
+            PERFORM @extschema@.shard_split_cutover(split_id, attempts => 3);
+        ELSIF next_call OPERATOR(pg_catalog.<>) '' THEN
             EXECUTE pg_catalog.format('SELECT @extschema@.%I($1)', next_call) USING split_id;
         ELSE
             PERFORM @extschema@.shard_split_progress(split_id, 1000);
@@ -27,10 +31,11 @@ BEGIN
             shown := line;
         END IF;
     END LOOP;
+    RAISE INFO '%', @extschema@.shard_split_account(split_id, began);
 END $$;
 
 COMMENT ON PROCEDURE @extschema@.shard_split_run(bigint, text) IS
-    'runs a split from whatever phase it is in to another (default: completed), with a line a second; raises the split''s error';
+    'runs a split from whatever phase it is in to another (default: completed; also finished, or rolled_back before its cutover has decided), with a line a second and an account at the end: rows, time, how long writers waited and for whom, what to call next. A cutover is tried three times. Raises the split''s error';
 COMMENT ON FUNCTION @extschema@.shard_split_plan_range(text, text, text, text, text, text) IS
     'plans a split that moves the keys from lower (NULL: from the first) to before upper (NULL: to the last) of a range keyspace; ranges across a bound are cut there, which is a routing version of its own. Errors as of shard_split_plan';
 COMMENT ON FUNCTION @extschema@.shard_split_plan_all(text, text, text, text) IS

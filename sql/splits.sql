@@ -3,20 +3,12 @@ CREATE FUNCTION shardmaster.split_moves(scope_kind text, entries text[], reverse
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN reverse_of IS NOT NULL THEN format('way back of split %s', reverse_of)
                 WHEN scope_kind = 'range' THEN 'keys from ' || array_to_string(entries[:3], ' ')
-                WHEN scope_kind = 'all' THEN format('all, in %s %s', n.count, CASE n.count WHEN 1 THEN 'entry' ELSE 'entries' END)
+                WHEN scope_kind = 'all' THEN 'all, in ' || shardmaster.counted(n.count, 'entry', 'entries')
                 WHEN n.count = 1 THEN format('%s %s', rtrim(scope_kind, 's'), entries[1])
                 ELSE format('%s %s', n.count, scope_kind) END
       FROM (SELECT cardinality(entries)) n (count)
 $$;
 COMMENT ON FUNCTION shardmaster.split_moves(text, text[], bigint) IS 'what a split moves, in a few words';
-
--- One line of a terminal has no room for a key of a page.
-CREATE FUNCTION shardmaster.clipped(text text, most int) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN length(t.line) > most THEN left(t.line, most - 3) || '...' ELSE t.line END
-      FROM (SELECT regexp_replace($1, '\s+', ' ', 'g')) t (line)
-$$;
-COMMENT ON FUNCTION shardmaster.clipped(text, int) IS 'a text in one line of at most so many characters';
 
 CREATE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
 RETURNS TABLE (split_id bigint, "from" text, "to" text, moves text, phase text, progress text, waiting_for text, next_call text)
@@ -36,7 +28,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                     THEN format('writers waited %s ms', coalesce(round(m.fence_ms)::text, '?')) END),
            -- What is wrong is what it waits for: somebody to mend it.
            shardmaster.clipped(coalesce(CASE WHEN m.activity = 'failed' THEN m.error_message END,
-                                        regexp_replace(m.waiting_for, '^waiting for ', '')), 120),
+                                        CASE WHEN m.waiting_for = 'waiting for shard_split_cutover'
+                                             THEN 'shard_split_cutover' || coalesce(' again: ' || m.error_message, '') END,
+                                        shardmaster.waiting_words(m.waiting_for)), 120),
            m.next_call
       FROM @extschema@.shard_split_metrics() m JOIN shardmaster.split_plan p ON p.id = m.split_id
      WHERE (coalesce(ended, false) OR m.finished_at IS NULL AND m.phase <> 'rolled_back')
@@ -46,3 +40,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION @extschema@.shard_splits(boolean) IS
 'a line for each split that is neither finished nor rolled back: what it moves, how far it is, what it waits for or why it has failed, and what to type next. ended: the others, too. shard_split_metrics() has all figures, and texts in full';
+
+-- For whoever types a table's name; as the function without its argument.
+CREATE VIEW @extschema@.shard_splits AS SELECT * FROM @extschema@.shard_splits();
+COMMENT ON VIEW @extschema@.shard_splits IS 'a line for each split that is neither finished nor rolled back, as shard_splits() has them, for those who may call that';

@@ -28,10 +28,10 @@ for _, case in ipairs(forms) do
     assert(form == case[3], ("%s %q is %s, not %s"):format(case[1], case[2], tostring(form), tostring(case[3])))
 end
 
--- A shard that is closed, one that is not, and a range between them that nobody has.
+-- A shard that is closed, one that is not, one without a service, and a range that nobody has.
 local find = route {
-    strategy = "range", key_type = "integer", places = { false, "b" }, shards = { "a", "b" },
-    entries = { "* -5 1 ", "10 * 2 " },
+    strategy = "range", key_type = "integer", places = { false, "b", 0 }, shards = { "a", "b", "c" },
+    entries = { "* -5 1 ", "10 20 2 ", "20 * 3 " },
 }
 local function answer(key)
     return table.concat({ tostring(find(key)), tostring(select(2, find(key))) }, " ")
@@ -40,6 +40,7 @@ assert(answer "-6" == "nil closed")
 assert(answer "-5" == "nil unassigned")
 assert(answer "9" == "nil unassigned")
 assert(answer "10" == "b b")
+assert(answer "20" == "nil unserved")
 assert(answer "ten" == "nil malformed")
 assert(answer "1\0000" == "nil malformed")
 print(#forms .. " forms")

@@ -133,7 +133,7 @@ fn a_standby_shows_figures_and_refuses_to_write() {
          WHERE e.extname = 'shardmaster' AND p.provolatile = 'v' AND p.proparallel = 'u' AND p.prokind = 'f'
            AND p.pronamespace = 'public'::regnamespace
            -- These read.
-           AND p.proname NOT IN ('shard_split_wait', 'shard_split_progress', 'shard_split_figures', 'shard_split_line',
+           AND p.proname NOT IN ('shard_split_wait', 'shard_split_progress', 'shard_split_figures', 'shard_split_line', 'shard_split_account',
                                  'shard_check', 'shard_split_check', 'shard_split_diagnose', 'shard_split_to_call', 'shard_gateway_config', 'shard_range_midpoint', 'shard_credentials', 'shard_logins',
                                  'shard_reference_wait')";
     let functions = there.query(functions, &[]).unwrap();
@@ -143,6 +143,7 @@ fn a_standby_shows_figures_and_refuses_to_write() {
         let shown = match name.as_str() {
             "shard_split_next_call" => "shard_split_run",
             "shard_execution_begin" => "shard_execute",
+            "shard_assign_found" => "shard_unassigned",
             "shard_execution_take" | "shard_execution_step" => "shard_execute_resume",
             "shard_guard_begin" | "shard_guard_step" => "shard_guard_install",
             "shard_misplaced_begin" | "shard_misplaced_step" => "shard_misplaced_move",

@@ -130,7 +130,7 @@ fn whoever_goes_back_does_not_settle() {
     settle_for(&cluster, &split, "age => '170000000 years'").unwrap();
     watched_twice(&cluster, &split);
     settle_for(&cluster, &split, "age => NULL").unwrap();
-    assert_eq!(waits_for(&cluster, &split), None);
+    assert_eq!(waits_for(&cluster, &split).unwrap(), "waiting for shard_split_finish");
     settle_for(&cluster, &split, "age => '1 hour'").unwrap();
     cluster.fault("install_begin=hold").unwrap();
     let mut master = cluster.superuser().unwrap();

@@ -11,9 +11,11 @@ WITH wanted AS (
       FROM wanted w JOIN pg_class c
         ON c.oid IN (SELECT w.oid UNION ALL SELECT p.relid FROM pg_partition_tree(w.oid) p)
 )
-SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'), name,
-       CASE WHEN $4::boolean THEN 'shard_schema_copy() makes it as the source has it; or take it out of the keyspace with shard_table_drop().'
-            ELSE 'Create it, or take it out of the keyspace with shard_table_drop().' END
+SELECT 'table exists', oid IS NOT NULL AND relkind IN ('r', 'p'),
+       name || CASE relkind WHEN 'v' THEN ' is a view' WHEN 'm' THEN ' is a materialized view' WHEN 'f' THEN ' is a foreign table'
+                            WHEN 'S' THEN ' is a sequence' ELSE '' END,
+       CASE WHEN $4::boolean THEN 'shard_schema_copy() makes it as the source has it; or take it out of the keyspace with shard_table_drop(), and of this plan.'
+            ELSE 'Create it, or take it out of the keyspace with shard_table_drop(), which takes it out of a plan that has not begun, too.' END
   FROM wanted
 UNION ALL
 SELECT 'right to own', pg_has_role(relowner, 'USAGE'), format('%s belongs to %s', name, relowner::regrole),
@@ -39,7 +41,7 @@ SELECT DISTINCT 'right to write', false, format('%I may not use schema %s', curr
 UNION ALL
 SELECT 'shard-by column', EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = w.oid AND a.attname = w.shard_by
                                      AND a.attnum > 0 AND NOT a.attisdropped),
-       format('%s.%I', name, shard_by), 'Name the right column: shard_table_drop(), then shard_table_add().'
+       format('%s.%I', name, shard_by), 'Name the right column: shard_split_rollback() of this plan, shard_table_drop(), shard_table_add(), then shard_split_start_dual_write() of the plan.'
   FROM wanted w WHERE oid IS NOT NULL
 UNION ALL
 SELECT 'primary key', EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = w.oid AND i.indisprimary), name,

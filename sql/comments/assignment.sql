@@ -1,7 +1,7 @@
 COMMENT ON FUNCTION shard_assign(text, text, text, boolean, text) IS
 'routes a key to a shard and returns the routing version: a new one, or the current one if the key is there already. It moves no rows: a key that is routed to another shard needs force (55000 else). 22P02: no value of the key type; 42704: unknown shard or keyspace; 55000: the shard is disabled; 55006: an active split moves the key';
 COMMENT ON FUNCTION shard_assign_many(text[], text, text, boolean, text) IS
-'as shard_assign, for many keys in one routing version: all of them or none. 22004: a key is NULL; 22023: none, or one given twice';
+'as shard_assign, for many keys in one routing version: all of them or none. Of bigint and uuid shard_assign_keys takes arrays. 22004: a key is NULL; 22023: none, or one given twice';
 COMMENT ON FUNCTION shard_assign_bucket(int, text, text, boolean, text) IS
 'routes a bucket of a hash keyspace to a shard and returns the routing version: a new one, or the current one if it is there already. It moves no rows: a bucket that is routed to another shard needs force (55000 else). 22023: no such bucket, or not a hash keyspace; 42704: unknown shard or keyspace; 55000: the shard is disabled; 55006: an active split moves the bucket';
 COMMENT ON FUNCTION shard_assign_range(text, text, text, text, boolean, text) IS

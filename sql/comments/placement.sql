@@ -11,7 +11,7 @@ COMMENT ON FUNCTION shard_free_slot(text, text) IS
 COMMENT ON FUNCTION shard_expire_leases() IS
 'expires all reservations whose lease has run out, and returns how many. The worker does it by itself, see shardmaster.lease_sweep_interval';
 COMMENT ON FUNCTION shard_capacity(text) IS
-'how full each shard of a kind is: slots that there are (minted), free, leased, confirmed, and how many more it takes; NULL: unlimited';
+'how full each shard of a kind (NULL: of all) is: slots that there are (minted), free, leased, confirmed, and how many more it takes; NULL: unlimited';
 COMMENT ON FUNCTION shard_set_quota(text, text, bigint) IS
 'how many slots of a kind a tenant may hold, leased and confirmed; NULL: as many as there are. Below what it holds nothing is taken away. Waits for open reservations of the tenant';
 COMMENT ON FUNCTION shard_tenant_usage(text, timestamptz, timestamptz) IS

@@ -1,2 +1,2 @@
-COMMENT ON FUNCTION @extschema@.shard_split_check(bigint) IS
-    'dry run: asks both servers what would keep a split from succeeding; all findings at once, nothing is written';
+COMMENT ON FUNCTION @extschema@.shard_split_check(bigint, boolean) IS
+    'dry run: asks both servers what would keep a split from succeeding; nothing is written. First a summary (ok is NULL): whether the split may begin, and, by the planner''s estimates or, of small tables, by counting, how much moves, how long the copy takes and writers wait; then all that is not well, and what is well but worth a look, with a hint. with_ok: all that was looked at. 42704: no such split';

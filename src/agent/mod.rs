@@ -10,6 +10,7 @@ pub mod known_column;
 pub mod look_up;
 pub mod lookup;
 pub mod named;
+pub mod new_table;
 pub mod observe;
 pub mod one_database;
 mod opening;
@@ -29,6 +30,7 @@ pub mod state;
 pub mod strangers;
 mod template;
 pub mod types;
+pub mod who;
 
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};

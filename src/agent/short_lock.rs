@@ -1,6 +1,7 @@
 //! Strong locks on tables that clients write to: they wait for a moment at most.
 
 use super::error::{Result, SplitError};
+use super::who::{OPEN_FOR, SESSION};
 use crate::guc;
 use crate::remote::{Connection, RemoteError};
 use crate::server::wait;
@@ -75,17 +76,16 @@ fn attempts(
 
 /// Whom a lock on a table waits for.
 fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
-    let blockers = connection.query(
-        "SELECT string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
-                                         ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END, ', ')
+    let query = format!(
+        "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
             AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
-                           'ExclusiveLock', 'AccessExclusiveLock')",
-        &[Some(table)],
-    )?;
+                           'ExclusiveLock', 'AccessExclusiveLock')"
+    );
+    let blockers = connection.query(&query, &[Some(table)])?;
     let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
     Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
 }

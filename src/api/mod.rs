@@ -29,6 +29,7 @@ pub mod split_diagnose;
 pub mod status;
 pub mod topology;
 pub mod trusted_owner;
+pub mod typed_keys;
 pub mod verification;
 
 use crate::error::{Failure, SqlState};

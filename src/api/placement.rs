@@ -110,7 +110,7 @@ pub fn shard_expire_leases() -> Result<i64, ErrorReport> {
 #[pg_extern(volatile, parallel_safe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_capacity(
-    kind: Option<String>,
+    kind: default!(Option<String>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -123,16 +123,14 @@ pub fn shard_capacity(
             name!(leased, i64),
             name!(confirmed, i64),
             name!(available, Option<i64>),
+            name!(kind, String),
         ),
     >,
     ErrorReport,
 > {
-    let kind = required(kind, "kind")?;
-    Ok(TableIterator::new(
-        report::capacity(&kind).into_iter().map(|c| {
-            (c.shard_key, c.status, c.capacity, c.minted, c.free, c.leased, c.confirmed, c.available)
-        }),
-    ))
+    Ok(TableIterator::new(report::capacity(kind.as_deref()).into_iter().map(|c| {
+        (c.shard_key, c.status, c.capacity, c.minted, c.free, c.leased, c.confirmed, c.available, c.kind)
+    })))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

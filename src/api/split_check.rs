@@ -1,4 +1,4 @@
-//! The check before a split, for people.
+//! The check before a split, for people: what it comes to, and what is worth a look.
 
 use crate::catalog::split;
 use crate::error::required;
@@ -11,16 +11,26 @@ use pgrx::prelude::*;
 #[allow(clippy::type_complexity)]
 pub fn shard_split_check(
     split_id: Option<i64>,
+    with_ok: default!(Option<bool>, "false"),
 ) -> Result<
     TableIterator<
         'static,
-        (name!(check_name, String), name!(ok, bool), name!(detail, String), name!(hint, Option<String>)),
+        (
+            name!(check_name, String),
+            name!(ok, Option<bool>),
+            name!(detail, String),
+            name!(hint, Option<String>),
+        ),
     >,
     ErrorReport,
 > {
     let plan = split::load(required(split_id, "split_id")?)?;
-    let findings = check::run(&plan, &split::identity());
-    Ok(TableIterator::new(findings.into_iter().map(|f| (f.name, f.ok, f.detail, f.hint))))
+    let with_ok = required(with_ok, "with_ok")?;
+    let (summary, findings) = check::report(&plan, &split::identity());
+    // It is no finding: who counts those that are not well does not count it.
+    let first = std::iter::once(("summary".to_owned(), None, summary, None));
+    let shown = findings.into_iter().filter(move |f| with_ok || !f.ok || f.hint.is_some());
+    Ok(TableIterator::new(first.chain(shown.map(|f| (f.name, Some(f.ok), f.detail, f.hint)))))
 }
 
 extension_sql_file!(

@@ -30,3 +30,19 @@ pub fn has_schema(schema: &str) -> bool {
 fn in_transaction(query: &str) -> String {
     in_one(|| sql::read_one(query, &[], |row| row.value::<String>(1)).unwrap_or_default())
 }
+
+/// What has a name in a schema, of any database: the words for it, empty for a table, and whether it
+/// has a column; $3 NULL: whatever its columns are.
+pub const RELATION: &str = "SELECT CASE c.relkind WHEN 'r' THEN '' WHEN 'p' THEN '' WHEN 'v' THEN 'a view'
+                WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
+                ELSE 'no table' END,
+       ($3::text IS NULL OR EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+                                     WHERE a.attrelid = c.oid AND a.attname = $3::text
+                                       AND a.attnum > 0 AND NOT a.attisdropped))::text
+  FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
+ WHERE n.nspname = $1::text AND c.relname = $2::text";
+
+/// The same of this database.
+pub fn relation(schema: &str, name: &str, column: Option<&str>) -> Option<(String, String)> {
+    sql::read_one(RELATION, &[schema.into(), name.into(), column.into()], |row| (row.value(1), row.value(2)))
+}

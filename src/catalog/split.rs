@@ -342,6 +342,15 @@ pub fn set_map(id: i64, table: &str, map: &Map) -> bool {
     ) == 1
 }
 
+/// Takes a table out of a plan that has not begun, with what was said of its columns.
+pub fn forget_table(id: i64, table: &str) {
+    for of in ["split_map", "split_table"] {
+        let query = format!("DELETE FROM shardmaster.{of} WHERE split_id = $1 AND table_name = $2");
+        sql::write(&query, &[id.into(), table.into()]);
+    }
+    event(id, None, None, &format!("table {table} is out of the keyspace, and of this plan"));
+}
+
 fn maps(id: i64, table: &str) -> Vec<Map> {
     sql::read(
         "SELECT column_name, expression FROM shardmaster.split_map WHERE split_id = $1 AND table_name = $2

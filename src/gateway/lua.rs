@@ -50,6 +50,8 @@ pub fn space(map: &Map) -> String {
     for place in &map.backends {
         match place.takes_requests() {
             true => text += &format!(" {},", quoted(&upstream(&map.keyspace, place))),
+            // It has no service.
+            false if place.is_open => text += " 0,",
             false => text += " false,",
         }
     }

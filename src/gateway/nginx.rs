@@ -38,6 +38,7 @@ pub fn location(map: &Map, key_from: &KeySource) -> String {
     let (preload, space) = (indented(&lua::preload(), 8), indented(&lua::space(map), 8));
     let space = space.trim();
     let (source, missing) = (key_from.as_lua(), key_from.shown());
+    let key_type = map.keyspace.key_type().name();
     format!(
         r#"set $shardmaster_shard "";
 set $shardmaster_refused "";
@@ -50,7 +51,7 @@ set_by_lua_block $shardmaster_upstream {{
     end
     local key = require("shardmaster.request")({source})
     if not key then
-        ngx.var.shardmaster_refused = "malformed"
+        ngx.var.shardmaster_refused = "missing"
         return ""
     end
     local place, shard = route(key)
@@ -61,9 +62,11 @@ set_by_lua_block $shardmaster_upstream {{
     ngx.var.shardmaster_shard = shard
     return place
 }}
-if ($shardmaster_refused = "malformed") {{ return 400 "no key in {missing}\n"; }}
+if ($shardmaster_refused = "missing") {{ return 400 "no key in {missing}\n"; }}
+if ($shardmaster_refused = "malformed") {{ return 400 "the key in {missing} is not of type {key_type}\n"; }}
 if ($shardmaster_refused = "unassigned") {{ return 404 "the key in {missing} is not assigned\n"; }}
-if ($shardmaster_refused = "closed") {{ return 503 "the shard of the key in {missing} is closed\n"; }}
+if ($shardmaster_refused = "closed") {{ return 503 "the shard of the key in {missing} is disabled\n"; }}
+if ($shardmaster_refused = "unserved") {{ return 503 "the shard of the key in {missing} has no service\n"; }}
 "#
     )
 }

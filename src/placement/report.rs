@@ -13,9 +13,11 @@ pub struct Capacity {
     pub leased: i64,
     pub confirmed: i64,
     pub available: Option<i64>,
+    pub kind: String,
 }
 
-pub fn capacity(kind: &str) -> Vec<Capacity> {
+/// None: of all kinds.
+pub fn capacity(kind: Option<&str>) -> Vec<Capacity> {
     sql::read(include_str!("../../sql/placement/capacity.sql"), &[kind.into()], |row| Capacity {
         shard_key: row.value(1),
         status: row.value(2),
@@ -25,6 +27,7 @@ pub fn capacity(kind: &str) -> Vec<Capacity> {
         leased: row.value(6),
         confirmed: row.value(7),
         available: row.get(8),
+        kind: row.value(9),
     })
 }
 

@@ -31,15 +31,54 @@ pub fn hint_of(sqlstate: Option<&str>) -> Option<String> {
     })
 }
 
-/// What helps where no session comes to be; libpq does not say why a certificate is not believed.
+/// What helps where no session comes to be, by words of the message: libpq gives no SQLSTATE, and a server
+/// that speaks another language is told of by the last of these alone.
 fn hint_of_connection(message: &str) -> String {
-    let hint = match message.contains("certificate verify failed") {
-        true => {
-            "The server's certificate has run out, or is of another authority than the connection string's sslrootcert: openssl s_client -starttls postgres -connect HOST:PORT shows it."
-        }
-        false => "Check that the server runs and that the connection string of the shard reaches it.",
-    };
-    hint.to_owned()
+    const HINTS: &[(&[&str], &str)] = &[
+        (
+            &["certificate verify failed"],
+            "The server's certificate has run out, or is of another authority than the connection string's sslrootcert: openssl s_client -starttls postgres -connect HOST:PORT shows it.",
+        ),
+        (
+            &["role \"", "does not exist"],
+            "The server runs, and has no such role: create it there, or name another user in the shard's connection string.",
+        ),
+        (
+            &["database \"", "does not exist"],
+            "The server runs, and has no such database: create it there, or name another one in the shard's connection string.",
+        ),
+        (
+            &["no pg_hba.conf entry"],
+            "The server runs, and does not let this master's mover in: add a line for it to pg_hba.conf there, and reload.",
+        ),
+        (
+            &["password"],
+            "The server runs, and was not shown the password of that role: shard_credential_set() and the shard's credential_alias, or a password file of the account that the master's server runs as.",
+        ),
+        (
+            &["authentication failed"],
+            "The server runs, and does not take the mover for that role: see its pg_hba.conf and pg_ident.conf, and its log.",
+        ),
+        (
+            &["definition of service"],
+            "The file of services is read by the account that the master's server runs as: pg_service.conf in its home, or the file that PGSERVICEFILE of the server's environment names.",
+        ),
+        (
+            &["could not translate host name"],
+            "Nobody knows a host of that name where the master's server runs: see the shard's connection string, and the name service there.",
+        ),
+        (
+            &["too many clients"],
+            "The server runs, and has no connection left: raise max_connections there, or end sessions. It is tried again.",
+        ),
+        (&["is starting up"], "The server starts: it is tried again."),
+        (&["is shutting down"], "The server stops: start it again."),
+    ];
+    let fits = |(words, _): &&(&[&str], &str)| words.iter().all(|word| message.contains(word));
+    let known = HINTS.iter().find(fits).map(|(_, hint)| *hint);
+    known
+        .unwrap_or("Check that the server runs and that the connection string of the shard reaches it.")
+        .to_owned()
 }
 
 impl RemoteError {
@@ -262,6 +301,29 @@ impl From<RemoteError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_is_refused_is_not_told_to_look_whether_the_server_runs() {
+        let hint =
+            |message: &str| Failure::from(RemoteError::connection("a", message)).hint.unwrap_or_default();
+        for (message, word) in [
+            (
+                "connection to server on socket \"/s\" failed: FATAL:  role \"nobody\" does not exist",
+                "no such role",
+            ),
+            (
+                "connection to server at \"h\" failed: FATAL:  database \"nothing\" does not exist",
+                "no such database",
+            ),
+            ("FATAL:  no pg_hba.conf entry for host \"::1\", user \"mover\"", "pg_hba.conf"),
+            ("fe_sendauth: no password supplied", "shard_credential_set"),
+            ("definition of service \"far\" not found", "pg_service.conf"),
+            ("could not translate host name \"nowhere\" to address", "host of that name"),
+            ("connection refused", "Check that the server runs"),
+        ] {
+            assert!(hint(message).contains(word), "{message}: {}", hint(message));
+        }
+    }
 
     fn undefined(message: &str) -> RemoteError {
         let sqlstate = Some(SqlState::parse("42883"));

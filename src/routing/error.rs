@@ -265,11 +265,20 @@ fn hint(error: &RoutingError) -> Option<&'static str> {
     })
 }
 
+/// A key may be as long as a page.
+fn quoted(name: &str) -> String {
+    const SHOWN: usize = 100;
+    match name.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("\"{}...\"", &name[..end]),
+        None => format!("\"{name}\""),
+    }
+}
+
 /// Names for a message: quoted, the first ones.
 pub fn name_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let mut names = names.into_iter();
-    let mut list: Vec<String> = names.by_ref().take(SHOWN).map(|name| format!("\"{name}\"")).collect();
+    let mut list: Vec<String> = names.by_ref().take(SHOWN).map(quoted).collect();
     match names.count() {
         0 => {}
         more => list.push(format!("and {more} more")),

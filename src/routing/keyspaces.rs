@@ -1,11 +1,14 @@
 //! Keyspaces and the tables in them.
 
+use super::new_table;
 use super::{RoutingError, buckets, name_list};
+use crate::agent::new_table::Said;
 use crate::catalog::caller::Caller;
+use crate::catalog::in_use::Holder;
 use crate::catalog::keyspace::{self, Locked, UnknownKeyspace};
 use crate::catalog::table_policy::{self, Column, Listed, Policy, TableName};
 use crate::catalog::{
-    in_use, local, lookup, misplaced_run, name, redirect, reference, routing, shard, standing_guard,
+    in_use, local, lookup, misplaced_run, name, redirect, reference, routing, shard, split, standing_guard,
 };
 use crate::error::{Failure, SqlState, required};
 use crate::keys::key_type::KeyType;
@@ -150,10 +153,14 @@ pub fn drop(name: &str) -> Result<(), Failure> {
 fn check_not_in_use(keyspace: &Locked) -> Result<(), RoutingError> {
     match in_use::split_of_keyspace(&keyspace.name) {
         Some(split) => Err(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split }),
-        None => match misplaced_run::of_keyspace(&keyspace.name) {
-            Some(run) => Err(RoutingError::KeyspaceInRun { keyspace: keyspace.name.clone(), run }),
-            None => Ok(()),
-        },
+        None => check_no_run(&keyspace.name),
+    }
+}
+
+fn check_no_run(keyspace: &str) -> Result<(), RoutingError> {
+    match misplaced_run::of_keyspace(keyspace) {
+        Some(run) => Err(RoutingError::KeyspaceInRun { keyspace: keyspace.to_owned(), run }),
+        None => Ok(()),
     }
 }
 
@@ -194,8 +201,9 @@ pub struct NewTable<'a> {
 }
 
 pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
-    let keyspace = keyspace::lock(new.keyspace)?;
     let table = parse_table(new.name)?;
+    let said = ask_shards(new, &table, caller)?;
+    let keyspace = keyspace::lock(new.keyspace)?;
     check_schema(&table, caller)?;
     let policy = parse_policy(new.policy)?;
     let column = match policy {
@@ -206,7 +214,7 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
         }
     };
     check_origin(new, policy)?;
-    check_not_in_use(&keyspace)?;
+    check_not_planned(&keyspace)?;
     let column_type = column.as_ref().map(|column| type_of(&table, column)).transpose()?.flatten();
     if let Some((keyspace, known)) = table_policy::find_other(&keyspace, &table) {
         let table = table.quoted();
@@ -224,7 +232,36 @@ pub fn table_add(new: &NewTable<'_>, caller: &Caller) -> Result<(), Failure> {
         reference::add(&keyspace, origin, &table);
         wake::references_on_commit();
     }
+    new_table::tell(&said, &table, &keyspace.name);
     Ok(())
+}
+
+/// Before anything is locked: a shard may let them wait. What is wrong with the call itself is said first.
+fn ask_shards(new: &NewTable<'_>, table: &TableName, caller: &Caller) -> Result<Said, Failure> {
+    keyspace::find(new.keyspace)?;
+    check_schema(table, caller)?;
+    let all = shard::all().into_iter();
+    let (shards, column) = match parse_policy(new.policy)? {
+        Policy::Sharded => (all.collect(), Some(shard_by(new)?)),
+        Policy::Reference => (all.filter(|at| Some(&at.shard_key) == new.origin.as_ref()).collect(), None),
+        // Nobody but the application knows where it is.
+        Policy::Global => return Ok(Said::Fits),
+    };
+    let said = new_table::look(table, column.as_deref(), shards);
+    new_table::require(&said, table, column.as_deref())?;
+    Ok(said)
+}
+
+/// A plan has the tables of the moment that it was made at.
+fn check_not_planned(keyspace: &Locked) -> Result<(), Failure> {
+    check_not_in_use(keyspace).map_err(|error| match error {
+        RoutingError::KeyspaceInSplit { split, .. } if in_use::is_planned(split) => {
+            Failure::from(error).hint(format!(
+                "It has not begun: SELECT shard_split_rollback({split}) takes it back, and once the table is added SELECT shard_split_start_dual_write({split}) runs it with all tables of the keyspace."
+            ))
+        }
+        other => other.into(),
+    })
 }
 
 fn parse_policy(text: &str) -> Result<Policy, RoutingError> {
@@ -357,10 +394,30 @@ fn check_keys_canonical(keyspace: &Locked, key_type: KeyType) -> Result<(), Rout
     Ok(())
 }
 
+/// Splits that have not begun let it go, and move the other tables.
+fn leave_plans(keyspace: &Locked, table: &TableName) -> Result<(), Failure> {
+    let holders = in_use::holders_of_table(&keyspace.name, &table.quoted());
+    let in_split =
+        |split| Failure::from(RoutingError::KeyspaceInSplit { keyspace: keyspace.name.clone(), split });
+    for Holder { split, is_planned, has_table, has_others } in holders {
+        match (is_planned, has_table, has_others) {
+            (false, ..) => return Err(in_split(split)),
+            (true, true, false) => {
+                return Err(in_split(split).hint(format!(
+                    "The plan has no other table: take it back with SELECT shard_split_rollback({split})."
+                )));
+            }
+            (true, true, true) => split::forget_table(split, &table.quoted()),
+            (true, false, _) => {}
+        }
+    }
+    Ok(check_no_run(&keyspace.name)?)
+}
+
 pub fn table_drop(table: &str, keyspace: &str) -> Result<(), Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     let table = parse_table(table)?;
-    check_not_in_use(&keyspace)?;
+    leave_plans(&keyspace, &table)?;
     let splits: Vec<String> =
         redirect::splits_of_table(&keyspace.name, &table.quoted()).iter().map(i64::to_string).collect();
     if !splits.is_empty() {

@@ -14,6 +14,7 @@ mod held;
 pub mod keyspaces;
 pub mod lookup;
 pub mod midpoint;
+mod new_table;
 mod owner;
 pub mod owners;
 pub mod place;

@@ -133,8 +133,9 @@ fn waits(id: i64) -> Option<String> {
     sql::read_one(
         "SELECT coalesce('it waits for ' || shardmaster.split_waits_for_worker(p.id),
                          CASE WHEN p.activity = 'retrying'
-                              THEN format('it has tried again since %s, and waits for %s',
-                                          date_trunc('second', p.retrying_since), shardmaster.split_waits_for(p.id)) END)
+                              THEN concat_ws(', and waits for ',
+                                             format('it has tried again since %s', date_trunc('second', p.retrying_since)),
+                                             shardmaster.waiting_words(shardmaster.split_waits_for(p.id))) END)
            FROM shardmaster.split_plan p WHERE p.id = $1",
         &[id.into()],
         |row| row.get::<String>(1),

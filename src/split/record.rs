@@ -274,7 +274,10 @@ pub fn under_way(id: i64) {
 pub fn recovered(id: i64) {
     sql::write(
         "UPDATE shardmaster.split_plan SET attempts = 0, waiting_for = NULL,
-                activity = CASE activity WHEN 'retrying' THEN 'working' ELSE activity END
+                activity = CASE WHEN activity <> 'retrying' THEN activity
+                                -- Both shards were looked at, and nothing is to be done.
+                                WHEN phase = 'completed' AND cutover_step = 'moved' AND goal <> 'finished' THEN 'idle'
+                                ELSE 'working' END
           WHERE id = $1",
         &[id.into()],
     );
@@ -389,10 +392,10 @@ pub fn cutover_step(id: i64, step: CutoverStep) {
     );
 }
 
-/// What a split waits for: what its worker says now, else what is stored.
-pub fn waiting_for(id: i64) -> Option<String> {
-    sql::read_one("SELECT shardmaster.split_waits_for($1)", &[id.into()], |row| row.get::<String>(1))
-        .flatten()
+/// What a split waits for: what its worker says now, else what is stored; to stand behind "waiting for".
+pub fn waiting_words(id: i64) -> Option<String> {
+    let query = "SELECT shardmaster.waiting_words(shardmaster.split_waits_for($1))";
+    sql::read_one(query, &[id.into()], |row| row.get::<String>(1)).flatten()
 }
 
 /// Changes the phase along one of the allowed transitions, and says so in the event

@@ -128,8 +128,8 @@ SELECT shard_routing_rollback(1, 'no_such');
 ----
 -- A split's keys are left alone. Here the catalog says what a split would.
 ----
-INSERT INTO shardmaster.split_plan (id, keyspace, source_shard, target_shard, tenants, token)
-VALUES (1001, 'default', 'east', 'west', '{7}', '');
+INSERT INTO shardmaster.split_plan (id, keyspace, source_shard, target_shard, tenants, token, goal)
+VALUES (1001, 'default', 'east', 'west', '{7}', '', 'dual_write');
 INSERT INTO shardmaster.split_key (split_id, keyspace, key) VALUES (1001, 'default', '7');
 SELECT shard_assign('7', 'west', force => true);
 SELECT shard_assign_many(ARRAY['8', '07'], 'west');
@@ -164,7 +164,7 @@ RESET shardmaster.route_wait_timeout;
 UPDATE shardmaster.routing_entry SET read_shard = 'west', status = 'active' WHERE key = '7' AND valid_to IS NULL;
 UPDATE shardmaster.routing_version SET split_id = 1001 WHERE version = 9;
 DELETE FROM shardmaster.split_key;
-UPDATE shardmaster.split_plan SET phase = 'rolled_back';
+UPDATE shardmaster.split_plan SET phase = 'rolled_back', goal = 'rolled_back';
 SELECT shard_routing_rollback(8);
 
 ----
@@ -252,7 +252,7 @@ DROP FUNCTION state_of;
 -- A client needs the right to call, and no right on anything else.
 ----
 CREATE ROLE regress_shard_client;
-GRANT EXECUTE ON FUNCTION shard_of, shard_route TO regress_shard_client;
+GRANT EXECUTE ON FUNCTION shard_of(text, text, text), shard_route(text, text, text) TO regress_shard_client;
 SET SESSION AUTHORIZATION regress_shard_client;
 SELECT shard_of('7');
 SELECT shard_key, routing_version FROM shard_route('7');
@@ -262,7 +262,7 @@ RESET SESSION AUTHORIZATION;
 
 -- Who changed routing is the one who logged in.
 CREATE ROLE regress_shard_operator;
-GRANT EXECUTE ON FUNCTION shard_assign TO regress_shard_operator;
+GRANT EXECUTE ON FUNCTION shard_assign(text, text, text, boolean, text) TO regress_shard_operator;
 SET SESSION AUTHORIZATION regress_shard_operator;
 SELECT shard_assign('8', 'east');
 RESET SESSION AUTHORIZATION;

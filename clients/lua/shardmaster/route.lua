@@ -87,7 +87,8 @@ end
 
 -- Takes a keyspace; returns a function of a key that returns what the keyspace calls the
 -- key's place and the shard's name. Without a place: nil and "malformed", "unassigned",
--- or "closed" where the key's shard takes no requests.
+-- "closed" where the key's shard is disabled (its place is false), or "unserved" where it has
+-- no service (its place is 0).
 return function(space)
     local canonical = assert(keys[space.key_type], "type of the key")
     local find = assert(finders[space.strategy], "strategy")(space)
@@ -103,6 +104,9 @@ return function(space)
         local name = space.places[place]
         if not name then
             return nil, "closed"
+        end
+        if name == 0 then
+            return nil, "unserved"
         end
         return name, space.shards[place]
     end

@@ -48,6 +48,7 @@ const NAMED: &[(&str, Help)] = &[
     ("roll the split back and start it again", Help::Again),
     ("Check free disk space", Help::Resume),
     ("Check that the server runs", Help::Resume),
+    ("The server runs, and", Help::Resume),
 ];
 
 /// How it ended.

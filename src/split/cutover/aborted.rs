@@ -6,7 +6,7 @@ use crate::error::{Failure, SqlState};
 /// Why a cutover was aborted: everything is set back and the operator is told.
 pub fn because(reason: &str) -> Failure {
     Failure::new(SqlState::parse("55P03"), format!("cutover aborted, waiting for {reason}")).hint(
-        "End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again; until then the split goes on following its source.",
+        "It is not tried again by itself; until then the split goes on following its source. End what it waited for, or raise shardmaster.cutover_timeout, and call shard_split_cutover again, with attempts => 10 to have it tried until that has gone.",
     )
 }
 

@@ -11,6 +11,7 @@ use crate::agent::session::{self, Side};
 use crate::agent::state::side::{Change, Version};
 use crate::agent::state::{queue, tenure};
 use crate::catalog::split::Plan;
+use crate::agent::who::{OPEN_FOR, SESSION};
 use crate::remote::Connection;
 use crate::remote::result::Rows;
 use crate::server::wait;
@@ -27,11 +28,12 @@ pub struct Holder {
     pub old: bool,
 }
 
-const HOLDERS: &str = "
+/// $1: the barrier.
+fn holders_query() -> String {
+    format!(
+        "
     SELECT l.virtualtransaction,
-           CASE WHEN p.gid IS NOT NULL THEN format('prepared transaction %L', p.gid)
-                WHEN l.pid IS NULL THEN 'a prepared transaction'
-                ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END
+           CASE WHEN p.gid IS NOT NULL THEN format('prepared transaction %L', p.gid) ELSE {SESSION} END
              || coalesce(', open for ' || round(extract(epoch FROM
                   clock_timestamp() - coalesce(p.prepared, a.xact_start))) || ' s', ''),
            l.pid IS NULL OR coalesce(clock_timestamp() - a.xact_start > interval '1 s', false)
@@ -45,11 +47,13 @@ const HOLDERS: &str = "
      WHERE l.locktype = 'relation' AND l.granted AND l.relation = to_regclass($1)
        AND l.mode <> 'AccessShareLock'
        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-       AND l.pid IS DISTINCT FROM pg_backend_pid()";
+       AND l.pid IS DISTINCT FROM pg_backend_pid()"
+    )
+}
 
 /// Who holds the capture lock of the source now.
 pub fn holders(engine: &mut Engine) -> Result<Vec<Holder>> {
-    let rows = engine.control.query(HOLDERS, &[Some(&queue::barrier(engine.plan.id))])?;
+    let rows = engine.control.query(&holders_query(), &[Some(&queue::barrier(engine.plan.id))])?;
     Ok(rows
         .rows
         .into_iter()
@@ -73,9 +77,7 @@ pub fn table_holders(engine: &mut Engine) -> Result<String> {
         .flat_map(|t| t.source.leaves().iter().map(|leaf| leaf.oid.clone()).chain(t.source.oid.clone()))
         .collect();
     let rows = engine.control.run(&format!(
-        "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass,
-                           CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
-                                ELSE format('pid %s (%s)', l.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''))) END), ', ')
+        "SELECT string_agg(DISTINCT format('%s by %s', l.relation::regclass, {SESSION} || {OPEN_FOR}), '; ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN ({}) AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
                                                      'ShareUpdateExclusiveLock')

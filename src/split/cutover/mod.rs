@@ -152,6 +152,7 @@ fn steps(
     reach(injection_points::CUTOVER_MOVED)?;
     *held = None;
     record_moved(&engine.plan, Some(began.elapsed()));
+    tell_waited_for(engine.plan.id, waited_for.as_deref());
     transaction(|| {
         standby::commit_alone();
         split_progress::last_event(engine.plan.id, outcome.progress.last_event_at);
@@ -180,6 +181,7 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
     let deadline = Instant::now() + guc::cutover_timeout();
     let _said = wait::said();
     let asked = transaction(reference::now);
+    let mut waited_for = None;
     loop {
         let outcome = match step::run(engine) {
             Err(SplitError::Remote(error)) if error.is_lock_timeout() => {
@@ -208,12 +210,26 @@ pub fn be_ready(engine: &mut Engine) -> Result<()> {
                 format!("a writer's transaction on shard \"{}\": {}", engine.plan.source.shard_key, h.text)
             })
         };
-        let Some(reason) = reason else { return Ok(()) };
+        let Some(reason) = reason else {
+            tell_waited_for(engine.plan.id, waited_for.as_deref());
+            return Ok(());
+        };
         if Instant::now() > deadline {
             return Err(SplitError::Aborted(aborted::because(&reason)));
         }
         wait::report(&reason);
         wait::sleep(Duration::from_millis(100));
+        waited_for = Some(reason);
+    }
+}
+
+/// For the history, and the account of shard_split_run().
+fn tell_waited_for(id: i64, who: Option<&str>) {
+    if let Some(who) = who {
+        transaction(|| {
+            standby::commit_alone();
+            split::event(id, None, None, &format!("the cutover waited for {who}"));
+        });
     }
 }
 

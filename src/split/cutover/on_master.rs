@@ -2,6 +2,7 @@
 
 use super::aborted;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::who::{OPEN_FOR, SESSION};
 use crate::server::sql;
 use crate::server::standby::{self, Standby};
 use crate::server::txn::transaction;
@@ -19,17 +20,14 @@ pub fn by<R>(deadline: Instant, body: impl FnOnce() -> Result<R>) -> Result<(R, 
 
 /// Sessions with open transactions that have locked rows a decision changes.
 pub fn holders() -> String {
-    sql::read_one(
-        "SELECT string_agg(DISTINCT format('pid %s (%s), open for %s s', a.pid,
-                                           concat_ws(', ', a.usename, nullif(a.application_name, '')),
-                                           round(extract(epoch FROM clock_timestamp() - a.xact_start))), '; ')
+    let query = format!(
+        "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; ')
            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
            JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = 'shardmaster'::regnamespace
           WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND l.mode <> 'AccessShareLock' AND l.granted AND a.pid <> pg_backend_pid()",
-        &[],
-        |row| row.get::<String>(1),
-    )
-    .flatten()
-    .unwrap_or_else(|| "somebody who is gone by now".to_owned())
+            AND l.mode <> 'AccessShareLock' AND l.granted AND a.pid <> pg_backend_pid()"
+    );
+    sql::read_one(&query, &[], |row| row.get::<String>(1))
+        .flatten()
+        .unwrap_or_else(|| "somebody who is gone by now".to_owned())
 }

@@ -131,9 +131,21 @@ const fn row(call: Call, phases: &'static [Phase], when: When, answer: Answer) -
 
 const ANY: &[Phase] = Phase::ALL;
 const BEFORE: &[Phase] = &[Phase::Planning, Phase::RolledBack];
-const INSTALLED: &[Phase] =
-    &[Phase::DualWrite, Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed];
 const FOLLOWS: &[Phase] = &[Phase::Tailing, Phase::CutoverPending];
+/// Before its copy was asked for.
+const NOT_COPYING: &[Phase] = &[Phase::Planning, Phase::DualWrite];
+const UNDECIDED: &[Phase] = &[
+    Phase::Planning,
+    Phase::DualWrite,
+    Phase::Backfill,
+    Phase::Tailing,
+    Phase::CutoverPending,
+    Phase::RolledBack,
+];
+
+/// What helps in more than one row.
+const OVER: &str = "It is over: plan a split in the other direction.";
+const RUN_UP_TO_IT: &str = "CALL shard_split_run({id}, 'cutover_pending') brings it there, and waits until the target has caught up.";
 
 use Answer::{Accept, AtLeast, Nothing, Refuse, RollsBack};
 use When::{Always, AtRest, CuttingOver, Ending, Failed, Finished, Finishing, GoesBack, RollingBack};
@@ -144,6 +156,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Map, BEFORE, AtRest, Accept),
     // The start has failed, by what was said here perhaps: the next one looks again.
     row(Call::Map, &[Phase::Planning], Failed, Accept),
+    row(Call::Map, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
 
     row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("SELECT shard_split_reverse() of the split that it takes back begins it.")),
@@ -151,11 +164,16 @@ pub const REQUESTS: &[Request] = &[
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, &[Phase::DualWrite], Failed, AtLeast(Goal::DualWrite)),
-    row(Call::StartDualWrite, INSTALLED, Always, Refuse("Capture is installed; go on with shard_split_run_backfill({id}).")),
+    row(Call::StartDualWrite, &[Phase::DualWrite], Always, Refuse("Capture is installed; go on with shard_split_run_backfill({id}).")),
+    row(Call::StartDualWrite, &[Phase::Backfill], Always, Refuse("The copy is under way: SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
+    row(Call::StartDualWrite, FOLLOWS, Always, Refuse("The copy is complete; go on with shard_split_cutover() once the split is in phase cutover_pending.")),
+    row(Call::StartDualWrite, &[Phase::Completed], Finished, Refuse(OVER)),
+    row(Call::StartDualWrite, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
 
     row(Call::RunBackfill, &[Phase::RolledBack], GoesBack, Refuse("Plan a split in the other direction.")),
     row(Call::RunBackfill, BEFORE, AtRest, Refuse("Call shard_split_start_dual_write({id}) first.")),
     row(Call::RunBackfill, ANY, RollingBack, RollsBack),
+    row(Call::RunBackfill, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::RunBackfill, &[Phase::Completed], Always, Refuse("The rows have moved; go on with shard_split_finish({id}).")),
     row(Call::RunBackfill, FOLLOWS, Failed, Answer::Goal(Goal::Backfill)),
     row(Call::RunBackfill, FOLLOWS, Always, Refuse("The copy is complete; go on with shard_split_cutover() once the split is in phase cutover_pending.")),
@@ -169,25 +187,31 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Cutover, &[Phase::RolledBack], AtRest, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
     row(Call::Cutover, ANY, RollingBack, RollsBack),
     row(Call::Cutover, &[Phase::CutoverPending], Always, Answer::Goal(Goal::Completed)),
+    row(Call::Cutover, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Cutover, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
+    row(Call::Cutover, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::Cutover, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
 
     row(Call::Rehearse, ANY, RollingBack, RollsBack),
     row(Call::Rehearse, &[Phase::CutoverPending], CuttingOver, Refuse("Wait for the cutover that is asked for: SELECT shard_split_wait({id}, 'completed').")),
     row(Call::Rehearse, &[Phase::CutoverPending], Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
     row(Call::Rehearse, &[Phase::CutoverPending], Always, Accept),
+    row(Call::Rehearse, &[Phase::RolledBack], Always, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::Rehearse, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
+    row(Call::Rehearse, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Rehearse, &[Phase::Completed], Always, Refuse("The rows have moved already; go on with shard_split_finish({id}).")),
     row(Call::Rehearse, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'cutover_pending') waits until the target has caught up.")),
 
     row(Call::Rollback, &[Phase::RolledBack], AtRest, Nothing),
+    row(Call::Rollback, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Rollback, &[Phase::Completed], Always, Refuse("The cutover has decided: SELECT shard_split_reverse({id}) takes it back, or plan a split in the other direction.")),
     row(Call::Rollback, ANY, Always, Answer::Goal(Goal::RolledBack)),
 
     row(Call::Finish, &[Phase::Completed], Finished, Nothing),
     row(Call::Finish, &[Phase::Completed], Always, Answer::Goal(Goal::Finished)),
-    row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished.")),
+    row(Call::Finish, ANY, Always, Refuse("Only a split whose cutover has decided can be finished: CALL shard_split_run({id}) brings it there.")),
 
-    row(Call::Reverse, &[Phase::Completed], Finished, Refuse("It is over: plan a split in the other direction.")),
+    row(Call::Reverse, &[Phase::Completed], Finished, Refuse(OVER)),
     row(Call::Reverse, &[Phase::Completed], Ending, Refuse("It is ending: wait with shard_split_wait({id}, 'finished'), then plan a split in the other direction.")),
     row(Call::Reverse, &[Phase::Completed], Always, Accept),
     row(Call::Reverse, ANY, Always, Refuse("Only a split whose cutover has decided can be taken back; before that, shard_split_rollback({id}) undoes it.")),
@@ -200,10 +224,13 @@ pub const REQUESTS: &[Request] = &[
     row(Call::SwitchReads, ANY, RollingBack, RollsBack),
     row(Call::SwitchReads, FOLLOWS, Failed, Refuse("Resume it first: SELECT shard_split_resume({id}).")),
     row(Call::SwitchReads, FOLLOWS, Always, Accept),
+    row(Call::SwitchReads, &[Phase::RolledBack], Always, Refuse("SELECT shard_split_start_dual_write({id}) runs the plan again.")),
+    row(Call::SwitchReads, NOT_COPYING, Always, Refuse(RUN_UP_TO_IT)),
     row(Call::SwitchReads, &[Phase::Completed], Always, Refuse("Reads go where writes go.")),
     row(Call::SwitchReads, ANY, Always, Refuse("SELECT shard_split_wait({id}, 'tailing') waits until the target has all rows.")),
 
     row(Call::GuardDrop, &[Phase::Completed], Finished, Accept),
+    row(Call::GuardDrop, UNDECIDED, Always, Refuse("It refuses nobody: its cutover has not decided.")),
     row(Call::GuardDrop, ANY, Always, Refuse("Stale clients are refused until the split is finished: shard_split_finish({id}).")),
 
     row(Call::Pause, &[Phase::Completed, Phase::RolledBack], Always, Refuse("There is nothing to pause.")),
@@ -214,6 +241,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Verify, ANY, RollingBack, RollsBack),
     row(Call::Verify, &[Phase::Completed], Finished, Refuse("The source has none of its rows any more.")),
     row(Call::Verify, &[Phase::Backfill, Phase::Tailing, Phase::CutoverPending, Phase::Completed], Always, Accept),
+    row(Call::Verify, BEFORE, Always, Refuse("There is nothing to compare yet: CALL shard_split_run({id}, 'cutover_pending') copies its rows.")),
     row(Call::Verify, ANY, Always, Refuse("Call shard_split_run_backfill({id}) first.")),
 
     row(Call::Repair, ANY, RollingBack, RollsBack),

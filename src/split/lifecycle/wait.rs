@@ -86,12 +86,15 @@ fn gave_up(state: &State) -> bool {
 /// at it. Raises the split's error when it has failed, unless this is the call that resumes it.
 pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static str>, Failure> {
     let state = split::state(id)?;
+    if until == Phase::RolledBack.as_str() {
+        return next_call_back(id, &state);
+    }
     let Some(wanted) = position_of(until).filter(|at| *at > 0) else {
         return Err(Failure::new(
             SqlState::INVALID_VALUE,
             format!("\"{until}\" is not a phase that a split can be run to"),
         )
-        .hint(format!("One of: {}.", ways()[1..].join(", "))));
+        .hint(format!("One of: {}, rolled_back.", ways()[1..].join(", "))));
     };
     require_not_taken_back(id, &state, until)?;
     if has_reached(&state, until) {
@@ -106,6 +109,18 @@ pub fn next_call(id: i64, until: &str, resumes: bool) -> Result<Option<&'static 
         return Err(stored_error(id, &state));
     }
     Ok(Some(requests::next(state.phase, state.goal, wanted).map_or("", Call::name)))
+}
+
+/// The same on the way back to where it began; behind its cutover the rollback itself says what is possible.
+fn next_call_back(id: i64, state: &State) -> Result<Option<&'static str>, Failure> {
+    if has_reached(state, Phase::RolledBack.as_str()) {
+        return Ok(None);
+    }
+    if state.goal != Goal::RolledBack {
+        return Ok(Some(Call::Rollback.name()));
+    }
+    raise_failure(id, state)?;
+    Ok(Some(""))
 }
 
 /// Waits until a split has reached a phase.
@@ -155,7 +170,7 @@ pub fn wait_for_change(id: i64, milliseconds: u64) -> Result<(), Failure> {
 }
 
 fn timed_out(id: i64, wanted: &str, state: &State) -> Failure {
-    let live = record::waiting_for(id).map(|w| format!(", waiting for {w}")).unwrap_or_default();
+    let live = record::waiting_words(id).map(|w| format!(", waiting for {w}")).unwrap_or_default();
     Failure::new(
         SqlState::TIMEOUT,
         format!("split {id} has not reached {wanted} in time: it is in phase {}{live}", state.phase.as_str()),

@@ -6,6 +6,7 @@ mod encoding;
 mod expressions;
 mod functions;
 mod looked;
+mod outlook;
 mod pairs;
 mod partitions;
 pub mod same;
@@ -35,6 +36,18 @@ const TABLES: &str = include_str!("../../../../sql/check/tables.sql");
 
 /// Every finding. A side that is not to be reached is one of them.
 pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
+    look_at(plan, identity, |_, _| ())
+}
+
+/// The same for people: what it comes to in one line, and all findings.
+pub fn report(plan: &Plan, identity: &str) -> (String, Vec<Finding>) {
+    let mut outlook = None;
+    let findings = look_at(plan, identity, |source, target| outlook = outlook::of(plan, source, target));
+    (outlook::line(&findings, outlook.as_ref()), findings)
+}
+
+/// `then`: what else is asked where code of others is in nobody's way.
+fn look_at(plan: &Plan, identity: &str, then: impl FnOnce(&mut Looked, &mut Looked)) -> Vec<Finding> {
     let mut findings = Vec::new();
     let source = side(plan, Side::Source, identity, &mut findings);
     let target = side(plan, Side::Target, identity, &mut findings);
@@ -56,6 +69,7 @@ pub fn run(plan: &Plan, identity: &str) -> Vec<Finding> {
                 Err(error) => findings.push(Finding::unreachable(Side::Target, error)),
             }
             foreign_keys(plan, &mut source.session, &mut target.session, &mut findings);
+            then(&mut source, &mut target);
         }
     }
     findings

@@ -1,0 +1,75 @@
+//! What shards say of a table that is added to a keyspace: that its name is a view's, or nobody's.
+
+use super::error::Result;
+use super::session;
+use crate::catalog::local;
+use crate::catalog::shard::Shard;
+use crate::catalog::table_policy::TableName;
+use std::time::{Duration, Instant};
+
+/// For one shard, and for all of them: somebody waits at a terminal, and what they do not say the
+/// check of a split says.
+const EACH: Duration = Duration::from_secs(2);
+const ALL: Duration = Duration::from_secs(5);
+
+/// What the shards that could be asked have said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    /// One of them has the table, with the column.
+    Fits,
+    /// A shard has something else of that name, in words.
+    Other { shard: String, kind: String },
+    /// A shard has the table without the column.
+    NoColumn { shard: String },
+    /// None of these has it.
+    Missing { asked: Vec<String> },
+    /// None has answered.
+    Nothing,
+}
+
+/// Those of this database first, then by libpq, until one has it.
+pub fn look(table: &TableName, column: Option<&str>, mut shards: Vec<Shard>) -> Said {
+    shards.retain(|shard| shard.holds_rows() && shard.is_active());
+    shards.sort_by_key(|shard| (shard.conninfo.is_some(), shard.shard_index));
+    let deadline = Instant::now() + ALL;
+    let mut asked = Vec::new();
+    for shard in shards {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if shard.conninfo.is_some() && left.is_zero() {
+            break;
+        }
+        let Ok(found) = relation(&shard, table, column, left.min(EACH)) else { continue };
+        match found {
+            None => asked.push(shard.shard_key),
+            Some((kind, has_column)) if kind.is_empty() => {
+                let shard = shard.shard_key;
+                return if has_column { Said::Fits } else { Said::NoColumn { shard } };
+            }
+            Some((kind, _)) => return Said::Other { shard: shard.shard_key, kind },
+        }
+    }
+    if asked.is_empty() { Said::Nothing } else { Said::Missing { asked } }
+}
+
+/// Words for what has the name there, and whether it has the column.
+fn relation(
+    shard: &Shard,
+    table: &TableName,
+    column: Option<&str>,
+    within: Duration,
+) -> Result<Option<(String, bool)>> {
+    let schema = table.schema.as_deref().unwrap_or(&shard.namespace);
+    let found = match &shard.conninfo {
+        None => local::relation(schema, &table.name, column),
+        Some(_) => {
+            let mut session = session::open_within(shard, "table look-up", within)?;
+            session.set_deadline(Some(Instant::now() + within));
+            let rows = session.query(local::RELATION, &[Some(schema), Some(&table.name), column])?;
+            rows.rows.into_iter().next().map(|row| {
+                let mut cells = row.into_iter().map(Option::unwrap_or_default);
+                (cells.next().unwrap_or_default(), cells.next().unwrap_or_default())
+            })
+        }
+    };
+    Ok(found.map(|(kind, has_column)| (kind, has_column == "true")))
+}

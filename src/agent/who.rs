@@ -1,0 +1,15 @@
+//! Sessions that are in the way, in words for an operator: on which shard, whose, since when, at what.
+
+/// As SQL over `l` of pg_locks and `a` of pg_stat_activity. Of a statement its first word alone, and
+/// only a command of SQL: what follows may be anybody's secret.
+pub const SESSION: &str = r"CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+         ELSE pg_catalog.format('pid %s (%s)', l.pid, pg_catalog.concat_ws(', ', 'user ' || a.usename,
+                  'application ' || NULLIF(a.application_name, ''),
+                  CASE a.state WHEN 'active' THEN 'at ' WHEN 'idle in transaction' THEN 'idle after ' END
+                  || pg_catalog.substring(pg_catalog.upper(pg_catalog.ltrim(a.query, E' \t\r\n(')),
+                       '^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|LOCK|TRUNCATE|VACUUM|ANALYZE|ALTER|CREATE|DROP|REINDEX|CLUSTER|REFRESH|FETCH|CALL|DO|EXECUTE|WITH|BEGIN|SAVEPOINT|SET|SHOW|COMMENT|GRANT|REVOKE)\M')))
+         END";
+
+/// How long its transaction is open; '' where that is not known.
+pub const OPEN_FOR: &str = "COALESCE(', open for ' || pg_catalog.round(EXTRACT(epoch FROM
+                  pg_catalog.clock_timestamp() - a.xact_start)) || ' s', '')";

@@ -1,0 +1,224 @@
+//! Keys that are numbers or uuids, for calls that take a key as its text.
+
+use super::{assignment, history, on_primary, placement, routing};
+use pgrx::datum::Uuid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+fn text<T: ToString>(key: Option<T>) -> Option<String> {
+    key.map(|key| key.to_string())
+}
+
+/// Of an array; shard_assign_many() has no such forms, since a literal would fit all of them.
+fn texts<T: ToString>(keys: Option<Vec<Option<T>>>) -> Option<Vec<Option<String>>> {
+    keys.map(|keys| keys.into_iter().map(text).collect())
+}
+
+#[pg_extern(name = "shard_of", volatile, parallel_restricted)]
+pub fn shard_of_bigint(
+    key: Option<i64>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<String, ErrorReport> {
+    routing::shard_of(text(key).as_deref(), intent, keyspace)
+}
+
+#[pg_extern(name = "shard_of", volatile, parallel_restricted)]
+pub fn shard_of_uuid(
+    key: Option<Uuid>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<String, ErrorReport> {
+    routing::shard_of(text(key).as_deref(), intent, keyspace)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(name = "shard_route", volatile, parallel_restricted)]
+pub fn shard_route_bigint(
+    key: Option<i64>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard_key, String),
+            name!(conninfo, Option<String>),
+            name!(routing_version, i64),
+            name!(namespace, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    routing::shard_route(text(key).as_deref(), intent, keyspace)
+}
+
+#[allow(clippy::type_complexity)]
+#[pg_extern(name = "shard_route", volatile, parallel_restricted)]
+pub fn shard_route_uuid(
+    key: Option<Uuid>,
+    intent: default!(Option<&str>, "'write'"),
+    keyspace: default!(Option<&str>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard_key, String),
+            name!(conninfo, Option<String>),
+            name!(routing_version, i64),
+            name!(namespace, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    routing::shard_route(text(key).as_deref(), intent, keyspace)
+}
+
+#[pg_extern(name = "shard_route_at", volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_route_at_bigint(
+    key: Option<i64>,
+    version: Option<i64>,
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<String, ErrorReport> {
+    history::shard_route_at(text(key), version, keyspace)
+}
+
+#[pg_extern(name = "shard_route_at", volatile, parallel_safe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_route_at_uuid(
+    key: Option<Uuid>,
+    version: Option<i64>,
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<String, ErrorReport> {
+    history::shard_route_at(text(key), version, keyspace)
+}
+
+#[pg_extern(name = "shard_assign", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_bigint(
+    key: Option<i64>,
+    shard_key: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    assignment::shard_assign(text(key), shard_key, keyspace, force, reason)
+}
+
+#[pg_extern(name = "shard_assign", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_uuid(
+    key: Option<Uuid>,
+    shard_key: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    assignment::shard_assign(text(key), shard_key, keyspace, force, reason)
+}
+
+#[pg_extern(name = "shard_unassign", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_unassign_bigint(
+    key: Option<i64>,
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<i64, ErrorReport> {
+    assignment::shard_unassign(text(key), keyspace)
+}
+
+#[pg_extern(name = "shard_unassign", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_unassign_uuid(
+    key: Option<Uuid>,
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<i64, ErrorReport> {
+    assignment::shard_unassign(text(key), keyspace)
+}
+
+#[pg_extern(name = "shard_place_tenant", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_place_tenant_bigint(
+    tenant: Option<i64>,
+    strategy: default!(Option<String>, "'fill_first'"),
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<String, ErrorReport> {
+    placement::shard_place_tenant(text(tenant), strategy, keyspace)
+}
+
+#[pg_extern(name = "shard_place_tenant", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_place_tenant_uuid(
+    tenant: Option<Uuid>,
+    strategy: default!(Option<String>, "'fill_first'"),
+    keyspace: default!(Option<String>, "'default'"),
+) -> Result<String, ErrorReport> {
+    placement::shard_place_tenant(text(tenant), strategy, keyspace)
+}
+
+#[pg_extern(name = "shard_assign_keys", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_keys_text(
+    keys: Option<Vec<Option<String>>>,
+    shard_key: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign_keys")?;
+    assignment::shard_assign_many(keys, shard_key, keyspace, force, reason)
+}
+
+#[pg_extern(name = "shard_assign_keys", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_keys_bigint(
+    keys: Option<Vec<Option<i64>>>,
+    shard_key: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign_keys")?;
+    assignment::shard_assign_many(texts(keys), shard_key, keyspace, force, reason)
+}
+
+#[pg_extern(name = "shard_assign_keys", volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+pub fn shard_assign_keys_uuid(
+    keys: Option<Vec<Option<Uuid>>>,
+    shard_key: Option<String>,
+    keyspace: default!(Option<String>, "'default'"),
+    force: default!(Option<bool>, "false"),
+    reason: default!(Option<String>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    on_primary("shard_assign_keys")?;
+    assignment::shard_assign_many(texts(keys), shard_key, keyspace, force, reason)
+}
+
+extension_sql_file!(
+    "../../sql/comments/typed_keys.sql",
+    name = "comments_typed_keys",
+    requires = [
+        shard_of_bigint,
+        shard_of_uuid,
+        shard_route_bigint,
+        shard_route_uuid,
+        shard_route_at_bigint,
+        shard_route_at_uuid,
+        shard_assign_bigint,
+        shard_assign_uuid,
+        shard_unassign_bigint,
+        shard_unassign_uuid,
+        shard_place_tenant_bigint,
+        shard_place_tenant_uuid,
+        shard_assign_keys_text,
+        shard_assign_keys_bigint,
+        shard_assign_keys_uuid
+    ]
+);
+
+extension_sql_file!(
+    "../../sql/assign_found.sql",
+    name = "assign_found",
+    requires = ["comments_assignment", "comments_misplaced", "split_metrics"]
+);

@@ -1,0 +1,64 @@
+//! A table that is added: what its shards have said of it, for whoever adds it.
+
+use super::{RoutingError, name_list};
+use crate::agent::new_table::Said;
+use crate::catalog::keyspace;
+use crate::catalog::table_policy::TableName;
+use crate::error::{Failure, SqlState};
+use crate::remote::quote::literal;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+pub use crate::agent::new_table::look;
+
+/// Something else has the name, or the column is not there.
+const WRONG_OBJECT: SqlState = SqlState(*b"42809");
+
+/// What no split could ever move is no table of a keyspace.
+pub fn require(said: &Said, table: &TableName, column: Option<&str>) -> Result<(), Failure> {
+    match said {
+        Said::Other { shard, kind } => {
+            let text = format!("\"{}\" is {kind} on shard \"{shard}\"", table.quoted());
+            Err(Failure::new(WRONG_OBJECT, text)
+                .hint("Rows of tables alone are sharded: name the table, partitioned ones by their root."))
+        }
+        Said::NoColumn { .. } => {
+            let column = column.unwrap_or_default().to_owned();
+            Err(RoutingError::UnknownColumn { column, table: table.quoted() }.into())
+        }
+        Said::Fits | Said::Missing { .. } | Said::Nothing => Ok(()),
+    }
+}
+
+/// A table may come later: whoever has written its name wrong is told now.
+pub fn tell(said: &Said, table: &TableName, keyspace: &str) {
+    let table = table.quoted();
+    match said {
+        Said::Missing { asked } => {
+            let arguments = match keyspace == keyspace::DEFAULT {
+                true => literal(&table),
+                false => format!("{}, {}", literal(&table), literal(keyspace)),
+            };
+            let shards = name_list(asked.iter().map(String::as_str));
+            ErrorReport::new(
+                PgSqlErrorCode::ERRCODE_WARNING,
+                format!("table \"{table}\" is on none of the shards that were asked: {shards}"),
+                "shardmaster",
+            )
+            .set_hint(format!(
+                "No split begins before it is there. If the name is wrong: SELECT shard_table_drop({arguments})."
+            ))
+            .report(PgLogLevel::WARNING);
+        }
+        Said::Nothing => {
+            ErrorReport::new(
+                PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("no shard could be asked whether it has table \"{table}\""),
+                "shardmaster",
+            )
+            .set_hint("Before a split, shard_split_check() says which tables are missing.")
+            .report(PgLogLevel::NOTICE);
+        }
+        Said::Fits | Said::Other { .. } | Said::NoColumn { .. } => {}
+    }
+}

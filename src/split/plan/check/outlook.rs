@@ -1,0 +1,236 @@
+//! What a check begins with: how much would move, how long that takes, how long writers wait. By the
+//! planner's estimates, of small tables by counting, and by what copies have been measured at (docs/benchmarks.md): a guess, for whoever
+//! chooses an hour for it.
+
+use super::looked::Looked;
+use crate::agent::error::Result;
+use crate::agent::shape::{Column, TableShape};
+use crate::catalog::split::{Plan, Policy};
+use crate::guc;
+use crate::keys::scope::Scope;
+use crate::remote::Connection;
+use crate::split::finding::Finding;
+use std::time::{Duration, Instant};
+
+/// Of a copy, a second, on servers with two processors and readers of their own.
+const ROWS: f64 = 200_000.0;
+const BYTES: f64 = 50e6;
+/// What a table takes before its first row comes.
+const TABLE: Duration = Duration::from_millis(100);
+/// Of a fence: by itself, questions to one side, what a table adds.
+const FENCE: Duration = Duration::from_millis(40);
+const QUESTIONS: u32 = 20;
+const FENCED_TABLE: Duration = Duration::from_millis(3);
+
+const PAGE: f64 = 8192.0;
+/// Of a table that is counted: 8 MB.
+const FEW_PAGES: f64 = 1024.0;
+
+#[derive(Default)]
+pub struct Outlook {
+    tables: usize,
+    rows: f64,
+    bytes: f64,
+    round_trip: Duration,
+    /// How long the oldest transaction that has written is open on the source.
+    oldest: Option<Duration>,
+}
+
+/// None of it is a finding: what cannot be told is left out.
+pub fn of(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Option<Outlook> {
+    let mut outlook = Outlook { tables: plan.tables.len(), ..Outlook::default() };
+    for (policy, shape) in plan.tables.iter().zip(&source.observation.tables) {
+        let (rows, bytes) = size(plan, &mut source.session, policy, shape).ok()?;
+        outlook.rows += rows;
+        outlook.bytes += bytes;
+    }
+    outlook.round_trip = round_trip(&mut source.session).ok()?.max(round_trip(&mut target.session).ok()?);
+    outlook.oldest = oldest_writer(&mut source.session).ok()?;
+    Some(outlook)
+}
+
+/// Rows of the scope in a table, and their bytes.
+fn size(plan: &Plan, session: &mut Connection, policy: &Policy, shape: &TableShape) -> Result<(f64, f64)> {
+    let pages: f64 = shape.leaves().iter().map(|leaf| leaf.blocks as f64).sum();
+    let Some(column) = shape.column(&policy.shard_by).filter(|_| pages > 0.0) else { return Ok((0.0, 0.0)) };
+    let stored = stored(session, shape)?.unwrap_or(pages * PAGE);
+    if pages <= FEW_PAGES {
+        let (rows, all) = counted(plan, session, shape, column)?;
+        return Ok((rows, stored * rows / all.max(1.0)));
+    }
+    let all = expected(session, &format!("SELECT 1 FROM {} t", shape.name))?.max(1.0);
+    let moving = match &plan.scope {
+        Scope::Buckets { count, buckets, .. } => all * buckets.len() as f64 / f64::from(count.get()),
+        Scope::Keys(_) | Scope::Ranges { .. } => {
+            let predicate = plan.scope.predicate(column, "t");
+            expected(session, &format!("SELECT 1 FROM {} t WHERE {predicate}", shape.name))?
+        }
+    };
+    let rows = moving.min(all);
+    Ok((rows, stored * rows / all))
+}
+
+/// Rows of the scope, and all: small tables are as often as not those that nobody has analyzed.
+fn counted(plan: &Plan, session: &mut Connection, shape: &TableShape, column: &Column) -> Result<(f64, f64)> {
+    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
+    session.run(&format!("BEGIN; {functions}"))?;
+    let counted = session.run(&format!(
+        "SELECT pg_catalog.count(*) FILTER (WHERE {predicate}), pg_catalog.count(*) FROM {} t",
+        shape.name
+    ));
+    let _ = session.run("ROLLBACK");
+    let rows = counted?.rows;
+    let mut numbers = rows.iter().flatten().map(|cell| cell.as_deref().and_then(|text| text.parse().ok()));
+    let mut number = || numbers.next().flatten().unwrap_or(0.0);
+    Ok((number(), number()))
+}
+
+/// Rows, by the planner.
+fn expected(session: &mut Connection, query: &str) -> Result<f64> {
+    let plan = session.run(&format!("EXPLAIN (FORMAT JSON) {query}"))?;
+    let plan: serde_json::Value =
+        plan.scalar().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+    Ok(plan[0]["Plan"]["Plan Rows"].as_f64().unwrap_or(0.0))
+}
+
+fn leaves(shape: &TableShape) -> String {
+    let oids: Vec<&str> = shape.leaves().iter().map(|leaf| leaf.oid.as_str()).collect();
+    format!("'{{{}}}'::pg_catalog.oid[]", oids.join(","))
+}
+
+/// With what lies beside the table itself: long values.
+fn stored(session: &mut Connection, shape: &TableShape) -> Result<Option<f64>> {
+    let query = format!(
+        "SELECT pg_catalog.sum(pg_catalog.pg_table_size(l)) FROM pg_catalog.unnest({}) l",
+        leaves(shape)
+    );
+    Ok(session.run(&query)?.scalar().and_then(|bytes| bytes.parse().ok()))
+}
+
+fn round_trip(session: &mut Connection) -> Result<Duration> {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let asked = Instant::now();
+        session.run("")?;
+        best = best.min(asked.elapsed());
+    }
+    Ok(best)
+}
+
+fn oldest_writer(session: &mut Connection) -> Result<Option<Duration>> {
+    let oldest = session.run(
+        "SELECT pg_catalog.max(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - xact_start))
+           FROM pg_catalog.pg_stat_activity
+          WHERE backend_xid IS NOT NULL AND datname = pg_catalog.current_database()
+            AND pid <> pg_catalog.pg_backend_pid()",
+    )?;
+    let seconds = oldest.scalar().and_then(|text| text.parse::<f64>().ok());
+    Ok(seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok()))
+}
+
+impl Outlook {
+    fn copy(&self) -> Duration {
+        let by_rate = guc::max_copy_rate().map_or(0.0, |rate| self.bytes / rate as f64);
+        let seconds = (self.rows / ROWS).max(self.bytes / BYTES).max(by_rate);
+        let tables = TABLE * u32::try_from(self.tables).unwrap_or(u32::MAX);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_add(tables)
+    }
+
+    fn fence(&self) -> Duration {
+        let tables = FENCED_TABLE * u32::try_from(self.tables).unwrap_or(u32::MAX);
+        FENCE + self.round_trip * QUESTIONS + tables
+    }
+
+    fn text(&self) -> String {
+        let tables = match self.tables {
+            1 => "1 table".to_owned(),
+            tables => format!("{tables} tables"),
+        };
+        let mut parts = vec![
+            format!("about {} rows, {}, in {tables}", rounded(self.rows), bytes(self.bytes)),
+            format!("a copy of about {}", time(self.copy())),
+            format!("writers wait about {} at the cutover", time(self.fence())),
+        ];
+        if let Some(oldest) = self.oldest.filter(|oldest| oldest.as_secs() >= 1) {
+            parts.push(format!(
+                "and for transactions that have written: the oldest on the source is open for {}",
+                time(oldest)
+            ));
+        }
+        parts.join(", ")
+    }
+}
+
+/// The first line: whether the split may begin, and what it would be.
+pub fn line(findings: &[Finding], outlook: Option<&Outlook>) -> String {
+    let ready = match findings.iter().filter(|finding| !finding.ok).count() {
+        0 => "ready".to_owned(),
+        1 => "not ready, 1 finding".to_owned(),
+        wrong => format!("not ready, {wrong} findings"),
+    };
+    match outlook {
+        Some(outlook) => format!("{ready}: {}", outlook.text()),
+        None => format!("{ready}: how much would move could not be asked"),
+    }
+}
+
+/// Two digits, of an estimate that has no more.
+fn rounded(number: f64) -> u64 {
+    let number = number.max(0.0);
+    if number < 100.0 {
+        return number.round() as u64;
+    }
+    let unit = 10f64.powf(number.log10().floor() - 1.0);
+    ((number / unit).round() * unit) as u64
+}
+
+fn bytes(number: f64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    let (mut number, mut unit) = (number / 1024.0, 0);
+    while number >= 1024.0 && unit + 1 < UNITS.len() {
+        number /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", rounded(number.ceil()), UNITS[unit])
+}
+
+/// One unit, rounded up.
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let (number, unit) = match seconds {
+        s if s < 1.0 => (rounded(s * 1000.0), "ms"),
+        s if s < 120.0 => (s.ceil() as u64, "s"),
+        s if s < 7200.0 => ((s / 60.0).ceil() as u64, "min"),
+        s => ((s / 3600.0).ceil() as u64, "h"),
+    };
+    format!("{number} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_no_more_digits_than_is_known() {
+        assert_eq!([0.0, 7.4, 99.0, 12_345.0, 987_654.0].map(rounded), [0, 7, 99, 12_000, 990_000]);
+        assert_eq!([0.0, 1.0, 8192.0, 5e6, 7e13].map(bytes), ["0 kB", "1 kB", "8 kB", "5 MB", "64 TB"]);
+        let times = [0.0405, 1.2, 119.0, 121.0, 7201.0].map(|s| time(Duration::from_secs_f64(s)));
+        assert_eq!(times, ["41 ms", "2 s", "119 s", "3 min", "3 h"]);
+    }
+
+    #[test]
+    fn the_first_line_says_whether_a_split_may_begin() {
+        let outlook = Outlook { tables: 2, rows: 12_345.0, bytes: 5e6, ..Outlook::default() };
+        let wrong = || Finding::new("source: version", false, "old", "");
+        let text = "about 12000 rows, 5 MB, in 2 tables, a copy of about 300 ms, writers wait about 46 ms at the cutover";
+        assert_eq!(line(&[], Some(&outlook)), format!("ready: {text}"));
+        assert_eq!(line(&[wrong(), wrong()], Some(&outlook)), format!("not ready, 2 findings: {text}"));
+        assert_eq!(line(&[wrong()], None), "not ready, 1 finding: how much would move could not be asked");
+    }
+
+    #[test]
+    fn an_old_writer_is_named_with_the_wait() {
+        let outlook = Outlook { oldest: Some(Duration::from_secs(90)), tables: 1, ..Outlook::default() };
+        assert!(line(&[], Some(&outlook)).ends_with("the oldest on the source is open for 90 s"));
+    }
+}
