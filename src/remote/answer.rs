@@ -155,7 +155,7 @@ impl Connection {
     }
 
     /// What is kept of the answers to the statements of a message, or their error.
-    fn collect<T: Default>(
+    pub(super) fn collect<T: Default>(
         &mut self,
         timeout: Duration,
         keep: impl Fn(&mut T, Rows),

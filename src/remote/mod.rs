@@ -11,6 +11,7 @@ mod error;
 pub mod fan_out;
 mod flood;
 mod hosts;
+mod many;
 pub mod number;
 mod open;
 pub mod params;
@@ -22,6 +23,7 @@ pub mod wanted;
 
 pub use connection::Connection;
 pub use error::RemoteError;
+pub use many::Together;
 
 /// As PQserverVersion has it: 150020 for 15.20.
 pub fn library_version() -> i32 {

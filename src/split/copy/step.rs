@@ -40,8 +40,8 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
     reach(injection_points::STEP_BEGIN)?;
-    locks::lock_source(engine)?;
-    let now = observe_source(engine)?;
+    let locks = locks::source_locks(engine);
+    let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
     if before.draining {
@@ -78,8 +78,14 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
 
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
+    observe_source_after(engine, "")
+}
+
+/// The same behind the locks, in one message.
+fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
     let counters = consumed::asked(engine.plan.id);
-    let (now, counters) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, &counters)?;
+    let beside = [locks, counters.as_str()];
+    let (now, counters) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, beside)?;
     let looked =
         engine.looked_through.require_none(&mut engine.reader, &engine.plan, Side::Source, now.code())?;
     // In a cutover the target has been asked already, and its answer is still to be taken.
@@ -184,7 +190,7 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Obser
             (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
             table.source = shape;
-            triggers::install(&mut engine.control, &engine.plan, table, Side::Source)?;
+            triggers::install(&mut engine.control, &engine.plan, std::slice::from_ref(table), Side::Source)?;
             names.push(table.source.name.clone());
         }
     }

@@ -12,9 +12,19 @@ use crate::split::table::Table;
 
 /// Whether the target's table still has the key that its guard was made for.
 pub fn is_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> Result<bool> {
-    let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
-    let noted = target.run(&format!("SELECT obj_description(to_regclass({log}), 'pg_class')"))?;
+    let noted = target.run(&format!("SELECT {}", noted(plan, table)))?;
     Ok(noted.scalar().is_none_or(|noted| noted == changed::key_of(&table.target)))
+}
+
+/// An expression: the key that the target has noted for a table.
+fn noted(plan: &Plan, table: &Table) -> String {
+    let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
+    format!("obj_description(to_regclass({log}), 'pg_class')")
+}
+
+/// An expression: whether it is that of now.
+pub fn still_noted(plan: &Plan, table: &Table) -> String {
+    format!("coalesce({} = {}, true)", noted(plan, table), literal(&changed::key_of(&table.target)))
 }
 
 /// Refuses to compare rows where it has another.
