@@ -23,11 +23,12 @@ const PARTS: [(&str, usize); 8] = [
 ];
 
 /// Nothing is looked at without a reason.
-const CONFIG: [&str; 4] =
-    ["fsync = off", "autovacuum = off", "shardmaster.tail_interval = '60s'", "shardmaster.max_lag = '60s'"];
+const RARELY: &str = "60s";
 
-fn prepared(tables: usize) -> Stage {
-    let stage = Stage::of(Cluster::servers(2, &CONFIG).unwrap());
+fn prepared(tables: usize, tail_interval: &str) -> Stage {
+    let interval = format!("shardmaster.tail_interval = '{tail_interval}'");
+    let config = ["fsync = off", "autovacuum = off", "shardmaster.max_lag = '60s'", &interval];
+    let stage = Stage::of(Cluster::servers(2, &config).unwrap());
     for shard in &stage.cluster.shards {
         let mut owner = stage.cluster.owner_of(shard).unwrap();
         for number in 0..tables {
@@ -66,7 +67,7 @@ fn heard(stage: &Stage) -> Vec<Heard> {
 
 /// What both sides are asked in each part of a split that goes to its end, and of one that is rolled back.
 fn asked(tables: usize) -> Vec<Vec<Heard>> {
-    let stage = prepared(tables);
+    let stage = prepared(tables, RARELY);
     let cluster = &stage.cluster;
     let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap();
     require_well(cluster, &split);
@@ -139,7 +140,7 @@ fn each_table_more_costs_few_questions() {
 /// written to one of them is waited for, and keeps nobody from the others.
 #[test]
 fn a_writer_in_the_way_of_one_table_keeps_nobody_from_another() {
-    let stage = prepared(6);
+    let stage = prepared(6, RARELY);
     let cluster = &stage.cluster;
     let mut in_the_way = fixture::client(cluster);
     in_the_way.batch_execute("BEGIN; UPDATE t4 SET v = 'open' WHERE tenant = 'moves' AND id = 1").unwrap();
@@ -161,6 +162,27 @@ fn a_writer_in_the_way_of_one_table_keeps_nobody_from_another() {
     assert_eq!(captured(cluster), "t0 t1 t2 t3 t4 t5");
     reach(&split, "rollback", "rolled_back");
     assert_eq!(captured(cluster), "");
+}
+
+/// A step that finds nothing asks each side twice, and lets both transactions end at once.
+#[test]
+fn a_step_that_finds_nothing_is_four_ways_there_and_back() {
+    let stage = prepared(10, "20ms");
+    let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    reach(&split, "start_dual_write", "dual_write");
+    reach(&split, "run_backfill", "cutover_pending");
+    split.wait_settled(LIMIT).unwrap();
+    let (mut steps, mut asked) = (0, 0);
+    let _ = heard(&stage);
+    wait::until("some steps", LIMIT, || {
+        let heard = heard(&stage);
+        // The lease and the size of the queues are looked at by the second.
+        asked += heard.iter().filter(|heard| !heard.application.ends_with("control")).count();
+        steps += heard.iter().filter(|heard| heard.text.contains("ISOLATION LEVEL REPEATABLE READ")).count();
+        Ok((steps >= 20).then_some(()))
+    })
+    .unwrap();
+    assert!(asked <= 5 * (steps + 1), "{asked} questions in {steps} steps");
 }
 
 /// The source's tables that have triggers of a split.

@@ -317,9 +317,7 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
         }
     }
     while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
-        outcome.chunks += 1;
-        outcome.rows += copied.rows;
-        outcome.bytes += copied.bytes;
+        outcome.add(&copied);
         let over_rate = guc::max_copy_rate()
             .is_some_and(|rate| outcome.bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
         if began.elapsed() >= enough || over_rate {

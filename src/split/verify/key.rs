@@ -47,6 +47,15 @@ pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> 
     ))))
 }
 
+/// The same of some tables.
+pub fn require_all_as_noted(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+    let noted: Vec<String> = tables.iter().map(|table| still_noted(plan, table)).collect();
+    if noted.is_empty() || target.run(&format!("SELECT {}", noted.join(" AND ")))?.scalar() == Some("t") {
+        return Ok(());
+    }
+    tables.iter().try_for_each(|table| require_as_noted(target, plan, table))
+}
+
 fn columns(shape: &TableShape) -> String {
     shape.key().join(", ")
 }
