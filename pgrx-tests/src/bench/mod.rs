@@ -54,7 +54,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 23] = [
+pub const ALL: [(&str, Benchmark); 24] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -69,6 +69,7 @@ pub const ALL: [(&str, Benchmark); 23] = [
     ("cutover", cutover::cutover),
     ("tables", distance::tables),
     ("distance", distance::distance),
+    ("many", distance::many),
     ("shards", placement::shards),
     ("reservations", placement::reservations),
     ("clients", placement::clients),
