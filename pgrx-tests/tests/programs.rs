@@ -95,6 +95,7 @@ mod reverse_meanwhile;
 mod rewrites;
 mod rights;
 mod rollback;
+mod round_trips;
 mod routing;
 mod schemas;
 mod scopes;

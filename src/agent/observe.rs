@@ -30,18 +30,19 @@ fn query(code: &str) -> String {
 
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
-    Ok(observe_and(connection, plan, side, "")?.0)
+    Ok(observe_and(connection, plan, side, ["", ""])?.0)
 }
 
-/// The same with other questions behind it, in the same message, and the answers to those.
+/// The same with statements before it that give no rows, and other questions behind it, in one message, and
+/// the answers to those.
 pub fn observe_and(
     connection: &mut Connection,
     plan: &Plan,
     side: Side,
-    then: &str,
+    [before, then]: [&str; 2],
 ) -> Result<(Observation, Vec<Rows>)> {
     let message = statements(connection, plan, side)?;
-    let mut answers = connection.run_for_each(&format!("{message}; {then}"))?.into_iter();
+    let mut answers = connection.run_for_each(&format!("{before}; {message}; {then}"))?.into_iter();
     let rows = answers.next().unwrap_or_default();
     Ok((read(connection.shard(), plan, &rows)?, answers.collect()))
 }

@@ -76,10 +76,7 @@ fn drop_functions(connection: &mut Connection, split: i64, side: Side) -> Result
             AND (starts_with(p.proname, $1) OR $2 <> '' AND starts_with(p.proname, $2) OR p.proname = $3)",
         &[Some(&trigger), Some(&refuse), Some(&lookup)],
     )?;
-    for row in rows.rows {
-        if let [Some(function)] = row.as_slice() {
-            connection.run(&format!("DROP FUNCTION {function}"))?;
-        }
-    }
-    Ok(())
+    let drop =
+        |row: Vec<Option<String>>| Some(format!("DROP FUNCTION {}", row.into_iter().next().flatten()?));
+    Ok(connection.run_all(rows.rows.into_iter().filter_map(drop))?)
 }

@@ -3,7 +3,7 @@
 use super::error::{Result, SplitError};
 use super::who::{OPEN_FOR, SESSION};
 use crate::guc;
-use crate::remote::{Connection, RemoteError};
+use crate::remote::{Connection, RemoteError, Together};
 use crate::server::wait;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,59 @@ pub fn with_short_lock_once(
     attempts(connection, lock, statements, table, Duration::ZERO)
 }
 
+/// Statements that need a strong lock on a table.
+pub struct OnTable {
+    /// Qualified and quoted.
+    pub table: String,
+    pub statements: String,
+}
+
+/// Tables of one message: what comes of it waits for all of them.
+const MOST_TABLES: usize = 32;
+
+/// The same for many tables: several in one message, each in a transaction of its own, so that a writer
+/// waits for one of them and not for all, and no lock is held over a way there and back. `alone` does
+/// what its table keeps from being done at once, with patience; behind it the others go on. `done`:
+/// after each message.
+pub fn with_short_locks(
+    connection: &mut Connection,
+    lock: TableLock,
+    all: &[OnTable],
+    mut alone: impl FnMut(&mut Connection, &OnTable) -> Result<()>,
+    mut done: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let mut together = Together::up_to(MOST_TABLES);
+    let mut left = all;
+    while !left.is_empty() {
+        let (now, behind) = left.split_at(together.begin().min(left.len()));
+        left = behind;
+        let transactions: Vec<String> =
+            now.iter().map(|on| transaction(lock, &on.table, &on.statements)).collect();
+        if let Err((committed, error)) = connection.run_transactions(&transactions) {
+            connection.run("ROLLBACK")?;
+            let Some((failed, rest)) = now.get(committed..).and_then(<[_]>::split_first) else {
+                return Err(error.into());
+            };
+            alone(connection, failed)?;
+            left = &all[all.len() - left.len() - rest.len()..];
+        }
+        together.end();
+        done()?;
+    }
+    Ok(())
+}
+
+fn transaction(lock: TableLock, table: &str, statements: &str) -> String {
+    let mode = match lock {
+        TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
+        TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
+    };
+    format!(
+        "BEGIN; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '300ms';
+         LOCK TABLE {table} IN {mode} MODE; SET LOCAL statement_timeout = 0; {statements}; COMMIT"
+    )
+}
+
 fn attempts(
     connection: &mut Connection,
     lock: TableLock,
@@ -43,14 +96,7 @@ fn attempts(
     table: &str,
     patience: Duration,
 ) -> Result<()> {
-    let mode = match lock {
-        TableLock::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
-        TableLock::AccessExclusive => "ACCESS EXCLUSIVE",
-    };
-    let transaction = format!(
-        "BEGIN; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '300ms';
-         LOCK TABLE {table} IN {mode} MODE; SET LOCAL statement_timeout = 0; {statements}; COMMIT"
-    );
+    let transaction = transaction(lock, table, statements);
     let mut pause = Duration::from_millis(50);
     let deadline = Instant::now() + patience;
     let _said = wait::said();

@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// What is kept of the answers to the statements of a message, or their error.
-    fn collect<T: Default>(
+    pub(super) fn collect<T: Default>(
         &mut self,
         timeout: Duration,
         mut keep: impl FnMut(&mut T, Rows),

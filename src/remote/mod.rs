@@ -12,6 +12,7 @@ pub mod fan_out;
 mod flood;
 pub mod gather;
 mod hosts;
+mod many;
 pub mod number;
 mod open;
 pub mod params;
@@ -24,6 +25,7 @@ pub mod wanted;
 
 pub use connection::Connection;
 pub use error::RemoteError;
+pub use many::Together;
 
 /// As PQserverVersion has it: 150020 for 15.20.
 pub fn library_version() -> i32 {

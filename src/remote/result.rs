@@ -64,6 +64,12 @@ impl QueryResult {
         tag.to_str().ok().and_then(|t| t.parse().ok()).map_or(0, |rows: u64| rows.min(MOST.unsigned_abs()))
     }
 
+    /// Whether it is the end of a transaction that has been committed.
+    pub(super) fn is_commit(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { CStr::from_ptr(pq::PQcmdStatus(self.0.as_ptr())) }.to_bytes() == b"COMMIT"
+    }
+
     fn rows(&self) -> Rows {
         let raw = self.0.as_ptr();
         // SAFETY: as above.

@@ -4,7 +4,8 @@
 
 use crate::agent::error::Result;
 use crate::guc;
-use crate::remote::{Connection, number};
+use crate::remote::quote::array_of;
+use crate::remote::{Connection, RemoteError, number};
 use std::time::Duration;
 
 /// A leaf as it is now.
@@ -17,15 +18,27 @@ pub struct Extent {
 
 /// What is known of a leaf by its oid or name.
 pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<Extent> {
+    let extent = of_leaves(connection, &[leaf])?.into_iter().next();
+    extent.ok_or_else(|| {
+        RemoteError::no_number(connection.shard(), "the number of a table's blocks", "nothing").into()
+    })
+}
+
+/// The same of several, in their order.
+pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Extent>> {
     let rows = connection.query(
-        "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint, $1::regclass::text,
-                pg_relation_filenode($1::regclass)",
-        &[Some(leaf)],
+        "SELECT pg_relation_size(l.oid) / current_setting('block_size')::bigint, l.oid::text,
+                pg_relation_filenode(l.oid)
+           FROM unnest($1::regclass[]) WITH ORDINALITY l (oid, number) ORDER BY l.number",
+        &[Some(&array_of(leaves.iter().map(|leaf| Some(*leaf))))],
     )?;
-    let blocks = number::blocks(connection.shard(), rows.scalar())?;
-    let mut cells = rows.rows.into_iter().next().unwrap_or_default().into_iter().skip(1);
-    let name = cells.next().flatten().unwrap_or_default();
-    Ok(Extent { name, blocks, file: cells.next().flatten() })
+    let extent = |row: Vec<Option<String>>| {
+        let blocks = number::blocks(connection.shard(), row.first().and_then(Option::as_deref))?;
+        let mut cells = row.into_iter().skip(1);
+        let name = cells.next().flatten().unwrap_or_default();
+        Ok(Extent { name, blocks, file: cells.next().flatten() })
+    };
+    rows.rows.into_iter().map(extent).collect()
 }
 
 /// Blocks from one to before another; None: to the end. The last span has no upper bound, so no

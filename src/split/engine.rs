@@ -105,8 +105,7 @@ impl Engine {
     }
 
     fn create_window_tables(&mut self) -> Result<()> {
-        self.target.run(&agent::stray(&self.plan))?;
-        for table in &self.tables {
+        let window = |table: &Table| {
             let keys: Vec<String> = table
                 .target
                 .key()
@@ -114,14 +113,15 @@ impl Engine {
                 .zip(queue::keys(&table.source))
                 .map(|(column, key)| format!("{} AS {key}", ident(column)))
                 .collect();
-            self.target.run(&format!(
+            format!(
                 "CREATE TEMPORARY TABLE window_{} ON COMMIT DELETE ROWS AS SELECT {} FROM {} WITH NO DATA",
                 table.policy.ordinal,
                 keys.join(", "),
                 table.target.name
-            ))?;
-        }
-        Ok(())
+            )
+        };
+        let all = std::iter::once(agent::stray(&self.plan)).chain(self.tables.iter().map(window));
+        Ok(self.target.run_all(all)?)
     }
 
     /// No answer is waited for past the deadline.

@@ -18,6 +18,7 @@ use crate::catalog::{naming, trusted_owner};
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
 use crate::remote::quote::text_array;
+use crate::remote::result::Rows;
 use crate::server::txn::soon;
 use crate::split::finding::Finding;
 
@@ -138,13 +139,19 @@ fn require_none_but_of(
 
 /// What a side's tables could run now, as one number: `LookedThrough` asks whether it is another.
 pub fn code_now(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+    let message = code_statements(connection, plan, side)?;
+    let code = connection.run_for_each(&message)?;
+    Ok(code.first().and_then(Rows::scalar).unwrap_or_default().to_owned())
+}
+
+/// The statements that ask for it, of which one gives rows: to be sent with others.
+pub fn code_statements(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
     let (schemas, names) = observe::table_names(plan, side);
     let lists = [schemas, names].map(|list| text_array(&list));
     let named = Named::by(plan, side);
     let parameters = [&lists[0], &lists[1], &named.schemas, &named.names, &named.columns];
     let parameters = parameters.map(|list| Some(list.as_str()));
-    let code = catalogs::ask_again(connection, "code", &agent::CODE, &parameters)?;
-    Ok(code.scalar().unwrap_or_default().to_owned())
+    Ok(catalogs::statements(connection, "code", &agent::CODE, &parameters)?)
 }
 
 /// What each side's tables could run, and who was trusted, as it was when it was looked

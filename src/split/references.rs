@@ -12,7 +12,8 @@ use crate::catalog::split::{Plan, Policy};
 use crate::catalog::table_policy::Keyless;
 use crate::error::SqlState;
 use crate::remote::copy::Bounds;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::{ident, literal, text_array};
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError};
 use crate::split::table::Table;
 use serde::Deserialize;
@@ -145,15 +146,30 @@ pub fn load(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Vec<
 
 /// The same, with those that carry it.
 fn load_all(connection: &mut Connection, plan: &Plan, side: Side, with_key: bool) -> Result<Vec<Reference>> {
-    let (schemas, names) = observe::table_names(plan, side);
-    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
-    let lists = [schemas, names, columns].map(|list| text_array(&list));
+    let lists = parameters(plan, side);
     let with_key = if with_key { "true" } else { "false" };
     let parameters = [Some(lists[0].as_str()), Some(&lists[1]), Some(&lists[2]), Some(with_key)];
     let rows = connection.query(FOREIGN_KEYS, &parameters)?;
+    read(connection.shard(), plan, side, &rows)
+}
+
+/// The statement that asks for those that do not carry the shard-by column: to be sent with others.
+pub fn question(connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+    connection.prepare("foreign_keys", FOREIGN_KEYS)?;
+    let lists = parameters(plan, side).map(|list| literal(&list));
+    Ok(format!("EXECUTE foreign_keys({}, false)", lists.join(", ")))
+}
+
+fn parameters(plan: &Plan, side: Side) -> [String; 3] {
+    let (schemas, names) = observe::table_names(plan, side);
+    let columns: Vec<String> = plan.tables.iter().map(|t| t.shard_by.clone()).collect();
+    [schemas, names, columns].map(|list| text_array(&list))
+}
+
+/// What the shard has answered.
+pub fn read(shard: &str, plan: &Plan, side: Side, rows: &Rows) -> Result<Vec<Reference>> {
     let read = serde_json::from_str(rows.scalar().unwrap_or("[]"));
-    let mut references: Vec<Reference> =
-        read.map_err(|error| RemoteError::unreadable(connection.shard(), error))?;
+    let mut references: Vec<Reference> = read.map_err(|error| RemoteError::unreadable(shard, error))?;
     for reference in references.iter_mut().filter(|_| side == Side::Target) {
         let policy = |position: Option<usize>| position.and_then(|position| plan.tables.get(position));
         let (from, to) = (policy(reference.from_position), policy(reference.to_position));
@@ -258,13 +274,18 @@ impl Bonds {
     /// Whether the names of all tables still mean the same: which of them reference which, names
     /// say as well.
     pub fn are_the_same(&self, connection: &mut Connection) -> Result<bool> {
+        Ok(connection.run(&self.still())?.scalar() == Some("t"))
+    }
+
+    /// The question for that, to be sent with others.
+    pub fn still(&self) -> String {
         let (names, oids) = &self.tables;
-        let same = connection.query(
+        format!(
             "SELECT coalesce(bool_and(coalesce(to_regclass(u.name)::oid = u.oid, false)), true)
-               FROM unnest($1::text[], $2::oid[]) u (name, oid)",
-            &[Some(&text_array(names)), Some(&text_array(oids))],
-        )?;
-        Ok(same.scalar() == Some("t"))
+               FROM unnest({}::text[], {}::oid[]) u (name, oid)",
+            literal(&text_array(names)),
+            literal(&text_array(oids))
+        )
     }
 
     /// The plan's tables that are asked for rows which reference those of one.
@@ -296,23 +317,42 @@ impl Bonds {
         if references.is_empty() {
             return Ok(None);
         }
-        connection.run(&format!(
-            "SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked"
-        ))?;
+        connection.run(&lock_rows(leaf, condition))?;
         for reference in &references {
-            let query = format!(
-                "SELECT {} FROM ONLY {leaf} t JOIN {} r ON {} WHERE {condition} AND NOT {} LIMIT 1",
-                reference.value("r"),
-                reference.from,
-                reference.join("t", "r"),
-                moves(plan, &self.by, reference.from_position, "r")
-            );
+            let query = self.staying(plan, reference, (leaf, condition));
             if let Some(bond) = found(connection, reference, &query)? {
                 return Ok(Some(bond));
             }
         }
         Ok(None)
     }
+
+    /// What `find` asks of the rows `t` of a leaf, as statements: a row of any but the first is in the way.
+    pub fn questions(
+        &self,
+        plan: &Plan,
+        references: &[&Reference],
+        (leaf, condition): (&str, &str),
+    ) -> Vec<String> {
+        let staying = references.iter().map(|reference| self.staying(plan, reference, (leaf, condition)));
+        std::iter::once(lock_rows(leaf, condition)).chain(staying).collect()
+    }
+
+    /// A row that stays and references one of the rows `t` of a leaf.
+    fn staying(&self, plan: &Plan, reference: &Reference, (leaf, condition): (&str, &str)) -> String {
+        format!(
+            "SELECT {} FROM ONLY {leaf} t JOIN {} r ON {} WHERE {condition} AND NOT {} LIMIT 1",
+            reference.value("r"),
+            reference.from,
+            reference.join("t", "r"),
+            moves(plan, &self.by, reference.from_position, "r")
+        )
+    }
+}
+
+/// Nobody references them any more once that is done.
+fn lock_rows(leaf: &str, condition: &str) -> String {
+    format!("SELECT count(*) FROM (SELECT 1 FROM ONLY {leaf} t WHERE {condition} FOR UPDATE) locked")
 }
 
 fn staying_row(

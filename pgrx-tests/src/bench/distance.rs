@@ -21,6 +21,8 @@ struct Shape {
 struct Took {
     fence: f64,
     all: f64,
+    /// Its finish, and the end of its redirect.
+    end: f64,
 }
 
 const ONE: Shape = Shape { tables: 1, busy: 1 };
@@ -93,9 +95,10 @@ fn carry_out(cluster: &Cluster, from: usize, to: usize) -> Result<Took> {
     split.wait("completed", LIMIT)?;
     let all = began.elapsed().as_secs_f64();
     let fence: f64 = split.metric("fence_ms::float8")?;
+    let began = Instant::now();
     split.finish(LIMIT)?;
     split.drop_guard()?;
-    Ok(Took { fence, all })
+    Ok(Took { fence, all, end: began.elapsed().as_secs_f64() })
 }
 
 /// Splits there and back of tables over lines of a delay, each beside one of a table without.
@@ -105,6 +108,8 @@ fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Ve
     let what = format!("{} tables, {} written to, {round_trip} ms there and back", shape.tables, shape.busy);
     let mut fence = Measure::new(format!("fence: {what}"), "ms", Goal::AtMost(most));
     let mut all = Measure::new(format!("to its completion: {what}"), "s", Goal::RatioAtMost(100.0));
+    let mut end =
+        Measure::new(format!("finish and the redirect's end: {what}"), "s", Goal::RatioAtMost(100.0));
     for number in 0..size.pairs(4) {
         let way = if number % 2 == 0 { [0, 1] } else { [1, 0] };
         let reference = split(&one, way, ONE.busy)?;
@@ -117,8 +122,9 @@ fn beside_one(size: Size, shape: Shape, delay: Duration, most: f64) -> Result<Ve
         }
         fence.pair(reference.fence, ours.fence);
         all.pair(reference.all, ours.all);
+        end.pair(reference.end, ours.end);
     }
-    Ok(vec![fence, all])
+    Ok(vec![fence, all, end])
 }
 
 /// The same tables nearby and far away.
@@ -134,4 +140,41 @@ pub fn tables(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, Shape { tables: 40, busy: 5 }, Duration::ZERO, 60.0)?;
     measures.extend(beside_one(size, Shape { tables: 150, busy: 105 }, Duration::ZERO, 60.0)?);
     Ok(measures)
+}
+
+/// How far a target of very many tables is behind, and what it costs to ask that.
+pub fn many(size: Size) -> Result<Vec<Measure>> {
+    const MANY: Shape = Shape { tables: 500, busy: 5 };
+    let (one, many) = (prepared(ONE.tables)?, prepared(MANY.tables)?);
+    let mut lag = Measure::new("lag of 500 tables, 5 written to, beside one", "ms", Goal::AtMost(1000.0));
+    let mut asked = Measure::new("shard_split_metrics of them", "ms", Goal::RatioAtMost(3.0));
+    let (of_one, of_many) = (follow(&one, ONE.busy, size)?, follow(&many, MANY.busy, size)?);
+    for (reference, ours) in of_one.into_iter().zip(of_many) {
+        lag.pair(reference.0, ours.0);
+        asked.pair(reference.1, ours.1);
+    }
+    Ok(vec![lag, asked])
+}
+
+/// The lag of a split that follows its source, and how long it took to ask it, in milliseconds, some times.
+fn follow(stage: &Stage, busy: usize, size: Size) -> Result<Vec<(f64, f64)>> {
+    let cluster = &stage.cluster;
+    let split = Split::plan(cluster, &cluster.shards[0].key, &cluster.shards[1].key, &["moves"])?;
+    split.call("start_dual_write")?;
+    split.call("run_backfill")?;
+    split.wait("cutover_pending", LIMIT)?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(stage, 0, busy, &stop));
+        let samples = (0..size.pairs(10) * 5).map(|_| {
+            std::thread::sleep(Duration::from_millis(200));
+            let began = Instant::now();
+            let lag: f64 = split.metric("coalesce(extract(epoch FROM lag), 3600)::float8")?;
+            Ok((lag * 1000.0, began.elapsed().as_secs_f64() * 1000.0))
+        });
+        let samples: Result<Vec<(f64, f64)>> = samples.collect();
+        stop.store(true, Ordering::Relaxed);
+        writer.join().map_err(|_| "the writer has panicked")??;
+        samples
+    })
 }

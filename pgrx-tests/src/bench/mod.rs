@@ -70,6 +70,7 @@ pub const ALL: [(&str, Benchmark); 24] = [
     ("cutover", cutover::cutover),
     ("tables", distance::tables),
     ("distance", distance::distance),
+    ("many", distance::many),
     ("shards", placement::shards),
     ("reservations", placement::reservations),
     ("clients", placement::clients),

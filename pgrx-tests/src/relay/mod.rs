@@ -1,8 +1,10 @@
 //! A link to a server that can be cut, stalled, delayed, narrow and lossy: it listens on a socket
 //! of its own and hands on what comes, as long as nothing is done to it.
 
+mod heard;
 mod way;
 
+pub use heard::Heard;
 pub use way::NOTICE;
 
 use crate::server::Server;
@@ -64,12 +66,16 @@ struct Pipe {
     silenced: bool,
     /// Notices come of the server, and nothing else.
     babbles: bool,
+    /// The server has been asked something, and has not said anything since.
+    is_asked: bool,
 }
 
 #[derive(Default)]
 struct Link {
     faults: Faults,
     pipes: Vec<Arc<Mutex<Pipe>>>,
+    /// What the server has been asked; None: nobody listens.
+    heard: Option<Vec<Heard>>,
     /// Until when either way is taken by what is sent already; only of a narrow line.
     busy: [Option<Instant>; 2],
 }
@@ -211,6 +217,7 @@ fn accept(link: &Arc<Mutex<Link>>, ended: &Arc<AtomicBool>, client: UnixStream, 
         application: String::new(),
         silenced: false,
         babbles: false,
+        is_asked: false,
     }));
     lock(link).pipes.push(pipe.clone());
     for (from, to, is_client) in [(up.0, up.1, true), (down.1, down.0, false)] {

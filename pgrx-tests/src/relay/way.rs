@@ -78,6 +78,7 @@ impl Way {
             if self.is_client && lock(&self.pipe).application.is_empty() {
                 lock(&self.pipe).application = application_of(&buffer[..length]);
             }
+            self.hear(&buffer[..length]);
             let faults = lock(&self.link).faults.clone();
             if let Some(lie) = &faults.lie {
                 self.tell(lie, &mut buffer[..length]);

@@ -52,10 +52,9 @@ fn drop_tables(connection: &mut Connection, prefix: &str) -> Result<(), RemoteEr
           WHERE relnamespace = 'shardmaster_agent'::regnamespace AND relkind = 'r' AND starts_with(relname, $1)",
         &[Some(prefix)],
     )?;
-    for row in rows.rows {
-        if let [Some(table)] = row.as_slice() {
-            connection.run(&format!("DROP TABLE shardmaster_agent.{table}"))?;
-        }
-    }
-    Ok(())
+    let drop = |row: Vec<Option<String>>| {
+        let table = row.into_iter().next().flatten()?;
+        Some(format!("DROP TABLE shardmaster_agent.{table}"))
+    };
+    connection.run_all(rows.rows.into_iter().filter_map(drop))
 }

@@ -6,7 +6,7 @@ use crate::agent::error::Result;
 use crate::agent::shape::TableShape;
 use crate::agent::template::fill;
 use crate::catalog::split::Plan;
-use crate::remote::quote::literal;
+use crate::remote::quote::{literal, text_array};
 use crate::remote::{Connection, number};
 use std::time::Duration;
 
@@ -64,14 +64,22 @@ pub fn definition(name: &str, shape: &TableShape) -> String {
     fill(QUEUE, &[("queue", name.to_owned()), ("key_definitions", key_definitions(shape))])
 }
 
-/// The queue of a captured table. One that is there is not touched: its index would be looked
-/// for under a lock that its writers, who hold other queues already, would deadlock with.
-pub fn create(connection: &mut Connection, split: i64, ordinal: i32, shape: &TableShape) -> Result<()> {
-    let name = qualified(split, ordinal);
-    if connection.query("SELECT to_regclass($1)", &[Some(&name)])?.scalar().is_none() {
-        connection.run(&definition(&table(split, ordinal), shape))?;
-    }
-    Ok(())
+/// The queues of captured tables, by their ordinals. One that is there is not touched: its index would be
+/// looked for under a lock that its writers, who hold other queues already, would deadlock with.
+pub fn create<'a>(
+    connection: &mut Connection,
+    split: i64,
+    tables: impl Iterator<Item = (i32, &'a TableShape)> + Clone,
+) -> Result<()> {
+    let names: Vec<String> = tables.clone().map(|(ordinal, _)| qualified(split, ordinal)).collect();
+    let there = connection.query(
+        "SELECT n.name FROM unnest($1::text[]) n (name) WHERE to_regclass(n.name) IS NOT NULL",
+        &[Some(&text_array(&names))],
+    )?;
+    let is_there =
+        |ordinal| there.rows.iter().flatten().flatten().any(|name| *name == qualified(split, ordinal));
+    let missing = tables.filter(|(ordinal, _)| !is_there(*ordinal));
+    Ok(connection.run_all(missing.map(|(ordinal, shape)| definition(&table(split, ordinal), shape)))?)
 }
 
 /// Bytes of all queues of a split: which of them an entry that looks belongs to, chance says.

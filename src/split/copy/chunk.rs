@@ -13,41 +13,112 @@ use std::time::{Duration, Instant};
 const MIN_BLOCKS: i64 = 1;
 const MAX_BLOCKS: i64 = 1 << 20;
 
-/// Copies the next chunk of the first leaf that has one; None when all are copied.
-pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<Copied>> {
-    let next = progress.tables.iter().enumerate().find_map(|(position, table)| {
-        table.leaves.iter().enumerate().find_map(|(index, leaf)| match leaf.cursor {
-            Cursor::Block(block) => Some((position, index, block)),
+/// Leaves that are copied together, each of few blocks, and blocks of all of them.
+const MOST_TOGETHER: usize = 32;
+const SHORT_BLOCKS: i64 = 32;
+const MOST_SHORT_BLOCKS: i64 = 256;
+
+/// A leaf of which not all is copied.
+struct Next {
+    position: usize,
+    index: usize,
+    from: i64,
+    oid: String,
+}
+
+/// Copies the next chunk of the first leaf that has one, and of the short leaves behind it all, if it is short
+/// itself; of each what was copied. None when all are copied.
+pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<Vec<Copied>>> {
+    let next = next_leaves(progress);
+    let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
+    // Read after S, they only choose the chunk.
+    let extents = if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.reader, &oids)? };
+    let Some((first, extent)) = next.first().zip(extents.first()) else { return Ok(None) };
+    let short = short_ones(engine, &next, &extents);
+    if short > 1 {
+        return copy_short(engine, progress, next.iter().zip(&extents).take(short)).map(Some);
+    }
+    copy_span(engine, progress, first, extent).map(|copied| Some(vec![copied]))
+}
+
+fn next_leaves(progress: &Progress) -> Vec<Next> {
+    let all = progress.tables.iter().enumerate().flat_map(|(position, table)| {
+        table.leaves.iter().enumerate().filter_map(move |(index, leaf)| match leaf.cursor {
+            Cursor::Block(from) => Some(Next { position, index, from, oid: leaf.oid.clone() }),
             Cursor::End => None,
         })
     });
-    let Some((position, index, from)) = next else { return Ok(None) };
-    let leaf_oid = progress.tables[position].leaves[index].oid.clone();
-    // Read after S, it only chooses the chunk.
-    let Extent { name: leaf_name, blocks: total, .. } = blocks::of_leaf(&mut engine.reader, &leaf_oid)?;
-    let few = from == 0 && engine.chunk_blocks < total && has_few_rows(engine, position, &leaf_name)?;
-    let span = Span::next(from, engine.chunk_blocks, total, few);
-    let table = &engine.tables[position];
-    let rows = engine.plan.scope.predicate(&table.source_by, "t");
-    let out = format!(
-        "COPY (SELECT {} FROM ONLY {leaf_name} t WHERE {}) TO STDOUT ({})",
-        table.select_list(),
-        span.condition(&rows),
-        table.format()
-    );
+    all.take(MOST_TOGETHER).collect()
+}
+
+/// How many of them, from the first on, are one chunk each of few blocks. Where the rate is limited each
+/// chunk is looked at by itself.
+fn short_ones(engine: &Engine, next: &[Next], extents: &[Extent]) -> usize {
+    if guc::max_copy_rate().is_some() {
+        return 0;
+    }
+    let mut sum = 0;
+    let is_short = |(next, extent): &(&Next, &Extent)| {
+        sum += extent.blocks;
+        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.chunk_blocks) && sum <= MOST_SHORT_BLOCKS
+    };
+    next.iter().zip(extents).take_while(is_short).count()
+}
+
+/// Leaves as a whole, of which each side is asked in one message.
+fn copy_short<'a>(
+    engine: &mut Engine,
+    progress: &mut Progress,
+    short: impl Iterator<Item = (&'a Next, &'a Extent)> + Clone,
+) -> Result<Vec<Copied>> {
+    let out = |(next, extent): (&Next, &Extent)| {
+        let span = Span::next(0, extent.blocks.max(1), extent.blocks, true);
+        (next.position, out_of(engine, next.position, &extent.name, span))
+    };
+    let outs: Vec<(usize, String)> = short.clone().map(out).collect();
+    let all = copy_rows(engine, outs)?;
+    for ((next, extent), copied) in short.zip(&all) {
+        note(progress, next, (extent.blocks, None), *copied);
+    }
+    Ok(all)
+}
+
+/// The next chunk of one leaf.
+fn copy_span(engine: &mut Engine, progress: &mut Progress, next: &Next, extent: &Extent) -> Result<Copied> {
+    let Extent { name: leaf_name, blocks: total, .. } = extent;
+    let few =
+        next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, leaf_name)?;
+    let span = Span::next(next.from, engine.chunk_blocks, *total, few);
+    let out = out_of(engine, next.position, leaf_name, span);
     let began = Instant::now();
-    let copied = copy_rows(engine, position, out)?;
+    let copied = copy_rows(engine, vec![(next.position, out)])?.into_iter().next().unwrap_or_default();
     if span.to.is_some() {
         progress.chunk_blocks = Some(engine.chunk_blocks);
         engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);
     }
-    let state = &mut progress.tables[position];
+    note(progress, next, (*total, span.to), copied);
+    Ok(copied)
+}
+
+fn out_of(engine: &Engine, position: usize, leaf: &str, span: Span) -> String {
+    let table = &engine.tables[position];
+    let rows = engine.plan.scope.predicate(&table.source_by, "t");
+    format!(
+        "COPY (SELECT {} FROM ONLY {leaf} t WHERE {}) TO STDOUT ({})",
+        table.select_list(),
+        span.condition(&rows),
+        table.format()
+    )
+}
+
+/// A chunk of a leaf of so many blocks is copied, up to a block; None: to its end.
+fn note(progress: &mut Progress, next: &Next, (total, to): (i64, Option<i64>), copied: Copied) {
+    let state = &mut progress.tables[next.position];
     state.rows_copied += i64::try_from(copied.rows).unwrap_or(0);
     state.bytes += i64::try_from(copied.bytes).unwrap_or(0);
     state.chunks += 1;
-    state.leaves[index].blocks = total;
-    state.leaves[index].cursor = span.to.map_or(Cursor::End, Cursor::Block);
-    Ok(Some(copied))
+    state.leaves[next.index].blocks = total;
+    state.leaves[next.index].cursor = to.map_or(Cursor::End, Cursor::Block);
 }
 
 fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {

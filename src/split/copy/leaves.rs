@@ -12,7 +12,7 @@ use crate::agent::state::progress::{self, Progress, TableProgress, TargetLeaf};
 use crate::catalog::split::Plan;
 use crate::error::{Failure, SqlState};
 use crate::remote::Connection;
-use crate::remote::quote::ident;
+use crate::remote::quote::{ident, literal};
 use crate::split::engine::Engine;
 use crate::split::install::triggers;
 
@@ -39,6 +39,34 @@ pub fn find_row(
         plan.scope.predicate(column, "t")
     ))?;
     Ok(rows.scalar().map(|key| Stranger { table: table.to_owned(), key: key.to_owned() }))
+}
+
+/// Tables that are looked through in one query.
+const MOST_LOOKED_THROUGH: usize = 100;
+
+/// The first row of the scope in any of some tables.
+pub fn find_first(
+    connection: &mut Connection,
+    plan: &Plan,
+    tables: &[(&Column, &str)],
+) -> Result<Option<Stranger>> {
+    for some in tables.chunks(MOST_LOOKED_THROUGH) {
+        let look = |(column, table): &(&Column, &str)| {
+            format!(
+                "(SELECT {}, t.{}::text FROM {table} t WHERE {} LIMIT 1)",
+                literal(table),
+                ident(&column.name),
+                plan.scope.predicate(column, "t")
+            )
+        };
+        let looks: Vec<String> = some.iter().map(look).collect();
+        let rows = connection
+            .run_unbounded(&format!("SELECT * FROM ({}) found LIMIT 1", looks.join(" UNION ALL ")))?;
+        if let Some([Some(table), Some(key)]) = rows.rows.first().map(Vec::as_slice) {
+            return Ok(Some(Stranger { table: table.clone(), key: key.clone() }));
+        }
+    }
+    Ok(None)
 }
 
 /// The target's leaves as they are stored.
@@ -175,7 +203,7 @@ fn guard(engine: &mut Engine, position: usize, shape: &TableShape) -> Result<Vec
     engine.target.run("ROLLBACK")?;
     if let Some(table) = engine.tables.get_mut(position) {
         table.target = shape.clone();
-        triggers::install(&mut engine.target, &engine.plan, table, Side::Target)?;
+        triggers::install(&mut engine.target, &engine.plan, std::slice::from_ref(table), Side::Target)?;
     }
     Err(SplitError::Retry(format!("the new partitions of {} on the target to be guarded", shape.name)))
 }

@@ -13,7 +13,8 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
     Ok(())
 }
 
-fn source_locks(engine: &Engine) -> String {
+/// The statements that do it.
+pub fn source_locks(engine: &Engine) -> String {
     let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
     names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
     format!(

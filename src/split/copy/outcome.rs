@@ -1,6 +1,7 @@
 //! What a step has done.
 
 use crate::agent::state::progress::Progress;
+use crate::remote::copy::Copied;
 use std::time::Duration;
 
 /// What a step has done.
@@ -21,6 +22,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// More chunks were copied.
+    pub fn add(&mut self, copied: &[Copied]) {
+        for Copied { rows, bytes } in copied {
+            self.chunks += 1;
+            self.rows += rows;
+            self.bytes += bytes;
+        }
+    }
+
     /// A step that found nothing to do commits nothing.
     pub fn is_empty(&self) -> bool {
         self.chunks == 0 && self.changes == 0 && self.restarted.is_none()

@@ -6,6 +6,7 @@ use crate::guc;
 use crate::keys::scope::Scope;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::result::Rows;
 
 /// Rows that are read in one go, about what a step of a second copies.
 const FEW_ROWS: f64 = 100_000.0;
@@ -17,25 +18,36 @@ const FEW_BYTES: f64 = 32e6;
 /// costs its own rows only, however big the table is. More than the rate limit lets
 /// through in a step is never few.
 pub fn is_small(connection: &mut Connection, leaf: &str, column: &Column, scope: &Scope) -> Result<bool> {
-    let index = connection.run(&format!(
-        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-          WHERE i.indrelid = {}::regclass AND a.attname = {} AND i.indisvalid AND i.indpred IS NULL LIMIT 1",
-        literal(leaf),
-        literal(&column.name)
-    ))?;
-    if index.rows.is_empty() {
+    if connection.run(&format!("SELECT {}", has_index(leaf, column)))?.scalar() != Some("t") {
         return Ok(false);
     }
-    let plan = connection.run(&format!(
-        "EXPLAIN (FORMAT JSON) SELECT * FROM ONLY {leaf} t WHERE {}",
-        scope.predicate(column, "t")
-    ))?;
+    let plan = connection.run(&explain(leaf, column, scope))?;
+    let allowed = guc::max_copy_rate()
+        .map_or(FEW_BYTES, |rate| FEW_BYTES.min(rate as f64 * guc::step_time().as_secs_f64()));
+    Ok(is_few(&plan, FEW_ROWS, allowed))
+}
+
+/// An expression: whether an index of the leaf leads with the shard-by column.
+pub fn has_index(leaf: &str, column: &Column) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+          WHERE i.indrelid = {}::regclass AND a.attname = {} AND i.indisvalid AND i.indpred IS NULL)",
+        literal(leaf),
+        literal(&column.name)
+    )
+}
+
+/// The statement that asks for the planner's estimate.
+pub fn explain(leaf: &str, column: &Column, scope: &Scope) -> String {
+    format!("EXPLAIN (FORMAT JSON) SELECT * FROM ONLY {leaf} t WHERE {}", scope.predicate(column, "t"))
+}
+
+/// Whether by its answer an index finds so many rows at most, of so many bytes.
+pub fn is_few(answer: &Rows, most: f64, allowed: f64) -> bool {
     let plan: serde_json::Value =
-        plan.scalar().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        answer.scalar().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
     let plan = &plan[0]["Plan"];
     let number = |name: &str| plan[name].as_f64().unwrap_or(f64::INFINITY);
     let (rows, bytes) = (number("Plan Rows"), number("Plan Rows") * number("Plan Width"));
-    let allowed = guc::max_copy_rate()
-        .map_or(FEW_BYTES, |rate| FEW_BYTES.min(rate as f64 * guc::step_time().as_secs_f64()));
-    Ok(rows <= FEW_ROWS && bytes <= allowed && plan["Node Type"] != "Seq Scan")
+    rows <= most && bytes <= allowed && plan["Node Type"] != "Seq Scan"
 }

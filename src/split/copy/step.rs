@@ -40,8 +40,8 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
     reach(injection_points::STEP_BEGIN)?;
-    locks::lock_source(engine)?;
-    let now = observe_source(engine)?;
+    let locks = locks::source_locks(engine);
+    let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;
     let (mut before, mut there) = begin_target(engine, &now)?;
     if before.draining {
@@ -78,12 +78,17 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
 
 /// 2. The first query of the transaction takes S; the counters are read in it.
 pub fn observe_source(engine: &mut Engine) -> Result<Observation> {
+    observe_source_after(engine, "")
+}
+
+/// The same behind the locks, in one message.
+fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation> {
     let mut questions = vec![consumed::asked(engine.plan.id)];
     // Whether the target has no more than that it says later.
     let known = engine.counted.take().map(|counted| counted.since);
     questions.extend(known.as_deref().map(|since| window::counting(engine, Some(since))));
-    let questions = questions.join("; ");
-    let (now, answers) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, &questions)?;
+    let beside = [locks, &questions.join("; ")];
+    let (now, answers) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, beside)?;
     let mut answers = answers.into_iter();
     let counters = answers.next().unwrap_or_default();
     engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
@@ -191,7 +196,7 @@ fn capture_new_leaves(engine: &mut Engine, differences: Differences, now: &Obser
             (engine.tables.get_mut(position), fresh.tables.into_iter().nth(position))
         {
             table.source = shape;
-            triggers::install(&mut engine.control, &engine.plan, table, Side::Source)?;
+            triggers::install(&mut engine.control, &engine.plan, std::slice::from_ref(table), Side::Source)?;
             names.push(table.source.name.clone());
         }
     }
@@ -318,9 +323,7 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
         }
     }
     while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
-        outcome.chunks += 1;
-        outcome.rows += copied.rows;
-        outcome.bytes += copied.bytes;
+        outcome.add(&copied);
         let over_rate = guc::max_copy_rate()
             .is_some_and(|rate| outcome.bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
         if began.elapsed() >= enough || over_rate {

@@ -259,11 +259,14 @@ pub fn delete_changed(scope: &Scope, table: &Table) -> [String; 2] {
     [format!("ANALYZE {window}"), delete]
 }
 
-/// Copies rows of the source into the target.
-pub fn copy_rows(engine: &mut Engine, position: usize, out: String) -> Result<Copied> {
+/// Copies rows of the source into the target, by queries of tables: several are for few rows.
+pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<Copied>> {
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
-    let piece = rows_piece(plan, &tables[position], out, "", Bounds::unlimited());
-    copy::pipe_one(reader, target, piece).map_err(|error| explained(engine, position, error))
+    let of: Vec<usize> = outs.iter().map(|(position, _)| *position).collect();
+    let piece = |(position, out)| rows_piece(plan, &tables[position], out, "", Bounds::unlimited());
+    let pieces = outs.into_iter().map(piece).collect();
+    let copied = copy::pipe_all(reader, target, pieces);
+    copied.map_err(|(piece, error)| explained(engine, of[piece], error))
 }
 
 /// Rows of the source for the target: those of the scope, whatever the source gives.

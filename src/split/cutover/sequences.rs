@@ -171,10 +171,23 @@ fn raise_all(
     ahead: Ahead,
     deadline: Instant,
 ) -> Result<()> {
+    let mut raises = Vec::new();
     for (pair, position) in pairs.iter().zip(positions) {
         if let (Some(value), Some(state)) = position {
-            raise_one(target, pair, (value, state), ahead, deadline)?;
+            let statement = raise_one(target, pair, (value, state), ahead)?;
+            raises.extend(statement.map(|statement| (pair.to.sequence.as_str(), statement)));
         }
+    }
+    let mut left = raises.as_slice();
+    while !left.is_empty() {
+        let statements: Vec<String> = left.iter().map(|(_, statement)| statement.clone()).collect();
+        let Err((raised, error)) = target.run_transactions(&statements) else { return Ok(()) };
+        target.run("ROLLBACK")?;
+        let Some(((sequence, statement), behind)) = left.get(raised..).and_then(<[_]>::split_first) else {
+            return Err(error.into());
+        };
+        patiently(target, statement, sequence, deadline)?;
+        left = behind;
     }
     Ok(())
 }
@@ -275,6 +288,11 @@ fn read_positions(
 }
 
 impl Filler {
+    /// Of its table in the list that was asked for, where the server counts from 1.
+    fn position(&self) -> Option<usize> {
+        self.table.parse::<usize>().ok()?.checked_sub(1)
+    }
+
     /// Why it is not raised, and what to do about it.
     fn not_to_be_set(&self) -> Option<(String, String)> {
         let (sequence, owner) = (&self.sequence, self.may_not.as_ref()?);
@@ -286,35 +304,53 @@ impl Filler {
     }
 }
 
-/// A sequence of the target that cannot be set to where the source's is: why, and what to do.
+/// Of each of some tables a sequence of the target that cannot be set to where the source's is: why, and
+/// what to do.
 pub fn find_unfit(
     source: &mut Connection,
     target: &mut Connection,
-    tables: (Option<&str>, Option<&str>),
-) -> Result<Option<(String, String)>> {
-    let pairs = pairs_of(source, target, &lists(&[tables]))?;
+    tables: &[Oids<'_>],
+) -> Result<Vec<Option<(String, String)>>> {
+    let mut unfit: Vec<Option<(String, String)>> = vec![None; tables.len()];
+    let pairs = pairs_of(source, target, &lists(tables))?;
     // Who may not set it may not read it either, perhaps.
+    let names = array_of(pairs.iter().map(|pair| Some(pair.to.sequence.as_str())));
+    let owners = target.query(
+        "SELECT n.name, c.relowner::regrole FROM unnest($1::text[]) n (name)
+           JOIN pg_class c ON c.oid = n.name::regclass WHERE NOT pg_has_role(c.relowner, 'USAGE')",
+        &[Some(&names)],
+    )?;
+    let owner_of = |sequence: &str| {
+        let of_it =
+            |row: &&Vec<Option<String>>| row.first().is_some_and(|name| name.as_deref() == Some(sequence));
+        owners.rows.iter().find(of_it).and_then(|row| row.get(1).cloned().flatten())
+    };
     for Pair { to, .. } in &pairs {
-        if let Some(unfit) = to.not_to_be_set() {
-            return Ok(Some(unfit));
-        }
-        let to = &to.sequence;
-        let owner = target.query(
-            "SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = $1::regclass AND NOT pg_has_role(c.relowner, 'USAGE')",
-            &[Some(to)],
-        )?;
-        if let Some(owner) = owner.scalar() {
+        let belongs = owner_of(&to.sequence).map(|owner| {
             let hint = format!("GRANT {owner} TO the mover's role: ALTER SEQUENCE is for owners.");
-            return Ok(Some((format!("sequence {to} belongs to {owner}"), hint)));
-        }
+            (format!("sequence {} belongs to {owner}", to.sequence), hint)
+        });
+        note(&mut unfit, to, to.not_to_be_set().or(belongs));
     }
-    for (pair, position) in pairs.iter().zip(positions(source, target, &pairs)?) {
+    // Those of other tables can be read.
+    let readable: Vec<Pair> = pairs.into_iter().filter(|pair| !is_noted(&unfit, &pair.to)).collect();
+    for (pair, position) in readable.iter().zip(positions(source, target, &readable)?) {
         let (Some(value), Some(state)) = position else { continue };
-        if let Some(unfit) = out_of_reach(state, &pair.to.sequence, value) {
-            return Ok(Some(unfit));
-        }
+        note(&mut unfit, &pair.to, out_of_reach(state, &pair.to.sequence, value));
     }
-    Ok(None)
+    Ok(unfit)
+}
+
+/// Of each table the first.
+fn note(all: &mut [Option<(String, String)>], filler: &Filler, unfit: Option<(String, String)>) {
+    let of_table = filler.position().and_then(|position| all.get_mut(position));
+    if let (Some(of_table), Some(unfit)) = (of_table, unfit) {
+        of_table.get_or_insert(unfit);
+    }
+}
+
+fn is_noted(all: &[Option<(String, String)>], filler: &Filler) -> bool {
+    filler.position().and_then(|position| all.get(position)).is_some_and(Option::is_some)
 }
 
 /// The numbers of a row, or what stands in their place.
@@ -338,34 +374,34 @@ fn state_in(target: &Connection, sequence: &str, row: &[Option<String>]) -> Resu
     Ok(state.ok_or_else(|| no_numbers(target, sequence, row))?)
 }
 
-/// Only upwards, under the lock that ALTER SEQUENCE takes: read and set apart, ids
-/// were given out twice. A sequence that counts down is raised downwards.
+/// The transaction that raises one; None: nothing is to be done. Only upwards, under the lock that ALTER
+/// SEQUENCE takes: read and set apart, ids were given out twice. A sequence that counts down is raised
+/// downwards.
 fn raise_one(
-    target: &mut Connection,
+    target: &Connection,
     Pair { to: filler, .. }: &Pair,
     (value, state): (i64, State),
     ahead: Ahead,
-    deadline: Instant,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let to = filler.sequence.as_str();
-    let unfit = |target: &Connection, (text, hint): (String, String)| {
+    let unfit = |(text, hint): (String, String)| {
         SplitError::failed(SqlState::NOT_IN_STATE, format!("shard \"{}\": {text}", target.shard()), hint)
     };
     if let Some(why) = out_of_reach(state, to, value) {
-        return Err(unfit(target, why));
+        return Err(unfit(why));
     }
     // Never lowered, so what is there is there for good: nobody has to be waited for.
     if state.has_passed(state.beyond(value, 1)) {
-        return Ok(());
+        return Ok(None);
     }
     if let Some(why) = filler.not_to_be_set() {
-        return Err(unfit(target, why));
+        return Err(unfit(why));
     }
     let wanted = state.next_of_its_own(state.beyond(value, if ahead == Ahead::Plenty { 2 } else { 1 }));
     let increment = state.increment;
     let behind = if state.is_up() { "<" } else { ">" };
     // DO runs as one statement: lock, compare, restart. Others who draw wait behind it.
-    let statement = format!(
+    Ok(Some(format!(
         "BEGIN; SET LOCAL lock_timeout = '100ms'; DO {}; COMMIT",
         literal(&format!(
             "BEGIN
@@ -375,8 +411,7 @@ fn raise_one(
                  END IF;
              END"
         ))
-    );
-    patiently(target, &statement, to, deadline)
+    )))
 }
 
 /// Short attempts, ever further apart, since whoever draws queues behind each of them: a

@@ -5,12 +5,13 @@
 //! interrupted finish begins again where it was.
 
 use super::proof::Prover;
+use super::shown::Shown;
 use super::{purge, redirect};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column::KnownColumn;
 use crate::agent::observe;
 use crate::agent::session::{self, Side};
-use crate::agent::shape::Column;
+use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
@@ -27,8 +28,9 @@ use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::{self, triggers};
+use crate::split::owners::{self, LookedThrough};
 use crate::split::record::{self, FinishRequest};
-use crate::split::{owners, references};
+use crate::split::references;
 
 pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
@@ -215,16 +217,26 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     engine.control_transaction(&purge)?;
     source.run("SET session_replication_role = replica")?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let mut deleted = 0;
     let bonds = references::Bonds::load(&mut source, &engine.plan, Side::Source)?;
-    for position in 0..engine.tables.len() {
-        let source_table = engine.tables[position].source.clone();
-        let side = (Side::Source, bonds.clone());
-        let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
-        let mut prover = Prover::new(&mut engine, &progress, position, request.accepts)?;
-        let gone = walk.table(&mut source, position, &source_table, Some(&mut prover))?;
-        deleted = gone.saturating_add(deleted);
-    }
+    let side = (Side::Source, bonds);
+    let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
+    let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
+    let deleted = purge::tables(
+        &mut (&mut engine, &mut source, LookedThrough::default()),
+        shapes.len(),
+        |(engine, source, looked_through), some| match request.accepts {
+            // What may be missing is counted table by table.
+            true => Ok(purge::Gone::new()),
+            false => {
+                let mut shown = Shown::by(engine, &progress, looked_through);
+                walk.few(source, some, &shapes, Some(&mut shown))
+            }
+        },
+        |(engine, source, _), position| {
+            let mut prover = Prover::new(engine, &progress, position, request.accepts)?;
+            walk.table(source, position, &shapes[position], Some(&mut prover))
+        },
+    )?;
     require_all_passed(&mut engine, request.accepts)?;
     Ok((engine, deleted))
 }

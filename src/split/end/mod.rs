@@ -12,3 +12,4 @@ pub mod purge;
 pub mod ready;
 pub mod redirect;
 pub mod rollback;
+mod shown;

@@ -169,19 +169,14 @@ impl<'a> Prover<'a> {
     /// Keys that the target neither has nor has been asked to delete.
     fn missing(&self) -> String {
         let keys = queue::keys(&self.table.source).join(", ");
-        let scope = self.plan.scope.filter(&self.table.target_by, "t");
         format!(
             "SELECT count(*), min(ROW({keys})::text), pg_relation_size({name}) >= {full}, {same}, {incomplete}
-               FROM pg_temp.verify_keys k
-              WHERE NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope})
-                AND NOT {explained}",
+               FROM pg_temp.verify_keys k WHERE {missing}",
             name = literal(&self.changes.log),
             full = guc::queue_max_bytes(),
             same = self.changes.are_of(self.table),
             incomplete = self.changes.are_incomplete(),
-            target = self.table.target_only(),
-            same_row = self.table.target_join(),
-            explained = self.changes.explain_absence(self.table),
+            missing = is_missing(self.plan, self.table, &self.changes),
         )
     }
 
@@ -209,4 +204,15 @@ impl<'a> Prover<'a> {
             id = plan.id
         ))
     }
+}
+
+/// Whether the target neither has a key `k` nor was asked to delete it.
+pub fn is_missing(plan: &Plan, table: &Table, changes: &Changes) -> String {
+    format!(
+        "NOT EXISTS (SELECT 1 FROM {target} t WHERE {same_row} AND {scope}) AND NOT {explained}",
+        target = table.target_only(),
+        same_row = table.target_join(),
+        scope = plan.scope.filter(&table.target_by, "t"),
+        explained = changes.explain_absence(table),
+    )
 }

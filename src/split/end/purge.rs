@@ -2,6 +2,10 @@
 //! its own. Both sides are guarded by then, so no row of the scope appears behind
 //! the batch that has passed.
 
+mod few;
+
+pub use few::{Asked, FEW_ROWS, Gone, Shows, tables};
+
 use super::proof::Prover;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::observe;
@@ -35,15 +39,22 @@ pub fn scope_rows(
     let bonds = Bonds::load(connection, plan, side)?;
     let walk = Walk::new(plan, (side, bonds), generation, after_batch);
     walk.look_through(connection, observed.code())?;
-    let mut deleted = 0;
-    for (position, shape) in observed.tables.iter().enumerate() {
-        let mut shape = shape.clone();
-        if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
-            leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
-        }
-        deleted = walk.table(connection, position, &shape, None)?.saturating_add(deleted);
+    let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
+    tables(
+        connection,
+        shapes.len(),
+        |connection, some| walk.few(connection, some, &shapes, None),
+        |connection, position| walk.table(connection, position, &shapes[position], None),
+    )
+}
+
+/// A table with some of its leaves alone.
+fn with_leaves(shape: &TableShape, only: Option<&[String]>) -> TableShape {
+    let mut shape = shape.clone();
+    if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
+        leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
     }
-    Ok(deleted)
+    shape
 }
 
 /// Of the first batch, of the smallest, and of the largest.

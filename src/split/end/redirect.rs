@@ -51,13 +51,8 @@ pub fn install(source: &mut Connection, plan: &Plan, generation: i64, version: i
     let columns: Vec<&Column> = tables.iter().map(|(_, column)| *column).collect();
     let redirect = enter(source, plan, generation, version, &columns)?;
     reach(injection_points::FINISH_ENTERED)?;
-    if let Some(redirect) = redirect {
-        for (shape, column) in tables {
-            triggers::install_redirect(source, &redirect, shape, column)?;
-            reach(injection_points::FINISH_TRIGGER)?;
-        }
-    }
-    Ok(())
+    let Some(redirect) = redirect else { return Ok(()) };
+    triggers::install_redirect(source, &redirect, &tables, || Ok(reach(injection_points::FINISH_TRIGGER)?))
 }
 
 /// In one transaction: the redirect, what has left, and the look-ups that know it. None:

@@ -41,20 +41,13 @@ pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
 
     create_side(&mut target, tenure, &tables, Side::Target)?;
     reach(injection_points::INSTALL_TARGET)?;
-    for table in &tables {
-        triggers::install(&mut target, plan, table, Side::Target)?;
-    }
+    triggers::install(&mut target, plan, &tables, Side::Target)?;
     reach(injection_points::INSTALL_GUARDED)?;
     find_strangers(&mut target, plan, &tables)?;
 
     create_side(&mut source, tenure, &tables, Side::Source)?;
     reach(injection_points::INSTALL_SOURCE)?;
-    if guc::capture() {
-        for table in &tables {
-            triggers::install(&mut source, plan, table, Side::Source)?;
-            reach(injection_points::INSTALL_TRIGGER)?;
-        }
-    }
+    capture(&mut source, plan, &tables)?;
     Ok((source, target))
 }
 
@@ -64,13 +57,16 @@ pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[Table])
     // Nobody renews it before the split is begun.
     source.run(&lease::hold(tenure.plan.id))?;
     reach(injection_points::INSTALL_SOURCE)?;
-    if guc::capture() {
-        for table in tables {
-            triggers::install(source, &tenure.plan, table, Side::Source)?;
-            reach(injection_points::INSTALL_TRIGGER)?;
-        }
+    capture(source, &tenure.plan, tables)
+}
+
+fn capture(source: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+    if !guc::capture() {
+        return Ok(());
     }
-    Ok(())
+    triggers::install_and(source, plan, tables, Side::Source, || {
+        Ok(reach(injection_points::INSTALL_TRIGGER)?)
+    })
 }
 
 /// Installs the guard alone, where the source has captured for long.
@@ -80,9 +76,7 @@ pub fn guard_alone(target: &mut Connection, tenure: &Tenure, tables: &[Table]) -
     reach(injection_points::INSTALL_LEDGER)?;
     create_side(target, tenure, tables, Side::Target)?;
     reach(injection_points::INSTALL_TARGET)?;
-    for table in tables {
-        triggers::install(target, plan, table, Side::Target)?;
-    }
+    triggers::install(target, plan, tables, Side::Target)?;
     reach(injection_points::INSTALL_GUARDED)?;
     // Its triggers may have waited long for writers.
     owners::require_none(target, plan, Side::Target)
@@ -96,23 +90,26 @@ fn find_strangers(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Res
     // Its triggers may have waited long for writers.
     owners::require_none(target, plan, Side::Target)?;
     let now = observe::observe(target, plan, Side::Target)?;
-    for (policy, shape) in plan.tables.iter().zip(&now.tables) {
-        let Some(column) = shape.column(&policy.shard_by) else { continue };
-        if let Some(stranger) = leaves::find_row(target, plan, column, &shape.name, false)? {
-            return Err(SplitError::failed(
-                SqlState::NOT_IN_STATE,
-                format!(
-                    "table {} on shard \"{}\" holds rows of key \"{}\", written while the split was installed",
-                    stranger.table,
-                    target.shard(),
-                    stranger.key
-                ),
-                format!(
-                    "SELECT shard_split_rollback({}) leaves them alone, unless they are the split's own, which a restored master does not know. If the split is rolled_back then and they are still there, delete them, or assign the key to this shard if they are its rows, and start the split again.",
-                    plan.id
-                ),
-            ));
-        }
+    let looked: Vec<(&Column, &str)> = plan
+        .tables
+        .iter()
+        .zip(&now.tables)
+        .filter_map(|(policy, shape)| Some((shape.column(&policy.shard_by)?, shape.name.as_str())))
+        .collect();
+    if let Some(stranger) = leaves::find_first(target, plan, &looked)? {
+        return Err(SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!(
+                "table {} on shard \"{}\" holds rows of key \"{}\", written while the split was installed",
+                stranger.table,
+                target.shard(),
+                stranger.key
+            ),
+            format!(
+                "SELECT shard_split_rollback({}) leaves them alone, unless they are the split's own, which a restored master does not know. If the split is rolled_back then and they are still there, delete them, or assign the key to this shard if they are its rows, and start the split again.",
+                plan.id
+            ),
+        ));
     }
     let empty = Progress {
         target_system: Some(now.system().to_owned()),
@@ -223,19 +220,14 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
 
 fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     queue::create_barrier(connection, plan.id)?;
-    for table in tables {
-        let ordinal = table.policy.ordinal;
-        queue::create(connection, plan.id, ordinal, &table.source)?;
-        connection.run(&agent::capture(plan, ordinal, &table.source, &table.source_by))?;
-    }
-    Ok(())
+    queue::create(connection, plan.id, tables.iter().map(|table| (table.policy.ordinal, &table.source)))?;
+    let capture = |table: &Table| agent::capture(plan, table.policy.ordinal, &table.source, &table.source_by);
+    Ok(connection.run_all(tables.iter().map(capture))?)
 }
 
 fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
-    for table in tables {
-        connection.run(&agent::guard(plan, table.policy.ordinal, &table.target, &table.target_by))?;
-    }
-    Ok(())
+    let guard = |table: &Table| agent::guard(plan, table.policy.ordinal, &table.target, &table.target_by);
+    Ok(connection.run_all(tables.iter().map(guard))?)
 }
 
 /// A standing guard of the target has the keys on its list before any row comes: what could not

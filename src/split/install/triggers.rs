@@ -1,11 +1,11 @@
 //! The triggers of a split on its tables. Invariant: writers wait for a moment at most,
-//! however many partitions a table has.
+//! however many partitions a table has, and for one table at a time.
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::short_lock::{TableLock, with_short_lock};
+use crate::agent::short_lock::{OnTable, TableLock, with_short_lock, with_short_locks};
 use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
@@ -13,14 +13,36 @@ use crate::agent::state::standing::Standing;
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::ident;
+use crate::remote::quote::{ident, text_array};
 use crate::split::table::Table;
 
-/// Creates what a table has not, few triggers in a transaction, because CREATE TRIGGER
+/// Creates what tables have not, few triggers in a transaction, because CREATE TRIGGER
 /// waits for open writers and stalls new ones. Those for rows are the partitioned table's
 /// own: the server clones them to the partitions that there are and to those that come.
 /// TRUNCATE fires no clone, so each leaf has a trigger for it.
-pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Side) -> Result<()> {
+pub fn install(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
+    install_and(connection, plan, tables, side, || Ok(()))
+}
+
+/// The same, with what is done after each message: some tables are done by then, others not.
+pub fn install_and(
+    connection: &mut Connection,
+    plan: &Plan,
+    tables: &[Table],
+    side: Side,
+    done: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let functions: Vec<String> =
+        tables.iter().map(|table| agent::trigger_function(plan.id, side, table.policy.ordinal)).collect();
+    let mut groups = Vec::new();
+    for (table, function) in tables.iter().zip(&functions) {
+        groups.extend(of_table(plan, table, side, function));
+    }
+    create_missing(connection, &groups, done)
+}
+
+/// What a table of the split is to have, by transactions.
+fn of_table<'a>(plan: &Plan, table: &'a Table, side: Side, function: &'a str) -> Vec<Group<'a>> {
     let (shape, column) = match side {
         Side::Source => (&table.source, &table.source_by),
         Side::Target => (&table.target, &table.target_by),
@@ -38,44 +60,40 @@ pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Si
             shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
         );
     }
-    let function = agent::trigger_function(plan.id, side, ordinal);
-    for (oid, name, events) in groups {
-        let watched = agent::Watched { shape, shard_by: column, ordinal };
-        let wanted: Vec<Wanted> = events
-            .iter()
-            .map(|event| Wanted {
-                trigger: agent::trigger_name(plan.id, side, *event),
-                function: &function,
-                statement: agent::trigger(plan, side, watched, name, *event),
-            })
-            .collect();
-        create_missing(connection, oid, name, &wanted)?;
-    }
-    Ok(())
+    let watched = agent::Watched { shape, shard_by: column, ordinal };
+    let wanted = |name: &str, event: &Event| Wanted {
+        trigger: agent::trigger_name(plan.id, side, *event),
+        function,
+        statement: agent::trigger(plan, side, watched, name, *event),
+    };
+    groups
+        .into_iter()
+        .map(|(oid, name, events)| Group {
+            oid,
+            name,
+            wanted: events.iter().map(|event| wanted(name, event)).collect(),
+        })
+        .collect()
 }
 
-/// Creates what a table has not of a redirect's triggers: those of the partitioned table
-/// one by one.
+/// Creates what tables have not of a redirect's triggers: those of a partitioned table
+/// one by one. `done`: after each message.
 pub fn install_redirect(
     connection: &mut Connection,
     redirect: &Redirect,
-    shape: &TableShape,
-    column: &Column,
+    tables: &[(&TableShape, &Column)],
+    done: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    let oid = shape.oid.as_deref().unwrap_or_default();
-    let at_once = if shape.is_partitioned() { 1 } else { Write::ALL.len() };
-    for writes in Write::ALL.chunks(at_once) {
-        let wanted: Vec<Wanted> = writes
-            .iter()
-            .map(|write| Wanted {
-                trigger: redirect.trigger_name(*write),
-                function: "redirect",
-                statement: redirect.trigger(column, &shape.name, *write),
-            })
-            .collect();
-        create_missing(connection, oid, &shape.name, &wanted)?;
-    }
-    Ok(())
+    let wanted = |shape: &TableShape, column: &Column, write: Write| Wanted {
+        trigger: redirect.trigger_name(write),
+        function: "redirect",
+        statement: redirect.trigger(column, &shape.name, write),
+    };
+    let groups: Vec<Group<'_>> = tables
+        .iter()
+        .flat_map(|(shape, column)| Group::of(shape, &Write::ALL, |write| wanted(shape, column, write)))
+        .collect();
+    create_missing(connection, &groups, done)
 }
 
 /// The same of a standing guard's, whose look-up for the column is there.
@@ -85,20 +103,12 @@ pub fn install_standing(
     shape: &TableShape,
     column: &Column,
 ) -> Result<()> {
-    let oid = shape.oid.as_deref().unwrap_or_default();
-    let at_once = if shape.is_partitioned() { 1 } else { Arrival::ALL.len() };
-    for arrivals in Arrival::ALL.chunks(at_once) {
-        let wanted: Vec<Wanted> = arrivals
-            .iter()
-            .map(|arrival| Wanted {
-                trigger: guard.trigger_name(*arrival),
-                function: "standing",
-                statement: guard.trigger(column, &shape.name, *arrival),
-            })
-            .collect();
-        create_missing(connection, oid, &shape.name, &wanted)?;
-    }
-    Ok(())
+    let wanted = |arrival: Arrival| Wanted {
+        trigger: guard.trigger_name(arrival),
+        function: "standing",
+        statement: guard.trigger(column, &shape.name, arrival),
+    };
+    create_missing(connection, &Group::of(shape, &Arrival::ALL, wanted), || Ok(()))
 }
 
 /// A trigger that a table is to have.
@@ -108,21 +118,52 @@ struct Wanted<'a> {
     statement: String,
 }
 
-/// Creates those of the triggers that a table has not, in one transaction.
-fn create_missing(connection: &mut Connection, oid: &str, name: &str, wanted: &[Wanted<'_>]) -> Result<()> {
-    let mut statements = String::new();
-    for wanted in wanted {
-        match wanted.look_up(connection, oid)? {
-            Found::Whole => continue,
-            Found::Others(tables) => {
-                let trigger = ident(&wanted.trigger);
-                let drops = tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; "));
-                statements.extend(drops);
-            }
-        }
-        statements.push_str(&wanted.statement);
+/// Triggers of a table that are created in one transaction.
+struct Group<'a> {
+    oid: &'a str,
+    name: &'a str,
+    wanted: Vec<Wanted<'a>>,
+}
+
+impl<'a> Group<'a> {
+    /// All of a table in one, of a partitioned one each by itself: its partitions get it in the same moment.
+    fn of<T: Copy>(shape: &'a TableShape, all: &[T], wanted: impl Fn(T) -> Wanted<'a>) -> Vec<Group<'a>> {
+        let oid = shape.oid.as_deref().unwrap_or_default();
+        let at_once = if shape.is_partitioned() { 1 } else { all.len() };
+        let group = |some: &[T]| Group {
+            oid,
+            name: &shape.name,
+            wanted: some.iter().map(|one| wanted(*one)).collect(),
+        };
+        all.chunks(at_once).map(group).collect()
     }
-    if statements.is_empty() { Ok(()) } else { create(connection, &statements, name) }
+}
+
+/// Creates those of the triggers that tables have not, each group in one transaction.
+fn create_missing(
+    connection: &mut Connection,
+    groups: &[Group<'_>],
+    mut done: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let mut found = look_up(connection, groups)?.into_iter();
+    let mut missing = Vec::new();
+    for group in groups {
+        let mut statements = String::new();
+        for wanted in &group.wanted {
+            let Some(Found::Others(tables)) = found.next() else { continue };
+            let trigger = ident(&wanted.trigger);
+            statements.extend(tables.iter().map(|table| format!("DROP TRIGGER {trigger} ON {table}; ")));
+            statements.push_str(&wanted.statement);
+        }
+        if !statements.is_empty() {
+            missing.push(OnTable { table: group.name.to_owned(), statements });
+        }
+    }
+    if missing.is_empty() {
+        return done();
+    }
+    let alone = |connection: &mut Connection, on: &OnTable| create(connection, &on.statements, &on.table);
+    with_short_locks(connection, TableLock::ShareRowExclusive, &missing, alone, done)
 }
 
 /// What a table has of a trigger.
@@ -133,32 +174,53 @@ enum Found {
     Others(Vec<String>),
 }
 
-impl Wanted<'_> {
-    /// Looks at a table and its partitions. A partition's own trigger of the name would
-    /// keep the server from cloning.
-    fn look_up(&self, connection: &mut Connection, oid: &str) -> Result<Found> {
-        let rows = connection.query(
-            "SELECT format('%I.%I', n.nspname, c.relname),
-                    t.tgrelid = $1::oid AND t.tgenabled = 'A' AND EXISTS (
-                        SELECT 1 FROM pg_proc f
-                         WHERE f.oid = t.tgfoid AND f.proname = $3
-                           AND f.pronamespace = to_regnamespace('shardmaster_agent'))
-               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-              WHERE t.tgname = $2 AND t.tgparentid = 0
-                AND t.tgrelid IN (SELECT $1::oid UNION ALL SELECT relid FROM pg_partition_tree($1::oid))
-              ORDER BY c.oid",
-            &[Some(oid), Some(&self.trigger), Some(self.function)],
-        )?;
-        let mut tables = Vec::new();
-        for row in rows.rows {
-            match row.as_slice() {
-                [_, Some(whole)] if whole == "t" => return Ok(Found::Whole),
-                [Some(table), _] => tables.push(table.clone()),
-                _ => {}
-            }
-        }
-        Ok(Found::Others(tables))
+/// Triggers that are looked for in one query.
+const MOST_LOOKED_FOR: usize = 1000;
+
+/// Looks at each group's table and its partitions, for each trigger that is wanted. A partition's own
+/// trigger of the name would keep the server from cloning.
+fn look_up(connection: &mut Connection, groups: &[Group<'_>]) -> Result<Vec<Found>> {
+    let all: Vec<(&str, &Wanted<'_>)> =
+        groups.iter().flat_map(|group| group.wanted.iter().map(|wanted| (group.oid, wanted))).collect();
+    let mut found = Vec::new();
+    for some in all.chunks(MOST_LOOKED_FOR) {
+        found.extend(look_up_some(connection, some)?);
     }
+    Ok(found)
+}
+
+fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Result<Vec<Found>> {
+    let list =
+        |of: &dyn Fn(&(&str, &Wanted<'_>)) -> String| text_array(&some.iter().map(of).collect::<Vec<_>>());
+    let rows = connection.query(
+        "SELECT w.position, format('%I.%I', n.nspname, c.relname),
+                t.tgrelid = w.relation AND t.tgenabled = 'A' AND EXISTS (
+                    SELECT 1 FROM pg_proc f
+                     WHERE f.oid = t.tgfoid AND f.proname = w.function
+                       AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+           FROM unnest($1::oid[], $2::text[], $3::text[]) WITH ORDINALITY w (relation, trigger, function, position)
+          CROSS JOIN LATERAL (SELECT w.relation UNION SELECT relid FROM pg_partition_tree(w.relation)) m (relation)
+           JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgname = w.trigger AND t.tgparentid = 0
+           JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+          ORDER BY w.position, c.oid",
+        &[
+            Some(&list(&|(oid, _)| (*oid).to_owned())),
+            Some(&list(&|(_, wanted)| wanted.trigger.clone())),
+            Some(&list(&|(_, wanted)| wanted.function.to_owned())),
+        ],
+    )?;
+    let mut found: Vec<Found> = some.iter().map(|_| Found::Others(Vec::new())).collect();
+    for row in rows.rows {
+        let [Some(position), Some(table), whole] = row.as_slice() else { continue };
+        let position = position.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
+        let Some(found) = position.and_then(|position| found.get_mut(position)) else { continue };
+        match (whole.as_deref() == Some("t"), &mut *found) {
+            (true, found) => *found = Found::Whole,
+            (false, Found::Others(tables)) => tables.push(table.clone()),
+            (false, Found::Whole) => {}
+        }
+    }
+    Ok(found)
 }
 
 /// Statements that make triggers of a table, in one transaction.
@@ -172,7 +234,7 @@ pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Res
     }
 }
 
-/// Drops a side's triggers, one table a transaction. Clones go with what they were made of.
+/// Drops a side's triggers, one table a transaction, several in a message. Clones go with what they were made of.
 pub fn drop_all(connection: &mut Connection, split: i64, side: Side) -> Result<()> {
     let called = "starts_with(f.proname, $1)";
     drop_called(connection, called, &agent::trigger_functions(split, side), "")
@@ -214,18 +276,25 @@ pub fn drop_called(connection: &mut Connection, called: &str, function: &str, fi
         ),
         &[Some(function)],
     )?;
+    let mut all = Vec::new();
     for row in rows.rows {
         let [Some(schema), Some(name), Some(triggers)] = row.as_slice() else { continue };
-        let table = &format!("{}.{}", ident(schema), ident(name));
+        let table = format!("{}.{}", ident(schema), ident(name));
         let triggers: Vec<String> = serde_json::from_str(triggers).unwrap_or_default();
         let drops: Vec<String> =
             triggers.iter().map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
-        let statements = format!("{first}{}", drops.join("; "));
-        match with_short_lock(connection, TableLock::AccessExclusive, &statements, table) {
-            // Dropped meanwhile, with its table.
-            Err(SplitError::Remote(error)) if error.is("42P01") => {}
-            other => other?,
-        }
+        all.push(OnTable { statements: format!("{first}{}", drops.join("; ")), table });
     }
-    Ok(())
+    let lock = TableLock::AccessExclusive;
+    let alone = |connection: &mut Connection, on: &OnTable| match with_short_lock(
+        connection,
+        lock,
+        &on.statements,
+        &on.table,
+    ) {
+        // Dropped meanwhile, with its table.
+        Err(SplitError::Remote(error)) if error.is("42P01") => Ok(()),
+        other => other,
+    };
+    with_short_locks(connection, lock, &all, alone, || Ok(()))
 }

@@ -43,9 +43,7 @@ fn look(engine: &mut Engine) -> Result<()> {
     engine.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.join(", ")))?;
     let code = owners::code_now(&mut engine.target, &engine.plan, Side::Target)?;
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, &code)?;
-    for table in &engine.tables {
-        key::require_as_noted(&mut engine.target, &engine.plan, table)?;
-    }
+    key::require_all_as_noted(&mut engine.target, &engine.plan, &engine.tables)?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
     let ended = walk::slices(engine, &progress, When::AfterCutover);
     engine.target.run("ROLLBACK")?;

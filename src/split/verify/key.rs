@@ -12,9 +12,19 @@ use crate::split::table::Table;
 
 /// Whether the target's table still has the key that its guard was made for.
 pub fn is_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> Result<bool> {
-    let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
-    let noted = target.run(&format!("SELECT obj_description(to_regclass({log}), 'pg_class')"))?;
+    let noted = target.run(&format!("SELECT {}", noted(plan, table)))?;
     Ok(noted.scalar().is_none_or(|noted| noted == changed::key_of(&table.target)))
+}
+
+/// An expression: the key that the target has noted for a table.
+fn noted(plan: &Plan, table: &Table) -> String {
+    let log = literal(&changed::qualified(plan.id, table.policy.ordinal));
+    format!("obj_description(to_regclass({log}), 'pg_class')")
+}
+
+/// An expression: whether it is that of now.
+pub fn still_noted(plan: &Plan, table: &Table) -> String {
+    format!("coalesce({} = {}, true)", noted(plan, table), literal(&changed::key_of(&table.target)))
 }
 
 /// Refuses to compare rows where it has another.
@@ -35,6 +45,15 @@ pub fn require_as_noted(target: &mut Connection, plan: &Plan, table: &Table) -> 
         "Give it its key back until the split is finished, and make the same call again. To delete the rows of shard \"{}\" without a proof that shard \"{shard}\" has them: SELECT shard_split_finish({id}, accept_missing => true).",
         plan.source.shard_key
     ))))
+}
+
+/// The same of some tables.
+pub fn require_all_as_noted(target: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+    let noted: Vec<String> = tables.iter().map(|table| still_noted(plan, table)).collect();
+    if noted.is_empty() || target.run(&format!("SELECT {}", noted.join(" AND ")))?.scalar() == Some("t") {
+        return Ok(());
+    }
+    tables.iter().try_for_each(|table| require_as_noted(target, plan, table))
 }
 
 fn columns(shape: &TableShape) -> String {

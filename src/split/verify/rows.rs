@@ -207,18 +207,10 @@ impl Brought<'_> {
 
 impl Sides<'_> {
     /// Brings keys and checksums of some rows of a leaf of the source to the target; how many.
-    /// Keys alone where rows are not compared: they may be such as have no text.
     pub fn bring_keys(&mut self, leaf: &str, condition: &str, compares: bool) -> Result<u64> {
         let Sides { table, source, target, .. } = self;
-        let names = queue::keys(&table.source);
         let format = table.text_format();
-        let out = format!(
-            "COPY (SELECT {}, {CHECKSUM}, {LENGTH}
-                     FROM (SELECT {}, {} AS x FROM ONLY {leaf} t WHERE {condition} OFFSET 0) r) TO STDOUT ({format})",
-            names.join(", "),
-            keys(table.source.key(), &names),
-            if compares { row_of_source(table) } else { "''::pg_catalog.text".to_owned() }
-        );
+        let out = format!("COPY ({}) TO STDOUT ({format})", keys_of_source(table, leaf, condition, compares));
         target.run("TRUNCATE pg_temp.verify_keys")?;
         let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
         let copied = copy::pipe(source, &out, target, &into, Bounds::unlimited())
@@ -235,14 +227,8 @@ impl Sides<'_> {
         let table = self.table;
         let scope = self.plan.scope.filter(&table.target_by, "t");
         let answer = self.target.run_unbounded(&format!(
-            "SELECT count(*) FILTER (WHERE NOT EXISTS (
-                        SELECT 1 FROM {} t, LATERAL (SELECT {} AS x OFFSET 0) r
-                         WHERE {} AND {scope} AND {CHECKSUM} = k.checksum) AND NOT ({unless})),
-                    count(*), coalesce(sum(length), 0)::bigint
-               FROM pg_temp.verify_keys k",
-            table.target_only(),
-            row_of_target(table),
-            table.target_join()
+            "SELECT {}, count(*), coalesce(sum(length), 0)::bigint FROM pg_temp.verify_keys k",
+            suspects(table, &scope, unless)
         ))?;
         let row = answer.rows.first().cloned().unwrap_or_default();
         let cell = |n: usize| row.get(n).and_then(Option::as_deref);
@@ -276,6 +262,31 @@ impl Sides<'_> {
         target.run("ANALYZE pg_temp.verify_rows")?;
         Ok(())
     }
+}
+
+/// An aggregate over keys `k` with their checksums: of how many the target has no row as the source has it.
+pub fn suspects(table: &Table, scope: &str, unless: &str) -> String {
+    format!(
+        "count(*) FILTER (WHERE NOT EXISTS (
+                SELECT 1 FROM {} t, LATERAL (SELECT {} AS x OFFSET 0) r
+                 WHERE {} AND {scope} AND {CHECKSUM} = k.checksum) AND NOT ({unless}))",
+        table.target_only(),
+        row_of_target(table),
+        table.target_join()
+    )
+}
+
+/// A query for the keys of some rows of a leaf of the source, with the checksums and the lengths of the rows.
+/// Keys alone where rows are not compared: they may be such as have no text.
+pub fn keys_of_source(table: &Table, leaf: &str, condition: &str, compares: bool) -> String {
+    let names = queue::keys(&table.source);
+    format!(
+        "SELECT {}, {CHECKSUM}, {LENGTH}
+           FROM (SELECT {}, {} AS x FROM ONLY {leaf} t WHERE {condition} OFFSET 0) r",
+        names.join(", "),
+        keys(table.source.key(), &names),
+        if compares { row_of_source(table) } else { "''::pg_catalog.text".to_owned() }
+    )
 }
 
 /// Rows of a leaf of the source, each looked for on the target.

@@ -1,7 +1,7 @@
 //! Partitions of the target: each row of the scope has one that takes it. What a partition
 //! takes is asked of the target, whether a row is such a one of the source.
 
-use super::scope::look_through;
+use super::rows::look_through;
 use crate::agent::catalogs;
 use crate::agent::error::Result;
 use crate::agent::session::Side;

@@ -1,6 +1,7 @@
 //! The columns by which rows belong to keys: the list of what is known to be right.
 
 use super::encoding;
+use super::rows::Rows;
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, Observation, TableShape};
@@ -9,10 +10,10 @@ use crate::agent::types::Family;
 use crate::catalog::split::Plan;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
-use crate::remote::quote::{array_literal, ident};
-use crate::remote::result::Rows;
-use crate::remote::{Connection, RemoteError, number};
+use crate::remote::Connection;
+use crate::remote::quote::array_literal;
 use crate::split::finding::Finding;
+use std::collections::BTreeMap;
 
 /// The shard-by columns, and rows of the scope where none must be.
 pub fn check(
@@ -29,14 +30,78 @@ pub fn check(
         let hint = failure.hint.unwrap_or_default();
         findings.push(Finding::new(&label("number of the split"), false, failure.message, &hint));
     }
+    let (lines, is_text) = columns(plan, observation, &label("shard-by columns"));
+    let keys = match plan.scope.keys() {
+        Some(keys) => keys_by_type(connection, keys, &lines)?,
+        None => BTreeMap::new(),
+    };
+    // A split that goes back finds its rows where they have been.
+    let is_empty_before = installed == Installed::No && plan.reverse_of.is_none();
+    let rows = match side {
+        Side::Target if is_empty_before => Some(Rows::None),
+        Side::Source if plan.moves_all => Some(Rows::Staying),
+        Side::Source | Side::Target => None,
+    };
+    let fit = |line: &Line<'_>| match line {
+        Line::Fits(table) => Some(finding_of_keys(&label("keys"), &keys, *table)),
+        Line::Found(_) => None,
+    };
+    let of_keys: Vec<Option<Finding>> = lines.iter().map(fit).collect();
+    let looked_at: Vec<Of<'_>> = lines
+        .iter()
+        .zip(&of_keys)
+        .filter(|(_, keys)| keys.as_ref().is_some_and(|keys| keys.ok))
+        .filter_map(|(line, _)| line.table())
+        .collect();
+    let mut of_rows = match rows {
+        Some(rows) => rows.look(plan, connection, &looked_at)?.into_iter(),
+        None => Vec::new().into_iter(),
+    };
+    for (line, keys) in lines.into_iter().zip(of_keys) {
+        match (line, keys) {
+            (Line::Found(finding), _) => findings.push(finding),
+            (Line::Fits(_), keys) => {
+                let is_well = keys.as_ref().is_some_and(|keys| keys.ok);
+                findings.extend(keys);
+                findings.extend(is_well.then(|| of_rows.next()).flatten());
+            }
+        }
+    }
+    if is_text {
+        findings.extend(encoding::of_keys(plan, &label("encoding"), &observation.encoding));
+    }
+    Ok(())
+}
+
+/// A table, and its shard-by column.
+type Of<'a> = (&'a TableShape, &'a Column);
+
+/// What is said of a table's shard-by column.
+enum Line<'a> {
+    Found(Finding),
+    /// Its values are keys.
+    Fits(Of<'a>),
+}
+
+impl<'a> Line<'a> {
+    fn table(&self) -> Option<Of<'a>> {
+        match self {
+            Line::Fits(table) => Some(*table),
+            Line::Found(_) => None,
+        }
+    }
+}
+
+/// The shard-by columns by their types, and whether one is a text.
+fn columns<'a>(plan: &Plan, observation: &'a Observation, name: &str) -> (Vec<Line<'a>>, bool) {
     let mut first: Option<(&TableShape, &Column, Family)> = None;
-    let mut is_text = false;
+    let (mut lines, mut is_text) = (Vec::new(), false);
     for (policy, shape) in plan.tables.iter().zip(&observation.tables) {
         let Some(column) = shape.column(&policy.shard_by) else { continue };
         let family = match family(plan, shape, column) {
             Ok(family) => family,
             Err((problem, hint)) => {
-                findings.push(Finding::new(&label("shard-by columns"), false, problem, hint));
+                lines.push(Line::Found(Finding::new(name, false, problem, hint)));
                 continue;
             }
         };
@@ -48,34 +113,15 @@ pub fn check(
                     other.name, with.name, with.base, shape.name, column.name, column.base
                 );
                 let hint = "Give the shard-by columns of a keyspace one type.";
-                findings.push(Finding::new(&label("shard-by columns"), false, problem, hint));
+                lines.push(Line::Found(Finding::new(name, false, problem, hint)));
                 continue;
             }
             Some(_) => {}
             None => first = Some((shape, column, family)),
         }
-        findings.push(match plan.scope.keys() {
-            Some(keys) => keys_of_type(connection, &label("keys"), keys, shape, column)?,
-            None => Finding::new(
-                &label("keys"),
-                true,
-                format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base),
-                "",
-            ),
-        });
-        // A split that goes back finds its rows where they have been.
-        let is_empty_before = installed == Installed::No && plan.reverse_of.is_none();
-        if side == Side::Target && is_empty_before && findings.last().is_some_and(|f| f.ok) {
-            findings.push(rows_on_target(plan, connection, shape, column)?);
-        }
-        if side == Side::Source && plan.moves_all && findings.last().is_some_and(|f| f.ok) {
-            findings.push(rows_that_stay(plan, connection, shape, column)?);
-        }
+        lines.push(Line::Fits((shape, column)));
     }
-    if is_text {
-        findings.extend(encoding::of_keys(plan, &label("encoding"), &observation.encoding));
-    }
-    Ok(())
+    (lines, is_text)
 }
 
 /// What a column's values are as keys; an error: what is wrong with it and what to do.
@@ -129,118 +175,46 @@ fn can_be_compared(plan: &Plan, one: &Family, other: &Family) -> bool {
     is_hashed_or_ordered || one == other || is_number(one) && is_number(other)
 }
 
-/// The keys in the column's own type.
-fn keys_of_type(
+/// What the keys are in each type of a column: those that it writes otherwise, or why they are none of it.
+type KeysByType<'a> = BTreeMap<&'a str, std::result::Result<Option<String>, String>>;
+
+/// Each type is asked once, however many columns are of it.
+fn keys_by_type<'a>(
     connection: &mut Connection,
-    name: &str,
     keys: &[String],
-    shape: &TableShape,
-    column: &Column,
-) -> Result<Finding> {
-    let cast = connection.run(&format!(
-        "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
-        array_literal(keys),
-        column.base
-    ));
+    lines: &[Line<'a>],
+) -> Result<KeysByType<'a>> {
+    let mut known = KeysByType::new();
+    for (_, column) in lines.iter().filter_map(Line::table) {
+        if known.contains_key(column.base.as_str()) {
+            continue;
+        }
+        let cast = connection.run(&format!(
+            "SELECT string_agg(quote_literal(t), ', ') FROM unnest({}::text[]) t WHERE t <> t::{}::text",
+            array_literal(keys),
+            column.base
+        ));
+        let answer = match cast {
+            Ok(rows) => Ok(rows.scalar().map(str::to_owned)),
+            Err(error) if error.is_verdict() => Err(error.message),
+            Err(error) => return Err(error.into()),
+        };
+        known.insert(&column.base, answer);
+    }
+    Ok(known)
+}
+
+fn finding_of_keys(name: &str, keys: &KeysByType<'_>, (shape, column): Of<'_>) -> Finding {
     let hint = "Write the keys as the column's type does.";
-    Ok(match cast {
-        Ok(rows) => match rows.scalar() {
-            None => Finding::new(name, true, format!("{} are of type {}", shape.name, column.base), ""),
-            Some(keys) => {
-                Finding::new(name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
-            }
-        },
-        Err(error) if error.is_verdict() => Finding::new(name, false, error.message, hint),
-        Err(error) => return Err(error.into()),
-    })
-}
-
-/// Reads a table with the scope's condition, for as long as it takes.
-pub(super) fn look_through(
-    plan: &Plan,
-    connection: &mut Connection,
-    shape: &TableShape,
-    column: &Column,
-    query: impl Fn(&str) -> String,
-) -> std::result::Result<Rows, RemoteError> {
-    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
-    connection.run(&format!("BEGIN; {functions}"))?;
-    let found = connection
-        .run_unbounded(&query(&predicate))
-        .map_err(|error| error.asked(&format!("rows by their keys in {}", shape.name)));
-    // Where it fails, too, the next question finds the reason.
-    let _ = connection.run("ROLLBACK");
-    found
-}
-
-fn rows_on_target(
-    plan: &Plan,
-    connection: &mut Connection,
-    shape: &TableShape,
-    column: &Column,
-) -> Result<Finding> {
-    let found = look_through(plan, connection, shape, column, |predicate| {
-        format!("SELECT t.{}::text FROM {} t WHERE {predicate} LIMIT 1", ident(&column.name), shape.name)
-    });
-    let name = "target: no rows of the keys yet";
-    match found {
-        Ok(rows) => Ok(match rows.scalar() {
-            None => Finding::new(name, true, shape.name.clone(), ""),
-            Some(key) => Finding::new(
-                name,
-                false,
-                format!("{} holds rows of key \"{key}\"", shape.name),
-                "Delete them, or assign the key to this shard if they are its rows.",
-            ),
-        }),
-        Err(error) if error.is("42501") => {
-            Ok(Finding::new(name, false, error.message, "Grant the table's owner to the mover."))
+    match keys.get(column.base.as_str()) {
+        None => {
+            let detail = format!("{}: column \"{}\" is of type {}", shape.name, column.name, column.base);
+            Finding::new(name, true, detail, "")
         }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Rows that stay on a source of which everything is to move: of keys that are not routed
-/// to it, or without a key.
-fn rows_that_stay(
-    plan: &Plan,
-    connection: &mut Connection,
-    shape: &TableShape,
-    column: &Column,
-) -> Result<Finding> {
-    const COUNTED: i64 = 1000;
-    let found = look_through(plan, connection, shape, column, |predicate| {
-        format!(
-            "SELECT count(*) - count(s.key), count(s.key), min(s.key)
-               FROM (SELECT t.{}::text AS key FROM {} t WHERE ({predicate}) IS NOT TRUE LIMIT {}) s",
-            ident(&column.name),
-            shape.name,
-            COUNTED + 1
-        )
-    });
-    let name = "source: rows that stay";
-    let rows = match found {
-        Ok(rows) => rows,
-        Err(error) if error.is("42501") => {
-            return Ok(Finding::new(name, false, error.message, "Grant the table's owner to the mover."));
+        Some(Ok(None)) => Finding::new(name, true, format!("{} are of type {}", shape.name, column.base), ""),
+        Some(Ok(Some(keys))) => {
+            Finding::new(name, false, format!("{}: {keys} as {}", shape.name, column.base), hint)
         }
-        Err(error) => return Err(error.into()),
-    };
-    let cells: Vec<&str> = rows.rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("")).collect();
-    let count = |at: usize| number::count(connection.shard(), "the number of rows", cells.get(at).copied());
-    let (without, others) = (count(0)?, count(1)?);
-    if without + others == 0 {
-        return Ok(Finding::new(name, true, format!("{}: none", shape.name), ""));
+        Some(Err(message)) => Finding::new(name, false, message.clone(), hint),
     }
-    let mut kinds = Vec::new();
-    if without > 0 {
-        kinds.push(format!("{without} without a key"));
-    }
-    if others > 0 {
-        let example = cells.get(2).copied().unwrap_or_default();
-        kinds.push(format!("{others} of keys that are not routed to the source, such as \"{example}\""));
-    }
-    let seen = if without + others > COUNTED { "at least " } else { "" };
-    let hint = "They are not moved and not deleted. To move a key with the others, shard_assign() it to the source and plan again.";
-    Ok(Finding::note(name, format!("{}: {seen}{}", shape.name, kinds.join(", ")), hint))
 }

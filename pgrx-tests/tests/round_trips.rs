@@ -1,0 +1,193 @@
+//! How often a split asks its shards: over a long line that is the time which it takes. What is
+//! counted are questions whose answer is waited for, on both sides together, by phase; what each
+//! table more costs is held to what docs/benchmarks.md says of it.
+
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use shardmaster_tests::fixture::{self, LIMIT};
+use shardmaster_tests::relay::Heard;
+use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::Stage;
+use shardmaster_tests::wait;
+use std::collections::BTreeMap;
+
+/// Parts of splits, and how many questions each table more costs in it at most, in hundredths.
+const PARTS: [(&str, usize); 8] = [
+    ("check", 100),
+    ("installation", 100),
+    ("copy", 400),
+    ("cutover", 600),
+    ("finish", 100),
+    ("guard drop", 50),
+    ("installation and copy of another", 500),
+    ("rollback of that", 100),
+];
+
+/// Nothing is looked at without a reason.
+const RARELY: &str = "60s";
+
+fn prepared(tables: usize, tail_interval: &str) -> Stage {
+    let interval = format!("shardmaster.tail_interval = '{tail_interval}'");
+    let config = ["fsync = off", "autovacuum = off", "shardmaster.max_lag = '60s'", &interval];
+    let stage = Stage::of(Cluster::servers(2, &config).unwrap());
+    for shard in &stage.cluster.shards {
+        let mut owner = stage.cluster.owner_of(shard).unwrap();
+        for number in 0..tables {
+            owner
+                .batch_execute(&format!(
+                    "SET ROLE {OWNER};
+                     CREATE TABLE t{number} (tenant text, id bigserial, v text, PRIMARY KEY (tenant, id));
+                     GRANT ALL ON t{number}, t{number}_id_seq TO {CLIENT}; RESET ROLE"
+                ))
+                .unwrap();
+        }
+    }
+    let mut source = stage.cluster.servers[0].superuser(DATABASE).unwrap();
+    let mut master = stage.cluster.superuser().unwrap();
+    for number in 0..tables {
+        source
+            .batch_execute(&format!(
+                "INSERT INTO t{number} (tenant, v) SELECT tenant, 'v' || i
+                   FROM generate_series(1, 100) i, unnest('{{moves, stays}}'::text[]) tenant; ANALYZE t{number}"
+            ))
+            .unwrap();
+        let add = format!("SELECT shard_table_add('t{number}', 'tenant', key_type => 'text')");
+        master.batch_execute(&add).unwrap();
+    }
+    master.batch_execute("SELECT shard_assign_many(ARRAY['moves', 'stays'], 'shard_a')").unwrap();
+    for relay in [&stage.source, &stage.target] {
+        relay.listen();
+    }
+    stage
+}
+
+/// What both sides have been asked since the last time.
+fn heard(stage: &Stage) -> Vec<Heard> {
+    [&stage.source, &stage.target].into_iter().flat_map(|relay| relay.heard()).collect()
+}
+
+/// What both sides are asked in each part of a split that goes to its end, and of one that is rolled back.
+fn asked(tables: usize) -> Vec<Vec<Heard>> {
+    let stage = prepared(tables, RARELY);
+    let cluster = &stage.cluster;
+    let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    require_well(cluster, &split);
+    let mut parts = vec![heard(&stage)];
+    reach(&split, "start_dual_write", "dual_write");
+    parts.push(heard(&stage));
+    reach(&split, "run_backfill", "cutover_pending");
+    parts.push(heard(&stage));
+    reach(&split, "cutover", "completed");
+    parts.push(heard(&stage));
+    reach(&split, "finish", "finished");
+    parts.push(heard(&stage));
+    split.drop_guard().unwrap();
+    parts.push(heard(&stage));
+    let other = Split::plan(cluster, "shard_a", "shard_b", &["stays"]).unwrap();
+    reach(&other, "start_dual_write", "dual_write");
+    reach(&other, "run_backfill", "cutover_pending");
+    parts.push(heard(&stage));
+    reach(&other, "rollback", "rolled_back");
+    parts.push(heard(&stage));
+    parts
+}
+
+fn require_well(cluster: &Cluster, split: &Split<'_>) {
+    let query = format!("SELECT count(*) FROM shard_split_check({}) WHERE NOT ok", split.id);
+    let bad: i64 = cluster.superuser().unwrap().query_one(&query, &[]).unwrap().get(0);
+    assert_eq!(bad, 0);
+}
+
+fn reach(split: &Split<'_>, call: &str, phase: &str) {
+    split.call(call).unwrap();
+    split.wait(phase, LIMIT).unwrap();
+}
+
+/// What was asked most often, for whoever looks for what to ask together.
+fn tell(part: &str, heard: &[Heard]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for Heard { application, text } in heard {
+        let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text: String =
+            text.chars().filter(|c| !c.is_ascii_digit() && !c.is_control()).take(110).collect();
+        let purpose: String = application.chars().filter(|c| !c.is_ascii_digit()).collect();
+        *counts.entry(format!("{purpose}: {text}")).or_default() += 1;
+    }
+    let mut most: Vec<(&String, &usize)> = counts.iter().collect();
+    most.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    println!("-- {part}: {}", heard.len());
+    most.iter().take(25).for_each(|(text, count)| println!("   {count:5} {text}"));
+}
+
+#[test]
+fn each_table_more_costs_few_questions() {
+    let [one, ten, forty] = [1, 10, 40].map(asked);
+    let mut bad = Vec::new();
+    for (number, (part, most)) in PARTS.iter().enumerate() {
+        tell(part, &forty[number]);
+        let counts = [&one, &ten, &forty].map(|parts| parts[number].len());
+        let each = counts[2].saturating_sub(counts[1]) * 100 / 30;
+        let line =
+            format!("{part}: {counts:?} for 1, 10, 40 tables: {each} in 100 tables more, {most} at most");
+        println!("{line}");
+        if each > *most {
+            bad.push(line);
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("; "));
+}
+
+/// The triggers of several tables go in one message, and each table's in a transaction of its own: who has
+/// written to one of them is waited for, and keeps nobody from the others.
+#[test]
+fn a_writer_in_the_way_of_one_table_keeps_nobody_from_another() {
+    let stage = prepared(6, RARELY);
+    let cluster = &stage.cluster;
+    let mut in_the_way = fixture::client(cluster);
+    in_the_way.batch_execute("BEGIN; UPDATE t4 SET v = 'open' WHERE tenant = 'moves' AND id = 1").unwrap();
+    let split = Split::plan(cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    split.call("start_dual_write").unwrap();
+    wait::until("the split to wait for the writer", LIMIT, || {
+        let waits_for: String = split.metric("coalesce(waiting_for, '')")?;
+        Ok(waits_for.contains("lock on public.t4").then_some(()))
+    })
+    .unwrap();
+    let mut other = fixture::client(cluster);
+    other.batch_execute("SET statement_timeout = '10s'").unwrap();
+    for number in (0..6).filter(|number| *number != 4) {
+        other.batch_execute(&format!("UPDATE t{number} SET v = 'other' WHERE tenant = 'moves'")).unwrap();
+    }
+    assert_eq!(captured(cluster), "t0 t1 t2 t3");
+    in_the_way.batch_execute("COMMIT").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    assert_eq!(captured(cluster), "t0 t1 t2 t3 t4 t5");
+    reach(&split, "rollback", "rolled_back");
+    assert_eq!(captured(cluster), "");
+}
+
+/// A step that finds nothing asks each side twice, and lets both transactions end at once.
+#[test]
+fn a_step_that_finds_nothing_is_four_ways_there_and_back() {
+    let stage = prepared(10, "20ms");
+    let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    reach(&split, "start_dual_write", "dual_write");
+    reach(&split, "run_backfill", "cutover_pending");
+    split.wait_settled(LIMIT).unwrap();
+    let (mut steps, mut asked) = (0, 0);
+    let _ = heard(&stage);
+    wait::until("some steps", LIMIT, || {
+        let heard = heard(&stage);
+        // The lease and the size of the queues are looked at by the second.
+        asked += heard.iter().filter(|heard| !heard.application.ends_with("control")).count();
+        steps += heard.iter().filter(|heard| heard.text.contains("ISOLATION LEVEL REPEATABLE READ")).count();
+        Ok((steps >= 20).then_some(()))
+    })
+    .unwrap();
+    assert!(asked <= 5 * (steps + 1), "{asked} questions in {steps} steps");
+}
+
+/// The source's tables that have triggers of a split.
+fn captured(cluster: &Cluster) -> String {
+    let tables = "SELECT coalesce(string_agg(DISTINCT c.relname, ' '), '') FROM pg_trigger t
+        JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relname ~ '^t[0-9]'";
+    cluster.servers[0].superuser(DATABASE).unwrap().query_one(tables, &[]).unwrap().get(0)
+}

@@ -1,0 +1,312 @@
+//! Tables of few rows of the scope: several in one transaction and in a few messages, each of which is a
+//! way there and back. By itself a table takes some thirty of them.
+//!
+//! Nothing is refused here. A table that is not plain, or of which anything is not as it should be, is left
+//! to the walk over that table alone, which knows what to say of it: whoever comes here has lost
+//! nothing but time.
+
+use super::Walk;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::{Column, Leaf, TableShape};
+use crate::agent::state::tenure;
+use crate::remote::copy::Bounds;
+use crate::remote::quote::literal;
+use crate::remote::result::Rows;
+use crate::remote::{Connection, Together};
+use crate::server::wait;
+use crate::split::copy::scope_size;
+use crate::split::injection_points::reach;
+use crate::split::owners;
+use crate::split::references::{self, Reference};
+use std::collections::BTreeMap;
+
+/// Tables of one transaction: locks that nobody but a change of a table waits for.
+const MOST_TABLES: usize = 32;
+/// Blocks of a leaf that is read as a whole.
+const FEW_BLOCKS: i64 = 32;
+/// Rows of a leaf that an index finds, by the planner's estimate, and their bytes.
+pub const FEW_ROWS: u32 = 1000;
+const FEW_BYTES: f64 = 1e6;
+
+/// Rows of a table that are about to go.
+pub struct Asked<'a> {
+    pub position: usize,
+    /// Its only leaf.
+    pub leaf: &'a Leaf,
+    column: &'a Column,
+    /// Of a row `t` of the leaf.
+    pub condition: String,
+    /// All of it is few.
+    is_short: bool,
+}
+
+/// What shows that rows are on the other side.
+pub trait Shows {
+    /// Whether it can be shown of a table together with others.
+    fn can_show(&self, position: usize) -> bool;
+    /// How many rows of each are shown, in the open transaction of the session that has them; None: not all
+    /// of them are, for whatever reason.
+    fn show(&mut self, here: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>>;
+}
+
+/// Those that a transaction was begun for, and the foreign keys that it has found.
+type Begun<'a> = (Vec<Asked<'a>>, Vec<Reference>);
+
+/// How many rows of which tables are gone.
+pub type Gone = BTreeMap<usize, u64>;
+
+/// Goes through tables, by `together` for as many as that takes little time, and `alone` for those that are
+/// left by it; the rows that are gone.
+pub fn tables<C>(
+    context: &mut C,
+    count: usize,
+    mut together: impl FnMut(&mut C, &[usize]) -> Result<Gone>,
+    mut alone: impl FnMut(&mut C, usize) -> Result<u64>,
+) -> Result<u64> {
+    let (mut size, mut deleted) = (Together::up_to(MOST_TABLES), 0u64);
+    let mut left: Vec<usize> = (0..count).collect();
+    while !left.is_empty() {
+        let behind = left.split_off(size.begin().min(left.len()));
+        let gone = together(context, &left)?;
+        for position in &left {
+            let more = match gone.get(position) {
+                Some(gone) => *gone,
+                None => alone(context, *position)?,
+            };
+            deleted = deleted.saturating_add(more);
+        }
+        size.end();
+        left = behind;
+    }
+    Ok(deleted)
+}
+
+impl Walk {
+    /// Deletes the scope's rows of those of some tables that have few; with what shows them only such as are
+    /// shown to be on the other side.
+    pub fn few(
+        &self,
+        connection: &mut Connection,
+        positions: &[usize],
+        shapes: &[TableShape],
+        mut shows: Option<&mut dyn Shows>,
+    ) -> Result<Gone> {
+        let can_show = |position: usize| shows.as_ref().is_none_or(|shows| shows.can_show(position));
+        let asked: Vec<Asked<'_>> = positions
+            .iter()
+            .filter(|position| can_show(**position))
+            .filter_map(|position| self.asked(*position, shapes.get(*position)?))
+            .collect();
+        if asked.is_empty() {
+            return Ok(Gone::new());
+        }
+        let gone = match self.batch(connection, asked, &mut shows) {
+            Ok(gone) => gone,
+            // Of which of them it is, and what is to be said of it, the walk over each finds out.
+            Err(SplitError::Remote(error)) if error.is_verdict() => {
+                connection.run("ROLLBACK")?;
+                return Ok(Gone::new());
+            }
+            Err(error) => return Err(error),
+        };
+        if !gone.is_empty() {
+            reach(self.after_batch)?;
+            wait::report(&format!("deleting rows of {} tables", gone.len()));
+        }
+        Ok(gone)
+    }
+
+    fn asked<'a>(&self, position: usize, shape: &'a TableShape) -> Option<Asked<'a>> {
+        let column = shape.column(&self.plan.tables.get(position)?.shard_by)?;
+        let [leaf] = shape.leaves() else { return None };
+        Some(Asked {
+            position,
+            leaf,
+            column,
+            condition: self.plan.scope.predicate(column, "t"),
+            is_short: false,
+        })
+    }
+
+    fn batch(
+        &self,
+        connection: &mut Connection,
+        asked: Vec<Asked<'_>>,
+        shows: &mut Option<&mut dyn Shows>,
+    ) -> Result<Gone> {
+        let Some((mut asked, references)) = self.begin(connection, asked)? else { return Ok(Gone::new()) };
+        self.leave_many(connection, &mut asked)?;
+        self.leave_bound(connection, &mut asked, &references)?;
+        let shown = match shows {
+            Some(shows) => shows.show(connection, &asked)?,
+            None => vec![None; asked.len()],
+        };
+        let rows: Vec<(Asked<'_>, Option<u64>)> =
+            asked.into_iter().zip(shown).filter(|(_, shown)| shows.is_none() || shown.is_some()).collect();
+        match self.delete(connection, &rows)? {
+            Some(gone) => {
+                connection.run("COMMIT")?;
+                Ok(gone)
+            }
+            None => {
+                connection.run("ROLLBACK")?;
+                Ok(Gone::new())
+            }
+        }
+    }
+
+    /// Begins the transaction: nothing comes to the leaves until its end, their names mean them, and what
+    /// could be run by a query over them has been looked at. None: something is another than it was.
+    fn begin<'a>(&self, connection: &mut Connection, mut asked: Vec<Asked<'a>>) -> Result<Option<Begun<'a>>> {
+        // Whose rows may reference these is read as well.
+        let known = references::load(connection, &self.plan, self.side)?;
+        let with_beside = with_beside(&asked, &known);
+        let beside = self.plan.of_tables(&with_beside);
+        let message = [
+            tenure::begin_statements(self.plan.id, self.side, self.generation),
+            lock(&asked),
+            sizes(&asked),
+            self.bonds.still(),
+            references::question(connection, &self.plan, self.side)?,
+            owners::code_statements(connection, &beside, self.side)?,
+        ];
+        let outcome = connection.run_for_each(&message.join("; "));
+        let answers = match tenure::begun(connection, outcome) {
+            Err(SplitError::Remote(error)) if error.is_verdict() => return Ok(None),
+            answers => answers?,
+        };
+        let [_, sizes, still, references, code] = answers.as_slice() else {
+            connection.run("ROLLBACK")?;
+            return Ok(None);
+        };
+        let now = references::read(connection.shard(), &self.plan, self.side, references)?;
+        if still.scalar() != Some("t") || self::with_beside(&asked, &now) != with_beside {
+            connection.run("ROLLBACK")?;
+            return Ok(None);
+        }
+        let code = code.scalar().unwrap_or_default();
+        self.looked_through.borrow_mut().require_none(connection, &beside, self.side, code)?;
+        let mut sizes = sizes.rows.iter().map(|row| Size::read(row));
+        asked.retain_mut(|asked| {
+            let size = sizes.next().flatten();
+            asked.is_short = size.as_ref().is_some_and(Size::is_short);
+            size.is_some_and(|size| size.is_it && (asked.is_short || size.has_index))
+        });
+        Ok(Some((asked, now)))
+    }
+
+    /// Of long leaves an index is to find the rows.
+    fn leave_many(&self, connection: &mut Connection, asked: &mut Vec<Asked<'_>>) -> Result<()> {
+        let explain =
+            |asked: &Asked<'_>| scope_size::explain(&asked.leaf.name, asked.column, &self.plan.scope);
+        let explains: Vec<String> = asked.iter().filter(|asked| !asked.is_short).map(explain).collect();
+        let mut answers = connection.run_each(&explains, Bounds::unlimited().stall)?.into_iter();
+        let is_few = |answer: Rows| scope_size::is_few(&answer, f64::from(FEW_ROWS), FEW_BYTES);
+        asked.retain(|asked| asked.is_short || answers.next().is_some_and(is_few));
+        Ok(())
+    }
+
+    /// Rows that others reference, which stay, do not go.
+    fn leave_bound(
+        &self,
+        connection: &mut Connection,
+        asked: &mut Vec<Asked<'_>>,
+        references: &[Reference],
+    ) -> Result<()> {
+        let (mut questions, mut counts) = (Vec::new(), Vec::new());
+        for asked in asked.iter() {
+            let to_it: Vec<&Reference> = references
+                .iter()
+                .filter(|reference| !reference.is_period && reference.to_position == Some(asked.position))
+                .collect();
+            let mut more = Vec::new();
+            if !to_it.is_empty() {
+                more = self.bonds.questions(&self.plan, &to_it, (&asked.leaf.name, &asked.condition));
+            }
+            counts.push(more.len());
+            questions.append(&mut more);
+        }
+        let mut answers = connection.run_each(&questions, Bounds::unlimited().stall)?.into_iter();
+        let mut counts = counts.into_iter();
+        asked.retain(|_| {
+            let of_it: Vec<Rows> = answers.by_ref().take(counts.next().unwrap_or_default()).collect();
+            of_it.iter().skip(1).all(|bond| bond.rows.is_empty())
+        });
+        Ok(())
+    }
+
+    /// None: others than were shown, or not all. Nothing is to be committed then.
+    fn delete(&self, connection: &mut Connection, rows: &[(Asked<'_>, Option<u64>)]) -> Result<Option<Gone>> {
+        let delete = |(asked, _): &(Asked<'_>, _)| {
+            format!("DELETE FROM ONLY {} t WHERE {}", asked.leaf.name, asked.condition)
+        };
+        let deletes: Vec<String> = rows.iter().map(delete).collect();
+        let deleted = connection.run_each(&deletes, Bounds::unlimited().stall)?;
+        let mut left = Vec::new();
+        let mut gone = Gone::new();
+        for ((asked, shown), deleted) in rows.iter().zip(deleted) {
+            if shown.is_some_and(|shown| shown != deleted.affected) {
+                return Ok(None);
+            }
+            if shown.is_none() {
+                left.push(format!(
+                    "SELECT 1 FROM ONLY {} t WHERE {} LIMIT 1",
+                    asked.leaf.name, asked.condition
+                ));
+            }
+            gone.insert(asked.position, deleted.affected);
+        }
+        let left = connection.run_each(&left, Bounds::unlimited().stall)?;
+        Ok(left.iter().all(|rows| rows.rows.is_empty()).then_some(gone))
+    }
+}
+
+/// These tables and those that reference them, by position.
+fn with_beside(asked: &[Asked<'_>], references: &[Reference]) -> Vec<usize> {
+    let mut positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
+    let is_to_them = |to: Option<usize>| asked.iter().any(|asked| to == Some(asked.position));
+    positions.extend(references.iter().filter(|r| is_to_them(r.to_position)).filter_map(|r| r.from_position));
+    positions.sort_unstable();
+    positions.dedup();
+    positions
+}
+
+fn lock(asked: &[Asked<'_>]) -> String {
+    let only: Vec<String> = asked.iter().map(|asked| format!("ONLY {}", asked.leaf.name)).collect();
+    format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", only.join(", "))
+}
+
+/// What a leaf is like.
+struct Size {
+    is_it: bool,
+    blocks: i64,
+    has_index: bool,
+}
+
+fn sizes(asked: &[Asked<'_>]) -> String {
+    let of_each = |(number, asked): (usize, &Asked<'_>)| {
+        let (name, oid) = (literal(&asked.leaf.name), literal(&asked.leaf.oid));
+        format!(
+            "SELECT {number}, {name}::regclass::oid = {oid}::oid,
+                    pg_relation_size({oid}::oid) / current_setting('block_size')::bigint, {}",
+            scope_size::has_index(&asked.leaf.name, asked.column)
+        )
+    };
+    let all: Vec<String> = asked.iter().enumerate().map(of_each).collect();
+    format!("{} ORDER BY 1", all.join(" UNION ALL "))
+}
+
+impl Size {
+    fn read(row: &[Option<String>]) -> Option<Size> {
+        let cell = |at: usize| row.get(at).and_then(Option::as_deref);
+        Some(Size {
+            is_it: cell(1) == Some("t"),
+            blocks: cell(2)?.parse().ok()?,
+            has_index: cell(3) == Some("t"),
+        })
+    }
+
+    fn is_short(&self) -> bool {
+        self.blocks <= FEW_BLOCKS
+    }
+}

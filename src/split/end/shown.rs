@@ -1,0 +1,186 @@
+//! The same proof for the few rows of several tables at once: keys and checksums come over as values of
+//! one statement a table, and all of these in one message. What is not shown here is shown, or refused,
+//! by the proof of the table alone.
+
+use super::proof::is_missing;
+use super::purge::{Asked, FEW_ROWS, Shows};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::shape::Column;
+use crate::agent::state::progress::Progress;
+use crate::agent::state::queue;
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::copy::Bounds;
+use crate::remote::quote::{array_of, ident, literal};
+use crate::remote::result::Rows;
+use crate::split::engine::Engine;
+use crate::split::owners::{self, LookedThrough};
+use crate::split::table::Table;
+use crate::split::verify::changes::Changes;
+use crate::split::verify::{key, rows};
+
+/// Bytes of the keys of all tables, as texts.
+const MOST_BYTES: usize = 4 << 20;
+
+/// Types whose values are read as what they were written as, by the server's own functions.
+const PLAIN: [&str; 11] = [
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "text",
+    "character varying",
+    "uuid",
+    "boolean",
+    "date",
+    "timestamp without time zone",
+    "timestamp with time zone",
+];
+
+/// What the target has to show of some tables.
+pub struct Shown<'a> {
+    target: &'a mut Connection,
+    plan: &'a Plan,
+    tables: &'a [Table],
+    progress: &'a Progress,
+    looked_through: &'a mut LookedThrough,
+}
+
+impl<'a> Shown<'a> {
+    pub fn by(
+        engine: &'a mut Engine,
+        progress: &'a Progress,
+        looked_through: &'a mut LookedThrough,
+    ) -> Shown<'a> {
+        let Engine { target, plan, tables, .. } = engine;
+        Shown { target, plan, tables, progress, looked_through }
+    }
+
+    /// Begins the target's transaction, as for one table: nothing comes to the tables until its end, and what
+    /// could be run by a query over them is looked at first. Whether they have the keys that were noted.
+    fn begin(&mut self, asked: &[Asked<'_>]) -> Result<bool> {
+        let of = |asked: &Asked<'_>| &self.tables[asked.position];
+        let names: Vec<&str> = asked.iter().map(|asked| of(asked).target.name.as_str()).collect();
+        let noted: Vec<String> = asked.iter().map(|asked| key::still_noted(self.plan, of(asked))).collect();
+        let positions: Vec<usize> = asked.iter().map(|asked| asked.position).collect();
+        let these = self.plan.of_tables(&positions);
+        let code = owners::code_statements(self.target, &these, Side::Target)?;
+        let answers = self.target.run_for_each(&format!(
+            "BEGIN; LOCK TABLE {} IN ROW EXCLUSIVE MODE; SELECT {}; {code}",
+            names.join(", "),
+            noted.join(" AND ")
+        ))?;
+        let [noted, code] = answers.as_slice() else { return Ok(false) };
+        let code = code.scalar().unwrap_or_default();
+        self.looked_through.require_none(self.target, &these, Side::Target, code)?;
+        Ok(noted.scalar() == Some("t"))
+    }
+
+    /// Keys and checksums of the rows that are to go; None of those that are more than a few.
+    fn keys(&self, source: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<Rows>>> {
+        let query = |asked: &Asked<'_>| {
+            let table = &self.tables[asked.position];
+            let keys = rows::keys_of_source(table, &asked.leaf.name, &asked.condition, true);
+            format!("{keys} LIMIT {}", FEW_ROWS + 1)
+        };
+        let queries: Vec<String> = asked.iter().map(query).collect();
+        let (mut bytes, most) = (0, usize::try_from(FEW_ROWS).unwrap_or(usize::MAX));
+        let answers = source.run_each(&queries, Bounds::unlimited().stall)?;
+        let few = |rows: Rows| {
+            bytes += rows.rows.iter().flatten().flatten().map(String::len).sum::<usize>();
+            (rows.rows.len() <= most && bytes <= MOST_BYTES).then_some(rows)
+        };
+        Ok(answers.into_iter().map(few).collect())
+    }
+
+    /// A query of one row, which is `t` where the target has all of these rows as they are, or they were changed
+    /// there since it opened.
+    fn question(&self, position: usize, keys: &Rows) -> String {
+        let table = &self.tables[position];
+        let changes = Changes::of(self.plan, self.progress, table, position);
+        let scope = self.plan.scope.filter(&table.target_by, "t");
+        let suspects = rows::suspects(table, &scope, &changes.explain(self.plan, table));
+        format!(
+            "WITH k AS MATERIALIZED {keys}
+             SELECT NOT EXISTS (SELECT FROM k WHERE {missing}) AND (SELECT {suspects} FROM k) = 0 AND NOT {incomplete}",
+            missing = is_missing(self.plan, table, &changes),
+            incomplete = changes.are_incomplete(),
+            keys = values(table, keys),
+        )
+    }
+
+    fn ask(&mut self, source: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>> {
+        let mut shown = vec![None; asked.len()];
+        if !self.begin(asked)? {
+            return Ok(shown);
+        }
+        let keys = self.keys(source, asked)?;
+        let (mut questions, mut of) = (Vec::new(), Vec::new());
+        for (number, (asked, keys)) in asked.iter().zip(keys).enumerate() {
+            let Some(keys) = keys else { continue };
+            if keys.rows.is_empty() {
+                shown[number] = Some(0);
+                continue;
+            }
+            questions.push(self.question(asked.position, &keys));
+            of.push((number, keys.rows.len()));
+        }
+        let answers = self.target.run_each(&questions, Bounds::unlimited().stall)?;
+        for ((number, rows), answer) in of.into_iter().zip(answers) {
+            if answer.scalar() == Some("t") {
+                shown[number] = u64::try_from(rows).ok();
+            }
+        }
+        Ok(shown)
+    }
+}
+
+impl Shows for Shown<'_> {
+    /// Rows without partitions on the target, whose texts are what they are on both sides.
+    fn can_show(&self, position: usize) -> bool {
+        let Some(table) = self.tables.get(position) else { return false };
+        let is_plain = |name: &String| table.target.column(name).is_some_and(is_plain);
+        table.encoding.is_none() && table.target.leaves().len() < 2 && table.target.key().iter().all(is_plain)
+    }
+
+    fn show(&mut self, here: &mut Connection, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>> {
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let shown = self.ask(here, asked);
+        if matches!(&shown, Err(error) if !matches!(error, SplitError::Remote(error) if error.is_verdict())) {
+            return shown;
+        }
+        self.target.run("ROLLBACK")?;
+        shown
+    }
+}
+
+fn is_plain(column: &Column) -> bool {
+    column.builtin && PLAIN.contains(&column.base.as_str())
+}
+
+/// Keys as the target's table has them, with the checksums of their rows.
+fn values(table: &Table, keys: &Rows) -> String {
+    let names = queue::keys(&table.source);
+    let column = |at: usize| array_of(keys.rows.iter().map(|row| row.get(at).and_then(Option::as_deref)));
+    let (mut arrays, mut selected) = (Vec::new(), Vec::new());
+    for (at, (name, of)) in names.iter().zip(table.target.key()).enumerate() {
+        let column_of = table.target.column(of);
+        let type_name = column_of.map_or("text", |column| column.base.as_str());
+        let collate = column_of.and_then(|column| column.collation.as_deref());
+        arrays.push(format!("{}::{type_name}[]", literal(&column(at))));
+        selected.push(match collate {
+            Some(collation) => format!("{name} COLLATE {collation} AS {name}"),
+            None => name.clone(),
+        });
+    }
+    arrays.push(format!("{}::bigint[]", literal(&column(names.len()))));
+    format!(
+        "(SELECT {}, checksum FROM unnest({}) u ({}, checksum))",
+        selected.join(", "),
+        arrays.join(", "),
+        names.iter().map(|name| ident(name)).collect::<Vec<_>>().join(", ")
+    )
+}

@@ -1,0 +1,176 @@
+//! Rows of the scope where none must be, and rows that stay: what the tables themselves are read for.
+
+use crate::agent::error::Result;
+use crate::agent::shape::{Column, TableShape};
+use crate::catalog::split::Plan;
+use crate::remote::quote::ident;
+use crate::remote::result;
+use crate::remote::{Connection, RemoteError, number};
+use crate::split::finding::Finding;
+
+/// A table, and its shard-by column.
+type Of<'a> = (&'a TableShape, &'a Column);
+
+/// What is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// That the target has none of the keys yet.
+    None,
+    /// On a source of which everything is to move: of keys that are not routed to it, or without a key.
+    Staying,
+}
+
+/// Rows that stay are counted up to here.
+const COUNTED: i64 = 1000;
+/// Tables that are read in one query.
+const MOST_TABLES: usize = 100;
+
+impl Rows {
+    /// A finding for each of the tables. They are read together; one by one where that fails, so that it is
+    /// known of which of them that is said.
+    pub fn look(self, plan: &Plan, connection: &mut Connection, tables: &[Of<'_>]) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for some in tables.chunks(MOST_TABLES) {
+            match look_through_all(plan, connection, some, |shape, column, rows| {
+                self.query(shape, column, rows)
+            }) {
+                Ok(answers) => {
+                    for (of, cells) in some.iter().zip(answers) {
+                        findings.push(self.finding(connection, *of, &cells)?);
+                    }
+                }
+                Err(error) if error.is_verdict() => {
+                    for of in some {
+                        findings.push(self.look_at_one(plan, connection, *of)?);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn look_at_one(self, plan: &Plan, connection: &mut Connection, of: Of<'_>) -> Result<Finding> {
+        let found =
+            look_through_all(plan, connection, &[of], |shape, column, rows| self.query(shape, column, rows));
+        match found {
+            Ok(answers) => self.finding(connection, of, answers.first().map_or(&[], Vec::as_slice)),
+            Err(error) if error.is("42501") => {
+                Ok(Finding::new(self.name(), false, error.message, "Grant the table's owner to the mover."))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Rows::None => "target: no rows of the keys yet",
+            Rows::Staying => "source: rows that stay",
+        }
+    }
+
+    /// A query, of three columns.
+    fn query(self, shape: &TableShape, column: &Column, predicate: &str) -> String {
+        let (column, table) = (ident(&column.name), &shape.name);
+        match self {
+            Rows::None => {
+                format!("SELECT NULL::bigint, NULL::bigint, t.{column}::text FROM {table} t WHERE {predicate} LIMIT 1")
+            }
+            Rows::Staying => format!(
+                "SELECT count(*) - count(s.key), count(s.key), min(s.key)
+                   FROM (SELECT t.{column}::text AS key FROM {table} t WHERE ({predicate}) IS NOT TRUE LIMIT {}) s",
+                COUNTED + 1
+            ),
+        }
+    }
+
+    fn finding(
+        self,
+        connection: &Connection,
+        (shape, _): Of<'_>,
+        cells: &[Option<String>],
+    ) -> Result<Finding> {
+        let cell = |at: usize| cells.get(at).and_then(Option::as_deref);
+        match self {
+            Rows::None => Ok(none_yet(shape, cell(2))),
+            Rows::Staying => {
+                let count = |at: usize| number::count(connection.shard(), "the number of rows", cell(at));
+                Ok(staying(shape, (count(0)?, count(1)?), cell(2)))
+            }
+        }
+    }
+}
+
+fn none_yet(shape: &TableShape, key: Option<&str>) -> Finding {
+    let name = Rows::None.name();
+    match key {
+        None => Finding::new(name, true, shape.name.clone(), ""),
+        Some(key) => Finding::new(
+            name,
+            false,
+            format!("{} holds rows of key \"{key}\"", shape.name),
+            "Delete them, or assign the key to this shard if they are its rows.",
+        ),
+    }
+}
+
+fn staying(shape: &TableShape, (without, others): (i64, i64), example: Option<&str>) -> Finding {
+    let name = Rows::Staying.name();
+    if without + others == 0 {
+        return Finding::new(name, true, format!("{}: none", shape.name), "");
+    }
+    let mut kinds = Vec::new();
+    if without > 0 {
+        kinds.push(format!("{without} without a key"));
+    }
+    if others > 0 {
+        let example = example.unwrap_or_default();
+        kinds.push(format!("{others} of keys that are not routed to the source, such as \"{example}\""));
+    }
+    let seen = if without + others > COUNTED { "at least " } else { "" };
+    let hint = "They are not moved and not deleted. To move a key with the others, shard_assign() it to the source and plan again.";
+    Finding::note(name, format!("{}: {seen}{}", shape.name, kinds.join(", ")), hint)
+}
+
+/// Reads tables with the scope's condition, for as long as it takes, each by a query that gives a row at
+/// most; that row of each of them.
+fn look_through_all(
+    plan: &Plan,
+    connection: &mut Connection,
+    tables: &[Of<'_>],
+    query: impl Fn(&TableShape, &Column, &str) -> String,
+) -> std::result::Result<Vec<Vec<Option<String>>>, RemoteError> {
+    let mut answers = vec![Vec::new(); tables.len()];
+    let Some((first, column)) = tables.first() else { return Ok(answers) };
+    let of_each = |(number, (shape, column)): (usize, &Of<'_>)| {
+        let (_, predicate) = plan.scope.dry_predicate(column, "t");
+        format!("(SELECT {number}, q.* FROM ({}) q)", query(shape, column, &predicate))
+    };
+    let queries: Vec<String> = tables.iter().enumerate().map(of_each).collect();
+    let found = look_through(plan, connection, first, column, |_| queries.join(" UNION ALL "))?;
+    for row in found.rows {
+        let mut cells = row.into_iter();
+        let number = cells.next().flatten().and_then(|number| number.parse::<usize>().ok());
+        if let Some(answer) = number.and_then(|number| answers.get_mut(number)) {
+            *answer = cells.collect();
+        }
+    }
+    Ok(answers)
+}
+
+/// Reads a table with the scope's condition, for as long as it takes.
+pub(super) fn look_through(
+    plan: &Plan,
+    connection: &mut Connection,
+    shape: &TableShape,
+    column: &Column,
+    query: impl Fn(&str) -> String,
+) -> std::result::Result<result::Rows, RemoteError> {
+    let (functions, predicate) = plan.scope.dry_predicate(column, "t");
+    let found = connection
+        .run_unbounded(&format!("BEGIN; {functions}; {}", query(&predicate)))
+        .map_err(|error| error.asked(&format!("rows by their keys in {}", shape.name)));
+    // Where it fails, too, the next question finds the reason.
+    let _ = connection.run("ROLLBACK");
+    found
+}
