@@ -46,6 +46,7 @@ pub fn install(connection: &mut Connection, plan: &Plan, table: &Table, side: Si
             .map(|event| Wanted {
                 trigger: agent::trigger_name(plan.id, side, *event),
                 function: &function,
+                column: None,
                 statement: agent::trigger(plan, side, watched, name, *event),
             })
             .collect();
@@ -70,6 +71,7 @@ pub fn install_redirect(
             .map(|write| Wanted {
                 trigger: redirect.trigger_name(*write),
                 function: "redirect",
+                column: None,
                 statement: redirect.trigger(column, &shape.name, *write),
             })
             .collect();
@@ -93,6 +95,7 @@ pub fn install_standing(
             .map(|arrival| Wanted {
                 trigger: guard.trigger_name(*arrival),
                 function: "standing",
+                column: Some(&column.name),
                 statement: guard.trigger(column, &shape.name, *arrival),
             })
             .collect();
@@ -105,6 +108,9 @@ pub fn install_standing(
 struct Wanted<'a> {
     trigger: String,
     function: &'a str,
+    /// That its condition is to read: another column may have got the name, or a partition's clone
+    /// have been disabled.
+    column: Option<&'a str>,
     statement: String,
 }
 
@@ -143,11 +149,18 @@ impl Wanted<'_> {
                         SELECT 1 FROM pg_proc f
                          WHERE f.oid = t.tgfoid AND f.proname = $3
                            AND f.pronamespace = to_regnamespace('shardmaster_agent'))
+                    AND ($4::text IS NULL
+                         OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+                                     WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                                       AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid AND a.attname = $4)
+                            AND NOT EXISTS (SELECT 1 FROM pg_trigger clone
+                                             WHERE clone.tgname = $2 AND clone.tgparentid <> 0 AND clone.tgenabled <> 'A'
+                                               AND clone.tgrelid IN (SELECT relid FROM pg_partition_tree($1::oid))))
                FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
               WHERE t.tgname = $2 AND t.tgparentid = 0
                 AND t.tgrelid IN (SELECT $1::oid UNION ALL SELECT relid FROM pg_partition_tree($1::oid))
               ORDER BY c.oid",
-            &[Some(oid), Some(&self.trigger), Some(self.function)],
+            &[Some(oid), Some(&self.trigger), Some(self.function), self.column],
         )?;
         let mut tables = Vec::new();
         for row in rows.rows {
@@ -187,6 +200,15 @@ pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result
 /// Drops a standing guard's triggers.
 pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
     drop_called(connection, OF_LOOK_UP, &guard.function(), "")
+}
+
+/// The same from tables that are no tables of its keyspace any more, since somebody has given them
+/// other names.
+pub fn drop_strays(connection: &mut Connection, guard: &Standing, tables: &[&TableShape]) -> Result<()> {
+    let oids = tables.iter().filter_map(|shape| shape.oid.as_deref()?.parse::<u32>().ok());
+    let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
+    let called = format!("{OF_LOOK_UP} AND t.tgrelid <> ALL ('{{{}}}'::oid[])", oids.join(","));
+    drop_called(connection, &called, &guard.function(), "")
 }
 
 /// Whether any table has a trigger of a redirect.
