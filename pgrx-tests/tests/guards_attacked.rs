@@ -71,6 +71,9 @@ fn a_guard_at_another_address_is_not_taken_for_the_one_before() {
     let mut master = cluster.superuser().unwrap();
     master.batch_execute("SELECT shard_drop('shard_b')").unwrap();
     install(&cluster, "shard_a", "default");
+    // The same place, reached otherwise.
+    master.batch_execute("SELECT shard_set_endpoint('shard_a', options => 'connect_timeout=7')").unwrap();
+    assert_eq!(guards(&cluster), ["shard_a guarded 2"]);
     let mut leads_to = |server: usize| {
         let conninfo = cluster.servers[server].conninfo(DATABASE, MOVER);
         master.execute("SELECT shard_set_endpoint('shard_a', $1)", &[&conninfo]).unwrap();
@@ -334,4 +337,48 @@ fn a_silent_shard_that_is_waited_for_has_a_name() {
     let own = "SELECT query LIKE 'SELECT query%' FROM pg_stat_activity WHERE pid = pg_backend_pid()";
     assert!(master.query_one(own, &[]).unwrap().get::<_, bool>(0));
     assert_eq!(tried(&mut client(&cluster), &insert("new", 1)), "ok");
+}
+
+/// What `shard_check()` says of the shard's guards.
+fn checked(cluster: &Cluster) -> Vec<String> {
+    let query = "SELECT concat_ws(' ', ok, detail) FROM shard_check('shard_a') WHERE item = 'guard of keyspace \"default\"'";
+    cluster.superuser().unwrap().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// A master that was set back knows nothing of it; a shard that is asked says so, and what it has lost.
+#[test]
+fn a_shard_is_asked_what_it_has_of_a_guard() {
+    let mut cluster = cluster(&[]);
+    by_all_owners(&cluster, "CREATE TABLE more (tenant text, id int); GRANT ALL ON more TO PUBLIC");
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('more', 'tenant')").unwrap();
+    assert_eq!(checked(&cluster), Vec::<String>::new());
+    cluster.master.copy_disk().unwrap();
+    install(&cluster, "shard_a", "default");
+    assert_eq!(checked(&cluster), ["t 2 entries on its list; tables with its triggers: items, more"]);
+    cluster.master.set_disk_back(Stop::Fast).unwrap();
+    cluster.master.run().unwrap();
+    assert_eq!(guards(&cluster), Vec::<String>::new());
+    assert_eq!(checked(&cluster), ["f this master does not know it"]);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_assign('new', 'shard_a')").unwrap();
+    install(&cluster, "shard_a", "default");
+    let mut client = client(&cluster);
+    assert_eq!(tried(&mut client, &insert("new", 1)), "ok");
+    by_owner(
+        &cluster,
+        0,
+        "DROP TABLE more; CREATE TABLE more (tenant text, id int); GRANT ALL ON more TO PUBLIC",
+    );
+    assert_eq!(
+        checked(&cluster),
+        ["f 3 entries on its list; tables with its triggers: items; without: more"]
+    );
+    install(&cluster, "shard_a", "default");
+    assert_eq!(checked(&cluster), ["t 3 entries on its list; tables with its triggers: items, more"]);
+    by_superuser(&cluster, 0, "DROP SCHEMA shardmaster_agent CASCADE");
+    assert_eq!(checked(&cluster), ["f it is not there"]);
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("CALL shard_guard_remove('shard_a')").unwrap();
+    assert_eq!(checked(&cluster), Vec::<String>::new());
 }

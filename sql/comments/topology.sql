@@ -5,7 +5,7 @@ COMMENT ON FUNCTION shard_set_endpoint(text, text, text, text, text, int, text, 
 COMMENT ON FUNCTION shard_add_many(text, text) IS
 'adds a shard for each of the connection strings in a list separated by semicolons; returns their names: the prefix and the first numbers that are free. For superusers, as shard_add()';
 COMMENT ON FUNCTION shard_check(text) IS
-'connects to a shard as splits do and says what it finds: connection, round trip, clock, role, encryption, rights, settings, what is installed; ok: as it should be, hint: what to do. Changes nothing. 42704: no such shard; 22023: a shard of another kind';
+'connects to a shard as splits do and says what it finds: connection, round trip, clock, role, encryption, rights, settings, what is installed, guards that are not as this master knows them; ok: as it should be, hint: what to do. Changes nothing. 42704: no such shard; 22023: a shard of another kind';
 COMMENT ON FUNCTION shardmaster.conninfo_parts(text) IS 'a connection string in parts, for the view shard_endpoint';
 COMMENT ON FUNCTION shard_set_status(text, text) IS
 'sets a shard''s status: "active"; "draining" (serves reads and writes, takes no placement, is no split''s target); "disabled" (shard_of and shard_route refuse it with 55000; refused with 55006 while an active split has the shard)';

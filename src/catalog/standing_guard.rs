@@ -215,10 +215,29 @@ pub fn any() -> Option<(String, String)> {
     sql::read_one(first, &[], |row| (row.value(1), row.value(2)))
 }
 
+/// The same for who only looks, on a standby perhaps: none of them is new.
+pub fn look_of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
+    sql::read(
+        "SELECT shard_key, keyspace, stage, listed_to, tables, false, apart FROM shardmaster.standing_guard
+          WHERE keyspace = $1 AND stage <> 'left' ORDER BY shard_key",
+        &[keyspace.into()],
+        |row| from_row(&row),
+    )
+}
+
 /// A keyspace of which the shard has one.
 pub fn any_of_shard(shard_key: &str) -> Option<String> {
     sql::read_one(
         "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 AND stage <> 'left' ORDER BY keyspace LIMIT 1",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// The keyspaces of which the shard has one, or may have one that was given up.
+pub fn keyspaces_of_shard(shard_key: &str) -> Vec<String> {
+    sql::read(
+        "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1",
         &[shard_key.into()],
         |row| row.value(1),
     )
@@ -242,6 +261,11 @@ impl StandingGuard {
     /// Whether the shard is to have a list that whoever routes something there tells.
     pub fn is_made(&self) -> bool {
         matches!(self.stage, Stage::Listing | Stage::Fitting | Stage::Stands)
+    }
+
+    /// Whether nothing is left to be done of it.
+    pub fn is_whole(&self) -> bool {
+        self.stage == Stage::Stands
     }
 
     /// Whether a shard is where the guard is: one namespace of one database has many names.

@@ -10,6 +10,7 @@
 
 mod error;
 mod fit;
+pub mod inspect;
 pub mod points;
 mod shared;
 

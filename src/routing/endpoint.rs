@@ -3,6 +3,7 @@
 use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
+use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
 use crate::catalog::{event, execution, in_use, misplaced_run, name, place, reference, standing_guard};
 use crate::error::Failure;
@@ -132,7 +133,10 @@ pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failur
     endpoint::store(&shard, &after);
     if after.conninfo != before.conninfo {
         reference::nothing_is_there(None, &shard.shard_key);
-        standing_guard::moved(&shard.shard_key).iter().for_each(|keyspace| not_known(&shard, keyspace));
+        let at = |said: &Endpoint| Shard { conninfo: said.conninfo.clone(), ..shard.clone() };
+        if place::database(&at(&before), &at(&after)) != Sameness::Same {
+            standing_guard::moved(&shard.shard_key).iter().for_each(|keyspace| not_known(&shard, keyspace));
+        }
     }
     changed(&shard);
     Ok(())

@@ -202,7 +202,26 @@ pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()
     drop_called(connection, OF_LOOK_UP, &guard.function(), "")
 }
 
-/// The same from tables that are no tables of its keyspace any more, since somebody has given them
+/// Schemas and names of the tables that have all of a standing guard's triggers.
+pub fn guarded_tables(connection: &mut Connection, guard: &Standing) -> Result<Vec<(String, String)>> {
+    let rows = connection.query(
+        &format!(
+            "SELECT n.nspname, c.relname
+               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE t.tgparentid = 0 AND t.tgenabled = 'A' AND {OF_LOOK_UP}
+              GROUP BY 1, 2 HAVING count(*) = {}",
+            Arrival::ALL.len()
+        ),
+        &[Some(&guard.function())],
+    )?;
+    let tables = rows.rows.into_iter().filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(schema), Some(name)]) => Some((schema, name)),
+        _ => None,
+    });
+    Ok(tables.collect())
+}
+
+/// Drops those of tables that are no tables of its keyspace any more, since somebody has given them
 /// other names.
 pub fn drop_strays(connection: &mut Connection, guard: &Standing, tables: &[&TableShape]) -> Result<()> {
     let oids = tables.iter().filter_map(|shape| shape.oid.as_deref()?.parse::<u32>().ok());
