@@ -1,6 +1,6 @@
 -- What still refuses clients, as this master knows it.
 CREATE FUNCTION @extschema@.shard_guards()
-RETURNS TABLE (split_id bigint, shard_key text, side text, state text, since timestamptz, keys bigint)
+RETURNS TABLE (split_id bigint, shard_key text, side text, state text, since timestamptz, keys bigint, keyspace text, tables text[])
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.id, l.shard_key, l.side,
            CASE l.side
@@ -8,27 +8,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                        WHEN p.phase = 'completed' THEN 'fenced' ELSE 'capture' END
                ELSE CASE WHEN p.cutover_step IN ('opened', 'moved') THEN 'open' ELSE 'closed' END
            END,
-           l.created_at, cardinality(p.tenants)::bigint
+           l.created_at, cardinality(p.tenants)::bigint, p.keyspace, NULL::text[]
       FROM shardmaster.split_plan p JOIN shardmaster.split_ledger l ON l.split_id = p.id
      WHERE l.removed_at IS NULL AND p.finished_at IS NULL
     UNION ALL
     SELECT p.id, p.source_shard, 'source', CASE WHEN r.ending THEN 'ending' WHEN r.asked_of IS NOT NULL THEN 'asking' ELSE 'redirect' END,
-           p.redirect_since, count(*)
+           p.redirect_since, count(*), p.keyspace, NULL
       FROM shardmaster.split_plan p JOIN shardmaster.redirect r ON r.split_id = p.id
      WHERE p.redirect_since IS NOT NULL
      GROUP BY p.id, 4
     UNION ALL
-    SELECT NULL, g.shard_key, 'standing',
-           CASE WHEN g.stage = 'going' THEN 'removing'
-                WHEN g.stage <> 'stands' THEN 'installing'
-                WHEN EXISTS (SELECT 1 FROM shardmaster.table_policy t
-                              WHERE t.keyspace = g.keyspace AND t.policy = 'sharded' AND t.table_name <> ALL (g.tables)) THEN 'partial'
-                ELSE 'guarded' END,
-           g.since,
-           (SELECT count(*) FROM shardmaster.routing_entry e
-             WHERE e.keyspace = g.keyspace AND e.valid_to IS NULL AND g.shard_key IN (e.read_shard, e.write_shard))
-      FROM shardmaster.standing_guard g
-     ORDER BY 1, 3, 2
+    SELECT NULL, g.shard_key, 'standing', g.state, g.since, g.keys, g.keyspace, g.tables FROM shardmaster.shard_guard g
+     ORDER BY 1, 3, 2, 7
 $$;
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
-    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing). keys: how many entries';
+    'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing; left: given up by force, and perhaps still there until shard_cleanup()). keys: how many entries. tables: of a standing guard those that have its triggers, or are to get them; see the view shardmaster.shard_guard';

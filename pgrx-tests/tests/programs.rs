@@ -30,6 +30,7 @@ mod frozen;
 mod gateway;
 mod goes_on;
 mod guards;
+mod guards_attacked;
 mod guards_splits;
 mod histories;
 mod hostile;

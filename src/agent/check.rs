@@ -25,7 +25,7 @@ pub struct Found {
     pub hint: Option<String>,
 }
 
-fn found(item: &str, ok: bool, detail: String, hint: &str) -> Found {
+pub fn found(item: &str, ok: bool, detail: String, hint: &str) -> Found {
     let hint = Some(hint.to_owned()).filter(|hint| !ok && !hint.is_empty());
     Found { item: item.to_owned(), ok, detail, hint }
 }

@@ -46,7 +46,11 @@ impl Standing {
         let refused = format!("shardmaster_agent.{function}(NEW.{by})");
         let (event, when) = match arrival {
             Arrival::Insert => ("INSERT", refused),
-            Arrival::Rekey => ("UPDATE", format!("OLD.{by} IS DISTINCT FROM NEW.{by} AND {refused}")),
+            Arrival::Rekey => {
+                // A domain over an enum has no equality of its own.
+                let cast = if column.is_enum { format!("::{}", column.base) } else { String::new() };
+                ("UPDATE", format!("OLD.{by}{cast} IS DISTINCT FROM NEW.{by}{cast} AND {refused}"))
+            }
         };
         format!(
             "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW WHEN ({when})

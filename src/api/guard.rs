@@ -28,10 +28,16 @@ pub fn shard_guard_begin(
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_guard_step(shard_key: Option<String>, keyspace: Option<String>) -> Result<bool, ErrorReport> {
-    on_primary("shard_guard_install")?;
-    outside_transaction("shard_guard_install", COMMITS)?;
-    Ok(guard::step(&required(shard_key, "shard_key")?, &required(keyspace, "keyspace")?)?)
+pub fn shard_guard_step(
+    shard_key: Option<String>,
+    keyspace: Option<String>,
+    removes: Option<bool>,
+) -> Result<bool, ErrorReport> {
+    let call = if removes == Some(true) { "shard_guard_remove" } else { "shard_guard_install" };
+    on_primary(call)?;
+    outside_transaction(call, COMMITS)?;
+    let (shard_key, keyspace) = (required(shard_key, "shard_key")?, required(keyspace, "keyspace")?);
+    Ok(guard::step(&shard_key, &keyspace, required(removes, "removes")?)?)
 }
 
 extension_sql_file!(

@@ -1,6 +1,6 @@
 //! `shard_status()`: is everything in place for splits to run by themselves.
 
-use crate::catalog::{execution, keychain, lookup, reference};
+use crate::catalog::{execution, keychain, lookup, reference, standing_guard};
 use crate::execution::orphans;
 use crate::guc;
 use crate::keychain::error::KeychainError;
@@ -34,6 +34,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     items.extend(executions());
     items.extend(lookups_of_shards());
     items.extend(references());
+    items.extend(guards());
     TableIterator::new(items)
 }
 
@@ -242,4 +243,21 @@ fn references() -> Vec<Item> {
     };
     let is_behind = |listed: &reference::Listed| listed.state != "following";
     reference::list(None).into_iter().filter(is_behind).map(describe).collect()
+}
+
+/// Standing guards that are not what their shards need.
+fn guards() -> Vec<Item> {
+    let describe = |guard: standing_guard::Listed| {
+        let name = format!("guard of keyspace \"{}\" on shard \"{}\"", guard.keyspace, guard.shard);
+        let todo = match guard.state.as_str() {
+            "removing" => "CALL shard_guard_remove() again, if nobody does just now".to_owned(),
+            "left" => "given up by force: shard_cleanup() removes what is there".to_owned(),
+            "partial" => {
+                format!("CALL shard_guard_install() again: {} came since", guard.not_guarded.join(", "))
+            }
+            _ => "CALL shard_guard_install() again, if nobody does just now".to_owned(),
+        };
+        item(name, format!("{}: {todo}", guard.state), false)
+    };
+    standing_guard::not_standing().into_iter().map(describe).collect()
 }

@@ -5,6 +5,7 @@ use crate::agent::check;
 use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard};
 use crate::error::{Failure, required};
+use crate::guard::inspect;
 use crate::remote::conninfo::Conninfo;
 use crate::routing::endpoint::Given;
 use crate::routing::topology;
@@ -130,7 +131,9 @@ pub fn shard_check(
     >,
     ErrorReport,
 > {
-    let found = check::run(&required(shard_key, "shard_key")?)?;
+    let shard_key = required(shard_key, "shard_key")?;
+    let mut found = check::run(&shard_key)?;
+    found.extend(inspect::run(&shard_key)?);
     let rows: Vec<Checked> =
         found.into_iter().map(|found| (found.item.to_owned(), found.ok, found.detail, found.hint)).collect();
     Ok(TableIterator::new(rows))

@@ -5,6 +5,7 @@
 use super::keyspace::Locked;
 use super::place::{self, Sameness};
 use super::shard::{self, Shard};
+use super::table_policy::TableName;
 use crate::server::sql::{self, Row};
 
 /// How far a guard is. Each is committed before the next one begins.
@@ -20,11 +21,14 @@ pub enum Stage {
     Fitting,
     Stands,
     Going,
+    /// Given up without the shard: nobody tells it anything, and what is left there refuses what is
+    /// new to it until it is cleaned up.
+    Left,
 }
 
 impl Stage {
-    const ALL: [Stage; 6] =
-        [Stage::Begun, Stage::Made, Stage::Listing, Stage::Fitting, Stage::Stands, Stage::Going];
+    const ALL: [Stage; 7] =
+        [Stage::Begun, Stage::Made, Stage::Listing, Stage::Fitting, Stage::Stands, Stage::Going, Stage::Left];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -34,6 +38,7 @@ impl Stage {
             Stage::Fitting => "fitting",
             Stage::Stands => "stands",
             Stage::Going => "going",
+            Stage::Left => "left",
         }
     }
 }
@@ -111,6 +116,58 @@ pub fn set_tables(guard: &StandingGuard, tables: &[String]) {
     );
 }
 
+/// What the shard has may be older than the routes, or is not there at all: it is to be gone
+/// through again. Who goes through it just now need not be told, and is not waited for, since it
+/// waits for the keyspace of whoever has noticed.
+pub fn is_gone(guard: &StandingGuard) -> bool {
+    sql::write(
+        "UPDATE shardmaster.standing_guard g
+            SET stage = 'begun', listed_to = NULL, apart = '{}', changed_by = pg_catalog.pg_current_xact_id()
+           FROM (SELECT keyspace, shard_key FROM shardmaster.standing_guard
+                  WHERE keyspace = $1 AND shard_key = $2 AND stage = 'stands' FOR UPDATE SKIP LOCKED) found
+          WHERE g.keyspace = found.keyspace AND g.shard_key = found.shard_key",
+        &[guard.keyspace.as_str().into(), guard.shard_key.as_str().into()],
+    ) == 1
+}
+
+/// Nobody goes on with a guard of a shard until the end of the transaction.
+pub fn lock_of_shard(shard_key: &str) {
+    sql::write_returning(
+        "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 ORDER BY keyspace FOR UPDATE",
+        &[shard_key.into()],
+        |row| row.value::<String>(1),
+    );
+}
+
+/// The same of all guards of a shard whose address leads somewhere else now; their keyspaces.
+pub fn moved(shard_key: &str) -> Vec<String> {
+    sql::write_returning(
+        "UPDATE shardmaster.standing_guard
+            SET stage = 'begun', listed_to = NULL, apart = '{}', changed_by = pg_catalog.pg_current_xact_id()
+          WHERE shard_key = $1 AND stage NOT IN ('going', 'left') RETURNING keyspace",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// What is left of guards on a shard is gone, or its shard is; their keyspaces.
+pub fn forget_left(shard_key: &str) -> Vec<String> {
+    sql::write_returning(
+        "DELETE FROM shardmaster.standing_guard WHERE shard_key = $1 AND stage = 'left' RETURNING keyspace",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// The same of a keyspace; their shards.
+pub fn forget_left_of_keyspace(keyspace: &Locked) -> Vec<String> {
+    sql::write_returning(
+        "DELETE FROM shardmaster.standing_guard WHERE keyspace = $1 AND stage = 'left' RETURNING shard_key",
+        &[keyspace.name.as_str().into()],
+        |row| row.value(1),
+    )
+}
+
 /// False: there was none.
 pub fn delete(keyspace: &str, shard_key: &str) -> bool {
     sql::write(
@@ -119,18 +176,68 @@ pub fn delete(keyspace: &str, shard_key: &str) -> bool {
     ) == 1
 }
 
-/// Guards of a keyspace, also those that come or go.
+/// Guards of a keyspace, also those that come or go, but none that was given up.
 pub fn of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
-    let query =
-        format!("SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 ORDER BY shard_key");
+    let query = format!(
+        "SELECT {COLUMNS} FROM shardmaster.standing_guard WHERE keyspace = $1 AND stage <> 'left' ORDER BY shard_key"
+    );
     // What compares transactions takes a number for its own.
     sql::write_returning(&query, &[keyspace.into()], |row| from_row(&row))
+}
+
+/// One as the view `shard_guard` shows it.
+pub struct Listed {
+    pub shard: String,
+    pub keyspace: String,
+    pub state: String,
+    /// Tables that have come since.
+    pub not_guarded: Vec<String>,
+}
+
+/// Those of which something is still to be done.
+pub fn not_standing() -> Vec<Listed> {
+    sql::read(
+        "SELECT shard_key, keyspace, state, not_guarded FROM shardmaster.shard_guard
+          WHERE state <> 'guarded' ORDER BY keyspace, shard_key",
+        &[],
+        |row| Listed {
+            shard: row.value(1),
+            keyspace: row.value(2),
+            state: row.value(3),
+            not_guarded: row.value(4),
+        },
+    )
+}
+
+/// A shard that has one, and the keyspace.
+pub fn any() -> Option<(String, String)> {
+    let first = "SELECT shard_key, keyspace FROM shardmaster.standing_guard WHERE stage <> 'left' ORDER BY keyspace, shard_key LIMIT 1";
+    sql::read_one(first, &[], |row| (row.value(1), row.value(2)))
+}
+
+/// The same for who only looks, on a standby perhaps: none of them is new.
+pub fn look_of_keyspace(keyspace: &str) -> Vec<StandingGuard> {
+    sql::read(
+        "SELECT shard_key, keyspace, stage, listed_to, tables, false, apart FROM shardmaster.standing_guard
+          WHERE keyspace = $1 AND stage <> 'left' ORDER BY shard_key",
+        &[keyspace.into()],
+        |row| from_row(&row),
+    )
 }
 
 /// A keyspace of which the shard has one.
 pub fn any_of_shard(shard_key: &str) -> Option<String> {
     sql::read_one(
-        "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 ORDER BY keyspace LIMIT 1",
+        "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1 AND stage <> 'left' ORDER BY keyspace LIMIT 1",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
+/// The keyspaces of which the shard has one, or may have one that was given up.
+pub fn keyspaces_of_shard(shard_key: &str) -> Vec<String> {
+    sql::read(
+        "SELECT keyspace FROM shardmaster.standing_guard WHERE shard_key = $1",
         &[shard_key.into()],
         |row| row.value(1),
     )
@@ -139,7 +246,8 @@ pub fn any_of_shard(shard_key: &str) -> Option<String> {
 /// Shards whose guard has triggers on a table.
 pub fn shards_of_table(keyspace: &str, table: &str) -> Vec<String> {
     sql::read(
-        "SELECT shard_key FROM shardmaster.standing_guard WHERE keyspace = $1 AND $2 = ANY (tables) ORDER BY shard_key",
+        "SELECT shard_key FROM shardmaster.standing_guard
+          WHERE keyspace = $1 AND $2 = ANY (tables) AND stage <> 'left' ORDER BY shard_key",
         &[keyspace.into(), table.into()],
         |row| row.value(1),
     )
@@ -150,6 +258,16 @@ fn address(shard: &Shard) -> String {
 }
 
 impl StandingGuard {
+    /// Whether the shard is to have a list that whoever routes something there tells.
+    pub fn is_made(&self) -> bool {
+        matches!(self.stage, Stage::Listing | Stage::Fitting | Stage::Stands)
+    }
+
+    /// Whether nothing is left to be done of it.
+    pub fn is_whole(&self) -> bool {
+        self.stage == Stage::Stands
+    }
+
     /// Whether a shard is where the guard is: one namespace of one database has many names.
     pub fn is_at(&self, shard: &Shard) -> Sameness {
         match shard::by_key(&self.shard_key).map(|own| place::compare(&own, shard)) {
@@ -157,6 +275,16 @@ impl StandingGuard {
             Ok(sameness) => sameness,
             Err(_) => Sameness::Different,
         }
+    }
+
+    /// Whether another namespace of the same database has some of its tables, by their own schema.
+    pub fn shares_tables_with(&self, shard: &Shard) -> bool {
+        let has_schema = |table: &String| TableName::parse(table).is_some_and(|table| table.schema.is_some());
+        self.shard_key != shard.shard_key
+            && self.tables.iter().any(has_schema)
+            && shard::by_key(&self.shard_key).is_ok_and(|own| {
+                own.namespace != shard.namespace && place::database(&own, shard) == Sameness::Same
+            })
     }
 
     /// Other shards that are there, and those that may be.

@@ -15,8 +15,17 @@ pub enum GuardError {
     NotCommitted,
     #[error("the guard of keyspace \"{keyspace}\" is gone from shard \"{shard}\"")]
     Gone { shard: String, keyspace: String },
+    #[error(
+        "the guard of keyspace \"{keyspace}\" on shard \"{shard}\" is being {} by another call",
+        if *removes { "installed" } else { "removed" }
+    )]
+    Opposed { shard: String, keyspace: String, removes: bool },
     #[error("shard \"{shard}\" is guarded already, as shard \"{as_shard}\"")]
     OtherName { shard: String, as_shard: String },
+    #[error(
+        "table {table} of shard \"{shard}\" is shard \"{other}\"'s as well, whose keys would be refused there"
+    )]
+    Shared { table: String, shard: String, other: String },
     #[error("table {table} of shard \"{shard}\" {what}")]
     Table { shard: String, table: String, what: String },
     #[error(
@@ -44,9 +53,17 @@ impl From<GuardError> for Failure {
                 SqlState::NOT_IN_STATE,
                 "Somebody has removed it, or the shard was restored: install it again.",
             ),
+            GuardError::Opposed { .. } => (
+                SqlState::NOT_IN_STATE,
+                "Wait for its end, and call again what is to be; see shard_guards().",
+            ),
             GuardError::OtherName { .. } => {
                 (SqlState::NOT_IN_STATE, "Both are one namespace of one database: one guard is enough.")
             }
+            GuardError::Shared { .. } => (
+                SqlState::UNSUPPORTED,
+                "Name the keyspace's tables without a schema, so that each shard has them in its own namespace.",
+            ),
             GuardError::Table { .. } => (
                 SqlState::UNSUPPORTED,
                 "Mend it, or take the table out of the keyspace with shard_table_drop().",

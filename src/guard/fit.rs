@@ -9,6 +9,7 @@ use crate::agent::types::Family;
 use crate::catalog::keyspace::Keyspace;
 use crate::catalog::shard::Shard;
 use crate::catalog::table_policy::{self, TableName};
+use crate::clean;
 use crate::error::Failure;
 use crate::keys::ordered::Ordered;
 use crate::remote::{Connection, RemoteError};
@@ -64,6 +65,10 @@ fn column_of(shape: &TableShape, shard_by: &str, keyspace: &Keyspace) -> std::re
     }
     if !shape.is_ordinary() {
         return Err("is not a table, or has partitions that are none".to_owned());
+    }
+    // An INSERT into that one fires no trigger of this one.
+    if let Some(heir) = &shape.heir {
+        return Err(format!("has {}, which inherits from it", clean::said(heir)));
     }
     let column = shape.column(shard_by).ok_or_else(|| format!("has no column \"{shard_by}\""))?;
     let family = column.family().ok_or_else(|| format!("has keys of type {}", column.type_name))?;

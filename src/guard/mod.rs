@@ -10,7 +10,9 @@
 
 mod error;
 mod fit;
+pub mod inspect;
 pub mod points;
+mod shared;
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::one_database::shares_locks;
@@ -45,7 +47,10 @@ pub fn begin(shard_key: &str, keyspace: &str) -> std::result::Result<(), Failure
     }
     let of = keyspace::find(keyspace)?;
     open(&shard)
-        .and_then(|mut session| Tables::look(&mut session, &shard, &of))
+        .and_then(|mut session| {
+            shared::require_none(&mut session, &shard, &of)?;
+            Tables::look(&mut session, &shard, &of)
+        })
         .map_err(SplitError::into_failure)?;
     // First, as its steps lock them.
     let _ = standing_guard::lock(keyspace, shard_key);
@@ -60,7 +65,7 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
     let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
     match force {
         true => {
-            standing_guard::delete(keyspace, shard_key);
+            standing_guard::set_stage(&guard, Stage::Left, None);
             told(&guard, "forgotten");
         }
         false => standing_guard::set_stage(&guard, Stage::Going, None),
@@ -68,12 +73,25 @@ pub fn begin_removal(shard_key: &str, keyspace: &str, force: bool) -> std::resul
     Ok(())
 }
 
-/// Does what comes next, which is to be committed; false: all is done.
-pub fn step(shard_key: &str, keyspace: &str) -> std::result::Result<bool, Failure> {
-    let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
-    let guard = standing_guard::lock(keyspace, shard_key).ok_or_else(none)?;
+/// Does what comes next, which is to be committed; false: all is done. `removes`: what the call is
+/// for. Somebody else may have said the opposite since: neither does the other one's work and
+/// says that its own is done.
+pub fn step(shard_key: &str, keyspace: &str, removes: bool) -> std::result::Result<bool, Failure> {
+    let Some(guard) = standing_guard::lock(keyspace, shard_key) else {
+        return match removes {
+            true => Ok(false),
+            false => {
+                Err(GuardError::Gone { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() }.into())
+            }
+        };
+    };
     if guard.is_new {
         return Err(GuardError::NotCommitted.into());
+    }
+    let none = || GuardError::None { shard: shard_key.to_owned(), keyspace: keyspace.to_owned() };
+    if removes != (guard.stage == Stage::Going) {
+        let (shard, keyspace) = (shard_key.to_owned(), keyspace.to_owned());
+        return Err(GuardError::Opposed { shard, keyspace, removes }.into());
     }
     let (shard, of) = (shard::by_key(shard_key)?, keyspace::find(keyspace)?);
     let next = match guard.stage {
@@ -83,8 +101,15 @@ pub fn step(shard_key: &str, keyspace: &str) -> std::result::Result<bool, Failur
         Stage::Fitting => fit(&guard, &shard, &of),
         Stage::Stands => Ok(false),
         Stage::Going => remove(&guard, &shard),
+        Stage::Left => Err(Failure::from(none()).into()),
     };
-    next.map_err(SplitError::into_failure)
+    next.map_err(|error| {
+        let mut failure = error.into_failure();
+        failure.hint.get_or_insert_with(|| {
+            "Once that has passed, the same call again goes on where it was.".to_owned()
+        });
+        failure
+    })
 }
 
 /// A session on a shard that belongs to this master.
@@ -98,6 +123,7 @@ fn open(shard: &Shard) -> Result<Connection> {
 fn make(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool> {
     reach(&points::BEGUN)?;
     let mut session = open(shard)?;
+    shared::require_none(&mut session, shard, keyspace)?;
     let tables = Tables::look(&mut session, shard, keyspace)?;
     drop_unfit(&mut session, shard, keyspace, &tables)?;
     let identity = split::identity();
@@ -239,6 +265,8 @@ fn fit(guard: &StandingGuard, shard: &Shard, keyspace: &Keyspace) -> Result<bool
     let is_next =
         |name: &str| name.as_bytes() > done.as_bytes() && guard.tables.iter().any(|held| held == name);
     let Some((name, shape, column)) = tables.iter().find(|(name, _, _)| is_next(name)) else {
+        let shapes: Vec<_> = tables.iter().map(|(_, shape, _)| shape).collect();
+        triggers::drop_strays(&mut session, &there, &shapes)?;
         standing_guard::set_stage(guard, Stage::Stands, None);
         told(guard, "stands");
         return Ok(false);

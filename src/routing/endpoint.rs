@@ -3,11 +3,15 @@
 use super::authentication::{self, invalid};
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint::{self, Endpoint};
+use crate::catalog::place::Sameness;
 use crate::catalog::shard::{self, POSTGRES, Shard, TopologyError};
-use crate::catalog::{event, execution, in_use, misplaced_run, name, place, reference};
+use crate::catalog::{event, execution, in_use, misplaced_run, name, place, reference, standing_guard};
 use crate::error::Failure;
 use crate::remote::conninfo::Conninfo;
+use crate::remote::quote::literal;
 use crate::server::wake;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 
 /// Of an endpoint that says nothing else.
 const LIBPQ: &str = "libpq";
@@ -129,9 +133,28 @@ pub fn set(shard_key: &str, given: &Given, caller: &Caller) -> Result<(), Failur
     endpoint::store(&shard, &after);
     if after.conninfo != before.conninfo {
         reference::nothing_is_there(None, &shard.shard_key);
+        let at = |said: &Endpoint| Shard { conninfo: said.conninfo.clone(), ..shard.clone() };
+        if place::database(&at(&before), &at(&after)) != Sameness::Same {
+            standing_guard::moved(&shard.shard_key).iter().for_each(|keyspace| not_known(&shard, keyspace));
+        }
     }
     changed(&shard);
     Ok(())
+}
+
+/// What is at the new address may be of another day: the list of a guard is, too.
+fn not_known(shard: &Shard, keyspace: &str) {
+    let text = format!(
+        "shard \"{}\" may have another guard of keyspace \"{keyspace}\" there, or none",
+        shard.shard_key
+    );
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint(format!(
+            "CALL shard_guard_install({}, {}) lists there what is routed to it; until then keys that the list there does not have are refused.",
+            literal(&shard.shard_key),
+            literal(keyspace)
+        ))
+        .report(PgLogLevel::WARNING);
 }
 
 /// Rows are neither brought there nor taken from there, and nothing is prepared there.

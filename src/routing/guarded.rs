@@ -8,11 +8,15 @@ use crate::agent::session;
 use crate::agent::state::{master, standing};
 use crate::catalog::keyspace::Locked;
 use crate::catalog::shard::{self, Shard};
+use crate::catalog::standing_guard::StandingGuard;
 use crate::catalog::{routing, split, standing_guard};
-use crate::error::Failure;
+use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::keys::interval::Interval;
 use crate::remote::quote::literal;
+use crate::server::wait;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
@@ -42,12 +46,47 @@ pub fn admit(
     for (shard_key, names) in by_shard {
         let shard = shard::by_key(shard_key)?;
         let names = gained(keyspace, &before, shard_key, names);
+        if let Some(guard) =
+            guarded.iter().find(|guard| !names.is_empty() && guard.shares_tables_with(&shard))
+        {
+            return Err(shared(guard, &shard));
+        }
         if names.is_empty() || !standing_guard::any_at(&guarded, &shard) {
             continue;
         }
-        tell(&shard, keyspace, &names).map_err(|error| explained(error, &shard, &keyspace.name))?;
+        let own = guarded.iter().find(|guard| guard.shard_key == shard_key);
+        let is_told = tell(&shard, keyspace, &names)
+            .map_err(|error| explained(error, &shard, &keyspace.name, own.is_some()))?;
+        if let Some(own) = own.filter(|own| !is_told && own.is_made()) {
+            lost(own);
+        }
     }
     Ok(())
+}
+
+/// A shard that has come to the database of a guarded one, some of whose tables are its own as well.
+fn shared(guard: &StandingGuard, shard: &Shard) -> Failure {
+    let (shard, guarded) = (&shard.shard_key, &guard.shard_key);
+    Failure::new(
+        SqlState::IN_USE,
+        format!("nothing can be routed to shard \"{shard}\": tables that it has in common with shard \"{guarded}\" have the guard of that one, which would refuse it"),
+    )
+    .hint(format!(
+        "CALL shard_guard_remove({}, {}) first.",
+        literal(guarded),
+        literal(&guard.keyspace)
+    ))
+}
+
+/// Nobody is locked out by a guard that is not there; but it guards nothing, either.
+fn lost(guard: &StandingGuard) {
+    if standing_guard::is_gone(guard) {
+        let text =
+            format!("shard \"{}\" has no guard of keyspace \"{}\" any more", guard.shard_key, guard.keyspace);
+        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+            .set_hint("shard_guard_install() makes it anew.")
+            .report(PgLogLevel::WARNING);
+    }
 }
 
 /// Without parts of ranges that are the shard's own already: cutting and joining asks nobody.
@@ -67,10 +106,16 @@ fn gained(
     names.into_iter().filter(|name| !is_own(name)).collect()
 }
 
-fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<()> {
+/// False: there is no guard of the keyspace there.
+fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<bool> {
     let limit = guc::remote_timeout().min(PATIENCE);
     let entries = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let until = Instant::now() + limit + FOR_EACH_ENTRY * entries;
+    // Whoever else routes in the keyspace waits for this session's lock, and sees here for whom.
+    let _said = wait::instead_of_statement(&format!(
+        "telling shard \"{}\" what is routed to it in keyspace \"{}\", for its guard",
+        shard.shard_key, keyspace.name
+    ));
     let mut session = session::open_within(shard, "assignment", limit)?;
     session.set_deadline(Some(until));
     master::check(&mut session, &split::identity())?;
@@ -78,19 +123,37 @@ fn tell(shard: &Shard, keyspace: &Locked, names: &[String]) -> Result<()> {
     standing::tell(&mut session, place, keyspace.strategy, names, keyspace.key_type)
 }
 
-fn explained(error: SplitError, shard: &Shard, keyspace: &str) -> Failure {
+/// `has_one`: it is known to have a guard. Another one may be where a guard is.
+fn explained(error: SplitError, shard: &Shard, keyspace: &str, has_one: bool) -> Failure {
     let is_away = matches!(&error, SplitError::Remote(error) if error.is_transient());
     let mut failure = error.into_failure();
+    let which = match has_one {
+        true => format!("whose guard of keyspace \"{keyspace}\""),
+        false => format!("which may be where a guard of keyspace \"{keyspace}\" is and"),
+    };
     failure.message = format!(
-        "nothing can be routed to shard \"{}\", whose guard of keyspace \"{keyspace}\" was not told: {}",
+        "nothing can be routed to shard \"{}\", {which} was not told: {}",
         shard.shard_key, failure.message
     );
     if is_away || failure.hint.is_none() {
-        failure.hint = Some(format!(
-            "Try again once the shard answers. Where it does not come back, CALL shard_guard_remove({}, {}, force => true) gives the guard up; what is left of it there refuses what is new to it until shard_cleanup() has removed it.",
-            literal(&shard.shard_key),
-            literal(keyspace)
-        ));
+        failure.hint = Some(match has_one {
+            true => format!(
+                "Try again once the shard answers. Where it does not come back, CALL shard_guard_remove({}, {}, force => true) gives the guard up; what is left of it there refuses what is new to it until shard_cleanup() has removed it.",
+                literal(&shard.shard_key),
+                literal(keyspace)
+            ),
+            false => "Try again once the shard answers. While it does, shard_guard_install() of each of shard_guards() in the keyspace learns that it is elsewhere, and nobody asks it any more.".to_owned(),
+        });
     }
     failure
+}
+
+/// Nobody remembers a guard any more that was given up without asking its shard.
+pub fn is_left(shard: &str, keyspace: &str) {
+    let text = format!(
+        "shard \"{shard}\" may go on refusing keys, by a guard of keyspace \"{keyspace}\" that was given up"
+    );
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint("Where its tables are used again, shard_cleanup() of it as a shard removes the guard.")
+        .report(PgLogLevel::WARNING);
 }

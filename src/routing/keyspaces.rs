@@ -1,7 +1,6 @@
 //! Keyspaces and the tables in them.
 
-use super::new_table;
-use super::{RoutingError, buckets, name_list};
+use super::{RoutingError, buckets, guarded, name_list, new_table};
 use crate::agent::new_table::Said;
 use crate::catalog::caller::Caller;
 use crate::catalog::in_use::Holder;
@@ -145,6 +144,9 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     }
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));
+    }
+    for shard in standing_guard::forget_left_of_keyspace(&keyspace) {
+        guarded::is_left(&shard, name);
     }
     keyspace::delete(&keyspace);
     Ok(())

@@ -1,6 +1,7 @@
 //! Shards come, change and go.
 
 use super::endpoint::{self, Given};
+use super::guarded;
 use crate::catalog::caller::Caller;
 use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
@@ -122,13 +123,14 @@ pub fn set_status(shard_key: &str, status: &str) -> Result<(), Failure> {
 }
 
 /// Where a shard is from now on, and whether it is used. The keyspaces are locked first, as by
-/// whoever else changes what a shard is used for.
+/// whoever else changes what a shard is used for; its guards before them, as by their steps.
 pub fn set_endpoint(
     shard_key: &str,
     given: &Given,
     active: Option<bool>,
     caller: &Caller,
 ) -> Result<(), Failure> {
+    standing_guard::lock_of_shard(shard_key);
     if active.is_some() {
         keyspace::lock_all()?;
     }
@@ -177,6 +179,7 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     }
     placement::lock(shard.id);
     placement::dropped(&shard)?;
+    standing_guard::forget_left(shard_key).iter().for_each(|keyspace| guarded::is_left(shard_key, keyspace));
     shard::delete(&shard);
     place::forget_unused();
     event::topology_changed();

@@ -117,6 +117,28 @@ pub fn report_anywhere(text: &str) {
     show(pg_sys::BackendState::STATE_RUNNING, clean::said(text));
 }
 
+/// A session's own statement is shown again when this is dropped.
+pub struct Instead(());
+
+/// Shows what a session waits for, for as long as it does.
+#[must_use]
+pub fn instead_of_statement(text: &str) -> Instead {
+    report_anywhere(text);
+    Instead(())
+}
+
+impl Drop for Instead {
+    fn drop(&mut self) {
+        // SAFETY: a plain variable of this process, and the text of the statement that it runs.
+        let statement = unsafe { pg_sys::debug_query_string };
+        if std::thread::panicking() || statement.is_null() {
+            return;
+        }
+        // SAFETY: as above; the server copies the text.
+        unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, statement) };
+    }
+}
+
 fn show(state: pg_sys::BackendState::Type, text: String) {
     let text = CString::new(text).unwrap_or_default();
     // SAFETY: the server copies the NUL-terminated text into its own memory.

@@ -1,10 +1,10 @@
 //! The commands that drop the extension: DROP EXTENSION, DROP SCHEMA CASCADE of the one that it is in, DROP OWNED of its
-//! owner. They are refused while a split is unfinished, or a statement in two phases: what these have left on the
-//! shards would have no master any more.
+//! owner. They are refused while a split is unfinished, or a statement in two phases, or a shard is guarded: what these
+//! have left on the shards would have no master any more.
 
 use super::splits;
 use crate::catalog::caller::Caller;
-use crate::catalog::execution;
+use crate::catalog::{execution, standing_guard};
 use crate::error::{Failure, SqlState};
 use crate::majors;
 use crate::server::sql;
@@ -87,13 +87,19 @@ fn nothing_under_way() -> Result<(), Failure> {
     if sql::read_one(CATALOG_THERE, &[], |_| ()).is_none() {
         return Ok(());
     }
-    // The lock that the drop takes next: no split starts between the look and the drop.
-    sql::write("LOCK TABLE shardmaster.split_plan IN ACCESS EXCLUSIVE MODE", &[]);
+    // The lock that the drop takes next: neither split nor guard begins between the look and the drop.
+    sql::write("LOCK TABLE shardmaster.split_plan, shardmaster.standing_guard IN ACCESS EXCLUSIVE MODE", &[]);
     if let Some(id) = execution::open_one() {
         let text = "cannot drop extension \"shardmaster\" while a statement in two phases is under way";
         return Err(Failure::new(SqlState::IN_USE, text)
             .detail(format!("Execution {id} may have prepared transactions on shards."))
             .hint(format!("Wait for its end, or call shard_execute_resume({id}).")));
+    }
+    if let Some((shard, keyspace)) = standing_guard::any() {
+        let text = "cannot drop extension \"shardmaster\" while a shard has a guard";
+        return Err(Failure::new(SqlState::IN_USE, text)
+            .detail(format!("Shard \"{shard}\" refuses keys that it never had, by a guard of keyspace \"{keyspace}\"."))
+            .hint("Nobody could tell it of new ones: remove each of shard_guards() with shard_guard_remove(); force => true, where the shard is gone for good."));
     }
     let unfinished = splits::unfinished();
     if unfinished.is_empty() {

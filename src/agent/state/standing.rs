@@ -18,6 +18,7 @@ use crate::remote::Connection;
 use crate::remote::quote::{literal, text_array};
 use crate::remote::result::Rows;
 
+const NAMES: &str = include_str!("../../../sql/agent/standing_names.sql");
 const RANGES: &str = include_str!("../../../sql/agent/standing_ranges.sql");
 
 /// Names of one statement, and ranges of one message.
@@ -174,32 +175,38 @@ pub fn add(
         guard.id
     ))?;
     match guard.entries {
-        Strategy::Directory => add_named(connection, guard, &comparable(names, keys_are)),
+        Strategy::Directory => {
+            add_named(connection, guard, &with_and_without_blanks(&comparable(names, keys_are)))
+        }
         Strategy::Hash { .. } => add_named(connection, guard, names),
         Strategy::Range { of } => add_ranges(connection, guard, of, names),
     }
 }
 
-/// By the type that the list's own column has. As parameters, some at a time: no text holds all.
+/// By the type that the list's own column has: what no value of it can be written as is no key of
+/// its tables. As parameters, some at a time: no text holds all.
 fn add_named(connection: &mut Connection, guard: &Standing, names: &[String]) -> Result<()> {
-    let table = guard.table();
-    let statement = format!(
-        "INSERT INTO {table} SELECT (pg_catalog.jsonb_populate_record(NULL::{table},
-                pg_catalog.jsonb_build_object('key', name))).key FROM pg_catalog.unnest($1::text[]) name
-         ON CONFLICT DO NOTHING"
-    );
+    let statement = fill(NAMES, &[("table", guard.table())]);
     for names in names.chunks(NAMES_AT_ONCE) {
         connection.query(&statement, &[Some(&text_array(names))])?;
     }
     Ok(())
 }
 
+/// As values of the list, which does not know whether its tables have char(n), whose values are
+/// compared without the blanks behind them.
+fn with_and_without_blanks(names: &[String]) -> Vec<String> {
+    let trimmed = |name: &String| {
+        let trimmed = name.trim_end_matches(' ');
+        (trimmed != name).then(|| trimmed.to_owned())
+    };
+    names.iter().cloned().chain(names.iter().filter_map(trimmed)).collect()
+}
+
 fn add_ranges(connection: &mut Connection, guard: &Standing, of: Ordered, names: &[String]) -> Result<()> {
     let collate = if of == Ordered::Text { " COLLATE pg_catalog.\"C\"" } else { "" };
-    let bound = |bound: &Option<String>| {
-        let value = bound.as_deref().map_or("NULL".to_owned(), literal);
-        format!("({value}::{}{collate})", of.name())
-    };
+    let value = |value: &str| format!("({value}::{}{collate})", of.name());
+    let bound = |bound: &Option<String>| value(&bound.as_deref().map_or("NULL".to_owned(), literal));
     for names in names.chunks(RANGES_AT_ONCE) {
         let mut statements = Vec::new();
         for name in names {
@@ -210,13 +217,39 @@ fn add_ranges(connection: &mut Connection, guard: &Standing, of: Ordered, names:
                     "Please report this.",
                 ));
             };
-            let values =
-                [("lower", bound(&range.lower)), ("upper", bound(&range.upper)), ("table", guard.table())];
+            let values = [
+                ("lower", bound(&range.lower)),
+                ("upper", bound(&range.upper)),
+                ("touched", touched(guard, &range, bound)),
+                ("table", guard.table()),
+            ];
             statements.push(fill(RANGES, &values));
         }
         connection.run(&statements.join("; "))?;
     }
     Ok(())
+}
+
+/// Which ranges of the list overlap or touch another one, by their index: from the one that begins
+/// last before it to its end, however many there are.
+fn touched(guard: &Standing, range: &Interval, bound: impl Fn(&Option<String>) -> String) -> String {
+    let (table, lower, upper) = (guard.table(), bound(&range.lower), bound(&range.upper));
+    let mut begins = Vec::new();
+    if range.lower.is_some() {
+        begins.push(format!(
+            "l.lower OPERATOR(pg_catalog.>=) coalesce((SELECT b.lower FROM {table} b WHERE b.lower OPERATOR(pg_catalog.<=) {lower}
+                                                        ORDER BY b.lower DESC LIMIT 1), {lower})"
+        ));
+    }
+    if range.upper.is_some() {
+        begins.push(format!("l.lower OPERATOR(pg_catalog.<=) {upper}"));
+    }
+    let begins = if begins.is_empty() { "true".to_owned() } else { begins.join(" AND ") };
+    let ends = match range.lower {
+        Some(_) => format!(" AND (l.upper IS NULL OR {lower} OPERATOR(pg_catalog.<=) l.upper)"),
+        None => String::new(),
+    };
+    format!("(l.lower IS NULL OR {begins}){ends}")
 }
 
 /// In a transaction; its functions and triggers are gone.
@@ -230,7 +263,7 @@ pub fn drop(connection: &mut Connection, guard: &Standing) -> Result<()> {
 }
 
 /// Tells a database, in a transaction of its own, what belongs to a namespace of it from now on.
-/// Nothing of the kind is guarded there: nothing is told. A master to which the database does
+/// Nothing of the kind is guarded there: nothing is told, and the answer is false. A master to which the database does
 /// not belong must have asked before.
 pub fn tell(
     connection: &mut Connection,
@@ -238,20 +271,20 @@ pub fn tell(
     entries: Strategy,
     names: &[String],
     keys_are: Option<KeyType>,
-) -> Result<()> {
-    let Some(guard) = find(connection, namespace, keyspace)? else { return Ok(()) };
+) -> Result<bool> {
+    let Some(guard) = find(connection, namespace, keyspace)? else { return Ok(false) };
     require_same(&guard, entries)?;
     connection.run("BEGIN")?;
     match add(connection, &guard, names, keys_are) {
         // It was removed just now.
         Err(SplitError::Remote(error)) if is_gone(&error) => {
             connection.run("ROLLBACK")?;
-            return Ok(());
+            return Ok(false);
         }
         other => other?,
     }
     connection.run("COMMIT")?;
-    Ok(())
+    Ok(true)
 }
 
 /// A list of other entries would let in, or keep out, what nobody has meant.

@@ -64,6 +64,7 @@ pub fn run(shard_key: &str) -> std::result::Result<Removed, Failure> {
     let mut connection = session::open(&shard, "cleanup")?;
     let (removed, kept) = orphans(&mut connection, &shard).map_err(SplitError::into_failure)?;
     close_ledger(shard_key, &kept);
+    standing_guard::forget_left(shard_key);
     // What it says of other shards is its own text.
     Ok(removed.into_iter().map(|(object, outcome)| (clean::said(&object), clean::said(&outcome))).collect())
 }

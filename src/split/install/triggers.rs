@@ -13,7 +13,7 @@ use crate::agent::state::standing::Standing;
 use crate::agent::{self, Event};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::remote::quote::{array_of, ident, text_array};
 use crate::split::table::Table;
 
 /// Creates what tables have not, few triggers in a transaction, because CREATE TRIGGER
@@ -64,6 +64,7 @@ fn of_table<'a>(plan: &Plan, table: &'a Table, side: Side, function: &'a str) ->
     let wanted = |name: &str, event: &Event| Wanted {
         trigger: agent::trigger_name(plan.id, side, *event),
         function,
+        column: None,
         statement: agent::trigger(plan, side, watched, name, *event),
     };
     groups
@@ -87,6 +88,7 @@ pub fn install_redirect(
     let wanted = |shape: &TableShape, column: &Column, write: Write| Wanted {
         trigger: redirect.trigger_name(write),
         function: "redirect",
+        column: None,
         statement: redirect.trigger(column, &shape.name, write),
     };
     let groups: Vec<Group<'_>> = tables
@@ -106,6 +108,7 @@ pub fn install_standing(
     let wanted = |arrival: Arrival| Wanted {
         trigger: guard.trigger_name(arrival),
         function: "standing",
+        column: Some(&column.name),
         statement: guard.trigger(column, &shape.name, arrival),
     };
     create_missing(connection, &Group::of(shape, &Arrival::ALL, wanted), || Ok(()))
@@ -115,6 +118,9 @@ pub fn install_standing(
 struct Wanted<'a> {
     trigger: String,
     function: &'a str,
+    /// That its condition is to read: another column may have got the name, or a partition's clone
+    /// have been disabled.
+    column: Option<&'a str>,
     statement: String,
 }
 
@@ -198,7 +204,15 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
                     SELECT 1 FROM pg_proc f
                      WHERE f.oid = t.tgfoid AND f.proname = w.function
                        AND f.pronamespace = to_regnamespace('shardmaster_agent'))
-           FROM unnest($1::oid[], $2::text[], $3::text[]) WITH ORDINALITY w (relation, trigger, function, position)
+                AND (w.by IS NULL
+                     OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+                                 WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.tgrelid AND a.attname = w.by)
+                        AND NOT EXISTS (SELECT 1 FROM pg_trigger clone
+                                         WHERE clone.tgname = w.trigger AND clone.tgparentid <> 0 AND clone.tgenabled <> 'A'
+                                           AND clone.tgrelid IN (SELECT relid FROM pg_partition_tree(w.relation))))
+           FROM unnest($1::oid[], $2::text[], $3::text[], $4::text[])
+                WITH ORDINALITY w (relation, trigger, function, by, position)
           CROSS JOIN LATERAL (SELECT w.relation UNION SELECT relid FROM pg_partition_tree(w.relation)) m (relation)
            JOIN pg_trigger t ON t.tgrelid = m.relation AND t.tgname = w.trigger AND t.tgparentid = 0
            JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -207,6 +221,7 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
             Some(&list(&|(oid, _)| (*oid).to_owned())),
             Some(&list(&|(_, wanted)| wanted.trigger.clone())),
             Some(&list(&|(_, wanted)| wanted.function.to_owned())),
+            Some(&array_of(some.iter().map(|(_, wanted)| wanted.column))),
         ],
     )?;
     let mut found: Vec<Found> = some.iter().map(|_| Found::Others(Vec::new())).collect();
@@ -249,6 +264,34 @@ pub fn drop_redirect(connection: &mut Connection, redirect: &Redirect) -> Result
 /// Drops a standing guard's triggers.
 pub fn drop_standing(connection: &mut Connection, guard: &Standing) -> Result<()> {
     drop_called(connection, OF_LOOK_UP, &guard.function(), "")
+}
+
+/// Schemas and names of the tables that have all of a standing guard's triggers.
+pub fn guarded_tables(connection: &mut Connection, guard: &Standing) -> Result<Vec<(String, String)>> {
+    let rows = connection.query(
+        &format!(
+            "SELECT n.nspname, c.relname
+               FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE t.tgparentid = 0 AND t.tgenabled = 'A' AND {OF_LOOK_UP}
+              GROUP BY 1, 2 HAVING count(*) = {}",
+            Arrival::ALL.len()
+        ),
+        &[Some(&guard.function())],
+    )?;
+    let tables = rows.rows.into_iter().filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(schema), Some(name)]) => Some((schema, name)),
+        _ => None,
+    });
+    Ok(tables.collect())
+}
+
+/// Drops those of tables that are no tables of its keyspace any more, since somebody has given them
+/// other names.
+pub fn drop_strays(connection: &mut Connection, guard: &Standing, tables: &[&TableShape]) -> Result<()> {
+    let oids = tables.iter().filter_map(|shape| shape.oid.as_deref()?.parse::<u32>().ok());
+    let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
+    let called = format!("{OF_LOOK_UP} AND t.tgrelid <> ALL ('{{{}}}'::oid[])", oids.join(","));
+    drop_called(connection, &called, &guard.function(), "")
 }
 
 /// Whether any table has a trigger of a redirect.

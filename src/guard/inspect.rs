@@ -1,0 +1,79 @@
+//! What a shard has of guards, beside what this master knows: for `shard_check()`.
+
+use crate::agent::check::{Found, found};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session;
+use crate::agent::state::standing::{self as state, Standing};
+use crate::catalog::place::Sameness;
+use crate::catalog::shard::{self, Shard};
+use crate::catalog::standing_guard::{self, StandingGuard};
+use crate::catalog::table_policy::TableName;
+use crate::clean;
+use crate::error::Failure;
+use crate::remote::{Connection, number};
+use crate::split::install::triggers;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Somebody waits at a terminal.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const UNKNOWN: &str = "shard_guard_install() lists there what this master routes to it; shard_cleanup() takes the guard away. Until then keys that its list does not have are refused.";
+const AGAIN: &str = "shard_guard_install() again, or shard_guard_remove().";
+
+/// A finding for each guard. Of a shard that does not answer nothing.
+pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
+    let shard = shard::by_key(shard_key)?;
+    let Ok(mut session) = session::open_within(&shard, "check", PATIENCE) else { return Ok(Vec::new()) };
+    session.set_deadline(Some(Instant::now() + PATIENCE));
+    look(&mut session, &shard).map_err(SplitError::into_failure)
+}
+
+fn look(session: &mut Connection, shard: &Shard) -> Result<Vec<Found>> {
+    let there: Vec<Standing> =
+        state::all(session)?.into_iter().filter(|guard| guard.namespace == shard.namespace).collect();
+    let known = standing_guard::keyspaces_of_shard(&shard.shard_key);
+    let keyspaces: BTreeSet<String> = there.iter().map(|guard| guard.keyspace.clone()).chain(known).collect();
+    let mut all = Vec::new();
+    for keyspace in keyspaces {
+        let is_it = |guard: &StandingGuard| {
+            guard.shard_key == shard.shard_key || guard.is_at(shard) == Sameness::Same
+        };
+        let known = standing_guard::look_of_keyspace(&keyspace).into_iter().find(is_it);
+        let there = there.iter().find(|guard| guard.keyspace == keyspace);
+        let item = clean::said(&format!("guard of keyspace \"{keyspace}\""));
+        all.push(match (there, known) {
+            (Some(_), None) => found(&item, false, "this master does not know it".to_owned(), UNKNOWN),
+            (None, Some(_)) => found(&item, false, "it is not there".to_owned(), AGAIN),
+            (Some(there), Some(known)) => compared(session, shard, &item, there, &known)?,
+            // Given up, and not there.
+            (None, None) => continue,
+        });
+    }
+    Ok(all)
+}
+
+fn compared(
+    session: &mut Connection,
+    shard: &Shard,
+    item: &str,
+    there: &Standing,
+    known: &StandingGuard,
+) -> Result<Found> {
+    let rows = session.run(&format!("SELECT count(*) FROM {}", there.table()))?;
+    let entries = number::count(session.shard(), "the number of entries on a guard's list", rows.scalar())?;
+    let guarded: BTreeSet<(String, String)> = triggers::guarded_tables(session, there)?.into_iter().collect();
+    let named = |table: &&String| {
+        let plain = || TableName { schema: None, name: (*table).clone() };
+        let table = TableName::parse(table).unwrap_or_else(plain);
+        (table.schema.unwrap_or_else(|| shard.namespace.clone()), table.name)
+    };
+    let (with, without): (Vec<&String>, Vec<&String>) =
+        known.tables.iter().partition(|table| guarded.contains(&named(table)));
+    let list = |tables: &[&String]| tables.iter().map(|table| table.as_str()).collect::<Vec<_>>().join(", ");
+    let mut detail = format!("{entries} entries on its list; tables with its triggers: {}", list(&with));
+    if !without.is_empty() {
+        detail.push_str(&format!("; without: {}", list(&without)));
+    }
+    Ok(found(item, without.is_empty() && known.is_whole(), detail, AGAIN))
+}
