@@ -1,59 +1,97 @@
 # Everything works as root, who then starts servers and tests as the user
 # postgres, and as an ordinary user, who needs sudo only for `setup` and `install`.
+#
+# PG_CONFIG=/path/to/pg_config: for that PostgreSQL, 13 to 18; without it Debian's own.
+# PG=18: for one that is fetched into target/, and that nothing is installed into; 13, 16 and 17 can be had as well.
+export PG PG_CONFIG DESTDIR
 
-.PHONY: all setup build install lint check test soak ha reliability regress accept demo bench clean
+.PHONY: all setup setup-tests build install installcheck package check-package dist lint check test soak ha reliability regress accept demo bench clean
+
+# What a target needs is made one after the other.
+.NOTPARALLEL:
 
 all: build
 
-# Installs what is missing on Debian and says what.
+# Installs what a build lacks on Debian, and says what; setup-tests: and what the tests need besides.
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh build
 
-# Builds the extension and installs it into a private copy of PostgreSQL.
-build: setup
+setup-tests:
+	@scripts/setup.sh tests
+
+# Builds the extension and installs it into a private copy of PostgreSQL. Says what is missing, and
+# installs none of it.
+build:
+	@scripts/setup.sh --check build
 	@scripts/build.sh
 
-# Installs the extension into the system's PostgreSQL.
+# Installs the extension into the PostgreSQL of PG_CONFIG, or below DESTDIR. Root may have no Rust: then
+# it is what the user has built.
+ifndef SUDO_UID
 install: build
+endif
+install:
 	@scripts/install.sh
 
+# A Debian package for that PostgreSQL, in target/packages; check-package, as root: tries one in a bare Debian.
+package: build
+	@scripts/setup.sh --check package
+	@scripts/package.sh
+
+check-package: setup-tests
+	@scripts/test.sh package
+
+# The source as PGXN takes it: target/shardmaster-VERSION.zip.
+dist:
+	@scripts/dist.sh
+
+# The psql suites on throw-away servers of the PostgreSQL of PG_CONFIG, with the extension that is installed there.
+installcheck:
+	@SHARDMASTER_INSTALLED=yes scripts/test.sh regress isolation
+
 # What to run before a commit: format, lints, every major version, pure tests, smoke test.
-check: setup
+check: setup-tests
 	@scripts/test.sh lint typecheck pure smoke
 
 # What needs no server: format, lints, and the types of the versions that no test builds.
-lint: setup
+lint: setup-tests
 	@scripts/test.sh lint typecheck_rest
 
 # Everything that runs. The last line sums all suites. The model computes while the compiler, which
 # has one thread for long, builds what the others need.
-test: setup
+# With PG=18: all that has to do with a server, with PostgreSQL 18 as the master's.
+ifdef PG
+test: setup-tests
+	@scripts/test.sh pure server isolation docs regress harness
+else
+test: setup-tests
 	@scripts/test.sh model pure clients server isolation docs regress majors harness
+endif
 
 # What takes hours: the large forms of the model, every point with every kind of fault, every cell of the disaster matrix
 # (SHARDMASTER_INJECTIONS=cutover_,finish_ does a part), random lists of keys, histories, and random walks for an hour. With
 # SECONDS=3600 nothing but random walks, for so long; SHARDMASTER_SEED walks the same way again, which each failure prints.
 # Failovers are another matter: SHARDMASTER_HA_SECONDS=3600 make ha.
 ifdef SECONDS
-soak: setup
+soak: setup-tests
 	@SHARDMASTER_WALK_SECONDS=$(SECONDS) SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh harness:walks
 else
-soak: setup
+soak: setup-tests
 	@SHARDMASTER_SOAK=1 SHARDMASTER_WALK_SECONDS=3600 \
 	    SHARDMASTER_TEST_TIMEOUT=86400 scripts/test.sh model harness:faults harness:disasters harness:walks harness:bad_input harness:histories harness:goes_on harness:placement harness:redirects major:16
 endif
 
 # Tries faults of all kinds, and writes down what it has tried: docs/reliability.md. Takes what `make soak` takes.
-reliability: setup
+reliability: setup-tests
 	@scripts/reliability.sh
 
 # Failovers by Patroni of source, target and master while splits run, for 3 minutes or SHARDMASTER_HA_SECONDS.
 # Installs Debian's patroni and etcd-server where they are missing, without their services.
-ha: setup
+ha: setup-tests
 	@scripts/ha.sh
 
 # The psql suites alone; results stay in target/regress.
-regress: setup
+regress: setup-tests
 	@scripts/test.sh regress isolation
 
 # Takes the last results of the psql suites as expected: look at the difference.
@@ -61,10 +99,10 @@ accept:
 	@for suite in regress isolation; do cp target/$$suite/results/*.out tests/expected/ 2>/dev/null || true; done
 	@git diff --stat -- tests/expected
 
-demo: build
+demo: setup build
 	@scripts/run.sh demo $(DEMO_ARGS)
 
-bench: build
+bench: setup build
 	@scripts/run.sh bench $(BENCH_ARGS)
 
 clean:

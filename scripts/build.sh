@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
 # Builds the extension in the release profile and installs it into the private
-# copy of PostgreSQL.
+# copy of PostgreSQL. What `make install` takes is left in target/built.
 . "$(dirname "$0")/lib.sh"
 find_bindir
 init_pgrx
+features
 # SHARDMASTER_PROFILE=harness builds faster, for a developer's own loop.
-cargo pgrx install --profile "${SHARDMASTER_PROFILE:-release}" --pg-config "$BINDIR/pg_config"
+profile=${SHARDMASTER_PROFILE:-release}
+cargo pgrx install --profile "$profile" "${FEATURES[@]}" --pg-config "$BINDIR/pg_config"
+files=$(built_files)
+rm -rf "$files" && mkdir -p "$files"
+cp "$("$BINDIR/pg_config" --pkglibdir)/shardmaster.so" \
+    "$("$BINDIR/pg_config" --sharedir)"/extension/shardmaster{.control,--*.sql} "$files/"

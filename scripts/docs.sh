@@ -20,6 +20,10 @@ blocks() {
         /^```$/ { if (inside) close(file); inside = 0; next }
         inside { print > file }
     ' "$1"
+    # As docs/operations.md says it of servers that do not know this right.
+    [ "$MAJOR" -ge 15 ] ||
+        find "$2" -name '*.sql' -exec \
+            sed -i 's/^GRANT SET ON PARAMETER session_replication_role TO \([a-z_]*\);/ALTER ROLE \1 SUPERUSER;/' {} +
 }
 
 # run_block DOCUMENT FILE SOCKET: 2 if the block is left out.

@@ -32,6 +32,11 @@ javascript_packages() {
 copy_programs() {
     mkdir -p "$RUN/bin"
     cp target/harness/demo target/harness/bench "$RUN/bin/"
+    chmod -R a+rX "$RUN/bin"
+}
+
+# What tests run of the clients that are not in Rust.
+copy_clients() {
     cp clients/gateway/shardmaster_gateway.py clients/python/{router,test_router}.py "$RUN/bin/"
     javascript_packages
     mkdir "$RUN/bin/javascript"

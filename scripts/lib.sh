@@ -8,9 +8,30 @@ unset RUST_BACKTRACE
 # Clients must reach the throw-away servers and nothing else.
 unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGSERVICE PGSERVICEFILE PGPASSFILE PGOPTIONS PGDATA
 
-export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
-# One PGRX_HOME for every cargo command: another one would rebuild everything.
-export PGRX_HOME=${SHARDMASTER_PGRX_HOME:-$ROOT/target/pgrx-home}
+# The version that the extension is built for: that of PG_CONFIG, or with PG=18 one that is
+# fetched. Without either Debian's own.
+default_major() {
+    local config major newest=
+    for config in /usr/lib/postgresql/*/bin/pg_config; do
+        major=${config#/usr/lib/postgresql/}
+        major=${major%%/*}
+        if [ -x "$config" ] && [ -d "$("$config" --includedir-server)" ]; then newest=$major; fi
+    done
+    # 11, 12, 13, and what comes after them.
+    case $newest:$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-}") in
+        :bullseye) echo 13 ;;
+        :bookworm) echo 15 ;;
+        :trixie) echo 17 ;;
+        :*) echo 18 ;;
+        *) echo "$newest" ;;
+    esac
+}
+export PG=${PG:-}
+if [ -n "$PG" ]; then
+    . scripts/installations.sh
+    PG_CONFIG=$(pg_config_of "$PG")
+fi
+export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$(default_major)/bin/pg_config}
 # So would other flags of the compiler: build.rs gives them to the extension alone.
 export CARGO_PGRX_DISABLE_GC_SECTIONS_WORKAROUND=1
 
@@ -62,16 +83,49 @@ end_keepers() {
     done < <(find "$RUN" -maxdepth 3 \( -name patroni.pid -o -name etcd.pid \) 2>/dev/null)
 }
 
-# Sets BINDIR: the programs of the private copy of PostgreSQL.
+# Sets MAJOR, the version of PG_CONFIG, and where pgrx keeps its configuration for it.
+find_version() {
+    MAJOR=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+    # One PGRX_HOME for every cargo command: another one would rebuild everything.
+    PGRX_HOME=${SHARDMASTER_PGRX_HOME:-$ROOT/target/pgrx-home}
+    [ "$MAJOR" = 15 ] || PGRX_HOME+=-$MAJOR
+    export PGRX_HOME
+}
+
+# Sets BINDIR as well: the programs of the private copy of PostgreSQL.
 find_bindir() {
+    [ -z "$PG" ] || fetch_installation "$PG"
+    find_version
+    # As it is, for one who asks whether what is installed works.
+    if [ -n "${SHARDMASTER_INSTALLED:-}" ]; then
+        BINDIR=$("$PG_CONFIG" --bindir)
+        return
+    fi
     BINDIR=$(scripts/prefix.sh)
+    find_libs
+}
+
+# What `make` has built for that version, as it is to be installed.
+built_files() { echo "$ROOT/target/built/${SHARDMASTER_PROFILE:-release}/$MAJOR"; }
+
+# Libraries that came with BINDIR, and that no other program asks for.
+find_libs() {
+    local libs=${BINDIR%/usr/lib/postgresql/*}/libs
+    if [ -d "$libs" ]; then export LD_LIBRARY_PATH=$libs; fi
+}
+
+# features [MORE]: sets FEATURES, the words by which cargo builds the extension for that version.
+features() {
+    FEATURES=(--no-default-features --features "pg$MAJOR${1:+ $1}")
+    # Those of a plain cargo command, so that it builds nothing again.
+    if [ "$MAJOR" = 15 ]; then FEATURES=(${1:+--features "$1"}); fi
 }
 
 # Tells pgrx which PostgreSQL it builds for.
 init_pgrx() {
     if ! grep -qs "\"$BINDIR/pg_config\"" "$PGRX_HOME/config.toml"; then
         mkdir -p "$PGRX_HOME"
-        cargo pgrx init --pg15="$BINDIR/pg_config"
+        cargo pgrx init "--pg$MAJOR=$BINDIR/pg_config"
     fi
 }
 
@@ -91,7 +145,10 @@ max_worker_processes = 20
 shared_preload_libraries = 'shardmaster'
 shardmaster.database = '$database'
 CONF
-    as_user env PGHOST="$dir" PGUSER=postgres "$BINDIR/pg_ctl" -w -s -D "$dir/data" -l "$dir/log" start
+    as_user env PGHOST="$dir" PGUSER=postgres "$BINDIR/pg_ctl" -w -s -D "$dir/data" -l "$dir/log" start || {
+        cat "$dir/log"
+        return 1
+    }
     as_user "$BINDIR/createdb" -h "$dir" -U postgres "$database"
 }
 

@@ -13,7 +13,8 @@ run_pg_tests() {
     fi
     built= # the next suite installs the ordinary build again
     # Without link-time optimisation; the harness uses the profile, too.
-    cargo pgrx install --profile harness --features pg_test --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
+    features pg_test
+    cargo pgrx install --profile harness "${FEATURES[@]}" --pg-config "$BINDIR/pg_config" >"$LOGS/pgtest-build.log" 2>&1 || status=$?
     if [ "$status" -ne 0 ]; then
         cat "$LOGS/pgtest-build.log"
         tally "pg_test" 0 1

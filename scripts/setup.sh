@@ -1,24 +1,54 @@
 #!/usr/bin/env bash
-# Installs what a build needs and this machine lacks. Quick when nothing is missing.
+# setup.sh [--check] build|package|tests: installs what is missing for a build, for a Debian
+# package, or for the tests as well.
+# With --check it installs nothing and says what is missing. Quick when nothing is.
 . "$(dirname "$0")/lib.sh"
 
 pgrx_version=0.18.1
+check=
+if [ "${1:-}" = --check ]; then check=yes && shift; fi
+what=${1:-build}
 
-sudo_if_needed() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+build_packages() {
+    local major
+    # One that Debian has not installed is there as a whole.
+    case $PG_CONFIG in
+        /usr/lib/postgresql/*) major=${PG_CONFIG#/usr/lib/postgresql/} && major=${major%%/*} ;;
+        "$ROOT"/target/*) major=$(default_major) ;;
+    esac
+    # libssl-dev: the demo is a client that can do TLS.
+    echo ${major:+"postgresql-$major" "postgresql-server-dev-$major"} libpq-dev clang libclang-dev pkg-config gcc libc6-dev libssl-dev
 }
 
+# For tests of gateways, of a client in Lua, and of TLS.
+test_packages() { echo nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl; }
+
 missing_packages() {
-    local package
-    # The second line: for tests of gateways, of a client in Lua, and of TLS.
-    for package in postgresql-15 postgresql-server-dev-15 libpq-dev clang libclang-dev pkg-config gcc libc6-dev \
-        nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl libssl-dev; do
+    local package packages
+    packages=$(build_packages)
+    case $what in
+        package) packages+=" dpkg-dev" ;;
+        tests) packages+=" dpkg-dev $(test_packages)" ;;
+    esac
+    for package in $packages; do
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
     done
+    [ "$what" = tests ] || return 0
     # For the clients' tests; however they came to be here.
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "setup: only root may do this, and there is no sudo; as root: $*" >&2
+        return 1
+    fi
 }
 
 # Debian starts what it installs; tests start their own.
@@ -27,36 +57,47 @@ stop_services() {
     command -v systemctl >/dev/null || return 0
     for package in "$@"; do
         case $package in
-            nginx | pgbouncer) sudo_if_needed systemctl disable --now "$package" || true ;;
+            nginx | pgbouncer) as_root systemctl disable --now "$package" || true ;;
         esac
     done
+}
+
+# lacking WHAT HOW: what to do without this script, where it may not do it.
+lacking() {
+    echo "setup: $1" >&2
+    echo "setup: run \`make setup\`, or: $2" >&2
+    exit 1
 }
 
 if command -v dpkg-query >/dev/null; then
     mapfile -t packages < <(missing_packages)
     if [ "${#packages[@]}" -gt 0 ]; then
+        [ -z "$check" ] || lacking "Debian packages are missing: ${packages[*]}" "apt-get install ${packages[*]}"
         echo "setup: installing Debian packages: ${packages[*]}"
-        sudo_if_needed apt-get update -q
-        sudo_if_needed env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}"
+        as_root apt-get update -q
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}"
         stop_services "${packages[@]}"
     fi
-else
-    echo "setup: not a Debian system; PostgreSQL 15 with headers, libpq, clang and pkg-config must be there" >&2
+elif [ -z "$check" ]; then
+    echo "setup: not a Debian system; PostgreSQL with headers, libpq, clang and pkg-config must be there" >&2
 fi
 
+if [ -n "$PG" ] && [ -z "$check" ]; then fetch_installation "$PG"; fi
 if [ ! -x "$PG_CONFIG" ]; then
-    echo "setup: no pg_config at $PG_CONFIG; set PG_CONFIG to that of PostgreSQL 15" >&2
+    echo "setup: no pg_config at $PG_CONFIG; set PG_CONFIG to that of PostgreSQL 13 to 18" >&2
     exit 1
 fi
 if ! command -v cargo >/dev/null; then
     echo "setup: Rust is missing; install 1.95 or newer, see https://rustup.rs" >&2
     exit 1
 fi
-if ! rustfmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+if [ "$what" = tests ] && { ! rustfmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; }; then
+    [ -z "$check" ] || lacking "rustfmt or clippy is missing" "rustup component add rustfmt clippy"
     echo "setup: installing the Rust components rustfmt and clippy"
     rustup component add rustfmt clippy
 fi
 if [ "$(cargo pgrx --version 2>/dev/null)" != "cargo-pgrx $pgrx_version" ]; then
+    [ -z "$check" ] || lacking "cargo-pgrx $pgrx_version is missing" "cargo install cargo-pgrx --version $pgrx_version --locked"
     echo "setup: installing cargo-pgrx $pgrx_version (about 2 minutes on 2 cores)"
     # Not optimized: to build it so takes longer than it will ever run.
     CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \

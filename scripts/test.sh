@@ -4,7 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 . scripts/jobs.sh
 . scripts/harness.sh
-. scripts/majors.sh
 . scripts/built.sh
 
 # Where the servers' data lies: in memory where there is plenty. Each test makes servers of its
@@ -23,7 +22,9 @@ run_parent() {
 }
 
 find_bindir
-init_pgrx
+# A server from a package may lack what others have.
+[ -z "$PG" ] || MAY_LACK=yes
+[ -n "${SHARDMASTER_INSTALLED:-}" ] || init_pgrx
 make_run_dir "$(run_parent)"
 LOGS=$ROOT/target/test-logs
 # One profile for all that is tested: each other one builds every dependency again.
@@ -49,22 +50,24 @@ cargo_results() {
 }
 
 build_extension() {
-    [ -z "${built:-}" ] || return 0
+    [ -z "${built:-}${SHARDMASTER_INSTALLED:-}" ] || return 0
     built=yes
     scripts/build.sh || { tally build 0 1; summary; }
 }
 
 suite_lint() {
     one "cargo fmt" cargo fmt --all --check
-    one "clippy, extension" cargo clippy -q --profile harness --features pg_test -- -D warnings
+    features pg_test
+    one "clippy, extension" cargo clippy -q --profile harness "${FEATURES[@]}" -- -D warnings
     one "clippy, tests" cargo clippy -q -p shardmaster-tests -p shardmaster-client -p shardmaster-model --profile harness --all-targets -- -D warnings
 }
 
 # Tests of the extension's modules that need no server.
 suite_pure() {
     local status=0
-    echo "== pure tests"
-    cargo test -q --profile harness --lib >"$LOGS/pure.log" 2>&1 || status=$?
+    echo "== pure tests for PostgreSQL $MAJOR"
+    features
+    cargo test -q --profile harness --lib "${FEATURES[@]}" >"$LOGS/pure.log" 2>&1 || status=$?
     cat "$LOGS/pure.log"
     cargo_results "pure tests" "$LOGS/pure.log" "$status"
 }
@@ -74,6 +77,7 @@ harness_programs() {
     if [ ! -e "$RUN/programs" ]; then
         build_harness >"$RUN/programs" || { tally "harness build" 0 1; summary; }
         copy_programs
+        copy_clients
         copy_tests
         mount_small_disk
     fi
@@ -83,7 +87,7 @@ harness_programs() {
 servers_for() {
     case $1 in
         majors | mover) copy_majors ;;
-        upgrade) build_majors ;;
+        upgrade) build_major 16 && build_major 18 ;;
     esac
 }
 
@@ -156,6 +160,7 @@ suite_server() { await_servers; . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; beside regress run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; beside isolation run_isolation; }
 suite_clients() { . scripts/clients.sh; beside clients run_clients; }
+suite_package() { build_extension; . scripts/docs.sh; . scripts/package_suite.sh; beside package run_package; }
 suite_docs() { build_extension; . scripts/docs.sh; beside docs run_docs; }
 
 summary() {

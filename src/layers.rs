@@ -19,7 +19,7 @@ const FLOORS: [&[&str]; 13] = [
     &["split", "lookups"],
     &["guard", "reference"],
     &["worker"],
-    &["api", "tests", "layers"],
+    &["api", "tests", "layers", "versions"],
 ];
 
 fn source() -> PathBuf {

@@ -32,6 +32,8 @@ mod split;
 // Tests inside a server. The test program of the pure ones links without one.
 #[cfg(all(feature = "pg_test", not(test)))]
 mod tests;
+#[cfg(test)]
+mod versions;
 mod worker;
 
 ::pgrx::pg_module_magic!(name, version);

@@ -19,8 +19,9 @@ WITH trail AS (
            count(*) FILTER (WHERE status = 'pending'
                               AND (lease_expires_at IS NULL OR lease_expires_at > pg_catalog.clock_timestamp())) AS leased,
            count(*) FILTER (WHERE status = 'confirmed') AS confirmed,
+           -- Before PostgreSQL 14 what is extracted is of double precision.
            sum(greatest(extract(epoch FROM least(held_until, coalesce($3, 'infinity'))
-                                         - greatest(created_at, coalesce($2, '-infinity'))), 0)) AS slot_seconds
+                                         - greatest(created_at, coalesce($2, '-infinity'))), 0))::numeric AS slot_seconds
       FROM held GROUP BY tenant_id, kind
 )
 SELECT coalesce(u.kind, q.kind), coalesce(u.leased, 0), coalesce(u.confirmed, 0), q.max_slots,

@@ -5,6 +5,7 @@ mod cache;
 mod errors;
 mod keys;
 mod plans;
+mod version;
 
 use crate::server::sql;
 use pgrx::prelude::*;
