@@ -11,9 +11,12 @@ use std::time::Instant;
 const SIZES: [i64; 2] = [50_000, 400_000];
 const BETWEEN: i64 = 200_000;
 
+/// Makes so many rows and has them moved; the seconds.
+type Shape = fn(i64) -> Result<f64>;
+
 /// Rows of one key in one table; of one key in two tables of which one refers to the other; and each row of a key of its own.
 pub fn misplaced(size: Size) -> Result<Vec<Measure>> {
-    let shapes: [(&str, fn(i64) -> Result<f64>); 3] =
+    let shapes: [(&str, Shape); 3] =
         [("one table", one_table), ("two tables that go together", family), ("a key for each row", keys)];
     let mut measures = Vec::new();
     for (shape, run) in shapes {
