@@ -75,7 +75,7 @@ COMMENT ON FUNCTION shardmaster.split_rests(bigint) IS 'for what a split waits t
 -- What is waited for, as the end of a sentence: texts of workers begin with words of their own.
 CREATE FUNCTION shardmaster.waiting_words(waiting_for text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT regexp_replace($1, '^((waiting for|retrying after:) )+', '')
+    SELECT regexp_replace(regexp_replace($1, '^((waiting for|retrying after:) )+', ''), '^connecting to shard', 'a connection to shard')
 $$;
 COMMENT ON FUNCTION shardmaster.waiting_words(text) IS 'what a split waits for, to stand behind "waiting for"';
 
@@ -239,8 +239,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                CASE WHEN m.phase IN ('backfill', 'tailing', 'cutover_pending', 'completed')
                     THEN shardmaster.counted(m.total_rows_copied, 'row', 'rows') || ' copied' END,
                CASE WHEN m.phase = 'backfill'
-                    THEN concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
-                                   'about ' || date_trunc('second', m.eta) || ' left') END,
+                    THEN nullif(concat_ws(', ', shardmaster.copy_rate(m.total_rows_copied, m.backfill_started_at, NULL),
+                                          'about ' || date_trunc('second', m.eta) || ' left'), '') END,
                CASE WHEN m.phase = 'tailing' THEN shardmaster.counted(m.lag_rows, 'changed row', 'changed rows') || ' behind' END,
                CASE WHEN m.phase = 'completed' AND m.fence_ms IS NOT NULL
                     THEN format('writers waited at most %s ms', m.fence_ms) END,
@@ -249,6 +249,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                                    CASE WHEN m.activity = 'retrying' THEN date_trunc('second', m.retrying_since) END) END,
                -- What its operator does next is no news to whoever runs it.
                CASE WHEN m.activity <> 'failed' AND m.waiting_for NOT LIKE 'waiting for shard\_split\_%'
+                     AND (m.activity = 'retrying' OR m.waiting_for NOT LIKE 'connecting to shard %')
                     THEN 'waiting for ' || shardmaster.clipped(shardmaster.waiting_words(m.waiting_for), 400) END)
       FROM @extschema@.shard_split_metrics(split_id) m
 $$;

@@ -25,6 +25,7 @@ mod executions_two_phase;
 mod failover;
 mod faults;
 mod figures;
+mod first_steps;
 mod floods;
 mod frozen;
 mod gateway;

@@ -119,6 +119,22 @@ const ARRAYS: &[&str] = &[
     "ARRAY[repeat('x', 1048576)]",
     "ARRAY['', '''', '$$', '{x}', E'\\n', '[1,2)']",
 ];
+const NUMBER_ARRAYS: &[&str] = &[
+    "'{7}'",
+    "'{}'",
+    "ARRAY[NULL]",
+    "'{1,1}'",
+    "'{{1,2},{3,4}}'",
+    "'[5:6]={1,2}'",
+    "'{9223372036854775807,-9223372036854775808}'",
+    "(SELECT array_agg(i) FROM generate_series(1, 100000) i)",
+];
+const UUID_ARRAYS: &[&str] = &[
+    "ARRAY['00000000-0000-0000-0000-000000000000']",
+    "'{}'",
+    "ARRAY[NULL]",
+    "array_fill('ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid, ARRAY[2, 2])",
+];
 const TYPES: &[&str] = &[
     "0::oid::regtype",
     "4294967295::oid::regtype",
@@ -179,6 +195,8 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
         "interval" => INTERVALS,
         "timestamp with time zone" => TIMES,
         "text[]" => ARRAYS,
+        "bigint[]" => NUMBER_ARRAYS,
+        "uuid[]" => UUID_ARRAYS,
         "regtype" => TYPES,
         "oid" => OBJECT_NUMBERS,
         "uuid" => UUIDS,
@@ -195,7 +213,10 @@ pub fn hostile(parameter: &Parameter) -> Vec<String> {
 /// What fits; the first of them fits best.
 pub fn plausible(parameter: &Parameter) -> Vec<String> {
     let is_time = parameter.type_name.starts_with("timestamp");
-    if let Some((_, values)) = BY_NAME.iter().find(|(name, _)| *name == parameter.name && !is_time) {
+    // Keys of other types than text have no names.
+    let is_key = ["key", "keys", "tenant"].contains(&parameter.name.as_str());
+    let has_names = !is_time && (!is_key || parameter.type_name.starts_with("text"));
+    if let Some((_, values)) = BY_NAME.iter().find(|(name, _)| *name == parameter.name && has_names) {
         return values.iter().map(|value| cast(value, parameter)).collect();
     }
     hostile(parameter).into_iter().take(1).collect()

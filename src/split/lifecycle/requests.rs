@@ -159,7 +159,7 @@ pub const REQUESTS: &[Request] = &[
     row(Call::Map, &[Phase::Completed], Always, Refuse("Its rows have moved.")),
     row(Call::Map, ANY, Always, Refuse("Roll it back with shard_split_rollback({id}) first.")),
 
-    row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("SELECT shard_split_reverse() of the split that it takes back begins it.")),
+    row(Call::StartDualWrite, BEFORE, GoesBack, Refuse("shard_split_reverse() of its split begins it, until that is finished; then plan a split in the other direction.")),
     row(Call::StartDualWrite, BEFORE, AtRest, AtLeast(Goal::DualWrite)),
     row(Call::StartDualWrite, ANY, RollingBack, RollsBack),
     row(Call::StartDualWrite, BEFORE, Always, AtLeast(Goal::DualWrite)),

@@ -1,0 +1,132 @@
+//! What an operator is told who runs a split by one call, and whom it waits for.
+
+use shardmaster_tests::cluster::{CLIENT, DATABASE};
+use shardmaster_tests::fixture::{LIMIT, cluster, plan, rows, to_pending};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::sync::{Arc, Mutex};
+
+/// A client's transaction that has written to a row that moves, by a program of that name.
+fn writer(cluster: &shardmaster_tests::cluster::Cluster, program: &str) -> postgres::Client {
+    let mut config = cluster.servers[0].config(DATABASE, CLIENT);
+    let mut writer = config.application_name(program).connect(postgres::NoTls).unwrap();
+    writer.batch_execute("BEGIN; UPDATE items SET val = 'sEcret' WHERE tenant = 'moves' AND id = 2").unwrap();
+    writer
+}
+
+/// The first attempt of a cutover waits in vain for a client, who is named with all that helps to find
+/// him and nothing of what he has written; the second one succeeds, and the account tells of him.
+#[test]
+fn a_run_names_whom_it_waits_for_tries_again_and_ends_with_an_account() {
+    let cluster = cluster(&["shardmaster.cutover_timeout = 2500"]);
+    let split = plan(&cluster);
+    to_pending(&split);
+    let mut blocker = writer(&cluster, "the shop");
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let heard = lines.clone();
+    let said = |words: &[&str]| {
+        let lines: std::sync::MutexGuard<'_, Vec<String>> = lines.lock().unwrap();
+        lines.iter().any(|line| words.iter().all(|word| line.contains(word))).then_some(())
+    };
+    std::thread::scope(|scope| {
+        let hear = move |line: &str| heard.lock().unwrap().push(line.to_owned());
+        let run = scope.spawn(|| Split::of(&cluster, split.id).run(hear));
+        let words = [
+            "waiting for",
+            "shard \"shard_a\"",
+            "user app",
+            "application the shop",
+            "idle after UPDATE",
+            "open for",
+        ];
+        wait::until("the client to be named", LIMIT, || Ok(said(&words))).unwrap();
+        split.wait_for_event("attempt 2 of 3 follows", LIMIT).unwrap();
+        // It is under way, and waits once more.
+        wait::until("a writer to be waited for again", LIMIT, || {
+            let waiting: String = split.metric::<Option<String>>("waiting_for")?.unwrap_or_default();
+            Ok(waiting.contains("the shop").then_some(()).filter(|()| !waiting.contains("attempt")))
+        })
+        .unwrap();
+        blocker.batch_execute("COMMIT").unwrap();
+        run.join().unwrap().unwrap();
+    });
+    let lines: Vec<String> = lines.lock().unwrap().clone();
+    let account = lines.last().unwrap();
+    for words in
+        ["completed after", "300 rows copied", "writers waited at most", "the cutover waited for", "the shop"]
+    {
+        assert!(account.contains(words), "{words}: {lines:#?}");
+    }
+    assert!(account.ends_with(&format!("next: SELECT shard_split_finish({})", split.id)), "{account}");
+    assert!(lines.iter().all(|line| !line.contains("sEcret")), "{lines:#?}");
+    assert!(!split.events().unwrap().contains("sEcret"));
+    assert_eq!(rows(&cluster, 1).len(), 300);
+    // Nobody is at work, and what is missing is said.
+    wait::until("its rest", LIMIT, || {
+        let said: Option<String> = split.metric("waiting_for")?;
+        let rests = split.metric::<String>("activity")? == "idle";
+        Ok((rests && said.as_deref() == Some("waiting for shard_split_finish")).then_some(()))
+    })
+    .unwrap();
+    split.finish(LIMIT).unwrap();
+}
+
+/// The same call takes a plan back, which has begun or not, and says no more than that it is so.
+#[test]
+fn a_run_takes_back() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    let mut master = cluster.superuser().unwrap();
+    let call = format!("CALL shard_split_run({}, 'rolled_back')", split.id);
+    master.batch_execute(&call).unwrap();
+    assert_eq!(split.phase().unwrap(), "rolled_back");
+    master.batch_execute(&call).unwrap();
+    to_pending(&split);
+    master.batch_execute(&call).unwrap();
+    assert_eq!(split.phase().unwrap(), "rolled_back");
+    assert_eq!(rows(&cluster, 1).len(), 0);
+    split.call("start_dual_write").unwrap();
+    split.run(|_| ()).unwrap();
+    let refused = master.batch_execute(&call).unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    assert_eq!(refused.code().code(), "55000");
+    assert!(refused.hint().unwrap().contains("shard_split_reverse"), "{refused:?}");
+    split.finish(LIMIT).unwrap();
+}
+
+/// The summary of a check counts what moves, and is no finding.
+#[test]
+fn a_check_says_how_much_moves() {
+    let cluster = cluster(&[]);
+    let split = plan(&cluster);
+    let mut master = cluster.superuser().unwrap();
+    let query = "SELECT check_name, ok, detail FROM shard_split_check($1) LIMIT 1";
+    let row = master.query_one(query, &[&split.id]).unwrap();
+    assert_eq!((row.get::<_, &str>(0), row.get::<_, Option<bool>>(1)), ("summary", None));
+    let detail: String = row.get(2);
+    assert!(detail.starts_with("ready: about 300 rows, "), "{detail}");
+    assert!(
+        detail.contains(" in 1 table, a copy of about ") && detail.contains("writers wait about "),
+        "{detail}"
+    );
+    assert!(!detail.contains("open for"), "{detail}");
+    // Who would be waited for is told.
+    let _writer = writer(&cluster, "the shop");
+    wait::until("an old writer to be told of", LIMIT, || {
+        let detail: String = master.query_one(query, &[&split.id])?.get(2);
+        Ok(detail.contains("the oldest on the source is open for").then_some(()))
+    })
+    .unwrap();
+    // Large tables are estimated.
+    cluster.servers[0]
+        .superuser(DATABASE)
+        .unwrap()
+        .batch_execute(
+            "INSERT INTO items SELECT CASE i % 4 WHEN 0 THEN 'moves' ELSE 'stays' END, i, repeat('x', 100), i FROM generate_series(1001, 161000) i;
+             ANALYZE items",
+        )
+        .unwrap();
+    let detail: String = master.query_one(query, &[&split.id]).unwrap().get(2);
+    let number = |text: &str| text.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap();
+    assert!((30_000..55_000).contains(&number(&detail)), "{detail}");
+}
