@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 /// Parts of splits, and how many questions each table more costs in it at most, in hundredths.
 const PARTS: [(&str, usize); 8] = [
-    ("check", 100),
-    ("installation", 100),
-    ("copy", 400),
-    ("cutover", 600),
-    ("finish", 100),
-    ("guard drop", 50),
-    ("installation and copy of another", 500),
-    ("rollback of that", 100),
+    ("check", 10),
+    ("installation", 50),
+    ("copy", 180),
+    ("cutover", 20),
+    ("finish", 160),
+    ("guard drop", 20),
+    ("installation and copy of another", 200),
+    ("rollback of that", 90),
 ];
 
 /// Nothing is looked at without a reason.
