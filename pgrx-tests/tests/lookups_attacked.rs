@@ -1,0 +1,54 @@
+//! Look-ups beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
+
+use shardmaster_tests::cluster::OWNER;
+use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
+use shardmaster_tests::looking::stage;
+use shardmaster_tests::wait;
+
+#[test]
+fn columns_of_all_types_are_taken() {
+    let cluster = stage(&[]);
+    by_superusers(
+        &cluster,
+        &format!(
+            "SET ROLE {OWNER}; CREATE DOMAIN short AS varchar(9);
+             CREATE TABLE item (of varchar(9), id numeric(9,2), small smallint, letters char(9), name varchar(9), domain short,
+                                number uuid, made text GENERATED ALWAYS AS ('m' || letters) STORED)"
+        ),
+    );
+    by_superuser(
+        &cluster,
+        0,
+        "INSERT INTO item VALUES ('a', 1.50, 7, 'l', 'n ', 'd', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11');
+         INSERT INTO item VALUES ('b', 'NaN')",
+    );
+    let mut master = cluster.superuser().unwrap();
+    master.batch_execute("SELECT shard_table_add('item', 'of')").unwrap();
+    let columns = [
+        ("id", "numeric", "1.5000"),
+        ("small", "numeric", "7.0"),
+        ("letters", "character", "l  "),
+        ("name", "text", "n "),
+        ("domain", "text", "d"),
+        ("number", "uuid", "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}"),
+        ("made", "text", "ml"),
+    ];
+    for (column, key_type, _) in columns {
+        master
+            .batch_execute(&format!(
+                "SELECT shard_keyspace_add('by_{column}', 'lookup', key_type => '{key_type}', of => 'default');
+                 SELECT shard_table_add('item', '{column}', 'by_{column}')"
+            ))
+            .unwrap();
+    }
+    let filled =
+        "SELECT count(*) = 14 AND bool_and(state = 'filled' AND waits_for IS NULL) FROM shard_lookups()";
+    wait::until_true(&mut master, "all are filled", LIMIT, filled).unwrap();
+    for (column, _, key) in columns {
+        let call = format!("SELECT shard_lookup('{key}', 'by_{column}')");
+        let owner: String = master.query_one(&call, &[]).unwrap().get(0);
+        assert_eq!(owner, "a", "{call}");
+    }
+    let owner: String = master.query_one("SELECT shard_lookup('nan', 'by_id')", &[]).unwrap().get(0);
+    assert_eq!(owner, "b");
+}
