@@ -1,8 +1,8 @@
 //! Look-ups beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
 
-use shardmaster_tests::cluster::OWNER;
+use shardmaster_tests::cluster::{DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::looking::stage;
+use shardmaster_tests::looking::{add, route, stage, wait_route};
 use shardmaster_tests::wait;
 
 #[test]
@@ -51,4 +51,40 @@ fn columns_of_all_types_are_taken() {
     }
     let owner: String = master.query_one("SELECT shard_lookup('nan', 'by_id')", &[]).unwrap().get(0);
     assert_eq!(owner, "b");
+}
+
+#[test]
+fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    by_superuser(
+        &cluster,
+        1,
+        "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0",
+    );
+    let mut latin = cluster.servers[1].superuser("latin").unwrap();
+    latin
+        .batch_execute(
+            "CREATE TABLE users (tenant text, id int, email text, PRIMARY KEY (tenant, id)); CREATE INDEX ON users (email)",
+        )
+        .unwrap();
+    let conninfo = cluster.servers[1].conninfo("latin", "postgres");
+    master.execute("SELECT shard_add('latin', $1)", &[&conninfo]).unwrap();
+    master.batch_execute("SELECT shard_assign('l', 'latin')").unwrap();
+    let filled =
+        "SELECT count(*) = 3 AND bool_and(state = 'filled') FROM shard_lookups() WHERE keyspace = 'emails'";
+    wait::until_true(&mut master, "filled", LIMIT, filled).unwrap();
+    // A claim is asked for when all pairs are, and a row may be where nobody is sent.
+    let claim = "SELECT shard_lookup_claim('日@x.org', 'l', 'emails')";
+    wait::until("the claim", LIMIT, || Ok(master.batch_execute(claim).ok())).unwrap();
+    by_superuser(&cluster, 0, "INSERT INTO users VALUES ('l', 1, '月@x.org')");
+    latin.batch_execute("INSERT INTO users VALUES ('l', 1, 'é@x.org')").unwrap();
+    wait_route(&mut master, "é@x.org", "latin");
+    latin.batch_execute("TRUNCATE users; INSERT INTO users VALUES ('l', 2, 'ü@x.org')").unwrap();
+    wait_route(&mut master, "ü@x.org", "latin");
+    wait_route(&mut master, "é@x.org", "42704");
+    wait::until_true(&mut master, "filled again", LIMIT, filled).unwrap();
+    assert_eq!(route(&mut master, "日@x.org"), "latin");
+    let waits = "SELECT count(*) = 0 FROM shard_lookups() WHERE waits_for IS NOT NULL OR waiting > 0";
+    wait::until_true(&mut master, "nothing waits", LIMIT, waits).unwrap();
 }

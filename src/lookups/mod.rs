@@ -14,6 +14,7 @@
 //!   was asked before, a master that has forgotten what it took), all pairs of an earlier epoch are settled again (`run.rs`);
 //! - an assignment has the rows of its keys settled (`assigned.rs`).
 
+mod ask;
 mod assigned;
 mod columns;
 mod define;

@@ -1,6 +1,6 @@
 //! Settles pairs: whether their owners' shards have a row with them, as the master then has it.
 
-use super::columns::Compared;
+use super::ask::ask;
 use super::points;
 use super::session::Sessions;
 use crate::agent::error::{Result, SplitError};
@@ -9,17 +9,14 @@ use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::routing::{self, Place};
-use crate::catalog::shard::{self, Shard};
-use crate::error::{Failure, SqlState};
-use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::catalog::shard::Shard;
+use crate::error::Failure;
 use crate::server::injection::reach;
 use crate::server::txn::{soon, transaction};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Pairs that are settled in one go.
 pub const BATCH: usize = 1000;
-const TYPES: &str = include_str!("../../sql/lookup/types.sql");
 /// Bytes of a key or an owner: a longer one is in no index, so in no look-up.
 pub const LONGEST: usize = 1000;
 
@@ -106,41 +103,6 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
     Ok(looked)
 }
 
-/// Which of the pairs a shard has; None: it has no such table, so no rows.
-fn ask(
-    sessions: &mut Sessions,
-    source: &Source,
-    shard_key: &str,
-    pairs: &[&Pair],
-) -> Result<Option<Vec<bool>>> {
-    let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
-    let watched = source.on(&shard);
-    let connection = sessions.for_reading(&shard, &watched)?;
-    let Some(types) = types(connection, &watched)? else { return Ok(None) };
-    let query = query(&watched, &types);
-    // By number: what no row can have is not asked for.
-    let asked: Vec<(usize, &Pair)> = pairs
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner))
-        .collect();
-    let (keys, owners): (Vec<String>, Vec<String>) =
-        asked.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
-    let answer = connection.query(&query, &[Some(&text_array(&keys)), Some(&text_array(&owners))])?;
-    let mut found = vec![false; pairs.len()];
-    for number in answer.rows.iter().flatten().flatten() {
-        let place = number.parse::<usize>().ok().and_then(|n| asked.get(n.checked_sub(1)?));
-        if let Some(cell) = place.and_then(|(place, _)| found.get_mut(*place)) {
-            *cell = true;
-        }
-    }
-    // Whoever commits without waiting for the disk was seen all the same.
-    connection.run("BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT")?;
-    sessions.succeeded(shard_key);
-    Ok(Some(found))
-}
-
 /// Writes down what shards have said, in a transaction; those of which nothing could be written are left for later.
 pub fn apply(lookup: &Lookup, looked: &Looked) -> BTreeSet<Pair> {
     let pairs: BTreeSet<Pair> = looked.answers.keys().cloned().collect();
@@ -219,53 +181,5 @@ pub fn settle_all(sessions: &mut Sessions, lookup: &Lookup, pairs: BTreeSet<Pair
     match left.is_empty() {
         true => Ok(()),
         false => Err(SplitError::Retry("routes that change all the time".into())),
-    }
-}
-
-/// How both columns are compared.
-struct Types {
-    key: Compared,
-    by: Compared,
-    /// An index leads with the keys.
-    has_index: bool,
-}
-
-/// Which of the pairs there are, by their numbers. A key has few rows, an owner may have all of them, whatever the planner
-/// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
-fn query(watched: &Watched, types: &Types) -> String {
-    let by = format!("t.{}", ident(&watched.shard_by));
-    let is_owners = match types.has_index {
-        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast),
-        false => format!("{by} = w.owner::{}", types.by.cast),
-    };
-    format!(
-        "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
-          WHERE EXISTS (SELECT 1 FROM {} t WHERE t.{} = w.key::{} AND {is_owners})",
-        watched.qualified(),
-        ident(&watched.column),
-        types.key.cast
-    )
-}
-
-/// None: there is no such table.
-fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>> {
-    let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
-    let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
-    let answer = connection.query(TYPES, &parameters)?;
-    let Some(row) = answer.rows.first() else { return Ok(None) };
-    let compared = |name: Option<&Option<String>>| Compared::by_name(name?.as_deref()?);
-    match (compared(row.first()), compared(row.get(1))) {
-        (Some(key), Some(by)) => {
-            let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));
-            Ok(Some(Types { key, by, has_index }))
-        }
-        _ => Err(SplitError::Failed(Failure::new(
-            SqlState::UNSUPPORTED,
-            format!(
-                "no look-up goes by table {} of shard \"{}\" as it is",
-                watched.qualified(),
-                connection.shard()
-            ),
-        ))),
     }
 }
