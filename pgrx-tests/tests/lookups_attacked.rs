@@ -2,7 +2,8 @@
 
 use shardmaster_tests::cluster::{DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
-use shardmaster_tests::looking::{add, route, stage, wait_route};
+use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
+use shardmaster_tests::mender::wait_held;
 use shardmaster_tests::wait;
 
 #[test]
@@ -87,4 +88,58 @@ fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
     assert_eq!(route(&mut master, "日@x.org"), "latin");
     let waits = "SELECT count(*) = 0 FROM shard_lookups() WHERE waits_for IS NOT NULL OR waiting > 0";
     wait::until_true(&mut master, "nothing waits", LIMIT, waits).unwrap();
+}
+
+#[test]
+fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    let mut open = cluster.superuser().unwrap();
+    open.batch_execute("BEGIN; SELECT shard_lookup_claim('a7@x.org', 'a', 'emails')").unwrap();
+    by_superuser(&cluster, 0, &insert(1, 20, "a"));
+    wait_route(&mut master, "a1@x.org", "shard_a");
+    wait_route(&mut master, "a20@x.org", "shard_a");
+    let said = "SELECT count(*) = 1 FROM shard_lookups() WHERE shard_key = 'shard_a' AND waits_for LIKE 'whoever has locked%'";
+    wait::until_true(&mut master, "it is said", LIMIT, said).unwrap();
+    assert_eq!(route(&mut master, "a7@x.org"), "42704");
+    by_superuser(&cluster, 0, "CREATE TABLE again AS SELECT * FROM users; TRUNCATE users");
+    by_superuser(&cluster, 0, &format!("{}; INSERT INTO users SELECT * FROM again", insert(21, 1500, "a")));
+    wait_route(&mut master, "a1500@x.org", "shard_a");
+    // All has been read by then, and the table is nobody's but its owner's.
+    let held =
+        "SELECT count(*) = 0 FROM pg_locks WHERE relation = 'users'::regclass AND pid <> pg_backend_pid()";
+    wait::until_true(&mut cluster.servers[0].superuser(DATABASE).unwrap(), "no lock", LIMIT, held).unwrap();
+    open.batch_execute("COMMIT").unwrap();
+    wait_filled(&mut master);
+    assert_eq!(route(&mut master, "a7@x.org"), "shard_a");
+    wait_equal(&cluster, &mut master);
+}
+
+#[test]
+fn a_fill_waits_for_no_other_shard() {
+    let cluster = stage(&["shardmaster.remote_timeout = '10s'"]);
+    let mut master = add(&cluster);
+    cluster.servers[1].hang().unwrap();
+    by_superuser(&cluster, 0, "TRUNCATE users");
+    by_superuser(&cluster, 0, &format!("{}; {}", insert(1, 1500, "c"), insert(1, 1500, "a")));
+    wait_route(&mut master, "a1500@x.org", "shard_a");
+    let filled = "SELECT count(*) = 1 FROM shard_lookups() WHERE shard_key = 'shard_a' AND state <> 'filling' AND waiting = 0";
+    wait::until_true(&mut master, "shard_a is filled", LIMIT, filled).unwrap();
+    cluster.servers[1].wake().unwrap();
+    wait_equal(&cluster, &mut master);
+}
+
+#[test]
+fn a_queue_that_is_rewritten_loses_nothing() {
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    cluster.hold("lookup_consumed").unwrap();
+    by_superuser(&cluster, 0, &insert(1, 5000, "a"));
+    wait_held(&cluster, "lookup_consumed");
+    cluster.hold("lookup_committed").unwrap();
+    wait_held(&cluster, "lookup_committed");
+    by_superuser(&cluster, 0, "VACUUM FULL shardmaster_agent.lookup_queue_1");
+    cluster.fault("").unwrap();
+    wait_equal(&cluster, &mut master);
+    wait_filled(&mut master);
 }

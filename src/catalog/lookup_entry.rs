@@ -152,24 +152,20 @@ fn promote(lookup: &str, keys: Vec<String>) {
     );
 }
 
-/// Pairs of these owners, from behind a pair on; those that were claimed alone, and those in conflicts, too.
-pub fn of_owners(lookup: &str, owners: &[String], after: Option<&Pair>, most: i64) -> Vec<Pair> {
-    let (key, owner) = after.map_or(("", ""), |pair| (&pair.key, &pair.owner));
+/// Keys of an owner, from behind a key on; those that were claimed alone, and those in conflicts, too.
+pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Vec<String> {
     sql::read(
-        "SELECT key, owner FROM (
-             SELECT e.key, e.owner FROM shardmaster.lookup_entry e WHERE e.lookup = $1 AND e.owner = ANY ($2)
-             UNION SELECT c.key, c.owner FROM shardmaster.lookup_conflict c WHERE c.lookup = $1 AND c.owner = ANY ($2)) AS p
-          WHERE $3 IS FALSE OR (key COLLATE \"C\", owner COLLATE \"C\") > ($4, $5)
-          ORDER BY key COLLATE \"C\", owner COLLATE \"C\" LIMIT $6",
-        &[
-            lookup.into(),
-            owners.to_vec().into(),
-            after.is_some().into(),
-            key.into(),
-            owner.into(),
-            most.into(),
-        ],
-        |row| Pair { key: row.value(1), owner: row.value(2) },
+        "SELECT p.key FROM (
+             (SELECT e.key COLLATE \"C\" AS key FROM shardmaster.lookup_entry e
+               WHERE e.lookup = $1 AND e.owner = $2 AND ($3 IS NULL OR e.key COLLATE \"C\" > $3)
+               ORDER BY e.key COLLATE \"C\" LIMIT $4)
+             UNION
+             (SELECT c.key COLLATE \"C\" FROM shardmaster.lookup_conflict c
+               WHERE c.lookup = $1 AND c.owner = $2 AND ($3 IS NULL OR c.key COLLATE \"C\" > $3)
+               ORDER BY c.key COLLATE \"C\" LIMIT $4)) AS p
+          ORDER BY p.key LIMIT $4",
+        &[lookup.into(), owner.into(), after.into(), most.into()],
+        |row| row.value(1),
     )
 }
 
