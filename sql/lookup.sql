@@ -100,6 +100,8 @@ CREATE TRIGGER lookup_assigned AFTER INSERT ON shardmaster.routing_entry
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_assigned();
 CREATE TRIGGER lookup_unassigned AFTER UPDATE ON shardmaster.routing_entry
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_assigned();
+ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER lookup_assigned;
+ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER lookup_unassigned;
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup_entry', '');

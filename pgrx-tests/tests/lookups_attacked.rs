@@ -1,5 +1,6 @@
 //! Look-ups beside what stands in their way: odd columns and letters, claims that are not committed, shards that are away.
 
+use shardmaster_tests::asking::error;
 use shardmaster_tests::cluster::{DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
@@ -54,6 +55,7 @@ fn columns_of_all_types_are_taken() {
     assert_eq!(owner, "b");
 }
 
+/// No row there can have it, and the others are found all the same.
 #[test]
 fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
     let cluster = stage(&[]);
@@ -90,6 +92,7 @@ fn a_letter_that_a_shards_encoding_lacks_keeps_nothing_waiting() {
     wait::until_true(&mut master, "nothing waits", LIMIT, waits).unwrap();
 }
 
+/// Neither what comes nor a fill waits for whoever has claimed a key and does not commit.
 #[test]
 fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
     let cluster = stage(&[]);
@@ -115,6 +118,7 @@ fn a_claim_that_is_not_committed_keeps_no_other_key_waiting() {
     wait_equal(&cluster, &mut master);
 }
 
+/// Rows on the wrong shard are the right one's to say: a shard that is away holds up nobody's fill.
 #[test]
 fn a_fill_waits_for_no_other_shard() {
     let cluster = stage(&["shardmaster.remote_timeout = '10s'"]);
@@ -129,6 +133,7 @@ fn a_fill_waits_for_no_other_shard() {
     wait_equal(&cluster, &mut master);
 }
 
+/// What was read stands elsewhere after a VACUUM FULL, and something else in its place.
 #[test]
 fn a_queue_that_is_rewritten_loses_nothing() {
     let cluster = stage(&[]);
@@ -142,4 +147,39 @@ fn a_queue_that_is_rewritten_loses_nothing() {
     cluster.fault("").unwrap();
     wait_equal(&cluster, &mut master);
     wait_filled(&mut master);
+}
+
+/// The row that a claim has found may be gone by then.
+#[test]
+fn a_claim_beside_a_row_outlives_it() {
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    by_superuser(&cluster, 0, "INSERT INTO users VALUES ('a', 1, 'k@x.org')");
+    wait_route(&mut master, "k@x.org", "shard_a");
+    cluster.hold("lookup_looked").unwrap();
+    by_superuser(&cluster, 0, "DELETE FROM users");
+    wait_held(&cluster, "lookup_looked");
+    let claim = |owner: &str| format!("SELECT shard_lookup_claim('k@x.org', '{owner}', 'emails', '1 hour')");
+    master.batch_execute(&claim("a")).unwrap();
+    cluster.fault("").unwrap();
+    let taken = "SELECT count(*) = 1 FROM shardmaster.lookup_entry WHERE key = 'k@x.org' AND NOT has_row";
+    wait::until_true(&mut master, "its row is gone", LIMIT, taken).unwrap();
+    assert_eq!(error(&mut master, &claim("c")).0, "23505");
+    assert_eq!(route(&mut master, "k@x.org"), "shard_a");
+}
+
+/// A tenant that is placed claims its keys at once, also by the same transaction: only other owners' rows matter.
+#[test]
+fn an_owner_that_was_just_assigned_claims_keys() {
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    master
+        .batch_execute(
+            "BEGIN; SELECT shard_assign('d', 'shard_b'); SELECT shard_lookup_claim('d@x.org', 'd', 'emails'); COMMIT",
+        )
+        .unwrap();
+    assert_eq!(route(&mut master, "d@x.org"), "shard_b");
+    master.batch_execute("BEGIN; SELECT shard_assign('e', 'shard_b')").unwrap();
+    assert_eq!(error(&mut master, "SELECT shard_lookup_claim('e@x.org', 'd', 'emails')").0, "55000");
+    master.batch_execute("ROLLBACK").unwrap();
 }
