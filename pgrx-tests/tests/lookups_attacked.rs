@@ -168,6 +168,32 @@ fn a_claim_beside_a_row_outlives_it() {
     assert_eq!(route(&mut master, "k@x.org"), "shard_a");
 }
 
+/// Whoever has written to other tables alone has nothing to do with it; who has to this one is named.
+#[test]
+fn a_fill_waits_for_writers_of_its_table_alone() {
+    let cluster = stage(&[]);
+    let mut elsewhere = cluster.servers[0].superuser("postgres").unwrap();
+    let mut beside = cluster.servers[0].superuser(DATABASE).unwrap();
+    for client in [&mut elsewhere, &mut beside] {
+        client.batch_execute("BEGIN; CREATE TABLE other (i int)").unwrap();
+    }
+    let mut prepared = cluster.servers[0].superuser(DATABASE).unwrap();
+    prepared.batch_execute("BEGIN; CREATE TABLE another (i int); PREPARE TRANSACTION 'another'").unwrap();
+    by_superuser(&cluster, 0, &insert(1, 10, "a"));
+    let mut master = add(&cluster);
+    wait_equal(&cluster, &mut master);
+    prepared.batch_execute("BEGIN; DELETE FROM users WHERE id = 1; PREPARE TRANSACTION 'mine'").unwrap();
+    master
+        .batch_execute("UPDATE shardmaster.lookup_shard SET state = 'new' WHERE shard_key = 'shard_a'")
+        .unwrap();
+    let waits = "SELECT count(*) = 1 FROM shard_lookups() WHERE waits_for LIKE 'the end of 1 transactions%: prepared transaction \"mine\"'";
+    wait::until_true(&mut master, "it waits", LIMIT, waits).unwrap();
+    prepared.batch_execute("COMMIT PREPARED 'mine'").unwrap();
+    wait_filled(&mut master);
+    wait_equal(&cluster, &mut master);
+    prepared.batch_execute("ROLLBACK PREPARED 'another'").unwrap();
+}
+
 /// A tenant that is placed claims its keys at once, also by the same transaction: only other owners' rows matter.
 #[test]
 fn an_owner_that_was_just_assigned_claims_keys() {

@@ -1,17 +1,21 @@
--- Transactions of a snapshot, $1, that still run in this database, and some of them by name. No row: there is none.
-WITH earlier AS (
-    SELECT x.xid::xid FROM pg_snapshot_xip($1::pg_snapshot) AS x (xid)
-     WHERE x.xid IN (SELECT * FROM pg_snapshot_xip(pg_current_snapshot()))
+-- Transactions of a snapshot, $1, that have written to a table, $2, or to a partition of it, and still run: how many, and some
+-- of them by name. Whoever writes keeps a lock on the table to its end. No row: there is none.
+WITH tree (oid) AS (
+    SELECT to_regclass($2)::oid UNION SELECT p.relid FROM pg_partition_tree(to_regclass($2)) p
+), writer AS (
+    SELECT l.virtualtransaction FROM pg_locks l
+     WHERE l.locktype = 'relation' AND l.granted AND l.relation IN (SELECT t.oid FROM tree t)
+       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+       AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
 ), named AS (
-    SELECT e.xid, min(a.pid) AS pid, min(a.usename) AS usename, min(a.application_name) AS application, min(p.gid) AS gid,
-           bool_or(coalesce(a.datname, p.database) <> current_database()) IS TRUE AS is_elsewhere
-      FROM earlier e
-      LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.transactionid = e.xid
+    SELECT DISTINCT a.pid, a.usename, a.application_name, p.gid, x.xid
+      FROM pg_snapshot_xip($1::pg_snapshot) AS x (xid)
+      JOIN pg_locks l ON l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.transactionid = x.xid::xid
       LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-      LEFT JOIN pg_prepared_xacts p ON p.transaction = e.xid
-     GROUP BY e.xid
+      LEFT JOIN pg_prepared_xacts p ON p.transaction = x.xid::xid
+     WHERE l.virtualtransaction IN (SELECT w.virtualtransaction FROM writer w)
 )
-SELECT count(*), string_agg(coalesce(format('pid %s (%s)', n.pid, concat_ws(', ', n.usename, nullif(n.application, ''))),
-                                     format('prepared transaction "%s"', n.gid)), ', ' ORDER BY n.pid, n.gid) FILTER (WHERE n.number <= 5)
-  FROM (SELECT f.*, row_number() OVER (ORDER BY f.pid, f.gid) AS number FROM named f WHERE NOT f.is_elsewhere) n
+SELECT count(*), string_agg(CASE WHEN n.pid IS NULL THEN format('prepared transaction "%s"', n.gid)
+                                 ELSE format('pid %s (%s)', n.pid, concat_ws(', ', n.usename, nullif(n.application_name, ''))) END, ', ' ORDER BY n.pid, n.gid) FILTER (WHERE n.number <= 5)
+  FROM (SELECT f.*, row_number() OVER (ORDER BY f.pid, f.gid) AS number FROM named f) n
 HAVING count(*) > 0

@@ -118,7 +118,10 @@ impl Assigned {
             let mut next = own.clone();
             let page = transaction(|| next.page(lookup, &self.owners));
             let is_last = page.is_empty();
-            settle::settle_all(sessions, lookup, page)?;
+            // What somebody has locked is known, and nobody else waits for it.
+            if !settle::settle_unlocked(sessions, lookup, page, None)?.is_empty() {
+                settle::commit(lookup, || lookup::next_epoch_if_any(lookup))?;
+            }
             self.own = (!is_last).then_some(next);
             return Ok(true);
         }

@@ -147,9 +147,9 @@ impl Earlier {
         }
     }
 
-    /// Who of them still runs, in this database: nobody writes into it from another one. None: nobody.
-    pub fn left(&self, connection: &mut Connection) -> Result<Option<String>> {
-        let answer = connection.query(EARLIER, &[Some(&self.0)])?;
+    /// Who of them has written to the table, and still runs. None: nobody.
+    pub fn left(&self, connection: &mut Connection, watched: &Watched) -> Result<Option<String>> {
+        let answer = connection.query(EARLIER, &[Some(&self.0), Some(&watched.qualified())])?;
         let [Some(count), Some(who)] = answer.rows.first().map_or(&[][..], Vec::as_slice) else {
             return Ok(None);
         };

@@ -259,7 +259,7 @@ impl Post {
         };
         match fill {
             Fill::Waiting(earlier) => {
-                let left = earlier.left(work.sessions.of(work.shard)?)?;
+                let left = earlier.left(work.sessions.of(work.shard)?, watched)?;
                 if left.is_some() {
                     turn.waits_for = left;
                     self.fill = Some(Fill::Waiting(earlier));

@@ -266,11 +266,6 @@ pub fn settle_unlocked(
     }
 }
 
-/// Settles all of these pairs, each where its owner's rows are.
-pub fn settle_all(sessions: &mut Sessions, lookup: &Lookup, pairs: BTreeSet<Pair>) -> Result<()> {
-    require_none(&settle_unlocked(sessions, lookup, pairs, None)?)
-}
-
 /// Waits for whoever has locked these.
 pub fn require_none(locked: &BTreeSet<Pair>) -> Result<()> {
     match locked.is_empty() {
