@@ -27,7 +27,7 @@ CREATE TABLE shardmaster.lookup_entry (
     epoch         bigint NOT NULL,
     PRIMARY KEY (key, lookup)
 );
-CREATE INDEX lookup_entry_owner ON shardmaster.lookup_entry (owner, lookup);
+CREATE INDEX lookup_entry_owner ON shardmaster.lookup_entry (owner, lookup, key COLLATE "C");
 CREATE INDEX lookup_entry_claim ON shardmaster.lookup_entry (claimed_until) WHERE NOT has_row;
 COMMENT ON TABLE shardmaster.lookup_entry IS 'the owner of each key of a look-up: by a row of its shard, or claimed until such a row comes';
 COMMENT ON COLUMN shardmaster.lookup_entry.epoch IS 'in which epoch the owner''s shard was last asked for the row';
@@ -41,7 +41,7 @@ CREATE TABLE shardmaster.lookup_conflict (
     epoch    bigint NOT NULL,
     PRIMARY KEY (key, lookup, owner)
 );
-CREATE INDEX lookup_conflict_owner ON shardmaster.lookup_conflict (owner, lookup);
+CREATE INDEX lookup_conflict_owner ON shardmaster.lookup_conflict (owner, lookup, key COLLATE "C");
 COMMENT ON TABLE shardmaster.lookup_conflict IS 'owners of keys of a look-up that lead to another owner: see shard_lookup_conflicts()';
 
 -- How far it is with each shard. Not dumped: a restored copy has missed what came since, and fills again.
@@ -100,6 +100,8 @@ CREATE TRIGGER lookup_assigned AFTER INSERT ON shardmaster.routing_entry
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_assigned();
 CREATE TRIGGER lookup_unassigned AFTER UPDATE ON shardmaster.routing_entry
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_assigned();
+ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER lookup_assigned;
+ALTER TABLE shardmaster.routing_entry ENABLE ALWAYS TRIGGER lookup_unassigned;
 
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.lookup_entry', '');

@@ -8,7 +8,8 @@ COMMENT ON FUNCTION shardmaster.lookup_changed() IS 'makes sessions drop the own
 CREATE TRIGGER lookup_deleted AFTER DELETE ON shardmaster.lookup_entry
     FOR EACH ROW EXECUTE FUNCTION shardmaster.lookup_changed();
 CREATE TRIGGER lookup_changed AFTER UPDATE ON shardmaster.lookup_entry
-    FOR EACH ROW WHEN ((OLD.lookup, OLD.key, OLD.owner) IS DISTINCT FROM (NEW.lookup, NEW.key, NEW.owner))
+    FOR EACH ROW WHEN ((OLD.lookup, OLD.key, OLD.owner) IS DISTINCT FROM (NEW.lookup, NEW.key, NEW.owner)
+                       OR OLD.has_row AND NOT NEW.has_row)
     EXECUTE FUNCTION shardmaster.lookup_changed();
 CREATE TRIGGER lookup_truncated AFTER TRUNCATE ON shardmaster.lookup_entry
     FOR EACH STATEMENT EXECUTE FUNCTION shardmaster.lookup_changed();

@@ -266,7 +266,7 @@ fn a_claim_is_the_owners_until_it_ends_or_its_row_goes() {
     let has_row = "SELECT count(*) = 1 FROM shardmaster.lookup_entry WHERE key = 'k@x.org' AND has_row";
     wait::until_true(&mut master, "its row", LIMIT, has_row).unwrap();
     let until: Option<std::time::SystemTime> =
-        master.query_one(&claim("k@x.org", "c", "1 min"), &[]).unwrap().get(0);
+        master.query_one(&claim("k@x.org", "c", "1 s"), &[]).unwrap().get(0);
     assert_eq!(until, None);
     by_superuser(&cluster, 1, "DELETE FROM users WHERE id = 2");
     wait_route(&mut master, "k@x.org", "42704");

@@ -47,6 +47,7 @@ mod lifecycle;
 mod load;
 mod long_rows;
 mod lookups;
+mod lookups_attacked;
 mod lookups_changes;
 mod lookups_ends;
 mod lost;

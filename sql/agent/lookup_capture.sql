@@ -7,7 +7,12 @@ CREATE TABLE IF NOT EXISTS shardmaster_agent.{queue} (
     key   {key_type} NOT NULL,
     owner {owner_type} NOT NULL
 );
-ALTER TABLE shardmaster_agent.{queue} REPLICA IDENTITY FULL;
+-- Once: its lock would wait for whoever has written an entry, and all others behind it.
+DO $identity$ BEGIN
+    IF EXISTS (SELECT FROM pg_class WHERE oid = 'shardmaster_agent.{queue}'::regclass AND relreplident <> 'f') THEN
+        ALTER TABLE shardmaster_agent.{queue} REPLICA IDENTITY FULL;
+    END IF;
+END $identity$;
 CREATE SEQUENCE IF NOT EXISTS shardmaster_agent.{queue}_seq;
 SELECT setval('shardmaster_agent.{queue}_seq', 1) FROM shardmaster_agent.{queue}_seq WHERE NOT is_called;
 

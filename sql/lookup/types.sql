@@ -1,4 +1,4 @@
--- The types of two columns, as casts to them are written: of a domain what it is made of. $1: the table, qualified and quoted,
+-- The names of the types of two columns, as shape.sql writes them: of a domain what it is made of. $1: the table, qualified and quoted,
 -- $2, $3: the columns. And whether an index leads with the first one. No row: there is no such table; NULL: such a column is none by which pairs are compared.
 WITH RECURSIVE base (name, oid) AS (
     SELECT a.attname, a.atttypid FROM pg_attribute a
@@ -6,7 +6,7 @@ WITH RECURSIVE base (name, oid) AS (
     UNION ALL
     SELECT b.name, d.typbasetype FROM base b JOIN pg_type d ON d.oid = b.oid AND d.typtype = 'd'
 ), made (name, type) AS (
-    SELECT b.name, 'pg_catalog.' || quote_ident(t.typname) FROM base b JOIN pg_type t ON t.oid = b.oid
+    SELECT b.name, 'pg_catalog.' || t.typname::text FROM base b JOIN pg_type t ON t.oid = b.oid
      WHERE t.typtype = 'b' AND t.typnamespace = 'pg_catalog'::regnamespace
 )
 SELECT (SELECT m.type FROM made m WHERE m.name = $2), (SELECT m.type FROM made m WHERE m.name = $3),

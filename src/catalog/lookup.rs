@@ -348,18 +348,23 @@ pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
 
 /// A shard that keys are routed to and whose rows were not all looked at yet.
 pub fn not_filled(lookup: &str) -> Option<String> {
-    shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup))
+    not_filled_but(lookup, None)
+}
+
+/// The same; what is still to be looked at of an entry does not count.
+pub fn not_filled_but(lookup: &str, entry: Option<&str>) -> Option<String> {
+    shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup, entry))
 }
 
 /// Where rows of keys that were assigned are still to be looked at.
-fn shard_of_assigned(lookup: &str) -> Option<String> {
+fn shard_of_assigned(lookup: &str, but: Option<&str>) -> Option<String> {
     sql::read_one(
         "SELECT e.read_shard
            FROM shardmaster.lookup_assigned a
            JOIN shardmaster.lookup l ON l.name = a.lookup
            JOIN shardmaster.routing_entry e ON e.keyspace = l.of_keyspace AND e.key = a.entry AND e.valid_to IS NULL
-          WHERE a.lookup = $1 LIMIT 1",
-        &[lookup.into()],
+          WHERE a.lookup = $1 AND a.entry IS DISTINCT FROM $2 LIMIT 1",
+        &[lookup.into(), but.into()],
         |row| row.value(1),
     )
 }
@@ -463,7 +468,8 @@ pub fn shown() -> Vec<Shown> {
         "SELECT l.name, l.of_keyspace, l.table_name, l.column_name, p.shard_key,
                 CASE WHEN p.state = 'filled' AND l.epoch > l.swept THEN 'sweeping' ELSE p.state END, p.waiting,
                 extract(epoch FROM p.lag + CASE WHEN p.waiting > 0 THEN clock_timestamp() - p.looked_at ELSE interval '0' END)::float8,
-                p.error_message, p.error_code IS NOT NULL
+                CASE WHEN s.status = 'disabled' THEN 'nothing: the shard is disabled, and what is written there is not followed' ELSE p.error_message END,
+                p.error_code IS NOT NULL
            FROM shardmaster.lookup l
            LEFT JOIN (shardmaster.lookup_shard p JOIN shardmaster.shard s ON s.shard_key = p.shard_key) ON p.lookup = l.name
           ORDER BY l.name, s.shard_index",

@@ -50,7 +50,8 @@ fn columns(pairs: &[&Pair]) -> (Vec<String>, Vec<String>) {
     pairs.iter().map(|pair| (pair.key.clone(), pair.owner.clone())).unzip()
 }
 
-/// These have a row. Of one key several may have.
+/// These have a row. Of one key several may have. What is known already costs nothing; a claim is fulfilled, but not one that
+/// was made beside the row.
 pub fn set(lookup: &Lookup, pairs: &BTreeSet<&Pair>) {
     let mut left: Vec<&Pair> = pairs.iter().copied().collect();
     while !left.is_empty() {
@@ -65,13 +66,16 @@ pub fn set(lookup: &Lookup, pairs: &BTreeSet<&Pair>) {
 
 fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
     let (keys, owners) = columns(pairs);
+    end_claims_of(&lookup.name, &keys);
     sql::write(
         "WITH wanted AS (
              SELECT w.key, w.owner FROM unnest($2::text[], $3::text[]) AS w (key, owner)
+              WHERE NOT EXISTS (SELECT FROM shardmaster.lookup_entry e
+                                 WHERE e.lookup = $1 AND e.key = w.key AND e.owner = w.owner AND e.has_row AND e.epoch = $4)
          ), put AS (
              INSERT INTO shardmaster.lookup_entry AS e (lookup, key, owner, has_row, epoch)
              SELECT $1, w.key, w.owner, true, $4 FROM wanted w ORDER BY w.key
-             ON CONFLICT (key, lookup) DO UPDATE SET owner = excluded.owner, has_row = true, claimed_until = NULL, epoch = $4
+             ON CONFLICT (key, lookup) DO UPDATE SET owner = excluded.owner, has_row = true, epoch = $4, claimed_until = CASE WHEN e.has_row THEN e.claimed_until END
               WHERE e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp()
              RETURNING e.key
          )
@@ -82,7 +86,7 @@ fn set_distinct(lookup: &Lookup, pairs: &[&Pair]) {
     );
 }
 
-/// These have no row. What is claimed, and has had none yet, stays until the claim ends.
+/// These have no row. What is claimed, and has had none yet or was claimed beside it, stays until the claim ends.
 pub fn unset(lookup: &Lookup, pairs: &[&Pair]) {
     if pairs.is_empty() {
         return;
@@ -94,10 +98,15 @@ pub fn unset(lookup: &Lookup, pairs: &[&Pair]) {
           WHERE c.lookup = $1 AND c.key = w.key AND c.owner = w.owner",
         &[name.into(), keys.clone().into(), owners.clone().into()],
     );
+    sql::write(
+        "UPDATE shardmaster.lookup_entry e SET has_row = false FROM unnest($2::text[], $3::text[]) AS w (key, owner)
+          WHERE e.lookup = $1 AND e.key = w.key AND e.owner = w.owner AND e.has_row AND e.claimed_until > clock_timestamp()",
+        &[name.into(), keys.clone().into(), owners.clone().into()],
+    );
     let gone = sql::write_returning(
         "DELETE FROM shardmaster.lookup_entry e USING unnest($2::text[], $3::text[]) AS w (key, owner)
           WHERE e.lookup = $1 AND e.key = w.key AND e.owner = w.owner
-            AND (e.has_row OR e.claimed_until <= clock_timestamp())
+            AND (e.claimed_until IS NULL OR e.claimed_until <= clock_timestamp())
         RETURNING e.key",
         &[name.into(), keys.into(), owners.into()],
         |row| row.value(1),
@@ -133,6 +142,18 @@ pub fn end_claims(lookup: &Lookup, most: i64) -> usize {
     count
 }
 
+/// Ends those of these keys: whoever has waited for such an end is before others.
+fn end_claims_of(lookup: &str, keys: &[String]) {
+    let gone = sql::write_returning(
+        "DELETE FROM shardmaster.lookup_entry e
+          WHERE e.lookup = $1 AND e.key = ANY ($2) AND NOT e.has_row AND e.claimed_until <= clock_timestamp()
+        RETURNING e.key",
+        &[lookup.into(), keys.to_vec().into()],
+        |row| row.value(1),
+    );
+    promote(lookup, gone);
+}
+
 /// Keys that nobody has any more go to who has had them next.
 fn promote(lookup: &str, keys: Vec<String>) {
     if keys.is_empty() {
@@ -152,24 +173,20 @@ fn promote(lookup: &str, keys: Vec<String>) {
     );
 }
 
-/// Pairs of these owners, from behind a pair on; those that were claimed alone, and those in conflicts, too.
-pub fn of_owners(lookup: &str, owners: &[String], after: Option<&Pair>, most: i64) -> Vec<Pair> {
-    let (key, owner) = after.map_or(("", ""), |pair| (&pair.key, &pair.owner));
+/// Keys of an owner, from behind a key on; those that were claimed alone, and those in conflicts, too.
+pub fn of_owner(lookup: &str, owner: &str, after: Option<&str>, most: i64) -> Vec<String> {
     sql::read(
-        "SELECT key, owner FROM (
-             SELECT e.key, e.owner FROM shardmaster.lookup_entry e WHERE e.lookup = $1 AND e.owner = ANY ($2)
-             UNION SELECT c.key, c.owner FROM shardmaster.lookup_conflict c WHERE c.lookup = $1 AND c.owner = ANY ($2)) AS p
-          WHERE $3 IS FALSE OR (key COLLATE \"C\", owner COLLATE \"C\") > ($4, $5)
-          ORDER BY key COLLATE \"C\", owner COLLATE \"C\" LIMIT $6",
-        &[
-            lookup.into(),
-            owners.to_vec().into(),
-            after.is_some().into(),
-            key.into(),
-            owner.into(),
-            most.into(),
-        ],
-        |row| Pair { key: row.value(1), owner: row.value(2) },
+        "SELECT p.key FROM (
+             (SELECT e.key COLLATE \"C\" AS key FROM shardmaster.lookup_entry e
+               WHERE e.lookup = $1 AND e.owner = $2 AND ($3 IS NULL OR e.key COLLATE \"C\" > $3)
+               ORDER BY e.key COLLATE \"C\" LIMIT $4)
+             UNION
+             (SELECT c.key COLLATE \"C\" FROM shardmaster.lookup_conflict c
+               WHERE c.lookup = $1 AND c.owner = $2 AND ($3 IS NULL OR c.key COLLATE \"C\" > $3)
+               ORDER BY c.key COLLATE \"C\" LIMIT $4)) AS p
+          ORDER BY p.key LIMIT $4",
+        &[lookup.into(), owner.into(), after.into(), most.into()],
+        |row| row.value(1),
     )
 }
 
@@ -201,9 +218,11 @@ pub fn looked_at(lookup: &Lookup, pairs: &[&Pair]) {
     );
 }
 
-/// Claims a key for an owner; until when. None: its row is there already. Where another owner has a row, which waits for
-/// the end of a claim, none is made or prolonged.
+/// Claims a key for an owner; until when. None: its row is there already, as of the last look; the claim is kept beside it
+/// all the same, since the row may have gone since. Where another owner has a row, which waits for the end of a claim, none is
+/// made or prolonged.
 pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<TimestampWithTimeZone>, Failure> {
+    end_claims_of(&lookup.name, std::slice::from_ref(&pair.key));
     let args = [
         lookup.name.as_str().into(),
         pair.key.as_str().into(),
@@ -216,13 +235,13 @@ pub fn claim(lookup: &Lookup, pair: &Pair, seconds: f64) -> Result<Option<Timest
          VALUES ($1, $2, $3, false, clock_timestamp() + make_interval(secs => $4), $5)
          ON CONFLICT (key, lookup) DO UPDATE
             SET owner = excluded.owner,
-                claimed_until = CASE WHEN e.has_row THEN NULL WHEN e.owner = excluded.owner
+                claimed_until = CASE WHEN e.owner = excluded.owner
                                      THEN greatest(e.claimed_until, excluded.claimed_until) ELSE excluded.claimed_until END
           WHERE e.owner = excluded.owner AND e.has_row
              OR (e.owner = excluded.owner OR NOT e.has_row AND e.claimed_until <= clock_timestamp())
                 AND NOT EXISTS (SELECT FROM shardmaster.lookup_conflict c
                                  WHERE c.lookup = e.lookup AND c.key = e.key AND c.owner <> excluded.owner)
-         RETURNING e.claimed_until",
+         RETURNING CASE WHEN NOT e.has_row THEN e.claimed_until END",
         &args,
         |row| row.get::<TimestampWithTimeZone>(1),
     );

@@ -22,13 +22,38 @@ const MOST: i64 = 500;
 /// Errors after which it is left to fills and sweeps.
 const ATTEMPTS: u32 = 4;
 
+/// Up to which owner, and which key of his.
+#[derive(Clone, Default)]
+struct Own {
+    owner: usize,
+    key: Option<String>,
+}
+
+impl Own {
+    /// The next pairs; none: there are no more.
+    fn page(&mut self, lookup: &Lookup, owners: &[String]) -> BTreeSet<Pair> {
+        let mut page = BTreeSet::new();
+        while let Some(owner) = owners.get(self.owner).filter(|_| page.len() < BATCH) {
+            let most = BATCH - page.len();
+            let keys = lookup_entry::of_owner(&lookup.name, owner, self.key.as_deref(), most as i64);
+            if keys.len() < most {
+                (self.owner, self.key) = (self.owner + 1, None);
+            } else {
+                self.key = keys.last().cloned();
+            }
+            page.extend(keys.into_iter().map(|key| Pair { key, owner: owner.clone() }));
+        }
+        page
+    }
+}
+
 /// Some keys, and how far it is with them.
 #[derive(Default)]
 pub struct Assigned {
     ids: Vec<i64>,
     owners: Vec<String>,
-    /// The last of the master's own pairs; None behind them.
-    after: Option<Option<Pair>>,
+    /// How far it is with the master's own pairs; None: through.
+    own: Option<Own>,
     /// Where rows of theirs are to be looked for.
     shards: Vec<String>,
     stream: Option<Box<Stream>>,
@@ -50,10 +75,10 @@ impl Assigned {
             let places = routing::places(&keyspace, &owners);
             let shards: BTreeSet<String> = places.into_values().map(|place| place.shard).collect();
             let shards = shards.into_iter().collect();
-            Some(Assigned { ids, owners, shards, after: Some(None), ..Assigned::default() })
+            Some(Assigned { ids, owners, shards, own: Some(Own::default()), ..Assigned::default() })
         });
         let Some(found) = found.filter(|found| !found.ids.is_empty()) else { return Ok(None) };
-        if found.after.is_some() {
+        if found.own.is_some() {
             return Ok(Some(found));
         }
         settle::commit(lookup, || {
@@ -89,13 +114,15 @@ impl Assigned {
     }
 
     fn try_step(&mut self, sessions: &mut Sessions, lookup: &Lookup, source: &Source) -> Result<bool> {
-        if let Some(after) = &self.after {
-            let page = transaction(|| {
-                lookup_entry::of_owners(&lookup.name, &self.owners, after.as_ref(), BATCH as i64)
-            });
-            let last = page.last().map(|last| Some(last.clone()));
-            settle::settle_all(sessions, lookup, page.into_iter().collect())?;
-            self.after = last;
+        if let Some(own) = &self.own {
+            let mut next = own.clone();
+            let page = transaction(|| next.page(lookup, &self.owners));
+            let is_last = page.is_empty();
+            // What somebody has locked is known, and nobody else waits for it.
+            if !settle::settle_unlocked(sessions, lookup, page, None)?.is_empty() {
+                settle::commit(lookup, || lookup::next_epoch_if_any(lookup))?;
+            }
+            self.own = (!is_last).then_some(next);
             return Ok(true);
         }
         if let Some(stream) = &mut self.stream {

@@ -165,8 +165,10 @@ pub fn claim(
         return Err(RoutingError::UnknownKey { key: pair.owner, keyspace: lookup.of }.into());
     }
     let until = lookup_entry::claim(&lookup, &pair, seconds)?;
-    // A row that nobody has looked at yet may have it: a claim that is there already says more than that.
-    if let Some(shard) = until.and_then(|_| lookup::not_filled(name)) {
+    // A row that nobody has looked at yet may have it: a claim that is there already says more than that. Not so one of the
+    // claim's own owner, who may have been assigned a moment ago.
+    let own = of.strategy.is_directory().then_some(pair.owner.as_str());
+    if let Some(shard) = until.and_then(|_| lookup::not_filled_but(name, own)) {
         return Err(RoutingError::NotFilled { key: pair.key, lookup: name.into(), shard }.into());
     }
     Ok(until)

@@ -13,16 +13,27 @@ use crate::remote::Connection;
 use crate::remote::quote::{ident, literal, text_array};
 use crate::server::injection::reach;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-/// An open cursor.
+const EARLIER: &str = include_str!("../../sql/lookup/earlier.sql");
+
+/// Pairs that somebody has locked are left for the end, up to so many.
+const LATER: usize = 10_000;
+/// How long a cursor stays open that brings nothing on: its snapshot and its lock are in others' way.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub struct Stream {
-    connection: Connection,
+    shard: String,
+    /// With the cursor; None: all has been read.
+    reading: Option<Connection>,
     /// What the table was when it was opened.
     pub shape: Shape,
     /// What has been read, and is not settled yet.
     batch: BTreeSet<Pair>,
-    /// There is nothing behind it.
-    is_last: bool,
+    /// What somebody has locked.
+    later: BTreeSet<Pair>,
+    /// Since when nothing could be settled.
+    stuck: Option<Instant>,
 }
 
 impl Stream {
@@ -65,30 +76,62 @@ impl Stream {
             short(&key),
             short(&by)
         ))?;
-        Ok(Some(Stream { connection, shape, batch: BTreeSet::new(), is_last: false }))
+        Ok(Some(Stream {
+            shard: shard.shard_key.clone(),
+            reading: Some(connection),
+            shape,
+            batch: BTreeSet::new(),
+            later: BTreeSet::new(),
+            stuck: None,
+        }))
     }
 
     pub fn shard(&self) -> &str {
-        self.connection.shard()
+        &self.shard
     }
 
-    /// Settles the next pairs; false: there are none left. After a `Retry` the same ones again. Its transaction ends with it.
+    /// Settles the next pairs; false: there are none left. After a `Retry` the same ones again.
     pub fn step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
-        if self.batch.is_empty() && !self.is_last {
-            let rows = self.connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
-            self.is_last = rows.len() < BATCH;
-            self.batch = rows
-                .iter()
-                .filter_map(|row| match row.as_slice() {
-                    [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
-                    _ => None,
-                })
-                .collect();
-            reach(&points::FETCHED)?;
+        let outcome = self.try_step(sessions, lookup);
+        match outcome {
+            Err(_) => self.stuck.get_or_insert_with(Instant::now),
+            Ok(_) => return outcome.inspect(|_| self.stuck = None),
+        };
+        outcome
+    }
+
+    /// It is in others' way for nothing.
+    pub fn is_in_the_way(&self) -> bool {
+        self.reading.is_some() && self.stuck.is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
+
+    fn try_step(&mut self, sessions: &mut Sessions, lookup: &Lookup) -> Result<bool> {
+        if self.batch.is_empty() {
+            match &mut self.reading {
+                Some(connection) if self.later.len() < LATER => {
+                    let rows = connection.run(&format!("FETCH {BATCH} FROM pairs"))?.rows;
+                    // The transaction ends with its session.
+                    if rows.len() < BATCH {
+                        self.reading = None;
+                    }
+                    let pair = |row: &Vec<Option<String>>| match row.as_slice() {
+                        [key, owner] => settle::canonical(lookup, key.as_deref(), owner.as_deref()),
+                        _ => None,
+                    };
+                    self.batch = rows.iter().filter_map(pair).collect();
+                    reach(&points::FETCHED)?;
+                }
+                _ => self.batch.append(&mut self.later),
+            }
         }
-        settle::settle_all(sessions, lookup, self.batch.clone())?;
+        let locked = settle::settle_unlocked(sessions, lookup, self.batch.clone(), Some(&self.shard))?;
+        let is_again = self.reading.is_none() || self.later.len() + locked.len() >= LATER;
         self.batch.clear();
-        Ok(!self.is_last)
+        self.later.extend(locked);
+        if is_again {
+            settle::require_none(&self.later)?;
+        }
+        Ok(self.reading.is_some() || !self.later.is_empty())
     }
 }
 
@@ -104,13 +147,12 @@ impl Earlier {
         }
     }
 
-    /// How many of them still run.
-    pub fn left(&self, connection: &mut Connection) -> Result<i64> {
-        let count = format!(
-            "SELECT count(*) FROM pg_snapshot_xip({}::pg_snapshot) AS x (xid)
-              WHERE x.xid IN (SELECT * FROM pg_snapshot_xip(pg_current_snapshot()))",
-            literal(&self.0)
-        );
-        Ok(connection.count("the number of transactions", &count)?)
+    /// Who of them has written to the table, and still runs. None: nobody.
+    pub fn left(&self, connection: &mut Connection, watched: &Watched) -> Result<Option<String>> {
+        let answer = connection.query(EARLIER, &[Some(&self.0), Some(&watched.qualified())])?;
+        let [Some(count), Some(who)] = answer.rows.first().map_or(&[][..], Vec::as_slice) else {
+            return Ok(None);
+        };
+        Ok(Some(format!("the end of {count} transactions that are older than the fill: {who}")))
     }
 }

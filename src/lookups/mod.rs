@@ -3,17 +3,20 @@
 //! **Level, not edge.** What comes from anywhere, a shard's queue, its rows, the master's own pairs, is a hint alone: this pair
 //! of key and owner may be there, or not. Each is settled in the same way (`settle.rs`): the shard that has the owner's rows by
 //! its present route is asked whether a row with the pair exists, and what it says is written down if the route is still the
-//! same by then. So the order of hints, over however many shards and splits, does not matter. A pair is right at rest if
+//! same by then. What a shard has of an owner whose rows are elsewhere is left to the shard that has them: a shard that is away
+//! holds up no other one. So the order of hints, over however many shards and splits, does not matter. A pair is right at rest if
 //! each change of it is followed by a hint that is settled later:
 //!
 //! - a client's write is queued by its own transaction on the shard where it is made, in the queue before it is visible;
-//! - a cutover changes no pair: the target has at its opening what the source had behind the fence. What the source queued
-//!   before is asked of the target, and what nobody had found on the source is looked for there (`assigned.rs`);
+//! - a cutover changes no pair: the target has at its opening what the source had behind the fence. What is still in the source's
+//!   queue by then is found there: known pairs of the owners that have moved are settled again, and their rows are looked
+//!   through (`assigned.rs`);
 //! - what came before anybody captured it is found by the fill, which begins once all writers of before have ended;
 //! - where hints were lost (a queue that was full, a table that was truncated or rewritten, a server that is not the one that
 //!   was asked before, a master that has forgotten what it took), all pairs of an earlier epoch are settled again (`run.rs`);
 //! - an assignment has the rows of its keys settled (`assigned.rs`).
 
+mod ask;
 mod assigned;
 mod columns;
 mod define;

@@ -96,7 +96,10 @@ impl Post {
             Some(capture) if work.progress.state != State::New => capture,
             _ => match self.attach(work, &watched)? {
                 Some(capture) => capture,
-                None => return Ok(idle("there is no such table")),
+                None => {
+                    away(work)?;
+                    return Ok(idle("there is no such table"));
+                }
             },
         };
         let connection = work.sessions.of(work.shard)?;
@@ -256,10 +259,9 @@ impl Post {
         };
         match fill {
             Fill::Waiting(earlier) => {
-                let left = earlier.left(work.sessions.of(work.shard)?)?;
-                if left > 0 {
-                    turn.waits_for =
-                        Some(format!("the end of {left} transactions that are older than the fill"));
+                let left = earlier.left(work.sessions.of(work.shard)?, watched)?;
+                if left.is_some() {
+                    turn.waits_for = left;
                     self.fill = Some(Fill::Waiting(earlier));
                     return Ok(());
                 }
@@ -282,8 +284,13 @@ impl Post {
                         turn.is_busy = true;
                         return Ok(());
                     }
-                    // It goes on where it is.
-                    Err(SplitError::Retry(why)) => turn.waits_for = Some(why),
+                    // It goes on where it is, or is begun again.
+                    Err(SplitError::Retry(why)) => {
+                        turn.waits_for = Some(why);
+                        if stream.is_in_the_way() {
+                            return Ok(());
+                        }
+                    }
                     Err(error) => return Err(error),
                 }
                 self.fill = Some(Fill::Streaming(stream));
@@ -301,7 +308,7 @@ impl Post {
         };
         let rows = connection
             .run(&format!(
-                "SELECT ctid, xid, {}, {} FROM {queue} LIMIT {BATCH} OFFSET {}",
+                "SELECT ctid, xid, {}, {}, pg_relation_filenode('{queue}') FROM {queue} LIMIT {BATCH} OFFSET {}",
                 short("key"),
                 short("owner"),
                 self.stuck
@@ -312,14 +319,16 @@ impl Post {
             return Ok((false, None));
         }
         // By pair: where its entries are. What could be in no look-up is taken out without another word.
+        let mut at_file = None;
         let mut entries: BTreeMap<Option<Pair>, Vec<(String, String)>> = BTreeMap::new();
         for row in &rows {
-            let [Some(at), Some(xid), key, owner] = row.as_slice() else { continue };
+            let [Some(at), Some(xid), key, owner, file] = row.as_slice() else { continue };
             let pair = settle::canonical(work.lookup, key.as_deref(), owner.as_deref());
             entries.entry(pair).or_default().push((at.clone(), xid.clone()));
+            at_file.clone_from(file);
         }
         let pairs: BTreeSet<Pair> = entries.keys().flatten().cloned().collect();
-        let looked = settle::look(work.sessions, work.lookup, &pairs)?;
+        let looked = settle::look(work.sessions, work.lookup, &pairs, Some(&work.shard.shard_key))?;
         let step = work.progress.steps + 1;
         let connection = work.sessions.of(work.shard)?;
         // What was seen here outlives a crash with it.
@@ -330,28 +339,25 @@ impl Post {
         ))?;
         reach(&points::ANNOUNCED)?;
         let progress = Progress { steps: step, ..work.progress.clone() };
-        let done = settle::commit(work.lookup, || {
+        let written = settle::write(work.lookup, &looked, || {
             lookup::store(work.lookup, &progress);
-            settle::apply(work.lookup, &looked)
         })?;
         work.progress = progress;
         reach(&points::COMMITTED)?;
-        let is_done = |pair: &Option<Pair>| pair.as_ref().is_none_or(|pair| done.contains(pair));
+        let is_done = |pair: &Option<Pair>| pair.as_ref().is_none_or(|pair| written.done.contains(pair));
         let (gone, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(pair, _)| is_done(pair));
         let gone: Vec<(String, String)> = gone.into_iter().flat_map(|(_, entries)| entries).collect();
         self.stuck += kept.iter().map(|(_, entries)| entries.len()).sum::<usize>();
-        consume(work, capture, step, &gone)?;
+        consume(work, capture, step, (&gone, &at_file.unwrap_or_default()))?;
         reach(&points::CONSUMED)?;
         self.vacuum(work, capture, gone.len())?;
         let was_full = rows.len() == BATCH;
         if !was_full {
             self.stuck = 0;
         }
-        let why = looked.errors.into_iter().next();
-        Ok((
-            was_full,
-            why.map(|(shard, failure)| format!("shard \"{shard}\", where some of it is: {failure}")),
-        ))
+        let why =
+            looked.errors.into_iter().next().map(|(shard, failure)| format!("shard \"{shard}\": {failure}"));
+        Ok((was_full, why.or(written.is_locked.then(|| settle::LOCKED.to_owned()))))
     }
 
     fn vacuum(&mut self, work: &mut Work<'_>, capture: Capture, taken: usize) -> Result<()> {
@@ -365,6 +371,17 @@ impl Post {
     }
 }
 
+/// The table may come back with other rows, which nobody knows until then.
+fn away(work: &Work<'_>) -> Result<()> {
+    if work.progress.state == State::New {
+        return Ok(());
+    }
+    settle::commit(work.lookup, || {
+        lookup::next_epoch_if_any(work.lookup);
+        lookup::look_anew(work.lookup, &BTreeSet::from([work.shard.shard_key.clone()]));
+    })
+}
+
 fn idle(waits_for: &str) -> Turn {
     Turn { is_busy: false, waiting: 0, lag_seconds: 0.0, waits_for: Some(waits_for.to_owned()) }
 }
@@ -375,18 +392,26 @@ fn is_ours(identity: &str) -> String {
 }
 
 /// Takes entries out. A place of the table may have been given to a new entry meanwhile, which is of a transaction that was
-/// under way when these were seen: none of those that have written them.
-fn consume(work: &mut Work<'_>, capture: Capture, step: i64, entries: &[(String, String)]) -> Result<()> {
+/// under way when these were seen: none of those that have written them. Where the queue was rewritten meanwhile (VACUUM FULL)
+/// all stay, and come again.
+fn consume(
+    work: &mut Work<'_>,
+    capture: Capture,
+    step: i64,
+    (entries, file): (&[(String, String)], &str),
+) -> Result<()> {
     let (places, xids): (Vec<String>, BTreeSet<String>) = entries.iter().cloned().unzip();
     let xids: Vec<String> = xids.into_iter().collect();
     let connection = work.sessions.of(work.shard)?;
     connection.run(&format!(
         "BEGIN;
-         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[]) AND {is_ours};
+         DELETE FROM shardmaster_agent.{queue} WHERE ctid = ANY ({}::tid[]) AND xid::text = ANY ({}::text[])
+            AND pg_relation_filenode('shardmaster_agent.{queue}')::text = {} AND {is_ours};
          UPDATE shardmaster_agent.lookup SET consumed = {step} WHERE id = {id} AND consumed = {step} - 1 AND {is_ours};
          COMMIT",
         array_literal(&places),
         array_literal(&xids),
+        literal(file),
         queue = capture.queue(),
         id = capture.0,
         is_ours = is_ours(work.identity),

@@ -294,8 +294,8 @@ impl Turns {
             return Ok(true);
         };
         // Those that cannot be asked for now are come back to, and the others do not wait for them.
-        let (_, errors) = settle::settle(&mut self.sessions, lookup, &page.into_iter().collect())?;
+        let left = settle::settle(&mut self.sessions, lookup, &page.into_iter().collect(), None)?;
         of.swept = Some(last);
-        Ok(errors.is_empty())
+        Ok(left.errors.is_empty() && !left.is_locked)
     }
 }

@@ -1,6 +1,6 @@
 //! Settles pairs: whether their owners' shards have a row with them, as the master then has it.
 
-use super::columns::Compared;
+use super::ask::ask;
 use super::points;
 use super::session::Sessions;
 use crate::agent::error::{Result, SplitError};
@@ -9,17 +9,15 @@ use crate::catalog::keyspace::{self, Keyspace};
 use crate::catalog::lookup::{self, Lookup, Source};
 use crate::catalog::lookup_entry::{self, Pair};
 use crate::catalog::routing::{self, Place};
-use crate::catalog::shard::{self, Shard};
-use crate::error::{Failure, SqlState};
-use crate::remote::Connection;
-use crate::remote::quote::{ident, text_array};
+use crate::catalog::shard::Shard;
+use crate::error::Failure;
 use crate::server::injection::reach;
-use crate::server::txn::{soon, transaction};
+use crate::server::txn::{self, Patience, transaction};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 /// Pairs that are settled in one go.
 pub const BATCH: usize = 1000;
-const TYPES: &str = include_str!("../../sql/lookup/types.sql");
 /// Bytes of a key or an owner: a longer one is in no index, so in no look-up.
 pub const LONGEST: usize = 1000;
 
@@ -41,11 +39,19 @@ pub fn canonical(lookup: &Lookup, key: Option<&str>, owner: Option<&str>) -> Opt
     (key.len() <= LONGEST && owner.len() <= LONGEST).then_some(Pair { key, owner })
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    HasRow,
+    HasNone,
+    /// Nothing: another shard has the owner's rows, and says itself what becomes of them.
+    Nothing,
+}
+
 /// What a shard has said of a pair.
 struct Answer {
     /// Where it was asked; None: the owner is routed nowhere.
     place: Option<Place>,
-    has_row: bool,
+    said: Said,
 }
 
 /// A shard that could not be asked, and why.
@@ -68,19 +74,28 @@ fn places(lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Option<(Keyspace, HashMap<
     Some((keyspace, places))
 }
 
-/// Asks the shards. What is asked of a shard, and was seen there, outlives its crash.
-pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) -> Result<Looked> {
+/// Asks the shards that have the owners' rows, or this one alone, from which the pairs are. What is asked of a shard, and was
+/// seen there, outlives its crash.
+pub fn look(
+    sessions: &mut Sessions,
+    lookup: &Lookup,
+    pairs: &BTreeSet<Pair>,
+    only: Option<&str>,
+) -> Result<Looked> {
     let mut looked = Looked { answers: BTreeMap::new(), bare: BTreeSet::new(), errors: Vec::new() };
     let (Some(source), false) = (&lookup.source, pairs.is_empty()) else { return Ok(looked) };
     let Some((_, places)) = transaction(|| places(lookup, pairs)) else { return Ok(looked) };
     let mut by_shard: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
     for pair in pairs {
-        match places.get(&pair.owner) {
-            Some(place) => by_shard.entry(place.shard.as_str()).or_default().push(pair),
-            None => {
-                looked.answers.insert(pair.clone(), Answer { place: None, has_row: false });
+        let (place, said) = match places.get(&pair.owner) {
+            Some(place) if only.is_some_and(|shard| shard != place.shard) => (Some(place), Said::Nothing),
+            Some(place) => {
+                by_shard.entry(place.shard.as_str()).or_default().push(pair);
+                continue;
             }
-        }
+            None => (None, Said::HasNone),
+        };
+        looked.answers.insert(pair.clone(), Answer { place: place.cloned(), said });
     }
     for (shard_key, pairs) in by_shard {
         match ask(sessions, source, shard_key, &pairs) {
@@ -91,7 +106,8 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
                 });
                 for (pair, has_row) in pairs.into_iter().zip(found) {
                     let place = places.get(&pair.owner).cloned();
-                    looked.answers.insert(pair.clone(), Answer { place, has_row });
+                    let said = if has_row { Said::HasRow } else { Said::HasNone };
+                    looked.answers.insert(pair.clone(), Answer { place, said });
                 }
             }
             Err(error) => {
@@ -106,56 +122,22 @@ pub fn look(sessions: &mut Sessions, lookup: &Lookup, pairs: &BTreeSet<Pair>) ->
     Ok(looked)
 }
 
-/// Which of the pairs a shard has; None: it has no such table, so no rows.
-fn ask(
-    sessions: &mut Sessions,
-    source: &Source,
-    shard_key: &str,
-    pairs: &[&Pair],
-) -> Result<Option<Vec<bool>>> {
-    let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
-    let watched = source.on(&shard);
-    let connection = sessions.for_reading(&shard, &watched)?;
-    let Some(types) = types(connection, &watched)? else { return Ok(None) };
-    let query = query(&watched, &types);
-    // By number: what no row can have is not asked for.
-    let asked: Vec<(usize, &Pair)> = pairs
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner))
-        .collect();
-    let (keys, owners): (Vec<String>, Vec<String>) =
-        asked.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
-    let answer = connection.query(&query, &[Some(&text_array(&keys)), Some(&text_array(&owners))])?;
-    let mut found = vec![false; pairs.len()];
-    for number in answer.rows.iter().flatten().flatten() {
-        let place = number.parse::<usize>().ok().and_then(|n| asked.get(n.checked_sub(1)?));
-        if let Some(cell) = place.and_then(|(place, _)| found.get_mut(*place)) {
-            *cell = true;
-        }
-    }
-    // Whoever commits without waiting for the disk was seen all the same.
-    connection.run("BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT")?;
-    sessions.succeeded(shard_key);
-    Ok(Some(found))
-}
-
-/// Writes down what shards have said, in a transaction; those of which nothing could be written are left for later.
-pub fn apply(lookup: &Lookup, looked: &Looked) -> BTreeSet<Pair> {
-    let pairs: BTreeSet<Pair> = looked.answers.keys().cloned().collect();
+/// Writes down what shards have said of these pairs, in a transaction; those of which nothing could be written are left for
+/// later.
+fn apply(lookup: &Lookup, looked: &Looked, pairs: &[&Pair]) -> BTreeSet<Pair> {
+    let pairs: BTreeSet<Pair> = pairs.iter().copied().cloned().collect();
     let Some((_, places)) = places(lookup, &pairs) else { return BTreeSet::new() };
     // Where it has moved meanwhile another shard is to be asked.
     let is_there = |pair: &Pair, answer: &Answer| places.get(&pair.owner) == answer.place.as_ref();
-    let valid: Vec<(&Pair, bool)> = looked
-        .answers
+    let valid: Vec<(&Pair, Said)> = pairs
         .iter()
+        .filter_map(|pair| looked.answers.get(pair).map(|answer| (pair, answer)))
         .filter(|(pair, answer)| is_there(pair, answer))
-        .map(|(pair, answer)| (pair, answer.has_row))
+        .map(|(pair, answer)| (pair, answer.said))
         .collect();
-    let gone: Vec<&Pair> = valid.iter().filter(|(_, has_row)| !has_row).map(|(pair, _)| *pair).collect();
-    let there: BTreeSet<&Pair> =
-        valid.iter().filter(|(_, has_row)| *has_row).map(|(pair, _)| *pair).collect();
+    let of = |wanted: Said| valid.iter().filter(move |(_, said)| *said == wanted).map(|(pair, _)| *pair);
+    let gone: Vec<&Pair> = of(Said::HasNone).collect();
+    let there: BTreeSet<&Pair> = of(Said::HasRow).collect();
     // First who gives a key away, then who has it from now on.
     lookup_entry::unset(lookup, &gone);
     lookup_entry::set(lookup, &there);
@@ -167,9 +149,55 @@ pub fn apply(lookup: &Lookup, looked: &Looked) -> BTreeSet<Pair> {
     valid.into_iter().map(|(pair, _)| pair.clone()).collect()
 }
 
+/// What of it could be written down.
+pub struct Written {
+    pub done: BTreeSet<Pair>,
+    /// Some of the rest is of keys that somebody has locked.
+    pub is_locked: bool,
+}
+
+/// How long it is tried to part keys that somebody has locked from others.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Writes down what shards have said, and more with it. A key that somebody has locked, by a claim that is not committed yet,
+/// keeps no other one waiting: they are parted by halves.
+pub fn write(lookup: &Lookup, looked: &Looked, more: impl Fn()) -> Result<Written> {
+    let all: Vec<&Pair> = looked.answers.keys().collect();
+    let at_once = commit_within(txn::SOON, lookup, || {
+        more();
+        apply(lookup, looked, &all)
+    });
+    if let Some(done) = at_once {
+        return Ok(Written { done: done?, is_locked: false });
+    }
+    let until = Instant::now() + PARTING;
+    let mut done = BTreeSet::new();
+    let mut parts = vec![all.as_slice()];
+    while let Some(part) = parts.pop().filter(|_| Instant::now() < until) {
+        let (first, second) = part.split_at(part.len() / 2);
+        for half in [first, second].into_iter().filter(|half| !half.is_empty()) {
+            match commit_within(txn::AT_ONCE, lookup, || apply(lookup, looked, half)) {
+                Some(written) => done.extend(written?),
+                None if half.len() > 1 => parts.push(half),
+                None => {}
+            }
+        }
+    }
+    commit(lookup, more)?;
+    Ok(Written { done, is_locked: true })
+}
+
+/// What a key waits for that cannot be written down.
+pub const LOCKED: &str = "whoever has locked a key of the look-up";
+
 /// Commits what the body writes down, unless somebody has locked what it needs, or the look-up is another one by now.
 pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
-    let done = soon(|| {
+    commit_within(txn::SOON, lookup, body).unwrap_or_else(|| Err(SplitError::Retry(LOCKED.into())))
+}
+
+/// The same; None: it is locked.
+fn commit_within<R>(patience: Patience, lookup: &Lookup, body: impl FnOnce() -> R) -> Option<Result<R>> {
+    txn::within(patience, || {
         // It is taken out of queues next: it outlives a crash.
         crate::server::sql::write(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
@@ -179,8 +207,7 @@ pub fn commit<R>(lookup: &Lookup, body: impl FnOnce() -> R) -> Result<R> {
             true => Ok(body()),
             false => Err(gone(lookup)),
         }
-    });
-    done.unwrap_or_else(|| Err(SplitError::Retry("whoever has locked a key of the look-up".into())))
+    })
 }
 
 /// The next turn sees what it is by then.
@@ -188,84 +215,61 @@ fn gone(lookup: &Lookup) -> SplitError {
     SplitError::Retry(format!("look-up \"{}\", which has changed", lookup.name))
 }
 
-/// Settles pairs that no queue has; those that are left for later, and why.
+/// Pairs that are left for later, and why.
+pub struct Left {
+    pub pairs: BTreeSet<Pair>,
+    pub errors: Vec<Unasked>,
+    pub is_locked: bool,
+}
+
+/// Settles pairs that no queue has; `only` as in `look`.
 pub fn settle(
     sessions: &mut Sessions,
     lookup: &Lookup,
     pairs: &BTreeSet<Pair>,
-) -> Result<(BTreeSet<Pair>, Vec<Unasked>)> {
-    let looked = look(sessions, lookup, pairs)?;
-    let done = match looked.answers.is_empty() {
-        true => BTreeSet::new(),
-        false => commit(lookup, || apply(lookup, &looked))?,
+    only: Option<&str>,
+) -> Result<Left> {
+    let looked = look(sessions, lookup, pairs, only)?;
+    let written = match looked.answers.is_empty() {
+        true => Written { done: BTreeSet::new(), is_locked: false },
+        false => write(lookup, &looked, || ())?,
     };
-    Ok((pairs.difference(&done).cloned().collect(), looked.errors))
+    let pairs = pairs.difference(&written.done).cloned().collect();
+    Ok(Left { pairs, errors: looked.errors, is_locked: written.is_locked })
 }
 
-/// Settles pairs, those that move meanwhile again. An error: not all could be.
-pub fn settle_all(sessions: &mut Sessions, lookup: &Lookup, pairs: BTreeSet<Pair>) -> Result<()> {
+/// Settles pairs, those that move meanwhile again; what somebody has locked is left. An error: not all others could be.
+pub fn settle_unlocked(
+    sessions: &mut Sessions,
+    lookup: &Lookup,
+    pairs: BTreeSet<Pair>,
+    only: Option<&str>,
+) -> Result<BTreeSet<Pair>> {
     const TIMES: usize = 5;
     let mut left = pairs;
     for _ in 0..TIMES {
         if left.is_empty() {
-            return Ok(());
+            return Ok(left);
         }
-        let (later, errors) = settle(sessions, lookup, &left)?;
-        if let Some((shard, failure)) = errors.into_iter().next() {
+        let found = settle(sessions, lookup, &left, only)?;
+        if let Some((shard, failure)) = found.errors.into_iter().next() {
             return Err(SplitError::Retry(format!("shard \"{shard}\": {failure}")));
         }
-        left = later;
+        left = found.pairs;
+        if found.is_locked {
+            return Ok(left);
+        }
     }
     match left.is_empty() {
-        true => Ok(()),
+        true => Ok(left),
         false => Err(SplitError::Retry("routes that change all the time".into())),
     }
 }
 
-/// How both columns are compared.
-struct Types {
-    key: Compared,
-    by: Compared,
-    /// An index leads with the keys.
-    has_index: bool,
-}
-
-/// Which of the pairs there are, by their numbers. A key has few rows, an owner may have all of them, whatever the planner
-/// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
-fn query(watched: &Watched, types: &Types) -> String {
-    let by = format!("t.{}", ident(&watched.shard_by));
-    let is_owners = match types.has_index {
-        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast),
-        false => format!("{by} = w.owner::{}", types.by.cast),
-    };
-    format!(
-        "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
-          WHERE EXISTS (SELECT 1 FROM {} t WHERE t.{} = w.key::{} AND {is_owners})",
-        watched.qualified(),
-        ident(&watched.column),
-        types.key.cast
-    )
-}
-
-/// None: there is no such table.
-fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>> {
-    let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
-    let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
-    let answer = connection.query(TYPES, &parameters)?;
-    let Some(row) = answer.rows.first() else { return Ok(None) };
-    let compared = |name: Option<&Option<String>>| Compared::by_name(name?.as_deref()?);
-    match (compared(row.first()), compared(row.get(1))) {
-        (Some(key), Some(by)) => {
-            let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));
-            Ok(Some(Types { key, by, has_index }))
-        }
-        _ => Err(SplitError::Failed(Failure::new(
-            SqlState::UNSUPPORTED,
-            format!(
-                "no look-up goes by table {} of shard \"{}\" as it is",
-                watched.qualified(),
-                connection.shard()
-            ),
-        ))),
+/// Waits for whoever has locked these.
+pub fn require_none(locked: &BTreeSet<Pair>) -> Result<()> {
+    match locked.is_empty() {
+        true => Ok(()),
+        false => Err(SplitError::Retry(LOCKED.into())),
     }
 }

@@ -75,13 +75,23 @@ pub fn unless_locked_with<R, E>(
     }
 }
 
-/// How long `soon` waits for a lock.
-const SOON: &str = "SET LOCAL lock_timeout = '200ms'";
+/// How long `within` waits for a lock.
+#[derive(Clone, Copy)]
+pub struct Patience(&'static str);
+
+pub const SOON: Patience = Patience("SET LOCAL lock_timeout = '200ms'");
+/// For one of many attempts.
+pub const AT_ONCE: Patience = Patience("SET LOCAL lock_timeout = '20ms'");
 
 /// Like `try_transaction`; None: somebody holds a lock that the body needs, and nothing is done.
 pub fn soon<R, E>(body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
+    within(SOON, body)
+}
+
+/// The same with another patience.
+pub fn within<R, E>(patience: Patience, body: impl FnOnce() -> Result<R, E>) -> Option<Result<R, E>> {
     unless_locked(|| {
-        crate::server::sql::write(SOON, &[]);
+        crate::server::sql::write(patience.0, &[]);
         body()
     })
 }

@@ -1,0 +1,121 @@
+//! Asks a shard which pairs it has rows with.
+
+use super::columns::Compared;
+use super::session::Sessions;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::lookup::Watched;
+use crate::catalog::lookup::Source;
+use crate::catalog::lookup_entry::Pair;
+use crate::catalog::shard;
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::remote::quote::{ident, text_array};
+use crate::server::txn::transaction;
+
+const TYPES: &str = include_str!("../../sql/lookup/types.sql");
+
+/// Which of the pairs a shard has; None: it has no such table, so no rows.
+pub fn ask(
+    sessions: &mut Sessions,
+    source: &Source,
+    shard_key: &str,
+    pairs: &[&Pair],
+) -> Result<Option<Vec<bool>>> {
+    let shard = transaction(|| shard::by_key(shard_key)).map_err(Failure::from)?;
+    let watched = source.on(&shard);
+    let connection = sessions.for_reading(&shard, &watched)?;
+    let Some(types) = types(connection, &watched)? else { return Ok(None) };
+    let query = query(&watched, &types);
+    // By number: what no row can have is not asked for.
+    let asked: Vec<(usize, &Pair)> = pairs
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|(_, pair)| types.key.may_have(&pair.key) && types.by.may_have(&pair.owner))
+        .collect();
+    let mut found = vec![false; pairs.len()];
+    find(connection, &query, &asked, &mut found)?;
+    // Whoever commits without waiting for the disk was seen all the same.
+    connection.run("BEGIN; SELECT pg_logical_emit_message(true, 'shardmaster', ''); COMMIT")?;
+    sessions.succeeded(shard_key);
+    Ok(Some(found))
+}
+
+/// Marks those that have a row. In halves where the shard's encoding lacks a letter of one: no row has that one, and the
+/// others are asked for all the same.
+fn find(
+    connection: &mut Connection,
+    query: &str,
+    asked: &[(usize, &Pair)],
+    found: &mut [bool],
+) -> Result<()> {
+    const NO_SUCH_LETTER: &str = "22P05";
+    let (keys, owners): (Vec<String>, Vec<String>) =
+        asked.iter().map(|(_, pair)| (pair.key.clone(), pair.owner.clone())).unzip();
+    let answer = match connection.query(query, &[Some(&text_array(&keys)), Some(&text_array(&owners))]) {
+        Err(error) if error.is(NO_SUCH_LETTER) => {
+            let (first, second) = asked.split_at(asked.len() / 2);
+            if first.is_empty() {
+                return Ok(());
+            }
+            find(connection, query, first, found)?;
+            return find(connection, query, second, found);
+        }
+        answer => answer?,
+    };
+    for number in answer.rows.iter().flatten().flatten() {
+        let place = number.parse::<usize>().ok().and_then(|n| asked.get(n.checked_sub(1)?));
+        if let Some(cell) = place.and_then(|(place, _)| found.get_mut(*place)) {
+            *cell = true;
+        }
+    }
+    Ok(())
+}
+
+/// How both columns are compared.
+struct Types {
+    key: Compared,
+    by: Compared,
+    /// An index leads with the keys.
+    has_index: bool,
+}
+
+/// Which of the pairs there are, by their numbers. A key has few rows, an owner may have all of them, whatever the planner
+/// knows of that: where there is an index of keys the owner is compared in a way that no index serves.
+fn query(watched: &Watched, types: &Types) -> String {
+    let by = format!("t.{}", ident(&watched.shard_by));
+    let is_owners = match types.has_index {
+        true => format!("NOT {by} IS DISTINCT FROM w.owner::{}", types.by.cast),
+        false => format!("{by} = w.owner::{}", types.by.cast),
+    };
+    format!(
+        "SELECT w.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (key, owner, n)
+          WHERE EXISTS (SELECT 1 FROM {} t WHERE t.{} = w.key::{} AND {is_owners})",
+        watched.qualified(),
+        ident(&watched.column),
+        types.key.cast
+    )
+}
+
+/// None: there is no such table.
+fn types(connection: &mut Connection, watched: &Watched) -> Result<Option<Types>> {
+    let parameters = [watched.qualified(), watched.column.clone(), watched.shard_by.clone()];
+    let parameters: Vec<Option<&str>> = parameters.iter().map(|text| Some(text.as_str())).collect();
+    let answer = connection.query(TYPES, &parameters)?;
+    let Some(row) = answer.rows.first() else { return Ok(None) };
+    let compared = |name: Option<&Option<String>>| Compared::by_name(name?.as_deref()?);
+    match (compared(row.first()), compared(row.get(1))) {
+        (Some(key), Some(by)) => {
+            let has_index = row.get(2).is_some_and(|answer| answer.as_deref() == Some("t"));
+            Ok(Some(Types { key, by, has_index }))
+        }
+        _ => Err(SplitError::Failed(Failure::new(
+            SqlState::UNSUPPORTED,
+            format!(
+                "no look-up goes by table {} of shard \"{}\" as it is",
+                watched.qualified(),
+                connection.shard()
+            ),
+        ))),
+    }
+}
