@@ -225,6 +225,14 @@ pub fn next_generation() -> i64 {
     .unwrap_or(0)
 }
 
+/// A shard knows a worker of a later one: this master was restored from before it. Whoever comes next is after both.
+pub fn catch_up_generation(set: i64, generation: i64) {
+    sql::write(
+        "UPDATE shardmaster.reference_set SET generation = $2 WHERE id = $1 AND generation < $2",
+        &[set.into(), generation.into()],
+    );
+}
+
 /// What a worker has to tell of a shard.
 pub struct Report<'a> {
     pub state: State,
@@ -263,6 +271,26 @@ pub fn nothing_is_there(set: Option<i64>, shard_key: &str) {
           WHERE shard_key = $2 AND ($1 IS NULL OR set_id = $1) AND (filled <> '{}' OR as_of IS NOT NULL)",
         &[set.into(), shard_key.into()],
     );
+}
+
+/// Why shards still have something of a set's dropped tables.
+pub fn report_dropped(set: i64, waits_for: &Failure) {
+    sql::write(
+        "UPDATE shardmaster.reference_table SET waits_for = $2
+          WHERE set_id = $1 AND dropped AND waits_for IS DISTINCT FROM $2",
+        &[set.into(), clean::said(&waits_for.cleaned().message).into()],
+    );
+}
+
+/// Tables that were taken out of a keyspace and of which shards still have something: keyspace, name, why.
+pub fn dropped() -> Vec<(String, String, Option<String>)> {
+    sql::read_again(
+        "SELECT s.keyspace, t.table_name, t.waits_for
+           FROM shardmaster.reference_set s JOIN shardmaster.reference_table t ON t.set_id = s.id AND t.dropped
+          ORDER BY s.keyspace COLLATE \"C\", t.table_name COLLATE \"C\", s.id, t.ordinal",
+        &[],
+        |row| (row.value(1), row.value(2), row.get(3)),
+    )
 }
 
 /// No shard has anything of a dropped table any more; with the last one the set goes. Its number may be another table's

@@ -80,7 +80,13 @@ fn raise(connection: &mut Connection, table: &str, condition: &str, generation: 
     let raised = connection.run(&format!(
         "UPDATE shardmaster_agent.{table} SET generation = {generation} WHERE {condition} AND generation <= {generation}"
     ))?;
-    if raised.affected == 1 { Ok(()) } else { Err(SplitError::Superseded) }
+    if raised.affected == 1 {
+        return Ok(());
+    }
+    let known =
+        connection.run(&format!("SELECT generation FROM shardmaster_agent.{table} WHERE {condition}"))?;
+    let generation = known.scalar().and_then(|text| text.parse().ok()).ok_or(SplitError::Superseded)?;
+    Err(SplitError::Behind { shard: connection.shard().to_owned(), generation })
 }
 
 /// The statement by which a step begins on a copy: to its end nobody else makes one there.

@@ -5,7 +5,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::short_lock::{TableLock, with_short_lock};
+use crate::agent::short_lock::{TableLock, with_short_lock, with_short_lock_once};
 use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
@@ -161,9 +161,9 @@ impl Wanted<'_> {
     }
 }
 
-/// Statements that make triggers of a table, in one transaction.
+/// Statements that make triggers of a table, in one transaction, and one attempt: others are waiting.
 pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
-    match with_short_lock(connection, TableLock::ShareRowExclusive, statements, table) {
+    match with_short_lock_once(connection, TableLock::ShareRowExclusive, statements, table) {
         // A session of the worker before was faster: look again.
         Err(SplitError::Remote(error)) if error.is("42710") => {
             Err(SplitError::Retry(format!("the previous worker's triggers on {table}")))
@@ -205,6 +205,20 @@ const OF_LOOK_UP: &str = "EXISTS (
 /// Drops the triggers that call the agent's functions, whatever they are called: whoever owns
 /// a table can give its triggers other names, and ours to others.
 pub fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
+    drop_under(with_short_lock, connection, (called, function), first)
+}
+
+/// The same with one attempt for each table: others are waiting.
+pub fn drop_called_once(connection: &mut Connection, called: &str, function: &str) -> Result<()> {
+    drop_under(with_short_lock_once, connection, (called, function), "")
+}
+
+fn drop_under(
+    locked: impl Fn(&mut Connection, TableLock, &str, &str) -> Result<()>,
+    connection: &mut Connection,
+    (called, function): (&str, &str),
+    first: &str,
+) -> Result<()> {
     let rows = connection.query(
         &format!(
             "SELECT n.nspname, c.relname, json_agg(t.tgname)
@@ -221,7 +235,7 @@ pub fn drop_called(connection: &mut Connection, called: &str, function: &str, fi
         let drops: Vec<String> =
             triggers.iter().map(|t| format!("DROP TRIGGER IF EXISTS {} ON {table}", ident(t))).collect();
         let statements = format!("{first}{}", drops.join("; "));
-        match with_short_lock(connection, TableLock::AccessExclusive, &statements, table) {
+        match locked(connection, TableLock::AccessExclusive, &statements, table) {
             // Dropped meanwhile, with its table.
             Err(SplitError::Remote(error)) if error.is("42P01") => {}
             other => other?,
