@@ -9,7 +9,7 @@ use crate::clean;
 use crate::error::Failure;
 use crate::server::sql;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How far a shard is with a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,8 +238,8 @@ pub struct Report<'a> {
     pub state: State,
     /// Tables that are there as a whole; None: it was not seen.
     pub filled: Option<&'a [i32]>,
-    /// How long ago it was as its origin; None: as before.
-    pub behind: Option<Duration>,
+    /// When it was as its origin, by this server's clock; None: as before.
+    pub as_of: Option<SystemTime>,
     pub failure: Option<&'a Failure>,
 }
 
@@ -250,18 +250,24 @@ pub fn report(set: i64, shard_key: &str, report: &Report<'_>) {
         "UPDATE shardmaster.reference_copy
             SET state = $3,
                 filled = coalesce($4, filled),
-                as_of = coalesce(clock_timestamp() - make_interval(secs => $5), as_of), error = $6, hint = $7
+                as_of = coalesce(to_timestamp($5), as_of), error = $6, hint = $7
           WHERE set_id = $1 AND shard_key = $2",
         &[
             set.into(),
             shard_key.into(),
             report.state.as_str().into(),
             report.filled.map(<[i32]>::to_vec).into(),
-            report.behind.map(|behind| behind.as_secs_f64()).into(),
+            report.as_of.and_then(seconds).into(),
             failure.map(|failure| clean::said(&failure.message)).into(),
             hint.into(),
         ],
     );
+}
+
+/// Since 1970, rather less than more.
+fn seconds(time: SystemTime) -> Option<f64> {
+    let whole = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(whole.saturating_sub(Duration::from_micros(1)).as_secs_f64())
 }
 
 /// Nothing is known to be on a shard any more, of one set or of all: it is another server, or was set back.

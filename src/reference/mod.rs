@@ -31,7 +31,7 @@ use install::By;
 use look::End;
 use pulse::{Pulse, existing, look_at_origin, queues};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use task::Task;
 
 /// Between two looks at the catalog.
@@ -147,7 +147,7 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
         return Ok(());
     }
     let Memory { origin, copies } = memory;
-    let began = Instant::now();
+    let began = SystemTime::now();
     let (shard, keyspace) = (&set.origin.shard.shard_key, &set.keyspace);
     wait::report(&format!("following reference tables of keyspace \"{keyspace}\" on shard \"{shard}\""));
     let pulse = match look_at_origin(set, origin, by) {
@@ -199,7 +199,7 @@ fn step_on_each(
     (origin, copies): (&mut Origin, &mut BTreeMap<String, Copy>),
     by: &By<'_>,
     pulse: &Pulse,
-    began: Instant,
+    began: SystemTime,
 ) -> Result<bool, SplitError> {
     let mut entries = false;
     for place in &set.copies {
@@ -320,11 +320,11 @@ fn origin_failed(set: &Set, origin: &mut Origin, copies: &mut BTreeMap<String, C
         copy.let_go();
         copy.failure = Some(failure.clone());
         let state = if is_transient { before(copy) } else { State::Failed };
-        tell(set, place, copy, state, Instant::now());
+        tell(set, place, copy, state, SystemTime::now());
     }
 }
 
-fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, began: Instant) {
+fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, began: SystemTime) {
     copy.let_go();
     copy.patience.failed();
     let waited = has_waited(&error);
@@ -373,8 +373,8 @@ fn before(copy: &Copy) -> State {
 }
 
 /// Writes down where a copy is, unless that is known; `began`: what was committed on the origin by then it has, if it
-/// follows.
-fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: Instant) {
+/// follows, however long it takes to write that down.
+fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: SystemTime) {
     let error = copy.failure.as_ref().map(|failure| failure.message.clone());
     let is_well = copy.has_all_of.is_some() && copy.failure.is_none();
     let filled: Vec<i32> = match is_well {
@@ -393,7 +393,7 @@ fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: Instant)
     let report = Report {
         state,
         filled: is_well.then_some(filled.as_slice()),
-        behind: is_well.then(|| began.elapsed()),
+        as_of: is_well.then_some(began),
         failure: copy.failure.as_ref(),
     };
     transaction(|| reference::report(set.id, &place.shard.shard_key, &report));

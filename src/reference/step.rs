@@ -286,7 +286,7 @@ fn carry_out(
         }
     }
     reach(points::APPLIED)?;
-    let steps = progress.steps.max(moment.steps) + 1;
+    let steps = progress.steps.max(moment.steps).saturating_add(1);
     let snapshot = Some(moment.snapshot);
     let after = Progress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
     session.run(&rows::store(task.set, &task.place.shard.shard_key, &after))?;

@@ -3,7 +3,7 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
-use crate::agent::session::Side;
+use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
 use crate::agent::short_lock::{TableLock, with_short_lock, with_short_lock_once};
 use crate::agent::standing::Arrival;
@@ -161,9 +161,13 @@ impl Wanted<'_> {
     }
 }
 
-/// Statements that make triggers of a table, in one transaction, and one attempt: others are waiting.
+/// How the lock on a table is come by.
+type Locked = fn(&mut Connection, TableLock, &str, &str) -> Result<()>;
+
+/// Statements that make triggers of a table, in one transaction. Work that keeps others waiting makes one attempt.
 pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
-    match with_short_lock_once(connection, TableLock::ShareRowExclusive, statements, table) {
+    let locked: Locked = if session::is_hasty() { with_short_lock_once } else { with_short_lock };
+    match locked(connection, TableLock::ShareRowExclusive, statements, table) {
         // A session of the worker before was faster: look again.
         Err(SplitError::Remote(error)) if error.is("42710") => {
             Err(SplitError::Retry(format!("the previous worker's triggers on {table}")))
@@ -214,7 +218,7 @@ pub fn drop_called_once(connection: &mut Connection, called: &str, function: &st
 }
 
 fn drop_under(
-    locked: impl Fn(&mut Connection, TableLock, &str, &str) -> Result<()>,
+    locked: Locked,
     connection: &mut Connection,
     (called, function): (&str, &str),
     first: &str,
