@@ -144,11 +144,13 @@ CREATE TABLE shardmaster.reference_table (
     ordinal    int NOT NULL,
     table_name text NOT NULL,
     dropped    boolean NOT NULL DEFAULT false,
+    waits_for  text,
     PRIMARY KEY (set_id, ordinal)
 );
 CREATE UNIQUE INDEX reference_table_name ON shardmaster.reference_table (set_id, table_name) WHERE NOT dropped;
 COMMENT ON TABLE shardmaster.reference_table IS 'by which number shards know a reference table';
 COMMENT ON COLUMN shardmaster.reference_table.dropped IS 'taken out of the keyspace; shards may still have something of it';
+COMMENT ON COLUMN shardmaster.reference_table.waits_for IS 'why a shard still has something of a table that was taken out';
 
 CREATE TABLE shardmaster.reference_copy (
     set_id    bigint NOT NULL REFERENCES shardmaster.reference_set (id) ON DELETE CASCADE,

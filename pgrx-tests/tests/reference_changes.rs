@@ -133,3 +133,14 @@ fn an_origin_may_come_to_another_server() {
     run(&cluster, 0, "UPDATE plans SET amount = 4 WHERE id < 50");
     alike(&cluster, &ALL);
 }
+
+/// Names that mean different tables on all shards are those of one table on no other.
+#[test]
+fn two_tables_are_one_on_no_shard() {
+    let cluster = cluster_of(&[], COUNTRIES);
+    master(&cluster, &ADD.replace("countries", "apart.items"));
+    let same = "SELECT shard_add('apart', 'host=/nowhere', namespace => 'apart')";
+    assert_eq!(refused(&cluster, same), "22023");
+    master(&cluster, "SELECT shard_table_drop('apart.items')");
+    master(&cluster, same);
+}

@@ -1,11 +1,29 @@
 //! Reference tables while servers and workers die, are silent, are full or come back from before.
 
-use crate::reference::{ADD, ALL, COUNTRIES, Writer, alike, all, contents, held, master, states, zoo};
-use shardmaster_tests::cluster::DATABASE;
-use shardmaster_tests::fixture::{LIMIT, by_owner as run, cluster_of};
+use crate::reference::{ADD, ALL, COUNTRIES, WAIT, Writer, alike, all, contents, held, master, states, zoo};
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, cluster_of};
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::wait;
 use std::time::Duration;
+
+const WORKER: &str = "SELECT pid::text FROM pg_stat_activity WHERE backend_type = 'shardmaster references'";
+
+pub fn end_worker(cluster: &Cluster) {
+    master(cluster, &WORKER.replace("pid::text", "pg_terminate_backend(pid)"));
+}
+
+/// Another worker follows from now on.
+pub fn restart_worker(cluster: &Cluster) {
+    let mut session = cluster.superuser().unwrap();
+    let before = all(&mut session, WORKER);
+    end_worker(cluster);
+    wait::until("another worker", LIMIT, || {
+        let now = all(&mut session, WORKER);
+        Ok((!now.is_empty() && now != before).then_some(()))
+    })
+    .unwrap();
+}
 
 #[test]
 fn who_dies_at_a_point_goes_on_right() {
@@ -13,21 +31,77 @@ fn who_dies_at_a_point_goes_on_right() {
     let writer = Writer::start(&cluster, 2);
     for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
         for action in ["exit", "kill"] {
-            let fault = format!("reference_{point}={action}");
-            wait::until("the master to take it", LIMIT, || Ok(cluster.fault(&fault).ok())).unwrap();
-            let fired = format!(
-                "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = 'reference_{point}={action}')"
-            );
-            wait::until(&fired, LIMIT, || {
-                let Ok(mut session) = cluster.superuser() else { return Ok(None) };
-                Ok(session.query_one(&fired, &[]).ok().filter(|row| row.get::<_, bool>(0)))
-            })
-            .unwrap();
+            strike(&cluster, point, action);
         }
     }
     wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
     assert!(writer.stop() > 20);
     alike(&cluster, &ALL);
+}
+
+fn arm(cluster: &Cluster, point: &str, action: &str) {
+    let fault = format!("reference_{point}={action}");
+    wait::until("the master to take it", LIMIT, || Ok(cluster.fault(&fault).ok())).unwrap();
+}
+
+fn struck(cluster: &Cluster, point: &str, action: &str) {
+    let fired = format!(
+        "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = 'reference_{point}={action}')"
+    );
+    wait::until(&fired, LIMIT, || {
+        let Ok(mut session) = cluster.superuser() else { return Ok(None) };
+        Ok(session.query_one(&fired, &[]).ok().filter(|row| row.get::<_, bool>(0)))
+    })
+    .unwrap();
+}
+
+/// Whoever comes by the point dies there.
+fn strike(cluster: &Cluster, point: &str, action: &str) {
+    arm(cluster, point, action);
+    struck(cluster, point, action);
+}
+
+/// Points that are come by once: what leads there is done while the fault waits.
+#[test]
+fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
+    let cluster = zoo(2);
+    alike(&cluster, &ALL);
+    let writer = Writer::start(&cluster, 2);
+    let (full, off) = (
+        "SELECT setval('shardmaster_agent.reference_queue_1_seq', 2)",
+        "ALTER TABLE plans DISABLE TRIGGER USER",
+    );
+    for (point, lead) in [("attached", ""), ("installed", off), ("full", full), ("dropped", "")] {
+        for action in ["exit", "kill"] {
+            arm(&cluster, point, action);
+            match point {
+                "attached" => end_worker(&cluster),
+                "dropped" => master(&cluster, "SELECT shard_table_drop('countries')"),
+                _ => by_superuser(&cluster, 0, &format!("SET lock_timeout = '20s'; {lead}")),
+            }
+            struck(&cluster, point, action);
+            wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
+            if point == "dropped" {
+                nothing_is_left_of_countries(&cluster);
+                master(&cluster, ADD);
+            }
+            wait::until("them to follow", LIMIT, || Ok(cluster.superuser()?.batch_execute(WAIT).ok()))
+                .unwrap();
+        }
+    }
+    assert!(writer.stop() > 20);
+    alike(&cluster, &ALL);
+}
+
+fn nothing_is_left_of_countries(cluster: &Cluster) {
+    let known = "SELECT count(*)::text FROM shardmaster.reference_table WHERE dropped";
+    wait::until("it to be forgotten", LIMIT, || Ok((all(&mut *cluster.kept()?, known) == "0").then_some(())))
+        .unwrap();
+    let left = "SELECT count(*)::text FROM pg_trigger
+                 WHERE tgname LIKE '00_shardmaster%' AND tgrelid = 'countries'::regclass";
+    for server in &cluster.servers {
+        assert_eq!(all(&mut server.superuser(DATABASE).unwrap(), left), "0");
+    }
 }
 
 #[test]

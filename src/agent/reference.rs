@@ -22,6 +22,12 @@ pub fn queue_table(set: i64, ordinal: i32) -> String {
     format!("shardmaster_agent.{}", queue_name(set, ordinal))
 }
 
+/// What the names of a set's triggers, functions and queues begin with, before the numbers of its tables.
+pub fn prefixes(set: i64) -> [String; 3] {
+    let of = |what: &str| format!("{what}_{set}_");
+    [of("00_shardmaster_reference"), of("reference_capture"), of("reference_queue")]
+}
+
 /// A sequence that nobody draws from: whether the queues of a set take entries (1) or not (2).
 pub fn sequence(set: i64) -> String {
     format!("reference_queue_{set}_seq")

@@ -106,6 +106,11 @@ pub fn hastily<R>(attempts: i32, work: impl FnOnce() -> R) -> R {
     done
 }
 
+/// Whether such work is under way, with less patience than others have.
+pub fn is_hasty() -> bool {
+    PATIENCE.get().is_some()
+}
+
 fn open_by(
     shard: &Shard,
     params: &Params,

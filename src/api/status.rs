@@ -242,7 +242,16 @@ fn references() -> Vec<Item> {
         item(name, format!("{}{why}", behind.state), behind.state != "failed" && behind.state != "away")
     };
     let is_behind = |listed: &reference::Listed| listed.state != "following";
-    reference::list(None).into_iter().filter(is_behind).map(describe).collect()
+    let behind = reference::list(None).into_iter().filter(is_behind).map(describe);
+    behind.chain(reference::dropped().into_iter().map(dropped_reference)).collect()
+}
+
+/// What was taken out of a keyspace, and is on shards still.
+fn dropped_reference((keyspace, table, why): (String, String, Option<String>)) -> Item {
+    let is_well = why.is_none();
+    let why = why.map(|text| format!(", which waits for this: {text}")).unwrap_or_default();
+    let name = format!("reference table {table}, taken out of keyspace {keyspace}");
+    item(name, format!("is being taken off its shards{why}"), is_well)
 }
 
 /// Standing guards that are not what their shards need.

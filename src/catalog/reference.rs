@@ -9,7 +9,7 @@ use crate::clean;
 use crate::error::Failure;
 use crate::server::sql;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How far a shard is with a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -225,13 +225,21 @@ pub fn next_generation() -> i64 {
     .unwrap_or(0)
 }
 
+/// A shard knows a worker of a later one: this master was restored from before it. Whoever comes next is after both.
+pub fn catch_up_generation(set: i64, generation: i64) {
+    sql::write(
+        "UPDATE shardmaster.reference_set SET generation = $2 WHERE id = $1 AND generation < $2",
+        &[set.into(), generation.into()],
+    );
+}
+
 /// What a worker has to tell of a shard.
 pub struct Report<'a> {
     pub state: State,
     /// Tables that are there as a whole; None: it was not seen.
     pub filled: Option<&'a [i32]>,
-    /// How long ago it was as its origin; None: as before.
-    pub behind: Option<Duration>,
+    /// When it was as its origin, by this server's clock; None: as before.
+    pub as_of: Option<SystemTime>,
     pub failure: Option<&'a Failure>,
 }
 
@@ -242,18 +250,24 @@ pub fn report(set: i64, shard_key: &str, report: &Report<'_>) {
         "UPDATE shardmaster.reference_copy
             SET state = $3,
                 filled = coalesce($4, filled),
-                as_of = coalesce(clock_timestamp() - make_interval(secs => $5), as_of), error = $6, hint = $7
+                as_of = coalesce(to_timestamp($5), as_of), error = $6, hint = $7
           WHERE set_id = $1 AND shard_key = $2",
         &[
             set.into(),
             shard_key.into(),
             report.state.as_str().into(),
             report.filled.map(<[i32]>::to_vec).into(),
-            report.behind.map(|behind| behind.as_secs_f64()).into(),
+            report.as_of.and_then(seconds).into(),
             failure.map(|failure| clean::said(&failure.message)).into(),
             hint.into(),
         ],
     );
+}
+
+/// Since 1970, rather less than more.
+fn seconds(time: SystemTime) -> Option<f64> {
+    let whole = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(whole.saturating_sub(Duration::from_micros(1)).as_secs_f64())
 }
 
 /// Nothing is known to be on a shard any more, of one set or of all: it is another server, or was set back.
@@ -263,6 +277,26 @@ pub fn nothing_is_there(set: Option<i64>, shard_key: &str) {
           WHERE shard_key = $2 AND ($1 IS NULL OR set_id = $1) AND (filled <> '{}' OR as_of IS NOT NULL)",
         &[set.into(), shard_key.into()],
     );
+}
+
+/// Why shards still have something of a set's dropped tables.
+pub fn report_dropped(set: i64, waits_for: &Failure) {
+    sql::write(
+        "UPDATE shardmaster.reference_table SET waits_for = $2
+          WHERE set_id = $1 AND dropped AND waits_for IS DISTINCT FROM $2",
+        &[set.into(), clean::said(&waits_for.cleaned().message).into()],
+    );
+}
+
+/// Tables that were taken out of a keyspace and of which shards still have something: keyspace, name, why.
+pub fn dropped() -> Vec<(String, String, Option<String>)> {
+    sql::read_again(
+        "SELECT s.keyspace, t.table_name, t.waits_for
+           FROM shardmaster.reference_set s JOIN shardmaster.reference_table t ON t.set_id = s.id AND t.dropped
+          ORDER BY s.keyspace COLLATE \"C\", t.table_name COLLATE \"C\", s.id, t.ordinal",
+        &[],
+        |row| (row.value(1), row.value(2), row.get(3)),
+    )
 }
 
 /// No shard has anything of a dropped table any more; with the last one the set goes. Its number may be another table's

@@ -104,7 +104,7 @@ impl From<TopologyError> for Failure {
             TopologyError::Origin { .. } => (
                 SqlState::IN_USE,
                 Some(
-                    "Take them out of the keyspace with shard_table_drop(), and wait a moment for its worker.",
+                    "Take them out of the keyspace with shard_table_drop(), and wait a moment for its worker: shard_status() says what that waits for.",
                 ),
             ),
             TopologyError::Routed { .. } => (

@@ -231,6 +231,21 @@ pub fn find_other(keyspace: &Locked, table: &TableName) -> Option<(String, Strin
     )
 }
 
+/// A table with this schema, and one without that would be the same table on a shard whose namespace it is.
+pub fn find_same_in(namespace: &str) -> Option<(String, String)> {
+    sql::write("LOCK TABLE shardmaster.table_policy IN SHARE ROW EXCLUSIVE MODE", &[]);
+    sql::read_one(
+        "SELECT p.table_name, q.table_name
+           FROM shardmaster.table_policy p, parse_ident(p.table_name) AS i (parts),
+                shardmaster.table_policy q, parse_ident(q.table_name) AS j (parts)
+          WHERE i.parts[1] = $1 AND cardinality(i.parts) = 2
+            AND cardinality(j.parts) = 1 AND j.parts[1] = i.parts[2]
+          ORDER BY 1, 2 LIMIT 1",
+        &[namespace.into()],
+        |row| (row.value(1), row.value(2)),
+    )
+}
+
 /// False: the keyspace has this table already.
 pub fn insert(keyspace: &Locked, new: &Listed, caller: &Caller) -> bool {
     sql::write_returning(

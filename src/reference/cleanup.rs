@@ -1,5 +1,6 @@
 //! Orphans: what sets of a lost master have left on a shard. Runs in the session of the operator.
 
+use super::install;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::reference::sequence;
 use crate::agent::state::{self, master};
@@ -7,7 +8,6 @@ use crate::agent::{schema, session};
 use crate::catalog::{reference, shard, split};
 use crate::error::Failure;
 use crate::remote::Connection;
-use crate::split::install::triggers;
 
 /// What was found on the shard that this master does not know, and what was done to it.
 pub fn run(shard_key: &str) -> std::result::Result<Vec<(String, String)>, Failure> {
@@ -37,25 +37,10 @@ fn orphans(session: &mut Connection) -> Result<Vec<(String, String)>> {
     Ok(removed)
 }
 
-/// Triggers first: what they call goes after them.
 fn remove(session: &mut Connection, id: i64) -> Result<()> {
-    let prefix = format!("00_shardmaster_reference_{id}_");
-    triggers::drop_called(session, "starts_with(t.tgname, $1::text)", &prefix, "")?;
+    install::remove_others(session, id, &[])?;
     session.run("BEGIN")?;
     schema::bootstrap(session)?;
-    let found = session.query(
-        "SELECT format('FUNCTION %s', p.oid::regprocedure) FROM pg_proc p
-          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace AND starts_with(p.proname, $1)
-         UNION ALL
-         SELECT format('TABLE %s', c.oid::regclass) FROM pg_class c
-          WHERE c.relnamespace = 'shardmaster_agent'::regnamespace AND c.relkind = 'r' AND starts_with(c.relname, $2)",
-        &[Some(&format!("reference_capture_{id}_")), Some(&format!("reference_queue_{id}_"))],
-    )?;
-    for row in found.rows {
-        if let [Some(object)] = row.as_slice() {
-            session.run(&format!("DROP {object}"))?;
-        }
-    }
     session.run(&format!(
         "DROP SEQUENCE IF EXISTS shardmaster_agent.{};
          DELETE FROM shardmaster_agent.reference_copy WHERE set_id = {id};

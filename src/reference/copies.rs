@@ -1,6 +1,7 @@
 //! What a worker keeps of an origin and of each copy between two steps: sessions, and what it knows of them.
 
-use super::install::{self, By, End};
+use super::install::{self, By};
+use super::look::End;
 use super::task::{Known, Task};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session;

@@ -1,6 +1,7 @@
 //! What a set of reference tables has on its shards, made and removed. The agent knows the set before a table has a
 //! trigger of it, and until the last one is gone.
 
+use super::look::{End, qualified};
 use super::points;
 use super::table::Side;
 use crate::agent::error::Result;
@@ -8,7 +9,7 @@ use crate::agent::state::{self, master, reference as rows};
 use crate::agent::{reference, schema};
 use crate::catalog::reference::{Member, Place, Set};
 use crate::remote::Connection;
-use crate::remote::quote::literal;
+use crate::remote::quote::{literal, text_array};
 use crate::server::injection::reach;
 use crate::split::install::triggers;
 
@@ -17,11 +18,10 @@ const CAPTURES: &str = "t.tgname IN ($1::text || '_i', $1::text || '_u', $1::tex
 /// That of a copy.
 const GUARD: &str = "t.tgname = $1::text";
 
-/// Which end of a set a shard is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Origin,
-    Copy,
+/// A condition: the trigger is on one of these tables.
+fn is_on(tables: &[String]) -> String {
+    let tables: Vec<String> = tables.iter().map(|table| format!("to_regclass({})", literal(table))).collect();
+    format!("t.tgrelid = ANY (ARRAY[{}]::oid[])", tables.join(", "))
 }
 
 /// The agent's schema with a row of the set, taken over by this worker.
@@ -36,7 +36,39 @@ pub fn attach(session: &mut Connection, set: &Set, place: &Place, end: End, by: 
         End::Copy => rows::take_copy(session, set, &place.shard.shard_key, by.generation)?,
     }
     session.run("COMMIT")?;
-    Ok(reach(points::ATTACHED)?)
+    reach(points::ATTACHED)?;
+    let known: Vec<i32> = set.tables.iter().chain(&set.dropped).map(|member| member.ordinal).collect();
+    remove_others(session, set.id, &known)
+}
+
+/// What tables have of a set that it does not know: a master was restored from before they were added to it, and nobody
+/// else would take it off. Whoever asks has seen that the set is this master's, or nobody's. Triggers first: what they
+/// call goes after them.
+pub fn remove_others(session: &mut Connection, set: i64, known: &[i32]) -> Result<()> {
+    let known = text_array(&known.iter().map(i32::to_string).collect::<Vec<_>>());
+    let [prefix, capture, queue] = reference::prefixes(set);
+    let called = format!(
+        "starts_with(t.tgname, $1::text)
+         AND split_part(substr(t.tgname, length($1::text) + 1), '_', 1) <> ALL ({}::text[])",
+        literal(&known)
+    );
+    triggers::drop_called_once(session, &called, &prefix)?;
+    let objects = session.query(
+        "SELECT format('FUNCTION %s', p.oid::regprocedure) FROM pg_proc p
+          WHERE p.pronamespace = 'shardmaster_agent'::regnamespace AND starts_with(p.proname, $1)
+            AND substr(p.proname, length($1) + 1) <> ALL ($3::text[])
+         UNION ALL
+         SELECT format('TABLE %s', c.oid::regclass) FROM pg_class c
+          WHERE c.relnamespace = 'shardmaster_agent'::regnamespace AND c.relkind = 'r' AND starts_with(c.relname, $2)
+            AND substr(c.relname, length($2) + 1) <> ALL ($3::text[])",
+        &[Some(&capture), Some(&queue), Some(&known)],
+    )?;
+    for row in objects.rows {
+        if let [Some(object)] = row.as_slice() {
+            session.run(&format!("DROP {object}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The worker that acts.
@@ -51,7 +83,9 @@ pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side
     let (ordinal, shape) = (member.ordinal, &side.shape);
     // Also those of a table that had this name before: they call what goes after them.
     let prefix = reference::trigger_prefix(set.id, ordinal);
-    triggers::drop_called(session, CAPTURES, &prefix, "")?;
+    // And the guard of a table that has been a copy, and is another server's now.
+    let there = is_on(std::slice::from_ref(&shape.name));
+    triggers::drop_called_once(session, &format!("({CAPTURES} OR {GUARD} AND {there})"), &prefix)?;
     session.run("BEGIN")?;
     drop_capture(session, set, member)?;
     session.run(&format!("{}; COMMIT", reference::capture(set.id, ordinal, shape)))?;
@@ -62,9 +96,15 @@ pub fn capture(session: &mut Connection, set: &Set, member: &Member, side: &Side
 /// Refuses clients' writes to a copy.
 pub fn guard(session: &mut Connection, set: &Set, member: &Member, table: &str) -> Result<()> {
     let statements = reference::guard_trigger(set.id, member.ordinal, table, &set.origin.shard.shard_key);
-    // Several shards may be in one database, each with a copy.
-    let there = format!("{GUARD} AND t.tgrelid = to_regclass({})", literal(table));
-    triggers::drop_called(session, &there, &reference::trigger_prefix(set.id, member.ordinal), "")?;
+    let prefix = reference::trigger_prefix(set.id, member.ordinal);
+    // What captured the table where it was its origin, before it came here; and what guards tables that have another name
+    // by now. Several shards may be in one database, each with a copy.
+    let there = is_on(&[table.to_owned()]);
+    let copies: Vec<String> =
+        set.copies.iter().flat_map(|place| qualified(std::slice::from_ref(member), &place.shard)).collect();
+    let elsewhere = format!("NOT coalesce({}, false)", is_on(&copies));
+    let all = format!("({GUARD} AND ({there} OR {elsewhere}) OR {CAPTURES} AND {there})");
+    triggers::drop_called_once(session, &all, &prefix)?;
     triggers::create(session, &statements, table)?;
     Ok(reach(points::INSTALLED)?)
 }
@@ -76,7 +116,7 @@ pub fn remove(session: &mut Connection, set: &Set, place: &Place, end: End) -> R
     }
     let called = if end == End::Origin { CAPTURES } else { GUARD };
     for member in &set.dropped {
-        triggers::drop_called(session, called, &reference::trigger_prefix(set.id, member.ordinal), "")?;
+        triggers::drop_called_once(session, called, &reference::trigger_prefix(set.id, member.ordinal))?;
     }
     session.run("BEGIN")?;
     schema::bootstrap(session)?;

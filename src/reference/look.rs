@@ -8,9 +8,17 @@ use crate::remote::{Connection, RemoteError};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-static LOOK: LazyLock<String> = LazyLock::new(|| {
-    include_str!("../../sql/reference/look.sql").replace("{code}", &agent::code(["$4", "$5", "$6"]))
-});
+const QUERY: &str = include_str!("../../sql/reference/look.sql");
+static LOOK: LazyLock<String> = LazyLock::new(|| QUERY.replace("{code}", &agent::code(["$4", "$5", "$6"])));
+/// Without what the tables could run, which costs the most by far.
+static GLANCE: LazyLock<String> = LazyLock::new(|| QUERY.replace("{code}", "NULL"));
+
+/// Which end of a set a shard is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Origin,
+    Copy,
+}
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
@@ -27,19 +35,30 @@ pub struct Seen {
     columns: Option<String>,
     key: Option<String>,
     triggers: Option<String>,
-    installed: Option<i32>,
+    subscribed: Option<String>,
+    /// Guards and captures that do what they are to, and all there are.
+    installed: Option<[i32; 3]>,
 }
+
+/// Triggers of a table on its origin, and of a copy.
+const CAPTURES: i32 = 3;
+const GUARDS: i32 = 1;
 
 impl Seen {
     /// Another text once rows may have changed without an entry in the queue.
     pub fn mark(&self) -> String {
-        let parts = [&self.oid, &self.filenode, &self.columns, &self.key, &self.triggers];
+        let parts = [&self.oid, &self.filenode, &self.columns, &self.key, &self.triggers, &self.subscribed];
         parts.map(|part| part.as_deref().unwrap_or("-")).join(" ")
     }
 
-    /// Whether so many of our triggers are there, fire always, and capture by the key that the table has.
-    pub fn has(&self, triggers: i32) -> bool {
-        self.installed == Some(triggers)
+    /// Whether our triggers of an end are there, fire always, and capture by the key that the table has; and none of the
+    /// other end, which a table has that came as a copy of the disk, or out of a dump.
+    pub fn has(&self, end: End) -> bool {
+        let of_end = match end {
+            End::Origin => [0, CAPTURES, CAPTURES],
+            End::Copy => [GUARDS, 0, GUARDS],
+        };
+        self.installed == Some(of_end)
     }
 }
 
@@ -54,6 +73,14 @@ pub fn qualified(tables: &[Member], shard: &Shard) -> Vec<String> {
     tables.iter().map(name).collect()
 }
 
+/// Schemas, names, and what the names of triggers begin with.
+fn lists(set: &Set, tables: &[Member], shard: &Shard) -> [String; 3] {
+    let (schemas, names) = names(tables, shard);
+    let prefixes: Vec<String> =
+        tables.iter().map(|member| reference::trigger_prefix(set.id, member.ordinal)).collect();
+    [text_array(&schemas), text_array(&names), text_array(&prefixes)]
+}
+
 /// The statements that look, of which one gives rows.
 pub fn statements(
     connection: &mut Connection,
@@ -61,14 +88,21 @@ pub fn statements(
     tables: &[Member],
     shard: &Shard,
 ) -> Result<String, RemoteError> {
-    let (schemas, names) = names(tables, shard);
-    let prefixes: Vec<String> =
-        tables.iter().map(|member| reference::trigger_prefix(set.id, member.ordinal)).collect();
-    let none = text_array(&[]);
-    let lists =
-        [text_array(&schemas), text_array(&names), text_array(&prefixes), none.clone(), none.clone(), none];
-    let parameters = lists.each_ref().map(|list| Some(list.as_str()));
+    let ([schemas, names, prefixes], none) = (lists(set, tables, shard), text_array(&[]));
+    let parameters = [&schemas, &names, &prefixes, &none, &none, &none].map(|list| Some(list.as_str()));
     catalogs::statements(connection, "reference_look", &LOOK, &parameters)
+}
+
+/// The same for a text that is another one when rows may have changed without an entry in the queue.
+pub fn glance(
+    connection: &mut Connection,
+    set: &Set,
+    tables: &[Member],
+    shard: &Shard,
+) -> Result<String, RemoteError> {
+    let lists = lists(set, tables, shard);
+    let parameters = lists.each_ref().map(|list| Some(list.as_str()));
+    catalogs::statements(connection, "reference_glance", &GLANCE, &parameters)
 }
 
 pub fn read(connection: &Connection, text: Option<&str>, count: usize) -> Result<Look, RemoteError> {

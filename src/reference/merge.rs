@@ -4,6 +4,7 @@
 
 use super::table::Pair;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::session;
 use crate::agent::state::queue;
 use crate::error::{Failure, SqlState};
 use crate::guc;
@@ -22,13 +23,12 @@ pub enum Rows<'a> {
     },
 }
 
-impl Rows<'_> {
-    /// Others wait meanwhile: a few rows are soon there, or something is wrong.
-    fn bounds(&self) -> Bounds {
-        match self {
-            Rows::All => Bounds::unlimited(),
-            Rows::Changed { .. } => Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() },
-        }
+/// Others wait meanwhile, for a shard that hangs as for one that works: each fourth attempt gives it the time that whole
+/// tables may take without a sign of life.
+fn bounds() -> Bounds {
+    match session::is_hasty() {
+        true => Bounds { stall: guc::remote_timeout(), ..Bounds::unlimited() },
+        false => Bounds::unlimited(),
     }
 }
 
@@ -79,14 +79,14 @@ impl Pair {
                     "COPY (SELECT {keys} FROM {queue} WHERE {condition} AND k1 IS NOT NULL) TO STDOUT"
                 );
                 let into = format!("COPY {} FROM STDIN", self.temporary("keys"));
-                self.pipe((origin, &out), (shard, &into), rows.bounds())?;
+                self.pipe((origin, &out), (shard, &into), bounds())?;
                 let changed = self.is_changed("t", "q");
                 format!(" WHERE EXISTS (SELECT 1 FROM {queue} q WHERE {condition} AND {changed})")
             }
         };
         let out = format!("COPY (SELECT {columns} FROM ONLY {} t{condition}) TO STDOUT", self.from);
         let into = format!("COPY {} FROM STDIN", self.temporary("new"));
-        let copied = self.pipe((origin, &out), (shard, &into), rows.bounds())?;
+        let copied = self.pipe((origin, &out), (shard, &into), bounds())?;
         if copied >= MANY {
             shard.run(&format!("ANALYZE {}", self.temporary("new")))?;
         }
@@ -157,7 +157,7 @@ impl Pair {
         ));
         let mut changed = 0;
         for statement in statements {
-            let outcome = shard.run_within(&statement, rows.bounds().stall);
+            let outcome = shard.run_within(&statement, bounds().stall);
             changed += outcome.map_err(|error| error.of_table(to))?.affected;
         }
         Ok(changed)
@@ -182,7 +182,7 @@ impl Pair {
                 reference.to,
                 reference.join("p", "r")
             );
-            let found = shard.run_within(&query, Bounds::unlimited().stall)?;
+            let found = shard.run_within(&query, bounds().stall)?;
             if let Some(value) = found.scalar() {
                 return Err(dangling(shard.shard(), reference, value));
             }

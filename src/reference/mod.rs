@@ -22,15 +22,16 @@ use crate::catalog::reference::{self, Member, Place, Report, Set, State};
 use crate::catalog::shard::ShardStatus;
 use crate::catalog::split;
 use crate::guc;
-use crate::remote::quote::ident;
+use crate::remote::quote::{ident, literal};
 use crate::server::injection::reach;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use copies::{Copy, Origin, Told, attached};
-use install::{By, End};
+use install::By;
+use look::End;
 use pulse::{Pulse, existing, look_at_origin, queues};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use task::Task;
 
 /// Between two looks at the catalog.
@@ -112,16 +113,33 @@ impl Follower {
             if follow(set, memory, &by).is_err() {
                 return Next::End;
             }
-            if !set.dropped.is_empty() && remove(set, memory, &by) {
-                self.looked = None;
+            if !set.dropped.is_empty() {
+                match remove(set, memory, &by) {
+                    Ok(true) => self.looked = None,
+                    Ok(false) => {}
+                    Err(Superseded) => return Next::End,
+                }
             }
         }
         Next::Turn
     }
 }
 
-/// Another worker has taken over.
+/// Another worker has taken over, or one had before this master was restored: whoever comes next is after both.
 struct Superseded;
+
+/// Whether an error says so.
+fn is_over(set: &Set, error: &SplitError) -> bool {
+    match error {
+        SplitError::Superseded => true,
+        SplitError::Behind { generation, .. } => {
+            pgrx::log!("reference tables {}: {error}, and a worker after that goes on", set.id);
+            transaction(|| reference::catch_up_generation(set.id, *generation));
+            true
+        }
+        _ => false,
+    }
+}
 
 fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded> {
     memory.copies.retain(|key, _| set.copies.iter().any(|place| place.shard.shard_key == *key));
@@ -129,12 +147,12 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
         return Ok(());
     }
     let Memory { origin, copies } = memory;
-    let began = Instant::now();
+    let began = SystemTime::now();
     let (shard, keyspace) = (&set.origin.shard.shard_key, &set.keyspace);
     wait::report(&format!("following reference tables of keyspace \"{keyspace}\" on shard \"{shard}\""));
     let pulse = match look_at_origin(set, origin, by) {
         Ok(pulse) => pulse,
-        Err(SplitError::Superseded) => return Err(Superseded),
+        Err(error) if is_over(set, &error) => return Err(Superseded),
         Err(error) => {
             origin_failed(set, origin, copies, error);
             return Ok(());
@@ -145,7 +163,7 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
     }
     let entries = match step_on_each(set, (origin, copies), by, &pulse, began) {
         Ok(entries) => entries,
-        Err(SplitError::Superseded) => return Err(Superseded),
+        Err(error) if is_over(set, &error) => return Err(Superseded),
         Err(error) => {
             origin_failed(set, origin, copies, error);
             return Ok(());
@@ -163,7 +181,7 @@ fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded>
     if entries || pulse.has_entries {
         match consume(set, origin, copies, by, &pulse) {
             Ok(()) => {}
-            Err(SplitError::Superseded) => return Err(Superseded),
+            Err(error) if is_over(set, &error) => return Err(Superseded),
             Err(error) => {
                 origin_failed(set, origin, copies, error);
                 return Ok(());
@@ -181,7 +199,7 @@ fn step_on_each(
     (origin, copies): (&mut Origin, &mut BTreeMap<String, Copy>),
     by: &By<'_>,
     pulse: &Pulse,
-    began: Instant,
+    began: SystemTime,
 ) -> Result<bool, SplitError> {
     let mut entries = false;
     for place in &set.copies {
@@ -193,11 +211,11 @@ fn step_on_each(
         match step_on(set, place, origin, copy, by) {
             Ok(stepped) => {
                 entries |= stepped > 0;
-                copy.has_all_of = Some((pulse.files.clone(), Instant::now()));
+                copy.has_all_of = Some((pulse.tables.clone(), Instant::now()));
                 copy.patience = copies::Patience::default();
                 copy.failure = None;
             }
-            Err(SplitError::Superseded) => return Err(SplitError::Superseded),
+            Err(error @ (SplitError::Superseded | SplitError::Behind { .. })) => return Err(error),
             Err(SplitError::Remote(error)) if error.shard == set.origin.shard.shard_key => {
                 return Err(SplitError::Remote(error));
             }
@@ -212,7 +230,7 @@ fn step_on_each(
 
 fn is_behind(copy: &Copy, pulse: &Pulse) -> bool {
     match &copy.has_all_of {
-        Some((files, at)) => pulse.has_entries || *files != pulse.files || at.elapsed() >= LOOK_AT_COPY,
+        Some((tables, at)) => pulse.has_entries || *tables != pulse.tables || at.elapsed() >= LOOK_AT_COPY,
         None => true,
     }
 }
@@ -294,26 +312,56 @@ fn origin_failed(set: &Set, origin: &mut Origin, copies: &mut BTreeMap<String, C
     origin.let_go();
     origin.patience.failed();
     let is_transient = error.is_transient();
+    let waited = has_waited(&error);
     let failure = error.into_failure();
+    let failure = if waited && failure.hint.is_none() { failure.hint(HOLDS_UP) } else { failure };
     for place in &set.copies {
         let copy = copies.entry(place.shard.shard_key.clone()).or_default();
         copy.let_go();
         copy.failure = Some(failure.clone());
         let state = if is_transient { before(copy) } else { State::Failed };
-        tell(set, place, copy, state, Instant::now());
+        tell(set, place, copy, state, SystemTime::now());
     }
 }
 
-fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, began: Instant) {
+fn copy_failed(set: &Set, place: &Place, copy: &mut Copy, error: SplitError, began: SystemTime) {
     copy.let_go();
     copy.patience.failed();
+    let waited = has_waited(&error);
     let state = match &error {
-        SplitError::Remote(error) if error.is_transient() => State::Away,
+        SplitError::Remote(error) if error.is_transient() && !waited => State::Away,
         error if error.is_transient() => before(copy),
         _ => State::Failed,
     };
-    copy.failure = Some(error.into_failure());
+    let failure = error.into_failure();
+    let hint = match failure.sqlstate.as_str().get(..2) {
+        _ if failure.hint.is_some() => None,
+        _ if waited => Some(HOLDS_UP.to_owned()),
+        Some("22" | "23") => Some(alike(&set.origin.shard.shard_key, &place.shard.shard_key)),
+        Some(_) | None => None,
+    };
+    copy.failure = Some(match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    });
     tell(set, place, copy, state, began);
+}
+
+const HOLDS_UP: &str = "A transaction there holds the table or rows of it: pg_stat_activity shows which is open for long, pg_prepared_xacts what waits for its end.";
+
+/// What helps where a shard's table asks something of rows that its origin's does not.
+fn alike(origin: &str, shard: &str) -> String {
+    format!(
+        "Rows that are on the origin do not fit into the shard's table: make both alike, shard_schema_diff({}, {}) lists differences. The shard follows again by itself then.",
+        literal(origin),
+        literal(shard)
+    )
+}
+
+/// Whether a shard has answered, that it has waited for others in vain.
+fn has_waited(error: &SplitError) -> bool {
+    let SplitError::Remote(error) = error else { return false };
+    ["40001", "40P01", "55P03", "57014"].iter().any(|code| error.is(code))
 }
 
 /// Whether it has been there as a whole or not, nothing is wrong with it.
@@ -325,8 +373,8 @@ fn before(copy: &Copy) -> State {
 }
 
 /// Writes down where a copy is, unless that is known; `began`: what was committed on the origin by then it has, if it
-/// follows.
-fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: Instant) {
+/// follows, however long it takes to write that down.
+fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: SystemTime) {
     let error = copy.failure.as_ref().map(|failure| failure.message.clone());
     let is_well = copy.has_all_of.is_some() && copy.failure.is_none();
     let filled: Vec<i32> = match is_well {
@@ -345,7 +393,7 @@ fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: Instant)
     let report = Report {
         state,
         filled: is_well.then_some(filled.as_slice()),
-        behind: is_well.then(|| began.elapsed()),
+        as_of: is_well.then_some(began),
         failure: copy.failure.as_ref(),
     };
     transaction(|| reference::report(set.id, &place.shard.shard_key, &report));
@@ -353,7 +401,7 @@ fn tell(set: &Set, place: &Place, copy: &mut Copy, state: State, began: Instant)
 }
 
 /// Takes what was dropped off all shards; whether that is done.
-fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> bool {
+fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<bool, Superseded> {
     let mut is_done = true;
     let ends = set.copies.iter().map(|place| (place, End::Copy));
     for (place, end) in ends.chain([(&set.origin, End::Origin)]) {
@@ -371,8 +419,12 @@ fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> bool {
             install::remove(&mut session, set, place, end)
         });
         if let Err(error) = outcome {
-            pgrx::log!("reference tables of shard \"{}\" are not removed: {error}", place.shard.shard_key);
+            if is_over(set, &error) {
+                return Err(Superseded);
+            }
             patience.failed();
+            let failure = error.into_failure();
+            transaction(|| reference::report_dropped(set.id, &failure));
             is_done = false;
         }
     }
@@ -380,5 +432,5 @@ fn remove(set: &Set, memory: &mut Memory, by: &By<'_>) -> bool {
         let ordinals: Vec<i32> = set.dropped.iter().map(|member| member.ordinal).collect();
         transaction(|| reference::forget(set.id, &ordinals));
     }
-    is_done
+    Ok(is_done)
 }

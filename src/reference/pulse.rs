@@ -9,7 +9,7 @@ use crate::agent::state::reference as rows;
 use crate::catalog::reference::Set;
 use crate::guc;
 use crate::remote::Connection;
-use crate::remote::quote::{literal, text_array};
+use crate::remote::quote::text_array;
 use crate::server::injection::reach;
 
 /// What the origin says to every turn.
@@ -19,8 +19,8 @@ pub struct Pulse {
     pub bytes: i64,
     /// That a queue may have.
     limit: i64,
-    /// Another text when a table was truncated or rewritten.
-    pub files: String,
+    /// Another text when a table was truncated, rewritten or altered, or its triggers were: the queue says nothing of that.
+    pub tables: String,
 }
 
 /// Opens its queues again, where one was full.
@@ -60,23 +60,23 @@ fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
     let exists: Vec<String> = queues.iter().map(|queue| format!("EXISTS (SELECT 1 FROM {queue})")).collect();
     let sizes: Vec<String> =
         queues.iter().map(|queue| format!("pg_relation_size('{queue}'::regclass)")).collect();
-    let files: Vec<String> = look::qualified(&set.tables, &set.origin.shard)
-        .iter()
-        .map(|table| format!("pg_relation_filenode(to_regclass({}))", literal(table)))
-        .collect();
     let or = |list: Vec<String>, by: &str, none: &str| {
         if list.is_empty() { none.to_owned() } else { list.join(by) }
     };
-    let answer = control.run(&format!(
-        "SELECT o.is_full OR coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1, {}, {}, o.max_bytes, concat_ws(' ', {})
+    let glance = look::glance(control, set, &set.tables, &set.origin.shard)?;
+    let answers = control.run_for_each(&format!(
+        "{glance};
+         SELECT o.is_full OR coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1, {}, {}, o.max_bytes
            FROM shardmaster_agent.reference_origin o WHERE o.set_id = {}",
         sequence(set.id),
         or(exists, " OR ", "false"),
         or(sizes, " + ", "0"),
-        or(files, ", ", "''"),
         set.id
     ))?;
-    let Some([is_full, has_entries, bytes, limit, files]) = answer.rows.first().map(Vec::as_slice) else {
+    let (tables, answer) = (answers.first(), answers.get(1));
+    let Some([is_full, has_entries, bytes, limit]) =
+        answer.and_then(|answer| answer.rows.first()).map(Vec::as_slice)
+    else {
         return Err(SplitError::Retry(format!(
             "shard \"{}\" to know its reference tables again",
             control.shard()
@@ -88,6 +88,6 @@ fn pulse(set: &Set, control: &mut Connection) -> Result<Pulse, SplitError> {
         has_entries: has_entries.as_deref() == Some("t"),
         bytes: number(bytes),
         limit: number(limit),
-        files: files.clone().unwrap_or_default(),
+        tables: tables.and_then(|answer| answer.scalar()).unwrap_or_default().to_owned(),
     })
 }

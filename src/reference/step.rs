@@ -8,7 +8,7 @@
 
 use super::copies::{Copy, Origin};
 use super::install;
-use super::look::{self, Look};
+use super::look::{self, End, Look, Seen};
 use super::merge::Rows;
 use super::points;
 use super::table::{self, Pair};
@@ -27,9 +27,6 @@ use std::collections::BTreeMap;
 
 /// Looks in a row that may find something that is to be made first.
 const LOOKS: u32 = 4;
-/// Triggers of a table on its origin, and of a copy.
-const CAPTURES: i32 = 3;
-const GUARDS: i32 = 1;
 
 /// Where a copy is after a step.
 pub struct Stepped {
@@ -63,7 +60,9 @@ pub fn step(task: &Task<'_>, origin: &mut Origin, copy: &mut Copy) -> Result<Ste
         require_said(session, task.place)?;
         // What is missing is named by the look.
         if let Some((progress, here)) = begin_copy(task, session)? {
-            tell_of_nothing(task, &progress);
+            if progress.snapshot.is_none() || is_another(task, &progress, &here) {
+                tell_of_nothing(task);
+            }
             let (moment, there) = begin_origin(task, reader, &progress)?;
             reach(points::SNAPSHOT)?;
             if known.there == there && known.here == here {
@@ -89,10 +88,23 @@ fn require_said(session: &mut Connection, at: &Place) -> Result<()> {
 }
 
 /// A shard that has nothing yet is given no keys, whatever was there before under its name.
-fn tell_of_nothing(task: &Task<'_>, progress: &Progress) {
-    if progress.snapshot.is_none() {
-        transaction(|| reference::nothing_is_there(Some(task.set.id), &task.place.shard.shard_key));
-    }
+fn tell_of_nothing(task: &Task<'_>) {
+    transaction(|| reference::nothing_is_there(Some(task.set.id), &task.place.shard.shard_key));
+}
+
+/// What a table was like on both ends when its rows were last brought over. Between the ends a letter that is in neither.
+const ENDS: &str = "|";
+
+fn mark(there: &Seen, here: &Seen) -> String {
+    format!("{}{ENDS}{}", there.mark(), here.mark())
+}
+
+/// Whether a table of the copy is another one by now, or was written to past its guard: what is in it nobody knows.
+fn is_another(task: &Task<'_>, progress: &Progress, here: &Look) -> bool {
+    task.tables.iter().zip(&here.tables).any(|(member, seen)| {
+        let before = progress.tables.get(&member.ordinal.to_string());
+        before.and_then(|mark| mark.split_once(ENDS)).is_some_and(|(_, before)| before != seen.mark())
+    })
 }
 
 /// None: a table is missing.
@@ -106,7 +118,8 @@ fn begin_copy(task: &Task<'_>, session: &mut Connection) -> Result<Option<(Progr
         Err(error) if error.is("42P01") || error.is("3F000") => {
             session.run("ROLLBACK")?;
             let answer = session.run(&locked)?;
-            tell_of_nothing(task, &rows::read(session, &answer.rows)?);
+            rows::read(session, &answer.rows)?;
+            tell_of_nothing(task);
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -201,10 +214,10 @@ fn look_through(
     let mut pairs = Vec::new();
     for ((member, from), to) in tables.iter().zip(from).zip(to) {
         let position = pairs.len();
-        if !there.tables[position].has(CAPTURES) {
+        if !there.tables[position].has(End::Origin) {
             install::capture(control, set, member, &from)?;
         }
-        if !here.tables[position].has(GUARDS) {
+        if !here.tables[position].has(End::Copy) {
             install::guard(session, set, member, &to.shape.name)?;
         }
         let shards = [set.origin.shard.shard_key.as_str(), place.shard.shard_key.as_str()];
@@ -238,8 +251,8 @@ fn carry_out(
     let marks: BTreeMap<String, String> = known
         .pairs
         .iter()
-        .zip(&known.there.tables)
-        .map(|(pair, seen)| (pair.ordinal.to_string(), seen.mark()))
+        .zip(known.there.tables.iter().zip(&known.here.tables))
+        .map(|(pair, (there, here))| (pair.ordinal.to_string(), mark(there, here)))
         .collect();
     let is_new = |pair: &Pair| {
         let ordinal = pair.ordinal.to_string();
@@ -273,7 +286,7 @@ fn carry_out(
         }
     }
     reach(points::APPLIED)?;
-    let steps = progress.steps.max(moment.steps) + 1;
+    let steps = progress.steps.max(moment.steps).saturating_add(1);
     let snapshot = Some(moment.snapshot);
     let after = Progress { steps, snapshot: snapshot.clone(), server: Some(moment.server), tables: marks };
     session.run(&rows::store(task.set, &task.place.shard.shard_key, &after))?;

@@ -115,7 +115,7 @@ fn is_alike(one: &Column, other: &Column) -> bool {
         && one.signature == other.signature
         && one.collation == other.collation
         && one.equality == other.equality
-        && one.generated.is_some() == other.generated.is_some()
+        && one.generated == other.generated
 }
 
 impl Pair {

@@ -34,6 +34,6 @@ fn failed(behind: Behind) -> Failure {
     let (why, hint) = failure.map_or((String::new(), None), |(why, hint)| (format!(": {why}"), hint));
     let sqlstate = if state == "failed" { SqlState::NOT_IN_STATE } else { SqlState::TIMEOUT };
     let text = format!("shard \"{shard}\" is behind with its reference tables, {state}{why}");
-    let look = "SELECT * FROM shard_reference_tables() says where each shard is.".to_owned();
+    let look = "SELECT * FROM shard_reference_tables() says where each shard is, shard_status() whether what follows runs.".to_owned();
     Failure::new(sqlstate, text).hint(hint.unwrap_or(look))
 }

@@ -140,7 +140,7 @@ pub fn drop(name: &str) -> Result<(), Failure> {
     }
     if reference::any_of_keyspace(name) {
         return Err(in_use("what shards have of its reference tables is being removed".into())
-            .hint("Call it again after a moment; shards that are away are waited for, or dropped."));
+            .hint("Call it again after a moment: shard_status() says what is waited for. A shard that is away is waited for, or dropped."));
     }
     if keyspace::has_splits(&keyspace) {
         return Err(in_use("it has splits, which are kept for audit".into()));

@@ -7,6 +7,7 @@ use crate::catalog::endpoint as stored;
 use crate::catalog::shard::{self, NewShard, POSTGRES, ShardStatus, TopologyError};
 use crate::catalog::{
     event, execution, in_use, keyspace, name, place, redirect, reference, routing, standing_guard,
+    table_policy,
 };
 use crate::error::Failure;
 use crate::placement::free_slots;
@@ -20,6 +21,9 @@ pub fn add(new: NewShard, given: &Given, caller: &Caller) -> Result<i64, Failure
     endpoint::require_valid(&new.kind, &said)?;
     if new.kind == POSTGRES && said.conninfo.is_none() {
         check_local(&new.namespace, caller)?;
+    }
+    if new.kind == POSTGRES {
+        check_tables(&new.namespace)?;
     }
     let index = shard::take_index();
     match shard::by_key(&new.shard_key) {
@@ -87,6 +91,13 @@ fn check_local(namespace: &str, caller: &Caller) -> Result<(), Failure> {
         return Err(TopologyError::NamespaceOfOthers(namespace.to_owned()).into());
     }
     Ok(())
+}
+
+/// Two tables of keyspaces are not one table on the shard.
+fn check_tables(namespace: &str) -> Result<(), TopologyError> {
+    let Some((table, other)) = table_policy::find_same_in(namespace) else { return Ok(()) };
+    let problem = format!("tables \"{table}\" and \"{other}\" would be one table there");
+    Err(invalid("namespace", &problem))
 }
 
 fn check_capacity(capacity: Option<i64>) -> Result<(), TopologyError> {

@@ -80,7 +80,13 @@ fn raise(connection: &mut Connection, table: &str, condition: &str, generation: 
     let raised = connection.run(&format!(
         "UPDATE shardmaster_agent.{table} SET generation = {generation} WHERE {condition} AND generation <= {generation}"
     ))?;
-    if raised.affected == 1 { Ok(()) } else { Err(SplitError::Superseded) }
+    if raised.affected == 1 {
+        return Ok(());
+    }
+    let known =
+        connection.run(&format!("SELECT generation FROM shardmaster_agent.{table} WHERE {condition}"))?;
+    let generation = known.scalar().and_then(|text| text.parse().ok()).ok_or(SplitError::Superseded)?;
+    Err(SplitError::Behind { shard: connection.shard().to_owned(), generation })
 }
 
 /// The statement by which a step begins on a copy: to its end nobody else makes one there.
@@ -100,12 +106,31 @@ pub fn read(connection: &Connection, rows: &[Vec<Option<String>>]) -> Result<Pro
     };
     let unreadable =
         |error: &dyn std::fmt::Display| RemoteError::unreadable(connection.shard(), error.to_string());
+    if snapshot.as_deref().is_some_and(|text| !is_snapshot(text)) {
+        return Err(unreadable(&"the snapshot that it is at").into());
+    }
     Ok(Progress {
         steps: steps.parse().map_err(|error: std::num::ParseIntError| unreadable(&error))?,
         snapshot: snapshot.clone(),
         server: server.clone(),
         tables: serde_json::from_str(tables).map_err(|error| unreadable(&error))?,
     })
+}
+
+/// Whether the server takes a text for a snapshot: the origin is asked by what a copy says, and what it would refuse holds
+/// all other copies up.
+fn is_snapshot(text: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
+    let parts: Vec<&str> = text.split(':').collect();
+    let [min, max, running] = parts.as_slice() else { return false };
+    let (Some(min), Some(max)) = (number(min), number(max)) else { return false };
+    let running: Vec<Option<u64>> = match *running {
+        "" => Vec::new(),
+        list => list.split(',').map(number).collect(),
+    };
+    min <= max
+        && running.iter().all(|xid| xid.is_some_and(|xid| min <= xid && xid < max))
+        && running.is_sorted()
 }
 
 /// The statement that remembers a step, beside its rows.
@@ -228,4 +253,32 @@ pub fn forget_origin(set: &Set) -> String {
         set.id,
         sequence(set.id)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_snapshot;
+
+    #[test]
+    fn a_snapshot_is_one_as_the_server_writes_it() {
+        for text in ["1:1:", "10:20:10,14,19", "18446744073709551614:18446744073709551615:"] {
+            assert!(is_snapshot(text), "{text}");
+        }
+        let odd = [
+            "",
+            "1",
+            "1:2",
+            "2:1:",
+            "0:1:",
+            "10:20:9",
+            "10:20:20",
+            "10:20:14,12",
+            "10:20:a",
+            "1:2:1:",
+            "-1:2:",
+        ];
+        for text in odd {
+            assert!(!is_snapshot(text), "{text}");
+        }
+    }
 }

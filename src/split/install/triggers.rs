@@ -3,9 +3,9 @@
 
 use crate::agent::error::{Result, SplitError};
 use crate::agent::redirect::Write;
-use crate::agent::session::Side;
+use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::short_lock::{OnTable, TableLock, with_short_lock, with_short_locks};
+use crate::agent::short_lock::{OnTable, TableLock, with_short_lock, with_short_lock_once, with_short_locks};
 use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
@@ -238,9 +238,13 @@ fn look_up_some(connection: &mut Connection, some: &[(&str, &Wanted<'_>)]) -> Re
     Ok(found)
 }
 
-/// Statements that make triggers of a table, in one transaction.
+/// How the lock on a table is come by.
+type Locked = fn(&mut Connection, TableLock, &str, &str) -> Result<()>;
+
+/// Statements that make triggers of a table, in one transaction. Work that keeps others waiting makes one attempt.
 pub fn create(connection: &mut Connection, statements: &str, table: &str) -> Result<()> {
-    match with_short_lock(connection, TableLock::ShareRowExclusive, statements, table) {
+    let locked: Locked = if session::is_hasty() { with_short_lock_once } else { with_short_lock };
+    match locked(connection, TableLock::ShareRowExclusive, statements, table) {
         // A session of the worker before was faster: look again.
         Err(SplitError::Remote(error)) if error.is("42710") => {
             Err(SplitError::Retry(format!("the previous worker's triggers on {table}")))
@@ -310,6 +314,20 @@ const OF_LOOK_UP: &str = "EXISTS (
 /// Drops the triggers that call the agent's functions, whatever they are called: whoever owns
 /// a table can give its triggers other names, and ours to others.
 pub fn drop_called(connection: &mut Connection, called: &str, function: &str, first: &str) -> Result<()> {
+    drop_under(with_short_lock, connection, (called, function), first)
+}
+
+/// The same with one attempt for each table: others are waiting.
+pub fn drop_called_once(connection: &mut Connection, called: &str, function: &str) -> Result<()> {
+    drop_under(with_short_lock_once, connection, (called, function), "")
+}
+
+fn drop_under(
+    locked: Locked,
+    connection: &mut Connection,
+    (called, function): (&str, &str),
+    first: &str,
+) -> Result<()> {
     let rows = connection.query(
         &format!(
             "SELECT n.nspname, c.relname, json_agg(t.tgname)
@@ -329,15 +347,12 @@ pub fn drop_called(connection: &mut Connection, called: &str, function: &str, fi
         all.push(OnTable { statements: format!("{first}{}", drops.join("; ")), table });
     }
     let lock = TableLock::AccessExclusive;
-    let alone = |connection: &mut Connection, on: &OnTable| match with_short_lock(
-        connection,
-        lock,
-        &on.statements,
-        &on.table,
-    ) {
-        // Dropped meanwhile, with its table.
-        Err(SplitError::Remote(error)) if error.is("42P01") => Ok(()),
-        other => other,
+    let alone = |connection: &mut Connection, on: &OnTable| {
+        match locked(connection, lock, &on.statements, &on.table) {
+            // Dropped meanwhile, with its table.
+            Err(SplitError::Remote(error)) if error.is("42P01") => Ok(()),
+            other => other,
+        }
     };
     with_short_locks(connection, lock, &all, alone, || Ok(()))
 }
