@@ -6,6 +6,8 @@ use shardmaster_tests::fixture::{LIMIT, by_superuser, by_superusers};
 use shardmaster_tests::looking::{add, insert, route, stage, wait_equal, wait_filled, wait_route};
 use shardmaster_tests::mender::wait_held;
 use shardmaster_tests::wait;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 #[test]
 fn columns_of_all_types_are_taken() {
@@ -208,4 +210,27 @@ fn an_owner_that_was_just_assigned_claims_keys() {
     master.batch_execute("BEGIN; SELECT shard_assign('e', 'shard_b')").unwrap();
     assert_eq!(error(&mut master, "SELECT shard_lookup_claim('e@x.org', 'd', 'emails')").0, "55000");
     master.batch_execute("ROLLBACK").unwrap();
+}
+
+/// Whoever is assigned meanwhile comes behind a claim.
+#[test]
+fn keys_are_claimed_while_owners_are_assigned_all_the_time() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let cluster = stage(&[]);
+    let mut master = add(&cluster);
+    let mut other = cluster.superuser().unwrap();
+    let assigns = thread::spawn(move || {
+        for number in 0.. {
+            if ENDS.load(Ordering::Relaxed) {
+                return;
+            }
+            other.query_one(&format!("SELECT shard_assign('t{number}', 'shard_b')"), &[]).unwrap();
+        }
+    });
+    master.batch_execute("SET shardmaster.route_wait_timeout = '60s'").unwrap();
+    for number in 0..5 {
+        master.batch_execute(&format!("SELECT shard_lookup_claim('k{number}', 'a', 'emails')")).unwrap();
+    }
+    ENDS.store(true, Ordering::Relaxed);
+    assigns.join().unwrap();
 }

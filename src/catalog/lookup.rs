@@ -348,23 +348,29 @@ pub fn ever_routed(keyspace: &str, shard_key: &str) -> bool {
 
 /// A shard that keys are routed to and whose rows were not all looked at yet.
 pub fn not_filled(lookup: &str) -> Option<String> {
-    not_filled_but(lookup, None)
+    not_filled_but(lookup, None, i64::MAX)
 }
 
-/// The same; what is still to be looked at of an entry does not count.
-pub fn not_filled_but(lookup: &str, entry: Option<&str>) -> Option<String> {
-    shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup, entry))
+/// The same; what is still to be looked at of an entry does not count, nor what was assigned after the last one.
+pub fn not_filled_but(lookup: &str, entry: Option<&str>, last: i64) -> Option<String> {
+    shard_not_filled(lookup).or_else(|| shard_of_assigned(lookup, entry, last))
+}
+
+/// What was assigned last and is still to be looked at; 0: nothing.
+pub fn last_assigned(lookup: &str) -> i64 {
+    let query = "SELECT id FROM shardmaster.lookup_assigned WHERE lookup = $1 ORDER BY id DESC LIMIT 1";
+    sql::read_one(query, &[lookup.into()], |row| row.value(1)).unwrap_or(0)
 }
 
 /// Where rows of keys that were assigned are still to be looked at.
-fn shard_of_assigned(lookup: &str, but: Option<&str>) -> Option<String> {
+pub fn shard_of_assigned(lookup: &str, but: Option<&str>, last: i64) -> Option<String> {
     sql::read_one(
         "SELECT e.read_shard
            FROM shardmaster.lookup_assigned a
            JOIN shardmaster.lookup l ON l.name = a.lookup
            JOIN shardmaster.routing_entry e ON e.keyspace = l.of_keyspace AND e.key = a.entry AND e.valid_to IS NULL
-          WHERE a.lookup = $1 AND a.entry IS DISTINCT FROM $2 LIMIT 1",
-        &[lookup.into(), but.into()],
+          WHERE a.lookup = $1 AND a.entry IS DISTINCT FROM $2 AND a.id <= $3 LIMIT 1",
+        &[lookup.into(), but.into(), last.into()],
         |row| row.value(1),
     )
 }

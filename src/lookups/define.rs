@@ -8,12 +8,14 @@ use crate::catalog::lookup_entry::{self, Conflict, Pair};
 use crate::catalog::table_policy::{self, Column, Policy};
 use crate::catalog::{name, routing};
 use crate::error::{Failure, SqlState, required};
+use crate::guc;
 use crate::keys::key_type::KeyType;
 use crate::routing::RoutingError;
 use crate::routing::keyspaces::{self, NewTable};
-use crate::server::wake;
+use crate::server::{sql, wait, wake};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
+use std::time::{Duration, Instant};
 
 /// Adds a keyspace whose keys lead to keys of another one.
 pub fn add(
@@ -138,6 +140,20 @@ fn require(name: &str) -> Result<Lookup, Failure> {
     Err(RoutingError::NoLookup(name.into()).into())
 }
 
+/// Waits until rows of owners are looked at who were assigned before: one of them may have the key. Whoever is assigned from
+/// then on comes behind the claim, so that it does not wait for ever where owners are assigned all the time. The last of them.
+fn wait_for_assigned(lookup: &Lookup, key: &str, own: Option<&str>) -> i64 {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let last = lookup::last_assigned(&lookup.name);
+    let is_known = || lookup_entry::owner(&lookup.name, key).is_some_and(|known| known.owner.is_some());
+    let deadline = Instant::now() + guc::route_wait_timeout();
+    let is_left = || lookup::shard_of_assigned(&lookup.name, own, last).is_some();
+    while !sql::keeps_its_snapshot() && is_left() && !is_known() && Instant::now() < deadline {
+        wait::sleep(PAUSE);
+    }
+    last
+}
+
 /// Claims a key for an owner before its row is there; until when. None: the row is there.
 pub fn claim(
     key: &str,
@@ -164,11 +180,12 @@ pub fn claim(
     if routing::places(&of, std::slice::from_ref(&pair.owner)).is_empty() {
         return Err(RoutingError::UnknownKey { key: pair.owner, keyspace: lookup.of }.into());
     }
-    let until = lookup_entry::claim(&lookup, &pair, seconds)?;
-    // A row that nobody has looked at yet may have it: a claim that is there already says more than that. Not so one of the
-    // claim's own owner, who may have been assigned a moment ago.
+    // But for rows of the claim's own owner, who may have been assigned a moment ago.
     let own = of.strategy.is_directory().then_some(pair.owner.as_str());
-    if let Some(shard) = until.and_then(|_| lookup::not_filled_but(name, own)) {
+    let last = wait_for_assigned(&lookup, &pair.key, own);
+    let until = lookup_entry::claim(&lookup, &pair, seconds)?;
+    // A row that nobody has looked at yet may have it: a claim that is there already says more than that.
+    if let Some(shard) = until.and_then(|_| lookup::not_filled_but(name, own, last)) {
         return Err(RoutingError::NotFilled { key: pair.key, lookup: name.into(), shard }.into());
     }
     Ok(until)
