@@ -108,7 +108,7 @@ fn attempts(
                 if !error.is_lock_timeout() && !error.is("57014") {
                     return Err(error.into());
                 }
-                let reason = blockers(connection, table, &error)?;
+                let reason = blockers(connection, (lock, table), &error)?;
                 if Instant::now() > deadline {
                     return Err(SplitError::Retry(reason));
                 }
@@ -121,17 +121,23 @@ fn attempts(
 }
 
 /// Whom a lock on a table waits for.
-fn blockers(connection: &mut Connection, table: &str, error: &RemoteError) -> Result<String> {
+fn blockers(
+    connection: &mut Connection,
+    (lock, table): (TableLock, &str),
+    error: &RemoteError,
+) -> Result<String> {
+    // Of those that only read it the strongest alone waits.
+    let readers = if lock == TableLock::AccessExclusive { "true" } else { "false" };
     let query = format!(
         "SELECT string_agg(DISTINCT {SESSION} || {OPEN_FOR}, '; ')
            FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
           WHERE l.relation IN (SELECT to_regclass($1) UNION ALL SELECT relid FROM pg_partition_tree(to_regclass($1)))
             AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
-                           'ExclusiveLock', 'AccessExclusiveLock')"
+            AND ($2::boolean OR l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                                           'ExclusiveLock', 'AccessExclusiveLock'))"
     );
-    let blockers = connection.query(&query, &[Some(table)])?;
+    let blockers = connection.query(&query, &[Some(table), Some(readers)])?;
     let blockers = blockers.scalar().unwrap_or("another transaction").to_owned();
     Ok(format!("lock on {table} of shard \"{}\", held by {blockers}", error.shard))
 }

@@ -130,15 +130,12 @@ struct Superseded;
 
 /// Whether an error says so.
 fn is_over(set: &Set, error: &SplitError) -> bool {
-    match error {
-        SplitError::Superseded => true,
-        SplitError::Behind { generation, .. } => {
-            pgrx::log!("reference tables {}: {error}, and a worker after that goes on", set.id);
-            transaction(|| reference::catch_up_generation(set.id, *generation));
-            true
-        }
-        _ => false,
-    }
+    let SplitError::Behind { generation, .. } = error else {
+        return matches!(error, SplitError::Superseded);
+    };
+    pgrx::log!("reference tables {}: {error}, and a worker after that goes on", set.id);
+    transaction(|| reference::catch_up_generation(set.id, *generation));
+    true
 }
 
 fn follow(set: &Set, memory: &mut Memory, by: &By<'_>) -> Result<(), Superseded> {
