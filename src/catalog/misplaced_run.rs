@@ -139,10 +139,12 @@ pub fn of_shard(shard: &str) -> Option<i64> {
 /// Another one than the given that holds entries of it: of a session that is gone.
 pub fn before(id: i64) -> Vec<i64> {
     sql::read(
-        "SELECT DISTINCT o.id FROM shardmaster.misplaced_run r JOIN shardmaster.misplaced_key k ON k.run_id = r.id
+        "SELECT o.id FROM shardmaster.misplaced_run r
            JOIN shardmaster.misplaced_run o ON o.keyspace = r.keyspace AND o.state = 'running' AND o.id <> r.id
-           JOIN shardmaster.misplaced_key h ON h.run_id = o.id
-          WHERE r.id = $1 AND (h.entry IS NULL OR k.entry IS NULL OR h.entry = k.entry)
+          WHERE r.id = $1
+            AND (EXISTS (SELECT FROM shardmaster.misplaced_key n WHERE n.run_id IN (r.id, o.id) AND n.entry IS NULL)
+                 OR EXISTS (SELECT FROM shardmaster.misplaced_key k JOIN shardmaster.misplaced_key h ON h.entry = k.entry
+                             WHERE k.run_id = r.id AND h.run_id = o.id))
           ORDER BY o.id",
         &[id.into()],
         |row| row.value(1),
