@@ -1,7 +1,7 @@
 //! The sessions and statements with which a split's steps are carried out.
 
+use super::copy::counted::Counted;
 use super::copy::throttle::Throttle;
-use super::copy::window::Counted;
 use super::owners::LookedThrough;
 use super::references::Watched;
 use super::table::{self, Table};

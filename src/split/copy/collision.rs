@@ -69,6 +69,12 @@ pub fn explain(error: RemoteError, engine: &Engine, position: usize) -> SplitErr
     )
 }
 
+/// The same of an error that does not say of which table it is.
+pub fn explain_of(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
+    let name = engine.tables[position].source.name.clone();
+    explain(error.of_table(&name), engine, position)
+}
+
 /// Whose row it is, in words; an error: it goes, or changes, with the steps of another split.
 fn whose(
     engine: &Engine,

@@ -4,9 +4,10 @@
 //! A value in a statement is read by its type's own input, as one in a COPY in text form is. What the source gives is text
 //! to the target, whatever it holds.
 
+use super::collision;
 use super::sieve::{Stray, explain};
 use super::text_rows::{self, Cells};
-use super::window::{delete_changed, explained};
+
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
@@ -52,7 +53,7 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
         .collect();
     let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
     let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
-        .map_err(|(number, error)| explained(engine, queries[number / 2].of, error))?;
+        .map_err(|(number, error)| collision::explain_of(engine, queries[number / 2].of, error))?;
     let Some(read) = read else {
         for query in queries {
             engine.tables[query.of].has_long_rows = true;
@@ -87,7 +88,7 @@ impl Message {
         if !keys.is_empty() {
             let into = format!("INSERT INTO {} VALUES {}", table.window_table(), values(&keys));
             self.statements.push((position, into, Some(count(&keys))));
-            for statement in delete_changed(&plan.scope, table) {
+            for statement in table.delete_changed(&plan.scope) {
                 self.statements.push((position, statement, None));
             }
         }
@@ -111,12 +112,16 @@ impl Message {
         let done = engine.target.run_counted(&texts);
         let affected = done.map_err(|(number, error)| {
             let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
-            explained(engine, position, error)
+            collision::explain_of(engine, position, error)
         })?;
         for ((position, _, wanted), affected) in self.statements.iter().zip(affected) {
             if let Some(wanted) = wanted.filter(|wanted| *wanted != affected) {
                 let text = format!("{wanted} rows were sent and {affected} arrived");
-                return Err(explained(engine, *position, RemoteError::of_data(engine.target.shard(), text)));
+                return Err(collision::explain_of(
+                    engine,
+                    *position,
+                    RemoteError::of_data(engine.target.shard(), text),
+                ));
             }
         }
         Ok(())

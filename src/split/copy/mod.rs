@@ -6,6 +6,7 @@ pub mod chunk;
 pub mod collision;
 pub mod compare;
 pub mod computed;
+pub mod counted;
 mod few;
 pub mod foreign_keys;
 mod harmless;

@@ -7,8 +7,9 @@
 
 use super::compare::{self, Differences};
 use super::computed;
+use super::counted::Counted;
 use super::foreign_keys::{self, Look};
-use super::window::{self, Company, Counted, Entries};
+use super::window::{self, Company, Entries};
 use super::{chunk, leaves, locks, places};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;

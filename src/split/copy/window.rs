@@ -2,9 +2,10 @@
 //! the one before, P. Sequence numbers are not commit order, snapshots are.
 
 use super::collision;
+use super::counted::Counted;
 use super::few::{self, Queries};
 use super::sieve::{Sieve, explain};
-use crate::agent::error::{Result, SplitError};
+use crate::agent::error::Result;
 use crate::agent::scope;
 use crate::agent::state::progress::{Cursor, Progress, TableProgress};
 use crate::agent::state::{consumed, queue};
@@ -12,7 +13,6 @@ use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::remote::copy::{self, Bounds, Copied, Look, Piece};
 use crate::remote::quote::literal;
-use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::engine::Engine;
 use crate::split::table::Table;
@@ -70,13 +70,6 @@ pub struct Entries {
 /// The condition on a queue's rows, read in S.
 fn condition(progress: &Progress) -> String {
     queue::is_new(progress.snapshot.as_deref())
-}
-
-/// Windows that are counted along with another question, since a snapshot up to which the target is likely to stand.
-pub struct Counted {
-    pub since: String,
-    /// What the source has said of it in this step's S.
-    pub rows: Option<Rows>,
 }
 
 /// The query that counts the window of every table since a snapshot.
@@ -197,7 +190,8 @@ fn copy_all(engine: &mut Engine, company: &Company, queries: &[Queries]) -> Resu
         true => copy::pipe_all(reader, target, pieces),
         false => one_by_one(reader, target, pieces),
     };
-    let copied = copied.map_err(|(piece, error)| explained(engine, queries[piece / 2].of, error))?;
+    let copied =
+        copied.map_err(|(piece, error)| collision::explain_of(engine, queries[piece / 2].of, error))?;
     Ok(copied.iter().step_by(2).map(|copied| copied.rows).collect())
 }
 
@@ -237,26 +231,8 @@ fn window_pieces<'a>(
     };
     let out = format!("COPY ({}) TO STDOUT ({})", queries.rows, table.format());
     let bounds = Bounds { bytes: limit, ..Bounds::unlimited() };
-    let delete = delete_changed(&plan.scope, table).map(|statement| statement + "; ").concat();
+    let delete = table.delete_changed(&plan.scope).map(|statement| statement + "; ").concat();
     [keys, rows_piece(plan, table, out, &delete, bounds)]
-}
-
-pub fn explained(engine: &mut Engine, position: usize, error: RemoteError) -> SplitError {
-    let name = engine.tables[position].source.name.clone();
-    collision::explain(error.of_table(&name), engine, position)
-}
-
-/// By key and scope: by key alone it would remove another tenant's row. The planner knows nothing
-/// of the window's size before.
-pub fn delete_changed(scope: &Scope, table: &Table) -> [String; 2] {
-    let window = table.window_table();
-    let delete = format!(
-        "DELETE FROM {} t USING {window} k WHERE {} AND {}",
-        table.target_only(),
-        table.target_join(),
-        scope.filter(&table.target_by, "t"),
-    );
-    [format!("ANALYZE {window}"), delete]
 }
 
 /// Copies rows of the source into the target, by queries of tables: several are for few rows.
@@ -266,7 +242,7 @@ pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<
     let piece = |(position, out)| rows_piece(plan, &tables[position], out, "", Bounds::unlimited());
     let pieces = outs.into_iter().map(piece).collect();
     let copied = copy::pipe_all(reader, target, pieces);
-    copied.map_err(|(piece, error)| explained(engine, of[piece], error))
+    copied.map_err(|(piece, error)| collision::explain_of(engine, of[piece], error))
 }
 
 /// Rows of the source for the target: those of the scope, whatever the source gives.

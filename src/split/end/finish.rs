@@ -221,12 +221,12 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
     let side = (Side::Source, bonds);
     let walk = purge::Walk::new(&engine.plan, side, engine.generation, injection_points::FINISH_BATCH);
     let shapes: Vec<TableShape> = engine.tables.iter().map(|table| table.source.clone()).collect();
-    let deleted = purge::tables(
+    let deleted = purge::few::tables(
         &mut (&mut engine, &mut source, LookedThrough::default()),
         shapes.len(),
         |(engine, source, looked_through), some| match request.accepts {
             // What may be missing is counted table by table.
-            true => Ok(purge::Gone::new()),
+            true => Ok(purge::few::Gone::new()),
             false => {
                 let mut shown = Shown::by(engine, &progress, looked_through);
                 walk.few(source, some, &shapes, Some(&mut shown))

@@ -102,7 +102,7 @@ fn remove_from_target(mut target: Connection, tenure: &Tenure) -> Result<()> {
         // Without a committed step no row of the scope there is ours.
         if let Some(found) = leaves::found(&mut target, plan)? {
             let only = Some(found.own.as_slice());
-            purge::scope_rows(
+            purge::scope_rows::delete(
                 &mut target,
                 plan,
                 Side::Target,

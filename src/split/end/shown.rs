@@ -3,7 +3,7 @@
 //! by the proof of the table alone.
 
 use super::proof::is_missing;
-use super::purge::{Asked, FEW_ROWS, Shows};
+use super::purge::few::{Asked, FEW_ROWS, Shows};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::Column;

@@ -151,6 +151,19 @@ impl Table {
         key_join(&self.source, "k", &queue::keys(&self.source))
     }
 
+    /// Statements that delete the window's rows on the target: by key and scope, since by key alone they would remove
+    /// another tenant's row. The planner knows nothing of the window's size before.
+    pub fn delete_changed(&self, scope: &Scope) -> [String; 2] {
+        let window = self.window_table();
+        let delete = format!(
+            "DELETE FROM {} t USING {window} k WHERE {} AND {}",
+            self.target_only(),
+            self.target_join(),
+            scope.filter(&self.target_by, "t"),
+        );
+        [format!("ANALYZE {window}"), delete]
+    }
+
     /// A join that leaves of rows `t` of the target those that the step's window has changed.
     pub fn changed_on_target(&self) -> String {
         format!("JOIN {} k ON {}", self.window_table(), self.target_join())

@@ -32,13 +32,15 @@ pub struct Outlook {
     rows: f64,
     bytes: f64,
     round_trip: Duration,
+    /// Bytes a second that a copy may take; None: as many as it can.
+    most: Option<u64>,
     /// How long the oldest transaction that has written is open on the source.
     oldest: Option<Duration>,
 }
 
 /// None of it is a finding: what cannot be told is left out.
 pub fn of(plan: &Plan, source: &mut Looked, target: &mut Looked) -> Option<Outlook> {
-    let mut outlook = Outlook { tables: plan.tables.len(), ..Outlook::default() };
+    let mut outlook = Outlook { tables: plan.tables.len(), most: guc::max_copy_rate(), ..Outlook::default() };
     for (policy, shape) in plan.tables.iter().zip(&source.observation.tables) {
         let (rows, bytes) = size(plan, &mut source.session, policy, shape).ok()?;
         outlook.rows += rows;
@@ -130,7 +132,7 @@ fn oldest_writer(session: &mut Connection) -> Result<Option<Duration>> {
 
 impl Outlook {
     fn copy(&self) -> Duration {
-        let by_rate = guc::max_copy_rate().map_or(0.0, |rate| self.bytes / rate as f64);
+        let by_rate = self.most.map_or(0.0, |rate| self.bytes / rate as f64);
         let seconds = (self.rows / ROWS).max(self.bytes / BYTES).max(by_rate);
         let tables = TABLE * u32::try_from(self.tables).unwrap_or(u32::MAX);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_add(tables)

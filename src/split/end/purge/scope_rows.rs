@@ -1,0 +1,45 @@
+//! All rows of the scope on a side that holds nothing but copies.
+
+use super::Walk;
+use super::few::tables;
+use crate::agent::error::Result;
+use crate::agent::observe;
+use crate::agent::session::Side;
+use crate::agent::shape::{Leaf, TableShape};
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::split::injection_points::Point;
+use crate::split::references::Bonds;
+
+/// Deletes every row of the scope on a side that holds nothing but copies, or those in some
+/// leaves, as long as no row that stays references one; returns how many there were. `after_batch` is the point behind each commit.
+pub fn delete(
+    connection: &mut Connection,
+    plan: &Plan,
+    side: Side,
+    generation: i64,
+    only: Option<&[String]>,
+    after_batch: &'static Point,
+) -> Result<u64> {
+    connection.run("SET session_replication_role = replica")?;
+    let observed = observe::observe(connection, plan, side)?;
+    let bonds = Bonds::load(connection, plan, side)?;
+    let walk = Walk::new(plan, (side, bonds), generation, after_batch);
+    walk.look_through(connection, observed.code())?;
+    let shapes: Vec<TableShape> = observed.tables.iter().map(|shape| with_leaves(shape, only)).collect();
+    tables(
+        connection,
+        shapes.len(),
+        |connection, some| walk.few(connection, some, &shapes, None),
+        |connection, position| walk.table(connection, position, &shapes[position], None),
+    )
+}
+
+/// A table with some of its leaves alone.
+fn with_leaves(shape: &TableShape, only: Option<&[String]>) -> TableShape {
+    let mut shape = shape.clone();
+    if let (Some(only), Some(leaves)) = (only, shape.leaves.as_mut()) {
+        leaves.retain(|leaf: &Leaf| only.contains(&leaf.oid));
+    }
+    shape
+}
