@@ -8,24 +8,36 @@ use super::flood::Received;
 use super::wait::Ready;
 use std::time::{Duration, Instant};
 
-/// The bytes of each; None: there were more, and none is kept. An error comes with the number of its COPY.
+/// What has come of each.
+pub enum Gathered {
+    /// Its bytes.
+    All(Vec<Vec<u8>>),
+    /// How many bytes; they were more than is kept.
+    TooMuch(Vec<usize>),
+}
+
+/// An error comes with the number of its COPY.
 pub fn gather(
     source: &mut Connection,
     outs: &[String],
     (most, bounds): (usize, Bounds),
-) -> Result<Option<Vec<Vec<u8>>>, (usize, RemoteError)> {
+) -> Result<Gathered, (usize, RemoteError)> {
     source.send(&outs.join("; ")).map_err(|error| (0, error))?;
     let last = outs.len().saturating_sub(1);
     let mut kept = Kept { all: Vec::new(), bytes: 0, most, bounds };
+    let mut sizes = Vec::new();
     for number in 0..outs.len() {
         let which = if number == last { Which::Last } else { Which::OneOfMany };
+        let before = kept.bytes;
         take_one(source, &mut kept, which).map_err(|error| (number, error))?;
+        sizes.push(kept.bytes - before);
     }
-    Ok((kept.bytes <= most).then_some(kept.all))
+    Ok(if kept.bytes <= most { Gathered::All(kept.all) } else { Gathered::TooMuch(sizes) })
 }
 
 struct Kept {
     all: Vec<Vec<u8>>,
+    /// Of all that has come.
     bytes: usize,
     most: usize,
     bounds: Bounds,

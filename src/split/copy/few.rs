@@ -12,7 +12,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
 use crate::remote::copy::Bounds;
-use crate::remote::gather::gather;
+use crate::remote::gather::{Gathered, gather};
 use crate::remote::quote::literal;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
@@ -54,11 +54,16 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
     let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
         .map_err(|(number, error)| collision::explain_of(engine, queries[number / 2].of, error))?;
-    let Some(read) = read else {
-        for query in queries {
-            engine.tables[query.of].has_long_rows = true;
+    let read = match read {
+        Gathered::All(read) => read,
+        Gathered::TooMuch(sizes) => {
+            // One of them has more than its share.
+            for (query, sizes) in queries.iter().zip(sizes.chunks(2)) {
+                engine.tables[query.of].has_long_rows |=
+                    sizes.iter().sum::<usize>() > MOST_BYTES / queries.len();
+            }
+            return Ok(None);
         }
-        return Ok(None);
     };
     let mut message = Message::default();
     let mut changed = Vec::new();
@@ -150,4 +155,15 @@ fn values(rows: &[Cells]) -> String {
     let cell = |cell: &Option<Cow<'_, str>>| cell.as_deref().map_or_else(|| "NULL".to_owned(), literal);
     let row = |row: &Cells<'_>| format!("({})", row.iter().map(cell).collect::<Vec<_>>().join(", "));
     rows.iter().map(row).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_source_gives_is_text_to_the_target() {
+        let rows = text_rows::read(b"a'b\t\\N\n'); DROP TABLE t; --\t\\\\\n", 2).unwrap();
+        assert_eq!(values(&rows), r"('a''b', NULL), ('''); DROP TABLE t; --', '\')");
+    }
 }

@@ -148,3 +148,37 @@ fn number(value: &[u8]) -> Option<i64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::interval::Interval;
+
+    #[test]
+    fn texts_are_held_to_what_their_bytes_are() {
+        let mesh = |keys: &[&str], of| {
+            Mesh::of(&Scope::Keys(keys.iter().map(|key| (*key).to_owned()).collect()), of, 0).unwrap()
+        };
+        let numbers = mesh(&["-7", "300"], Ordered::BigInt);
+        for (text, is_in) in
+            [("-7", true), ("300", true), ("7", false), ("300 ", false), ("", false), ("3e2", false)]
+        {
+            assert_eq!(numbers.holds_text(text), is_in, "{text:?}");
+        }
+        let texts = mesh(&["moves", ""], Ordered::Text);
+        for (text, is_in) in [("moves", true), ("", true), ("moves ", false), ("Moves", false)] {
+            assert_eq!(texts.holds_text(text), is_in, "{text:?}");
+        }
+        let uuid = "0123abcd-4567-89ab-cdef-0123456789ab";
+        let uuids = mesh(&[uuid], Ordered::Uuid);
+        assert!(uuids.holds_text(uuid));
+        for text in ["0123abcd-4567-89ab-cdef-0123456789ac", "0123abcd456789abcdef0123456789ab", "ü", ""] {
+            assert!(!uuids.holds_text(text), "{text:?}");
+        }
+        let range = Interval { lower: Some("3".into()), upper: Some("9".into()) };
+        let ranged =
+            Mesh::of(&Scope::Ranges { of: Ordered::BigInt, ranges: vec![range] }, Ordered::BigInt, 0);
+        let ranged = ranged.unwrap();
+        assert_eq!(["2", "3", "8", "9"].map(|text| ranged.holds_text(text)), [false, true, true, false]);
+    }
+}
