@@ -236,7 +236,7 @@ fn a_verification_is_refused_where_it_says_nothing() {
         assert_eq!(state_of(&error), "55000", "{call}: {error}");
         error.as_db_error().and_then(|error| error.hint().map(str::to_owned)).unwrap_or_default()
     };
-    assert!(refused("shard_split_verify($1)").contains("shard_split_run_backfill"));
+    assert!(refused("shard_split_verify($1)").contains("cutover_pending"));
     refused("shard_split_repair($1)");
     to_pending(&split);
     assert_eq!(verify(&split), passed(300));
