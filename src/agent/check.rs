@@ -18,6 +18,9 @@ const MOST_DIFFERENCE: f64 = 1.0;
 /// Questions of which the fastest answer counts.
 const ROUNDS: u32 = 5;
 
+/// The finding that says whether it can be reached.
+pub const CONNECT: &str = "connect";
+
 pub struct Found {
     pub item: String,
     pub ok: bool,
@@ -42,7 +45,7 @@ pub fn run(shard_key: &str) -> std::result::Result<Vec<Found>, Failure> {
         Ok(connection) => connection,
         Err(error) => return Ok(vec![unreachable(error)]),
     };
-    let mut all = vec![found("connect", true, format!("in {} ms", began.elapsed().as_millis()), "")];
+    let mut all = vec![found(CONNECT, true, format!("in {} ms", began.elapsed().as_millis()), "")];
     connection.set_deadline(Some(Instant::now() + PATIENCE));
     look(&mut connection, &shard, &mut all).map_err(SplitError::into_failure)?;
     Ok(all)
@@ -54,7 +57,7 @@ fn unreachable(error: RemoteError) -> Found {
         "The worker connects as the account of the master's server does: try psql with this connection string as that user."
             .to_owned()
     });
-    Found { item: "connect".to_owned(), ok: false, detail: failure.message, hint: Some(hint) }
+    Found { item: CONNECT.to_owned(), ok: false, detail: failure.message, hint: Some(hint) }
 }
 
 fn look(connection: &mut Connection, shard: &Shard, all: &mut Vec<Found>) -> Result<()> {

@@ -133,7 +133,10 @@ pub fn shard_check(
 > {
     let shard_key = required(shard_key, "shard_key")?;
     let mut found = check::run(&shard_key)?;
-    found.extend(inspect::run(&shard_key)?);
+    // One that could not be reached is not waited for once more.
+    if found.iter().all(|found| found.item != check::CONNECT || found.ok) {
+        found.extend(inspect::run(&shard_key)?);
+    }
     let rows: Vec<Checked> =
         found.into_iter().map(|found| (found.item.to_owned(), found.ok, found.detail, found.hint)).collect();
     Ok(TableIterator::new(rows))
