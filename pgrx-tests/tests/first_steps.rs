@@ -36,7 +36,7 @@ fn a_run_names_whom_it_waits_for_and_ends_with_an_account() {
             "shard \"shard_a\"",
             "user app",
             "application the shop",
-            "idle after UPDATE",
+            "idle after BEGIN",
             "open for",
         ];
         wait::until("the client to be named", LIMIT, || Ok(said(&words))).unwrap();

@@ -81,6 +81,9 @@ fn stage() -> Cluster {
     cluster
 }
 
+/// What whoever may call the function of its name may read, and nobody write to: the server itself says so of a view.
+const IS_LOOKED_AT: [&str; 1] = ["shard_splits"];
+
 /// All that is found is told at once.
 #[derive(Default)]
 struct Found(Vec<String>);
@@ -161,7 +164,7 @@ fn every_routine_answers_everybody_clearly() {
         for (relation, kind, column) in routines::relations(&mut superuser).unwrap() {
             for touch in routines::touches(&relation, kind, &column) {
                 let answer = found.note(caller.make("BEGIN", &touch));
-                if name != "postgres" {
+                if name != "postgres" && !IS_LOOKED_AT.contains(&relation.as_str()) {
                     found.must_be_refused(name, &touch, answer);
                 }
             }

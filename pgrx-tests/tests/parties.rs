@@ -222,7 +222,10 @@ fn a_writer_holds_a_cutover_up_until_its_deadline() {
     writer.batch_execute("SET application_name = 'a writer'; BEGIN; UPDATE items SET val = 'x' WHERE tenant = 'moves' AND id = 2").unwrap();
     split.call("cutover").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();
-    assert!(error.contains(&format!(" ({CLIENT}, a writer), open for ")), "{error}");
+    assert!(
+        error.contains(&format!(" (user {CLIENT}, application a writer, idle after SET), open for ")),
+        "{error}"
+    );
     // Given up, and not only not reached while it was waited for.
     assert!(error.contains("(55P03)"), "{error}");
     // Whoever waited for it has gone on.

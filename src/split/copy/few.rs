@@ -23,6 +23,9 @@ use std::borrow::Cow;
 pub const MOST_ROWS: i64 = 500;
 /// Bytes of their keys and rows.
 const MOST_BYTES: usize = 256 << 10;
+/// Bytes of a table's rows as they are stored, before any of them is read: what is compressed may be longer by some two
+/// hundred times, and a value of bytes is twice as long as a text.
+const MOST_STORED: u32 = 32 << 10;
 
 /// What the target waits for: the source, and its own statements.
 pub const ROUND_TRIPS: u32 = 2;
@@ -33,6 +36,29 @@ pub struct Queries {
     pub of: usize,
     pub keys: String,
     pub rows: String,
+    /// How many bytes these rows are stored in.
+    pub stored: String,
+}
+
+impl Queries {
+    /// As COPYs of one message: the rows only if they are short, which the second one tells.
+    fn copies(&self) -> [String; OF_EACH] {
+        let Queries { keys, rows, stored, .. } = self;
+        [
+            format!("COPY ({keys}) TO STDOUT (FORMAT text)"),
+            format!("COPY ({stored}) TO STDOUT (FORMAT text)"),
+            format!("COPY ({rows} AND ({stored}) <= {MOST_STORED}) TO STDOUT (FORMAT text)"),
+        ]
+    }
+}
+
+/// COPYs of each table.
+const OF_EACH: usize = 3;
+
+/// Whether the rows were short enough to be given.
+fn are_short(stored: &[u8]) -> bool {
+    let bytes = std::str::from_utf8(stored).ok().and_then(|text| text.trim_end().parse::<u64>().ok());
+    bytes.is_some_and(|bytes| bytes <= u64::from(MOST_STORED))
 }
 
 /// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
@@ -46,29 +72,35 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
     if queries.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let outs: Vec<String> = queries
-        .iter()
-        .flat_map(|query| [&query.keys, &query.rows])
-        .map(|query| format!("COPY ({query}) TO STDOUT (FORMAT text)"))
-        .collect();
+    let outs: Vec<String> = queries.iter().flat_map(Queries::copies).collect();
     let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
     let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
-        .map_err(|(number, error)| collision::explain_of(engine, queries[number / 2].of, error))?;
+        .map_err(|(number, error)| collision::explain_of(engine, queries[number / OF_EACH].of, error))?;
     let read = match read {
         Gathered::All(read) => read,
         Gathered::TooMuch(sizes) => {
             // One of them has more than its share.
-            for (query, sizes) in queries.iter().zip(sizes.chunks(2)) {
+            for (query, sizes) in queries.iter().zip(sizes.chunks(OF_EACH)) {
                 engine.tables[query.of].has_long_rows |=
                     sizes.iter().sum::<usize>() > MOST_BYTES / queries.len();
             }
             return Ok(None);
         }
     };
+    let mut all_are_short = true;
+    for (query, texts) in queries.iter().zip(read.chunks(OF_EACH)) {
+        if !texts.get(1).is_some_and(|stored| are_short(stored)) {
+            engine.tables[query.of].has_long_rows = true;
+            all_are_short = false;
+        }
+    }
+    if !all_are_short {
+        return Ok(None);
+    }
     let mut message = Message::default();
     let mut changed = Vec::new();
-    for (query, texts) in queries.iter().zip(read.chunks(2)) {
-        let [keys, rows] = texts else { return Ok(None) };
+    for (query, texts) in queries.iter().zip(read.chunks(OF_EACH)) {
+        let [keys, _, rows] = texts else { return Ok(None) };
         let table = &engine.tables[query.of];
         changed.push(message.add(&engine.plan, table, query.of, [keys, rows])?);
     }

@@ -208,12 +208,10 @@ fn one_by_one(
 /// What is read of a table's window: the keys that have changed, and the rows that they have now.
 fn window_queries(plan: &Plan, of: usize, table: &Table, [condition, below]: [&str; 2]) -> Queries {
     let scope = plan.scope.filter(&table.source_by, "t");
-    let rows = format!(
-        "SELECT {} FROM {} AND {scope} AND {below}",
-        table.select_list(),
-        table.changed_rows(condition)
-    );
-    Queries { of, keys: table.window(condition), rows }
+    let from = format!("{} AND {scope} AND {below}", table.changed_rows(condition));
+    let rows = format!("SELECT {} FROM {from}", table.select_list());
+    let stored = format!("SELECT coalesce(sum({}), 0) FROM {from}", table.stored_size());
+    Queries { of, keys: table.window(condition), rows, stored }
 }
 
 /// The keys that have changed, then the rows that they have now, for those that are there no more.

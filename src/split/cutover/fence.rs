@@ -145,12 +145,15 @@ fn try_once(
     if !failed.is_lock_timeout() {
         return Err(failed.into());
     }
-    // Writers first.
-    fence.run("ROLLBACK")?;
+    // Writers first. Close to the deadline the server may have ended the fence while the tables were waited for.
+    let is_there_still = fence.run("ROLLBACK").is_ok();
     let reason = match in_the_way {
         InTheWay::Writers => holders_text(engine)?,
         InTheWay::Tables => table_holders(engine)?,
     };
+    if !is_there_still {
+        return Err(SplitError::Retry(reason));
+    }
     engine.reader.run("ROLLBACK")?;
     Ok(Some(reason))
 }

@@ -50,6 +50,13 @@ impl Table {
         self.pairs.iter().map(Pair::select).collect::<Vec<_>>().join(", ")
     }
 
+    /// How many bytes a row `t` of the source is stored in, which nothing has to be read for that lies elsewhere.
+    pub fn stored_size(&self) -> String {
+        let size = |pair: &Pair| format!("coalesce(pg_column_size({}), 0)", pair.select());
+        let sizes: Vec<String> = self.pairs.iter().map(size).collect();
+        if sizes.is_empty() { "0".to_owned() } else { sizes.join(" + ") }
+    }
+
     /// The pairs that can be compared.
     pub fn compared(&self) -> impl Iterator<Item = &Pair> {
         self.compared.iter().filter_map(|position| self.pairs.get(*position))
