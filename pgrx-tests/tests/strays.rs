@@ -180,7 +180,9 @@ fn the_target_takes_rows_of_the_moving_keys_alone() {
         cluster.hold("step_begin").unwrap();
         split.wait_held("step_begin", LIMIT).unwrap();
         link.lie("reader", case.truth, case.told);
-        case.insert(&mut source(&cluster), 51, 60);
+        // Few rows come as texts, which the lie does not know of numbers.
+        let last = if case.keyspace == "numbers" { 700 } else { 60 };
+        case.insert(&mut source(&cluster), 51, last);
         cluster.fault("").unwrap();
         must_fail(&split, "completed", case);
         assert_eq!(case.rows(&cluster, 1), 50, "{}", case.keyspace);
@@ -190,6 +192,11 @@ fn the_target_takes_rows_of_the_moving_keys_alone() {
         split.call("cutover").unwrap();
         split.wait("completed", LIMIT).unwrap();
         split.finish(LIMIT).unwrap();
-        assert_eq!((case.rows(&cluster, 0), case.rows(&cluster, 1)), (0, 60), "{}", case.keyspace);
+        assert_eq!(
+            (case.rows(&cluster, 0), case.rows(&cluster, 1)),
+            (0, i64::from(last)),
+            "{}",
+            case.keyspace
+        );
     }
 }
