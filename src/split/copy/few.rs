@@ -7,7 +7,6 @@
 use super::collision;
 use super::sieve::{Stray, explain};
 use super::text_rows::{self, Cells};
-
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
