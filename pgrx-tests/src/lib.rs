@@ -38,6 +38,7 @@ pub mod server;
 pub mod split;
 pub mod stage;
 pub mod standby;
+pub mod strike;
 pub mod talker;
 pub mod tls;
 pub mod two_phase;

@@ -10,6 +10,7 @@ use shardmaster_tests::looking::{
 use shardmaster_tests::mender::wait_held;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -159,19 +160,15 @@ fn nothing_is_lost_at_any_point() {
     for (number, point) in points.into_iter().enumerate() {
         for struck in ["exit", "kill", "shard"] {
             // Each time from nothing; what a queue brings is struck once the look-up is filled.
-            let fault = if struck == "shard" { "hold" } else { struck };
-            let fault = format!("{point}={fault}");
-            let is_of_fill = number < 3;
-            if is_of_fill {
-                cluster.fault(&fault).unwrap();
-            }
-            master = cluster.superuser().unwrap();
+            let action = if struck == "shard" { "hold" } else { struck };
+            let arm = || Strike::arm(&cluster, point, action).unwrap();
+            let early = (number < 3).then(arm);
             let again = "SELECT shard_table_drop('users', 'emails'); SELECT shard_table_add('users', 'email', 'emails')";
             master.batch_execute(if number == 0 && struck == "exit" { ADD } else { again }).unwrap();
-            if !is_of_fill {
+            let strike = early.unwrap_or_else(|| {
                 wait_filled(&mut master);
-                cluster.fault(&fault).unwrap();
-            }
+                arm()
+            });
             by_superuser(
                 &cluster,
                 0,
@@ -182,34 +179,14 @@ fn nothing_is_lost_at_any_point() {
                     id = 100 + number
                 ),
             );
-            match struck {
-                "shard" => {
-                    wait_held(&cluster, point);
-                    cluster.servers[0].stop(Stop::Immediate).unwrap();
-                    cluster.servers[0].run().unwrap();
-                    cluster.fault("").unwrap();
-                }
-                _ => {
-                    let fired = format!(
-                        "SELECT count(*) > 0 FROM shardmaster.fault_fired WHERE fault = '{point}={struck}'"
-                    );
-                    wait::until("it struck", LIMIT, || {
-                        let asked = cluster
-                            .superuser()
-                            .and_then(|mut client| Ok(client.query_one(&fired, &[])?.get::<_, bool>(0)));
-                        Ok(asked.unwrap_or(false).then_some(()))
-                    })
-                    .unwrap();
-                    // It is known that it fires a moment before it does, and the old session dies with the server.
-                    if struck == "kill" {
-                        wait::until("it died", LIMIT, || {
-                            Ok(master.simple_query("SELECT 1").is_err().then_some(()))
-                        })
-                        .unwrap();
-                    }
-                }
+            if struck == "shard" {
+                wait_held(&cluster, point);
+                cluster.servers[0].stop(Stop::Immediate).unwrap();
+                cluster.servers[0].run().unwrap();
+                cluster.fault("").unwrap();
+            } else {
+                strike.wait(LIMIT).unwrap();
             }
-            wait::until("the master is back", LIMIT, || Ok(cluster.superuser().ok())).unwrap();
             master = cluster.superuser().unwrap();
             wait_equal(&cluster, &mut master);
             wait_filled(&mut master);

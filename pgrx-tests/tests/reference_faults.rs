@@ -4,6 +4,7 @@ use crate::reference::{ADD, ALL, COUNTRIES, WAIT, Writer, alike, all, contents, 
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner as run, by_superuser, cluster_of};
 use shardmaster_tests::server::Stop;
+use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
@@ -31,34 +32,12 @@ fn who_dies_at_a_point_goes_on_right() {
     let writer = Writer::start(&cluster, 2);
     for point in ["begin", "snapshot", "applied", "durable", "committed", "consumed"] {
         for action in ["exit", "kill"] {
-            strike(&cluster, point, action);
+            // Whoever comes by the point dies there.
+            Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap().wait(LIMIT).unwrap();
         }
     }
-    wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
     assert!(writer.stop() > 20);
     alike(&cluster, &ALL);
-}
-
-fn arm(cluster: &Cluster, point: &str, action: &str) {
-    let fault = format!("reference_{point}={action}");
-    wait::until("the master to take it", LIMIT, || Ok(cluster.fault(&fault).ok())).unwrap();
-}
-
-fn struck(cluster: &Cluster, point: &str, action: &str) {
-    let fired = format!(
-        "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = 'reference_{point}={action}')"
-    );
-    wait::until(&fired, LIMIT, || {
-        let Ok(mut session) = cluster.superuser() else { return Ok(None) };
-        Ok(session.query_one(&fired, &[]).ok().filter(|row| row.get::<_, bool>(0)))
-    })
-    .unwrap();
-}
-
-/// Whoever comes by the point dies there.
-fn strike(cluster: &Cluster, point: &str, action: &str) {
-    arm(cluster, point, action);
-    struck(cluster, point, action);
 }
 
 /// Points that are come by once: what leads there is done while the fault waits.
@@ -73,14 +52,13 @@ fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
     );
     for (point, lead) in [("attached", ""), ("installed", off), ("full", full), ("dropped", "")] {
         for action in ["exit", "kill"] {
-            arm(&cluster, point, action);
+            let strike = Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap();
             match point {
                 "attached" => end_worker(&cluster),
                 "dropped" => master(&cluster, "SELECT shard_table_drop('countries')"),
                 _ => by_superuser(&cluster, 0, &format!("SET lock_timeout = '20s'; {lead}")),
             }
-            struck(&cluster, point, action);
-            wait::until("the master to be back", LIMIT, || Ok(cluster.fault("").ok())).unwrap();
+            strike.wait(LIMIT).unwrap();
             if point == "dropped" {
                 nothing_is_left_of_countries(&cluster);
                 master(&cluster, ADD);

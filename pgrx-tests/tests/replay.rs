@@ -4,6 +4,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, load, plan, state_of};
 use shardmaster_tests::mallory::{is_mover, own_the_table, session};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use shardmaster_tests::workload::{Sharding, Workload};
 use std::time::{Duration, Instant};
@@ -237,29 +238,16 @@ fn what_is_done_on_the_target_runs_no_code_of_its_owner() {
 }
 
 /// Faults were met at so many points; there are none any more.
-fn until_fired(cluster: &Cluster, times: i64) {
-    // A killed worker takes the master down for a moment.
-    let went_on = || -> shardmaster_tests::Result<bool> {
-        let fired = "SELECT count(*) FROM shardmaster.fault_fired";
-        let count: i64 = cluster.superuser()?.query_one(fired, &[])?.get(0);
-        if count == times {
-            cluster.fault("")?;
-        }
-        Ok(count == times)
-    };
-    wait::until("the point", LIMIT, || Ok(went_on().unwrap_or(false).then_some(()))).unwrap();
-}
-
 /// Once each, whenever the worker ends.
 #[test]
 fn a_change_is_made_once() {
     let cluster = cluster_of(&[], TABLE);
     let split = pending(&cluster);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
-        cluster.fault(&format!("reshape_replayed={kind}")).unwrap();
+        let strike = Strike::arm(&cluster, "reshape_replayed", kind).unwrap();
         by_owner(&cluster, 0, &format!("ALTER TABLE items ADD COLUMN more_{n} int"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
-        until_fired(&cluster, n as i64 + 1);
+        strike.wait(LIMIT).unwrap();
         until_alike(&cluster, &split, kind);
     }
     assert!(!split.events().unwrap().contains("copied again"));
@@ -478,10 +466,10 @@ fn a_partition_is_made_once() {
     let split = pending(&cluster);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
         let n = n as i32 + 1;
-        cluster.fault(&format!("reshape_placed={kind}")).unwrap();
+        let strike = Strike::arm(&cluster, "reshape_placed", kind).unwrap();
         by_owner(&cluster, 0, &partition(&format!("more_{n}"), n * 1000));
         insert(&cluster, n * 1000);
-        until_fired(&cluster, i64::from(n));
+        strike.wait(LIMIT).unwrap();
         until_alike(&cluster, &split, kind);
     }
     assert_eq!(partitions(&cluster, 0), partitions(&cluster, 1));

@@ -4,6 +4,7 @@
 use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{LIMIT, by_owner, cluster_of, plan, source, to_pending};
 use shardmaster_tests::split::Split;
+use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::time::Duration;
 
@@ -175,24 +176,13 @@ fn whatever_becomes_of_its_worker() {
     let split = plan(&cluster);
     to_pending(&split);
     for (n, kind) in ["kill", "error", "exit"].into_iter().enumerate() {
-        cluster.fault(&format!("reshape_adopted={kind}")).unwrap();
+        let strike = Strike::arm(&cluster, "reshape_adopted", kind).unwrap();
         let column = format!("ALTER TABLE items ADD COLUMN more_{n} int");
         by_owner(&cluster, 0, &format!("{column} DEFAULT {n}"));
         by_owner(&cluster, 0, &format!("UPDATE items SET more_{n} = id WHERE id % 3 = 0"));
         // What its rows have of the source's default comes by a copy alone.
         by_owner(&cluster, 1, &column);
-        // A killed worker takes the master down for a moment.
-        let went_on = || -> shardmaster_tests::Result<bool> {
-            let fired = "SELECT count(*) FROM shardmaster.fault_fired";
-            let count: i64 = cluster.superuser()?.query_one(fired, &[])?.get(0);
-            if count == n as i64 + 1 {
-                cluster.fault("")?;
-            }
-            Ok(count == n as i64 + 1)
-        };
-        wait::until("the point", LIMIT, || Ok(went_on().unwrap_or(false).then_some(())))
-            .map_err(|e| format!("{kind}: {e}; {}; {}", split.describe(), split.events().unwrap_or_default()))
-            .unwrap();
+        strike.wait(LIMIT).unwrap();
         wait::until("the rows to be alike", LIMIT, || {
             Ok((rows(&cluster, 0) == rows(&cluster, 1)).then_some(()))
         })

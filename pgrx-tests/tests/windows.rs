@@ -6,6 +6,7 @@ use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, insert, plan, rows, source, state_of, to_pending,
 };
 use shardmaster_tests::split::Split;
+use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -118,21 +119,9 @@ fn an_interrupted_rehearsal_changes_nothing() {
     to_pending(&split);
     let before = routed(&cluster);
     for (n, point) in (0..).zip(POINTS) {
-        cluster.fault(&format!("{point}=kill")).unwrap();
+        let strike = Strike::arm(&cluster, point, "kill").unwrap();
         ask(&split, "SELECT shard_split_rehearse($1)");
-        let fired = wait::until("the fault", LIMIT, || {
-            let query = "SELECT EXISTS (SELECT 1 FROM shardmaster.fault_fired)";
-            let Ok(mut master) = cluster.superuser() else { return Ok(None) };
-            Ok(master.query_one(query, &[]).ok().filter(|row| row.get(0)).map(drop))
-        });
-        fired.map_err(|e| e.context(point)).unwrap();
-        wait::until("the master", LIMIT, || {
-            let ended = cluster.fault("").and_then(|()| {
-                Ok(cluster.superuser()?.batch_execute("DELETE FROM shardmaster.fault_fired")?)
-            });
-            Ok(ended.ok())
-        })
-        .unwrap();
+        strike.wait(LIMIT).unwrap();
         wait_rehearsed(&split);
         client(&cluster).batch_execute(&insert("moves", 8000 + n)).unwrap();
         assert_eq!(split.phase().unwrap(), "cutover_pending", "{point}");

@@ -1,0 +1,39 @@
+//! A fault of the master that strikes once, and what it takes along.
+
+use crate::Result;
+use crate::cluster::Cluster;
+use crate::wait;
+use postgres::Client;
+use std::time::Duration;
+
+/// A fault that is set, as `point=action`.
+pub struct Strike<'a> {
+    cluster: &'a Cluster,
+    fault: String,
+    /// That it fires is on record before it does, and for a moment after one process was killed its
+    /// server still takes sessions that it is about to end. Who was there before dies with it.
+    witness: Option<Client>,
+}
+
+impl<'a> Strike<'a> {
+    pub fn arm(cluster: &'a Cluster, point: &str, action: &str) -> Result<Self> {
+        let fault = format!("{point}={action}");
+        let witness = if action == "kill" { Some(cluster.superuser()?) } else { None };
+        cluster.fault(&fault)?;
+        Ok(Strike { cluster, fault, witness })
+    }
+
+    /// Waits until it has struck and the master answers again, and takes it back.
+    pub fn wait(self, limit: Duration) -> Result<()> {
+        let fired = "SELECT EXISTS (SELECT FROM shardmaster.fault_fired WHERE fault = $1)";
+        wait::until(&self.fault, limit, || {
+            let Ok(mut session) = self.cluster.superuser() else { return Ok(None) };
+            Ok(session.query_one(fired, &[&self.fault]).ok().filter(|row| row.get::<_, bool>(0)))
+        })?;
+        if let Some(mut witness) = self.witness {
+            let what = format!("the master to end by {}", self.fault);
+            wait::until(&what, limit, || Ok(witness.simple_query("SELECT 1").err()))?;
+        }
+        wait::until("the master to be back", limit, || Ok(self.cluster.fault("").ok()))
+    }
+}
