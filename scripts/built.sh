@@ -21,27 +21,33 @@ build_major() {
 }
 
 # on_majors MAJOR ...: what a person at psql sees, sessions beside each other, and programs of
-# pgrx-tests, on each version.
+# pgrx-tests, on each version. All of it is one job, whose compiler runs beside tests that wait.
 on_majors() {
-    local major program
+    local major
+    # What other programs unpack, too, and what they were built before.
+    for major in "$@"; do fetch_installation "$major" || true; done
+    [ "${#programs_on_majors[@]}" -eq 0 ] || harness_programs
+    beside majors-built each_major "$@"
+}
+
+each_major() {
+    local major
     for major in "$@"; do
-        if build_major "$major"; then
-            # Of several versions on the newest, in long runs on each.
-            if [ "$major" = "${!#}" ] || [ -n "${SHARDMASTER_SOAK:-}" ]; then
-                beside "isolation-$major" run_on_major "$major" run_schedule "isolation-$major" isolation isolation_schedule
-            fi
-            beside "regress-$major" run_on_major "$major" run_schedule "regress-$major" regress schedule
-        else
+        if ! build_major "$major"; then
             tally "build for PostgreSQL $major" 0 1
+            continue
         fi
+        as_user mkdir -p "$RUN/on-$major"
+        (run_on_major "$major" run_schedule "regress-$major" regress schedule)
+        # Of several versions on the newest, in long runs on each.
+        if [ "$major" = "${!#}" ] || [ -n "${SHARDMASTER_SOAK:-}" ]; then (run_on_major "$major" whole_major "$major"); fi
     done
-    [ "${#programs_on_majors[@]}" -gt 0 ] || return 0
-    harness_programs
-    for major in "$@"; do
-        [ -e "$RUN/built/$major" ] || continue
-        [ "$major" = "${!#}" ] || [ -n "${SHARDMASTER_SOAK:-}" ] || continue
-        for program in "${programs_on_majors[@]}"; do start_harness_test_on "$major" "$program"; done
-    done
+}
+
+whole_major() {
+    local program
+    run_schedule "isolation-$1" isolation isolation_schedule
+    for program in "${programs_on_majors[@]}"; do harness_test "$program-$1" "$program"; done
 }
 
 # start_harness_test_on MAJOR PROGRAM: for that version there is a build.

@@ -54,6 +54,11 @@ await_servers() {
     while printf '%s\n' "${running[@]}" | grep -qvxE 'model|clients|'; do await_job; done
 }
 
+# await_named NAME: until it has ended, if there is one of that name.
+await_named() {
+    while printf '%s\n' "${running[@]}" | grep -qx "$1"; do await_job; done
+}
+
 await_jobs() {
     while [ "${#running[@]}" -gt 0 ]; do await_job; done
 }

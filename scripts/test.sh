@@ -87,7 +87,7 @@ harness_programs() {
 servers_for() {
     case $1 in
         majors | mover) copy_majors ;;
-        upgrade) build_major 16 && build_major 18 ;;
+        upgrade) await_named majors-built && build_major 16 && build_major 18 ;;
     esac
 }
 
