@@ -479,3 +479,13 @@ fn a_partition_of_the_target_that_comes_back_empty_is_copied_again() {
     wait_equal(&cluster, &split, "its rows");
     cut_over_and_compare(&cluster, &split);
 }
+
+/// A table has no key yet, and one side a partition more, of another shape: both are told.
+#[test]
+fn what_no_partition_takes_is_named_without_a_key() {
+    let cluster = cluster_of(&[], &TREE.replace(", PRIMARY KEY (tenant, id)", ""));
+    run(&cluster, 0, &format!("{}{}", loose("items_9", 5000), attach("items_9", 5000)));
+    let found = plan(&cluster).findings_with_hints().unwrap().join("\n");
+    assert!(found.contains("items_9: no partition of the target takes the row with key (moves)"), "{found}");
+    assert!(!found.contains("cannot be asked"), "{found}");
+}

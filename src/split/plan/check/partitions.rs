@@ -92,7 +92,9 @@ fn homeless(
     }
     let any: Vec<String> = taken.iter().map(|takes| format!("({takes})")).collect();
     let any = if any.is_empty() { "false".to_owned() } else { any.join(" OR ") };
-    let key: Vec<String> = shape.key().iter().map(|name| format!("t.{}", ident(name))).collect();
+    // A table may be without a key still, which another finding tells.
+    let shown = if shape.key().is_empty() { std::slice::from_ref(&column.name) } else { shape.key() };
+    let key: Vec<String> = shown.iter().map(|name| format!("t.{}", ident(name))).collect();
     let found = look_through(plan, source, shape, column, |predicate| {
         format!(
             "SELECT concat_ws(', ', {}) FROM {leaf} t WHERE ({predicate}) AND NOT coalesce({any}, false) LIMIT 1",
