@@ -507,3 +507,30 @@ fn shards_may_be_schemas_of_one_database() {
     assert_eq!(all(&mut session, "SELECT code FROM shard_b.countries ORDER BY 1"), "de,fr");
     assert_eq!(all(&mut session, "SELECT code FROM common.currencies ORDER BY 1"), "eur,usd");
 }
+
+/// A shard that is dropped is not asked: who drops it is told what stays there, and how it is ended.
+#[test]
+fn a_shard_that_goes_keeps_its_copies_and_says_so() {
+    let mut cluster = cluster_of(&[], COUNTRIES);
+    third(&mut cluster);
+    by_superuser(&cluster, 2, COUNTRIES);
+    by_superuser(
+        &cluster,
+        2,
+        "ALTER TABLE countries OWNER TO app_owner; ALTER TABLE items OWNER TO app_owner",
+    );
+    master(&cluster, ADD);
+    alike(&cluster, &["countries"]);
+    let (says, said) = std::sync::mpsc::channel();
+    let mut config = cluster.master.config(DATABASE, "postgres");
+    config.notice_callback(move |notice| drop(says.send(notice.message().to_owned())));
+    config.connect(postgres::NoTls).unwrap().batch_execute("SELECT shard_drop('shard_c')").unwrap();
+    let told: Vec<String> = said.try_iter().collect();
+    assert_eq!(told, ["shard \"shard_c\" goes on refusing writes to its copies of countries"]);
+    let triggers = "SELECT tgname FROM pg_trigger WHERE tgname LIKE '00_shardmaster_reference_%'";
+    let mut shard = cluster.servers[2].superuser(DATABASE).unwrap();
+    for trigger in all(&mut shard, triggers).split(',') {
+        run(&cluster, 2, &format!("DROP TRIGGER \"{trigger}\" ON countries"));
+    }
+    run(&cluster, 2, "INSERT INTO countries VALUES ('free')");
+}

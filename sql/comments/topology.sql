@@ -12,7 +12,7 @@ COMMENT ON FUNCTION shard_set_status(text, text) IS
 COMMENT ON FUNCTION shard_set_capacity(text, bigint) IS
 'sets the number of a shard''s slots; NULL: unlimited';
 COMMENT ON FUNCTION shard_drop(text) IS
-'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it. Its shard_index is not given again';
+'takes a shard out of the topology; its data stay. Refused with 55006 while keys are routed to it, or an active split or a guard has it; warns where it has copies of reference tables, which go on refusing writes. Its shard_index is not given again';
 COMMENT ON FUNCTION shard_topology() IS
 'lists the shards by shard_index. host, port, database: from the connection string, NULL where it leaves them open (a service, several ports); host and port are NULL for a shard that is this very database. active: the status is not "disabled", so that it is routed to, as in the view shard_endpoint';
 

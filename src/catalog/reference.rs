@@ -147,6 +147,16 @@ pub fn keyspace_of_origin(shard_key: &str) -> Option<String> {
     sql::read_one(query, &[shard_key.into()], |row| row.value(1))
 }
 
+/// Reference tables that a shard may have copies of.
+pub fn copied_to(shard_key: &str) -> Vec<String> {
+    sql::read_again(
+        "SELECT t.table_name FROM shardmaster.reference_copy c JOIN shardmaster.reference_table t ON t.set_id = c.set_id
+          WHERE c.shard_key = $1 GROUP BY t.table_name ORDER BY t.table_name COLLATE \"C\"",
+        &[shard_key.into()],
+        |row| row.value(1),
+    )
+}
+
 /// All sets; shards that have come since have a row of each from now on.
 pub fn sets() -> Result<Vec<Set>, Failure> {
     add_copies();

@@ -12,6 +12,8 @@ use crate::catalog::{
 use crate::error::Failure;
 use crate::placement::free_slots;
 use crate::placement::shard as placement;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 /// Returns the new shard's id.
 pub fn add(new: NewShard, given: &Given, caller: &Caller) -> Result<i64, Failure> {
@@ -191,10 +193,24 @@ pub fn drop(shard_key: &str) -> Result<(), Failure> {
     placement::lock(shard.id);
     placement::dropped(&shard)?;
     standing_guard::forget_left(shard_key).iter().for_each(|keyspace| guarded::is_left(shard_key, keyspace));
+    warn_of_copies(shard_key, &reference::copied_to(shard_key));
     shard::delete(&shard);
     place::forget_unused();
     event::topology_changed();
     Ok(())
+}
+
+/// It is not asked, so that one that is lost can be dropped: its copies go on refusing clients.
+fn warn_of_copies(shard: &str, tables: &[String]) {
+    if tables.is_empty() {
+        return;
+    }
+    let text = format!("shard \"{shard}\" goes on refusing writes to its copies of {}", tables.join(", "));
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, text, "shardmaster")
+        .set_hint(
+            "Where clients are to write to them, their owner drops their triggers named 00_shardmaster_reference_...",
+        )
+        .report(PgLogLevel::WARNING);
 }
 
 /// Its endpoint says where the redirect is, which is to be ended or to let keys in again.
