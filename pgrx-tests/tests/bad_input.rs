@@ -5,6 +5,7 @@ use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, to_pending,
 };
+use shardmaster_tests::random::{self, Random};
 use shardmaster_tests::split::Split;
 use shardmaster_tests::{env, wait};
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,16 +217,6 @@ fn a_clients_search_path_changes_nothing() {
     }
 }
 
-/// A small generator: the seed is printed with every failure.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-}
-
 /// A key in its canonical form, and in other forms of the same value.
 fn forms(key_type: &str, n: usize) -> Vec<String> {
     match key_type {
@@ -247,7 +238,7 @@ fn forms(key_type: &str, n: usize) -> Vec<String> {
 /// then exactly their rows move.
 #[test]
 fn random_lists_of_keys() {
-    let seed = u64::from(std::process::id()) << 20 | 1;
+    let mut random = Random::new(random::seed());
     for key_type in ["bigint", "text", "uuid"] {
         let cluster = Cluster::servers(2, &["fsync = off", "shardmaster.tail_interval = 10"]).unwrap();
         for shard in &cluster.shards {
@@ -268,11 +259,10 @@ fn random_lists_of_keys() {
             master.execute("SELECT shard_assign($1, $2)", &[&key, &cluster.shards[home].key]).unwrap();
             homes.insert(key, home);
         }
-        let mut random = Random(seed);
         // Most of them are splits; other seeds come with every run.
         for round in 0..if std::env::var_os("SHARDMASTER_SOAK").is_some() { 200 } else { 8 } {
             try_list(&cluster, &mut homes, &mut random, key_type)
-                .unwrap_or_else(|e| panic!("seed {seed}, {key_type}, list {round}: {e}"));
+                .unwrap_or_else(|e| panic!("{key_type}, list {round}: {e}"));
         }
     }
 }
@@ -291,7 +281,7 @@ fn try_list(
         let n = match random.below(10) {
             0 => random.below(13),
             _ if at_home.is_empty() => random.below(12),
-            _ => at_home[random.below(at_home.len())],
+            _ => *random.one_of(&at_home),
         };
         let mut forms = forms(key_type, n);
         let canonical = forms[0].clone();

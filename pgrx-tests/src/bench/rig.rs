@@ -1,6 +1,7 @@
 //! What the benchmarks run on: a master, two shards, one table.
 
 use crate::cluster::{CLIENT, Cluster, DATABASE, OWNER};
+use crate::random::Random;
 use crate::split::Split;
 use crate::{Result, env};
 use postgres::{Client, Config, NoTls};
@@ -208,17 +209,14 @@ impl Hammer {
     pub fn start(rig: &Rig, sessions: u64) -> Hammer {
         let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let threads = (0..sessions).map(|session| {
-            let (config, rows) = (rig.client_config(), rig.rows.cast_unsigned());
+            let (config, rows) = (rig.client_config(), rig.rows as usize);
             let (count, stop) = (count.clone(), stop.clone());
             std::thread::spawn(move || {
                 let mut client = config.connect(NoTls)?;
                 let update = client.prepare("UPDATE items SET v = v + 1 WHERE id = $1")?;
-                let mut random = session + 1;
+                let mut random = Random::new(session);
                 while !stop.load(Ordering::Relaxed) {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1_442_695_040_888_963_407);
-                    client.execute(&update, &[&(((random >> 16) % rows).cast_signed())])?;
+                    client.execute(&update, &[&(random.below(rows) as i64)])?;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(())
