@@ -20,8 +20,11 @@ build_packages() {
     echo ${major:+"postgresql-$major" "postgresql-server-dev-$major"} libpq-dev clang libclang-dev pkg-config gcc libc6-dev libssl-dev
 }
 
-# For tests of gateways, of a client in Lua, and of TLS.
-test_packages() { echo nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl; }
+# For tests of gateways, of a client in Lua, of TLS, and of figures and alerts.
+test_packages() {
+    echo nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl \
+        prometheus prometheus-postgres-exporter prometheus-sql-exporter
+}
 
 missing_packages() {
     local package packages
@@ -57,7 +60,7 @@ stop_services() {
     command -v systemctl >/dev/null || return 0
     for package in "$@"; do
         case $package in
-            nginx | pgbouncer) as_root systemctl disable --now "$package" || true ;;
+            nginx | pgbouncer | prometheus*) as_root systemctl disable --now "$package" || true ;;
         esac
     done
 }

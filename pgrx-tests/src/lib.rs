@@ -28,6 +28,7 @@ pub mod nginx;
 pub mod patroni;
 pub mod placement;
 pub mod process;
+pub mod prometheus;
 pub mod promises;
 pub mod random;
 pub mod records;

@@ -59,6 +59,7 @@ mod misplaced_doubts;
 mod misplaced_meanwhile;
 mod misplaced_settled;
 mod misplaced_tables;
+mod monitoring;
 mod mover;
 mod networks;
 mod owners;

@@ -6,6 +6,7 @@ use crate::guc;
 use crate::keychain::error::KeychainError;
 use crate::keychain::{master_key, seal};
 use crate::lookups;
+use crate::placement::sweep;
 use crate::server::preload::preloaded;
 use crate::server::process::Kind;
 use crate::server::{database as this_database, sql};
@@ -29,6 +30,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     items.extend([worker(Kind::Launcher), worker(Kind::Coordinator), worker(Kind::Sweeper)]);
     items.extend(lookups::has_work().then(|| worker(Kind::Looker)));
     items.extend([split_workers(), slots()]);
+    items.extend(leases());
     items.extend(credentials());
     items.extend(splits());
     items.extend(executions());
@@ -152,6 +154,21 @@ fn slots() -> Item {
         item("max_worker_processes", format!("{value}: increase it and restart the server"), false)
     }
 }
+
+/// Leases that have run out and are not expired, though they should be by now.
+fn leases() -> Option<Item> {
+    let late = sweep::lateness()?;
+    let wanted = guc::lease_sweep_interval();
+    let value = format!(
+        "one has run out {late:.0} s ago and holds its slot: the sweeper looks every {:.0} s",
+        wanted.as_secs_f64()
+    );
+    let bound = 2.0 * wanted.as_secs_f64() + SWEEP_GRACE;
+    (late > bound && !standby()).then(|| item("leases", value, false))
+}
+
+/// Seconds that a sweep may take beyond the time between two.
+const SWEEP_GRACE: f64 = 5.0;
 
 /// Whether what shards are reached with can be opened here. A master that was restored or promoted
 /// elsewhere may be without its key.

@@ -86,3 +86,18 @@ fn until_next_lease() -> Duration {
         seconds.map_or(f64::from(u32::MAX), |seconds| seconds.clamp(0.01, f64::from(u32::MAX))),
     )
 }
+
+/// Seconds since the end of the oldest lease that has run out and is not expired.
+pub fn lateness() -> Option<f64> {
+    sql::read_one(
+        "SELECT max(extract(epoch FROM clock_timestamp() - oldest.lease_expires_at))::float8
+           FROM (SELECT DISTINCT kind FROM shardmaster.shard) k,
+                LATERAL (SELECT lease_expires_at FROM shardmaster.shard_reservation r
+                          WHERE r.kind = k.kind AND r.status = 'pending' AND r.lease_expires_at IS NOT NULL
+                          ORDER BY r.lease_expires_at LIMIT 1) oldest
+          WHERE oldest.lease_expires_at < clock_timestamp()",
+        &[],
+        |row| row.get::<f64>(1),
+    )
+    .flatten()
+}

@@ -386,6 +386,7 @@ pub fn cutover_step(id: i64, step: CutoverStep) {
     sql::write(
         "UPDATE shardmaster.split_plan
             SET cutover_step = $2, updated_at = clock_timestamp(),
+                fenced_since = CASE WHEN $2 IN ('disabled', 'decided') THEN coalesce(fenced_since, clock_timestamp()) END,
                 activity = CASE WHEN activity IN ('idle', 'working') THEN $3 ELSE activity END
           WHERE id = $1",
         &[id.into(), step.as_str().into(), (if rests { "idle" } else { "working" }).into()],
@@ -472,7 +473,7 @@ pub fn rolled_back(id: i64, target_lost: bool) -> Result<()> {
     sql::write(
         "UPDATE shardmaster.split_plan
             SET activity = 'idle', waiting_for = NULL, error_code = NULL, error_message = NULL, error_detail = NULL,
-                error_hint = NULL, attempts = 0, worker_pid = NULL, cutover_step = 'none', paused = false, target_lost = false
+                error_hint = NULL, attempts = 0, worker_pid = NULL, cutover_step = 'none', fenced_since = NULL, paused = false, target_lost = false
           WHERE id = $1",
         &[id.into()],
     );
