@@ -3,8 +3,9 @@
 
 # Those that every run builds for, the newest last.
 built_majors=("${other_majors[@]}")
-# Programs of pgrx-tests that run there, too: on the newest, and on all of them in long runs.
+# Programs of pgrx-tests that run there, too, in long runs; `make test PG=18` runs all of them.
 programs_on_majors=(zoo)
+[ -n "${SHARDMASTER_SOAK:-}" ] || programs_on_majors=()
 
 # build_major MAJOR: builds the extension for that version, into a private copy of it, which
 # $RUN/built/MAJOR names. The builds share the target directory with the harness, but not
@@ -26,7 +27,8 @@ on_majors() {
     local major
     # What other programs unpack, too, and what they were built before.
     for major in "$@"; do fetch_installation "$major" || true; done
-    [ "${#programs_on_majors[@]}" -eq 0 ] || harness_programs
+    # Else they would wait for the compiler's lock.
+    case " ${programs_on_majors[*]} ${suites[*]} " in *" zoo "* | *" harness "*) harness_programs ;; esac
     beside majors-built each_major "$@"
 }
 

@@ -174,6 +174,7 @@ summary() {
     exit
 }
 
+suites=("$@")
 started=$SECONDS
 for suite in "$@"; do
     case $suite in
