@@ -21,7 +21,7 @@ build_packages() {
 }
 
 # For tests of gateways, of a client in Lua, and of TLS.
-test_packages() { echo nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl; }
+test_packages() { echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg2 openssl; }
 
 missing_packages() {
     local package packages

@@ -218,7 +218,7 @@ fn follows(mut command: Command) {
 #[test]
 fn a_client_in_python_follows_its_tenant() {
     let mut command = Command::new("/usr/bin/python3");
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("test_router.py").unwrap());
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("python/follow.py").unwrap());
     follows(command);
 }
 
@@ -232,13 +232,14 @@ fn a_client_in_javascript_prefers_tls() {
     let address = with_tls(&mut cluster.master, &authority);
     let conninfo = format!("host={address} port=5432 dbname={DATABASE} user={CLIENT}");
     let asks = |more: &str| {
-        let script = "const { configOf, connect } = await import(process.argv[1]);
-             const session = await connect(configOf(process.argv[2]));
+        let script = "const { configOf, connect } = await import('shardmaster');
+             const session = await connect(configOf(process.argv[1]));
              const { rows } = await session.query('SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()');
              console.log(rows[0].ssl);
              await session.end();";
         let mut node = Command::new("node");
-        node.args(["--input-type=module", "-e", script]).arg(env::program("javascript/router.js").unwrap());
+        // Where the package is installed.
+        node.current_dir(env::program("javascript").unwrap()).args(["--input-type=module", "-e", script]);
         env::run(node.arg(format!("{conninfo}{more}"))).map(|said| said.trim().to_owned())
     };
     let rules = |rule: &str| {
@@ -264,6 +265,6 @@ fn a_client_in_javascript_prefers_tls() {
 #[test]
 fn a_client_in_javascript_follows_its_tenant() {
     let mut command = Command::new("node");
-    command.arg(env::program("javascript/test_router.js").unwrap());
+    command.arg(env::program("javascript/follow.mjs").unwrap());
     follows(command);
 }

@@ -3,8 +3,10 @@
 //! With the feature `router` it also has the client's loop.
 
 mod hash;
+mod moving;
 #[cfg(feature = "router")]
 pub mod router;
 pub mod snowflake;
 
 pub use hash::{Key, shard_for};
+pub use moving::is_moving;

@@ -3,6 +3,7 @@
 
 mod listener;
 
+use crate::is_moving;
 use listener::Listener;
 use postgres::{Client, Config, Error, NoTls};
 use std::collections::HashMap;
@@ -179,9 +180,8 @@ impl Router {
         loop {
             let outcome = self.route(key).and_then(|route| transaction(&route));
             let Err(error) = outcome else { return outcome };
-            let is_moving =
-                error.code().is_some_and(|state| matches!(state.code(), "SM001" | "SM002" | "40001"));
-            if !is_moving || Instant::now() >= deadline {
+            let moves = error.code().is_some_and(|state| is_moving(state.code()));
+            if !moves || Instant::now() >= deadline {
                 return Err(error);
             }
             self.forget(key);

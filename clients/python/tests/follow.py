@@ -1,13 +1,13 @@
 """Counts on in the table `counter` of a tenant, wherever it is, until it has counted 50 times
-on the shard to which it moves: test_router.py MASTER TENANT SHARD OTHER. Prints the count.
+on the shard to which it moves: follow.py MASTER TENANT SHARD OTHER. Prints the count.
 Then waits to be told that another tenant is on that shard, too."""
 
 import sys
 import time
 
-import psycopg2
+import psycopg
 
-from router import Router
+from shardmaster import Router
 
 master, tenant, target, other = sys.argv[1:]
 router = Router(master)
@@ -17,11 +17,11 @@ sessions = {}
 def count(route):
     if route.shard_key not in sessions:
         # The shard's address for clients names no user.
-        sessions[route.shard_key] = psycopg2.connect(route.conninfo, user="app")
+        sessions[route.shard_key] = psycopg.connect(route.conninfo, user="app")
     session = sessions[route.shard_key]
-    with session, session.cursor() as cursor:
-        cursor.execute("UPDATE counter SET value = value + 1 WHERE tenant = %s RETURNING value", (tenant,))
-        return cursor.fetchone()[0]
+    query = "UPDATE counter SET value = value + 1 WHERE tenant = %s RETURNING value"
+    with session.transaction():
+        return session.execute(query, (tenant,)).fetchone()[0]
 
 
 counted = there = 0
@@ -39,3 +39,6 @@ while router.route(other).shard_key != target:
     assert time.monotonic() < deadline, "nobody has told"
     time.sleep(0.01)
 print("told")
+router.close()
+for session in sessions.values():
+    session.close()
