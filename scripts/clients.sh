@@ -37,6 +37,15 @@ clients_licences() {
     for package in rust python javascript lua; do cmp LICENSE "clients/$package/LICENSE" || return 1; done
 }
 
+# The unit of the gateway's script, which is where it would have been installed from. systemd says of
+# what it does not understand that it ignores it, and ends well.
+clients_unit() {
+    local unit=shardmaster-gateway@ said
+    sed "s,/usr/local/bin/,$ROOT/clients/gateway/," "clients/gateway/$unit.service" >"$RUN/$unit.service" &&
+        said=$(systemd-analyze verify "$RUN/${unit}tenants.service" 2>&1) || { echo "$said"; return 1; }
+    ! grep "$unit" <<<"$said"
+}
+
 run_clients() {
     local status=0
     echo "== client in Rust"
@@ -50,4 +59,5 @@ run_clients() {
     one "types in JavaScript" clients_javascript_types
     one "package in Lua" clients_lua
     one "licences of the clients" clients_licences
+    if command -v systemd-analyze >/dev/null; then one "unit of the gateway's script" clients_unit; fi
 }
