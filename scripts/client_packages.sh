@@ -34,13 +34,13 @@ tools_package() {
         npm install --silent --no-audit --no-fund --prefix "$1" "typescript@$typescript"
 }
 
-# dist/ has the package, installed/ all that a program needs.
+# dist/ has the package, installed/ all that a program needs, and the examples.
 python_package() {
     # What setuptools writes beside a source is not to lie in the checkout. It warns where it may not compile.
     cp -r clients/python "$1/source" &&
         quietly env -u PYTHONDONTWRITEBYTECODE "$CLIENTS/tools/bin/python" -m build --no-isolation \
             --outdir "$1/dist" "$1/source" &&
-        pip_install "$CLIENTS/tools" --target "$1/installed" "$1"/dist/*.whl
+        pip_install "$CLIENTS/tools" --target "$1/installed" "$(echo "$1"/dist/*.whl)[examples]"
 }
 
 # The package, and a folder that is empty but for node_modules.

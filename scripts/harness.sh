@@ -30,7 +30,8 @@ copy_programs() {
 copy_clients() {
     client_packages &&
         cp clients/gateway/shardmaster_gateway.py "$RUN/bin/" &&
-        cp -r "$CLIENTS/python/installed" "$RUN/bin/python" && cp clients/python/tests/follow.py "$RUN/bin/python/" &&
+        cp -r "$CLIENTS/python/installed" "$RUN/bin/python" &&
+        cp clients/python/tests/follow*.py clients/python/examples/*.py "$RUN/bin/python/" &&
         cp -r "$CLIENTS/javascript/empty" "$RUN/bin/javascript" &&
         cp clients/javascript/test/follow.mjs "$RUN/bin/javascript/" &&
         chmod -R a+rX "$RUN/bin"

@@ -215,11 +215,26 @@ fn follows(mut command: Command) {
     assert_eq!((counted.unwrap(), program.said().lines().last()), (value.to_string(), Some("told")));
 }
 
+/// A program that lies where the package is installed.
+fn python(program: &str) -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("python").unwrap().join(program));
+    command
+}
+
 #[test]
 fn a_client_in_python_follows_its_tenant() {
-    let mut command = Command::new("/usr/bin/python3");
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("python/follow.py").unwrap());
-    follows(command);
+    follows(python("follow.py"));
+}
+
+#[test]
+fn an_application_with_sqlalchemy_follows_its_tenant() {
+    follows(python("with_sqlalchemy.py"));
+}
+
+#[test]
+fn an_application_with_django_follows_its_tenant() {
+    follows(python("with_django.py"));
 }
 
 /// What libpq does where nothing is said of TLS: a server that has it is not talked to in clear, and
