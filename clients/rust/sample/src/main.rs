@@ -1,5 +1,6 @@
 //! The vectors of bigint, and a router without a master: sample DIRECTORY, where the vectors are.
 
+use shardmaster_client::async_router::AsyncRouter;
 use shardmaster_client::router::Router;
 use shardmaster_client::{is_moving, shard_for};
 use std::num::NonZeroU32;
@@ -12,6 +13,9 @@ fn check(line: &str) -> Option<()> {
     Some(())
 }
 
+/// What tasks of several threads need of a router.
+fn can_be_shared<T: Clone + Send + Sync>() {}
+
 fn main() {
     let directory = std::env::args().nth(1).expect("where the vectors are");
     let vectors = std::fs::read_to_string(format!("{directory}/vectors.jsonl")).expect("the vectors");
@@ -20,5 +24,6 @@ fn main() {
     assert!(is_moving("SM002") && !is_moving("55000"));
     let nowhere = format!("host={directory} user=nobody");
     assert!(Router::connect(&nowhere, "default", None).is_err());
+    can_be_shared::<AsyncRouter>();
     println!("{checked} vectors");
 }
