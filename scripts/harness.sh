@@ -19,15 +19,6 @@ build_harness() {
     done
 }
 
-# What the client in JavaScript needs, once for all runs.
-javascript_packages() {
-    [ target/javascript/node_modules -nt clients/javascript/package.json ] && return
-    rm -rf target/javascript
-    mkdir -p target/javascript
-    cp clients/javascript/package.json target/javascript/
-    (cd target/javascript && npm install --silent --no-audit --no-fund && touch node_modules)
-}
-
 # The servers' user may not be able to read the checkout: it gets copies.
 copy_programs() {
     mkdir -p "$RUN/bin"
@@ -35,13 +26,15 @@ copy_programs() {
     chmod -R a+rX "$RUN/bin"
 }
 
-# What tests run of the clients that are not in Rust.
+# What tests run of the clients that are not in Rust, beside what their packages were installed as.
 copy_clients() {
-    cp clients/gateway/shardmaster_gateway.py clients/python/{router,test_router}.py "$RUN/bin/"
-    javascript_packages
-    mkdir "$RUN/bin/javascript"
-    cp -r clients/javascript/{package.json,router.js,test_router.js} target/javascript/node_modules "$RUN/bin/javascript/"
-    chmod -R a+rX "$RUN/bin"
+    client_packages &&
+        cp clients/gateway/shardmaster_gateway.py "$RUN/bin/" &&
+        cp -r "$CLIENTS/python/installed" "$RUN/bin/python" &&
+        cp clients/python/tests/follow*.py clients/python/examples/*.py "$RUN/bin/python/" &&
+        cp -r "$CLIENTS/javascript/empty" "$RUN/bin/javascript" &&
+        cp clients/javascript/test/follow.mjs "$RUN/bin/javascript/" &&
+        chmod -R a+rX "$RUN/bin"
 }
 
 # copy_tests: those that build_harness has listed in $RUN/programs.

@@ -22,7 +22,7 @@ build_packages() {
 
 # For tests of gateways, of a client in Lua, of TLS, and of figures and alerts.
 test_packages() {
-    echo nginx libnginx-mod-http-lua pgbouncer luajit2 python3-psycopg2 openssl \
+    echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg2 openssl \
         prometheus prometheus-postgres-exporter prometheus-sql-exporter
 }
 

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 . scripts/jobs.sh
 . scripts/harness.sh
+. scripts/client_packages.sh
 . scripts/built.sh
 
 # Where the servers' data lies: in memory where there is plenty. Each test makes servers of its
@@ -77,7 +78,7 @@ harness_programs() {
     if [ ! -e "$RUN/programs" ]; then
         build_harness >"$RUN/programs" || { tally "harness build" 0 1; summary; }
         copy_programs
-        copy_clients
+        copy_clients || { tally "packages of the clients" 0 1; summary; }
         copy_tests
         mount_small_disk
     fi
@@ -159,7 +160,12 @@ suite_major() { . scripts/regress.sh; on_majors "$1"; }
 suite_server() { await_servers; . scripts/pgtest.sh; }
 suite_regress() { build_extension; . scripts/regress.sh; beside regress run_regress; }
 suite_isolation() { build_extension; . scripts/regress.sh; beside isolation run_isolation; }
-suite_clients() { . scripts/clients.sh; beside clients run_clients; }
+# Made before the job begins: the programs beside servers need them, too.
+suite_clients() {
+    . scripts/clients.sh
+    one "packages of the clients" all_client_packages
+    beside clients run_clients
+}
 suite_package() { build_extension; . scripts/docs.sh; . scripts/package_suite.sh; beside package run_package; }
 suite_docs() { build_extension; . scripts/docs.sh; beside docs run_docs; }
 

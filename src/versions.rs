@@ -59,8 +59,13 @@ fn scripts() -> Vec<(String, String)> {
 
 #[test]
 fn every_place_says_the_same_version() {
-    let manifests =
-        ["Cargo.toml", "pgrx-tests/Cargo.toml", "pgrx-tests/model/Cargo.toml", "clients/rust/Cargo.toml"];
+    let manifests = [
+        "Cargo.toml",
+        "pgrx-tests/Cargo.toml",
+        "pgrx-tests/model/Cargo.toml",
+        "clients/rust/Cargo.toml",
+        "clients/python/pyproject.toml",
+    ];
     let mut said: Vec<(String, String)> =
         manifests.map(|file| (file.to_owned(), of_manifest(file))).into_iter().collect();
     for (file, pointer) in [
@@ -70,6 +75,13 @@ fn every_place_says_the_same_version() {
     ] {
         said.push((format!("{file} {pointer}"), of_json(file, pointer)));
     }
+    // Of a rock the file's name says it, too, and behind it stands a number of its own.
+    let rock = format!("clients/lua/shardmaster-{VERSION}-1.rockspec");
+    said.push((rock.clone(), of_manifest(&rock).trim_end_matches("-1").to_owned()));
+    assert!(
+        read(&rock).contains(&format!("url = \"file://shardmaster-{VERSION}.zip\"")),
+        "{rock}: the source's address"
+    );
     said.push(("CHANGELOG.md".to_owned(), changelog().swap_remove(0).0));
     let lock = read("Cargo.lock");
     for package in lock.split("[[package]]").filter(|text| text.contains("name = \"shardmaster")) {

@@ -4,6 +4,7 @@ use native_tls::{Certificate, TlsConnector};
 use postgres::config::SslMode;
 use postgres::{Client, NoTls};
 use postgres_native_tls::MakeTlsConnector;
+use shardmaster_client::async_router::AsyncRouter;
 use shardmaster_client::router::{Route, Router};
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::env;
@@ -141,6 +142,101 @@ fn a_router_goes_on_without_the_master_and_listens_again() {
     wait::until("the notification", TOLD, || Ok((!router.is_local("stays").unwrap()).then_some(()))).unwrap();
 }
 
+/// One thread for all tasks. They go on while something is waited for.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn async_router(cluster: &Cluster) -> impl Future<Output = AsyncRouter> {
+    let conninfo = cluster.master.conninfo(DATABASE, CLIENT);
+    async move { AsyncRouter::connect(&conninfo, "default").await.unwrap() }
+}
+
+type Sessions = tokio::sync::Mutex<HashMap<String, tokio_postgres::Client>>;
+
+/// Adds one to the counter of the tenant that moves, on the shard of the route.
+async fn count_at(cluster: &Cluster, sessions: &Sessions, route: Route) -> Result<i64, postgres::Error> {
+    let mut sessions = sessions.lock().await;
+    if !sessions.contains_key(&route.shard_key) {
+        let index = cluster.shards.iter().position(|shard| shard.key == route.shard_key).unwrap();
+        let conninfo = cluster.servers[index].conninfo(DATABASE, CLIENT);
+        let (session, connection) = tokio_postgres::connect(&conninfo, NoTls).await?;
+        tokio::spawn(connection);
+        session.batch_execute(&format!("SET search_path = \"{}\"", route.namespace)).await?;
+        sessions.insert(route.shard_key.clone(), session);
+    }
+    let query = "UPDATE counter SET value = value + 1 WHERE tenant = 'moves' RETURNING value";
+    Ok(sessions[&route.shard_key].query_one(query, &[]).await?.get(0))
+}
+
+#[test]
+fn tasks_follow_their_tenant() {
+    let cluster = cluster();
+    let stop = AtomicBool::new(false);
+    let counting = async {
+        let (router, sessions) = (async_router(&cluster).await, Sessions::default());
+        let mut counted = 0;
+        while !stop.load(Ordering::Relaxed) {
+            counted += 1;
+            let found = router.call("moves", LIMIT, |route| count_at(&cluster, &sessions, route)).await;
+            // Not one is lost, and none is done twice.
+            assert_eq!(found.unwrap(), counted);
+        }
+        counted
+    };
+    let counted = std::thread::scope(|scope| {
+        let split = scope.spawn(|| {
+            let split = Split::plan(&cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+            let outcome = split.run(|_| ()).and_then(|_| split.finish(LIMIT));
+            stop.store(true, Ordering::Relaxed);
+            outcome.unwrap();
+        });
+        let counted = runtime().block_on(counting);
+        split.join().unwrap();
+        counted
+    });
+    assert!(counted > 100);
+    let mut target = cluster.owner_of(&cluster.shards[1]).unwrap();
+    let value = target.query_one("SELECT value FROM counter WHERE tenant = 'moves'", &[]).unwrap();
+    assert_eq!(value.get::<_, i64>(0), counted);
+}
+
+#[test]
+fn a_router_of_tasks_goes_on_without_the_master_and_listens_again() {
+    let mut cluster = cluster();
+    let runtime = runtime();
+    let router = runtime.block_on(async_router(&cluster));
+    // What is said is heard meanwhile.
+    let route = |key: &str| {
+        runtime.block_on(async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            router.route(key).await
+        })
+    };
+    let told = |shard: &str| {
+        wait::until("the notification", TOLD, || {
+            Ok((route("stays").unwrap().shard_key == shard).then_some(()))
+        })
+        .unwrap();
+    };
+    assert_eq!(route("stays").unwrap().shard_key, "shard_a");
+    let assign = "SELECT shard_assign('stays', $1, force => true)";
+    cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();
+    told("shard_b");
+    // One session for both; what is changed while there is none is known as well.
+    assert_eq!(end_sessions(&cluster), 1);
+    cluster.superuser().unwrap().execute(assign, &[&"shard_a"]).unwrap();
+    told("shard_a");
+    let unknown = route("nobody's").unwrap_err();
+    assert_eq!(unknown.code().map(|code| code.code()), Some("42704"));
+    cluster.master.stop(Stop::Immediate).unwrap();
+    assert_eq!(route("stays").unwrap().shard_key, "shard_a");
+    assert!(route("never asked for").unwrap_err().code().is_none());
+    cluster.master.run().unwrap();
+    cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();
+    told("shard_b");
+}
+
 /// TCP leads to a server by TLS alone, with a certificate of an authority of one's own.
 fn with_tls(server: &mut Server, authority: &Authority) -> IpAddr {
     let (address, issued) = (tls::address(), authority.issue("localhost", 1).unwrap());
@@ -215,11 +311,26 @@ fn follows(mut command: Command) {
     assert_eq!((counted.unwrap(), program.said().lines().last()), (value.to_string(), Some("told")));
 }
 
+/// A program that lies where the package is installed.
+fn python(program: &str) -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("python").unwrap().join(program));
+    command
+}
+
 #[test]
 fn a_client_in_python_follows_its_tenant() {
-    let mut command = Command::new("/usr/bin/python3");
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(env::program("test_router.py").unwrap());
-    follows(command);
+    follows(python("follow.py"));
+}
+
+#[test]
+fn an_application_with_sqlalchemy_follows_its_tenant() {
+    follows(python("with_sqlalchemy.py"));
+}
+
+#[test]
+fn an_application_with_django_follows_its_tenant() {
+    follows(python("with_django.py"));
 }
 
 /// What libpq does where nothing is said of TLS: a server that has it is not talked to in clear, and
@@ -232,13 +343,14 @@ fn a_client_in_javascript_prefers_tls() {
     let address = with_tls(&mut cluster.master, &authority);
     let conninfo = format!("host={address} port=5432 dbname={DATABASE} user={CLIENT}");
     let asks = |more: &str| {
-        let script = "const { configOf, connect } = await import(process.argv[1]);
-             const session = await connect(configOf(process.argv[2]));
+        let script = "const { configOf, connect } = await import('shardmaster');
+             const session = await connect(configOf(process.argv[1]));
              const { rows } = await session.query('SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()');
              console.log(rows[0].ssl);
              await session.end();";
         let mut node = Command::new("node");
-        node.args(["--input-type=module", "-e", script]).arg(env::program("javascript/router.js").unwrap());
+        // Where the package is installed.
+        node.current_dir(env::program("javascript").unwrap()).args(["--input-type=module", "-e", script]);
         env::run(node.arg(format!("{conninfo}{more}"))).map(|said| said.trim().to_owned())
     };
     let rules = |rule: &str| {
@@ -264,6 +376,6 @@ fn a_client_in_javascript_prefers_tls() {
 #[test]
 fn a_client_in_javascript_follows_its_tenant() {
     let mut command = Command::new("node");
-    command.arg(env::program("javascript/test_router.js").unwrap());
+    command.arg(env::program("javascript/follow.mjs").unwrap());
     follows(command);
 }

@@ -3,23 +3,13 @@
 
 mod listener;
 
+pub use crate::routes::Route;
+use crate::routes::{ANSWER_LIMIT, CONNECT_LIMIT, Kept, QUERY, SETTINGS, Tries, is_lost};
 use listener::Listener;
 use postgres::{Client, Config, Error, NoTls};
-use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Where a key is to be found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    pub shard_key: String,
-    /// None: the master's own database.
-    pub conninfo: Option<String>,
-    /// The schema to work in.
-    pub namespace: String,
-    pub version: i64,
-}
+use std::time::Duration;
 
 /// How a session of the master is opened, each time that one is needed.
 type Connect = dyn Fn() -> Result<Client, Error> + Send + Sync;
@@ -36,33 +26,15 @@ pub struct Router {
     here: Option<String>,
     session: Option<Client>,
     listener: Listener,
-    /// What the listener said when the routes were kept.
-    heard: u64,
-    routes: HashMap<String, (Route, Instant)>,
+    kept: Kept,
 }
 
 /// A session for questions: none waits without an end for a master that is busy.
 fn open(connect: &Connect) -> Result<Client, Error> {
     let mut session = connect()?;
-    session.batch_execute("SET statement_timeout = '30s'")?;
+    session.batch_execute(SETTINGS)?;
     Ok(session)
 }
-
-/// Not an answer of the master, but the end of its session, or none to be had.
-fn is_lost(error: &Error) -> bool {
-    error.is_closed() || error.code().is_none_or(|state| state.code().starts_with("57P"))
-}
-
-/// Keys that are kept; where there are more, the router begins anew.
-const MOST_ROUTES: usize = 100_000;
-/// After this the master is asked again: a notification may have been lost with a
-/// connection that nobody has missed yet.
-const LONGEST_KEPT: Duration = Duration::from_secs(30);
-/// Where the connection string does not say it.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How long an old route is used before a master that could not be reached is tried again.
-const WITHOUT_MASTER: Duration = Duration::from_secs(1);
 
 impl Router {
     /// Connects to the master by a connection string, without TLS: on a network that is
@@ -96,8 +68,7 @@ impl Router {
             keyspace: keyspace.to_owned(),
             here: here.map(str::to_owned),
             session,
-            heard: 0,
-            routes: HashMap::new(),
+            kept: Kept::default(),
         })
     }
 
@@ -105,30 +76,20 @@ impl Router {
     /// shards; 42704: nobody has assigned it.
     pub fn route(&mut self, key: &str) -> Result<Route, Error> {
         let heard = self.listener.heard();
-        if heard != self.heard {
-            // Older than the news, but what there is while the master does not answer.
-            for (_, until) in self.routes.values_mut() {
-                *until = Instant::now();
+        if let Some(route) = self.kept.fresh(key, heard) {
+            return Ok(route);
+        }
+        match self.ask_again(key) {
+            Err(error) if is_lost(&error) => {
+                self.kept.without_master(key, self.listener.heard()).ok_or(error)
             }
-            self.heard = heard;
+            outcome => {
+                let route = outcome?;
+                // What is said while it is asked may be newer than the answer.
+                self.kept.keep(key, &route, heard);
+                Ok(route)
+            }
         }
-        if let Some((route, until)) = self.routes.get(key)
-            && Instant::now() < *until
-        {
-            return Ok(route.clone());
-        }
-        let (route, kept) = match self.ask_again(key) {
-            Err(error) if is_lost(&error) => match self.routes.remove(key) {
-                Some((route, _)) => (route, WITHOUT_MASTER),
-                None => return Err(error),
-            },
-            outcome => (outcome?, LONGEST_KEPT),
-        };
-        if self.routes.len() >= MOST_ROUTES {
-            self.routes.clear();
-        }
-        self.routes.insert(key.to_owned(), (route.clone(), Instant::now() + kept));
-        Ok(route)
     }
 
     /// Asks the master, a second time on a new session if the first one was lost.
@@ -147,10 +108,7 @@ impl Router {
             Some(session) => session,
             empty => empty.insert(open(&*self.connect)?),
         };
-        let query =
-            "SELECT shard_key, conninfo, namespace, routing_version FROM shard_route($1, 'write', $2)";
-        let row = session.query_one(query, &[&key, &self.keyspace])?;
-        Ok(Route { shard_key: row.get(0), conninfo: row.get(1), namespace: row.get(2), version: row.get(3) })
+        Ok(Route::of(&session.query_one(QUERY, &[&key, &self.keyspace])?))
     }
 
     /// Whether the key is on the shard that this process is on.
@@ -161,7 +119,7 @@ impl Router {
 
     /// The next question about the key goes to the master.
     pub fn forget(&mut self, key: &str) {
-        self.routes.remove(key);
+        self.kept.forget(key);
     }
 
     /// Does one transaction where the key is. If that shard says that the key has moved
@@ -174,19 +132,13 @@ impl Router {
         limit: Duration,
         mut transaction: impl FnMut(&Route) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + limit;
-        let mut pause = Duration::from_millis(5);
+        let mut tries = Tries::new(limit);
         loop {
             let outcome = self.route(key).and_then(|route| transaction(&route));
             let Err(error) = outcome else { return outcome };
-            let is_moving =
-                error.code().is_some_and(|state| matches!(state.code(), "SM001" | "SM002" | "40001"));
-            if !is_moving || Instant::now() >= deadline {
-                return Err(error);
-            }
+            let Some(pause) = tries.next_after(&error) else { return Err(error) };
             self.forget(key);
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(200));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A thread that listens to the master: what it hears makes kept routes old.
 
 use super::Connect;
+use crate::routes::is_change;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{Client, Error};
 use std::sync::Arc;
@@ -69,8 +70,7 @@ impl Shared {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let event = notification.payload();
-                if event.contains("\"routing\"") || event.contains("\"topology\"") {
+                if is_change(notification.payload()) {
                     self.heard.fetch_add(1, Ordering::Release);
                 }
             }

@@ -1,7 +1,5 @@
--- The one form of keys, beside what PostgreSQL makes of the same texts. Run with LuaJIT in
--- this directory.
+-- The one form of keys, beside what PostgreSQL makes of the same texts.
 
-package.path = "./?.lua;" .. package.path
 local keys = require "shardmaster.keys"
 local route = require "shardmaster.route"
 

@@ -1,17 +1,15 @@
 // The client's loop: ask the master once, keep the answer, ask again when it says that routing has
-// changed or a shard says that the key has moved. Needs node-postgres.
+// changed or a shard says that the key has moved.
 
-import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
+import { connect } from "./connection.js";
+import { isMoving } from "./moving.js";
 
 // Milliseconds. A kept route is used for so long; without a master, an old one.
 const LONGEST_KEPT = 30_000;
 const WITHOUT_MASTER = 1_000;
 const MOST_ROUTES = 100_000;
-const MODES = new Set(["allow", "prefer", "require", "verify-ca", "verify-full"]);
-// What a shard says of a key that has moved, is on its way, or moved since the snapshot.
-const MOVING = new Set(["SM001", "SM002", "40001"]);
 
 /** Whether the server has answered, in whatever way, and is not about to go. */
 function isAnswer(error) {
@@ -24,61 +22,6 @@ function isChange(payload) {
     return ["routing", "topology"].includes(JSON.parse(payload)?.event);
   } catch {
     return false;
-  }
-}
-
-/** The pairs of a libpq connection string: key = value, or key = 'va\'lue'. */
-function pairsOf(conninfo) {
-  const pairs = {};
-  for (const [, key, quoted, plain] of conninfo.matchAll(/(\w+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s\\]|\\.)*))/g)) {
-    pairs[key] = (quoted ?? plain).replace(/\\(.)/g, "$1");
-  }
-  return pairs;
-}
-
-/**
- * A configuration of the connection string of a route, with more of one's own: the user, and `ca` in
- * `ssl` where no sslrootcert is named. TLS as sslmode says, with verify-full and verify-ca only by a
- * certificate of that authority. It is for connect(): pg.Client itself knows TLS or none, and where
- * the string leaves that open (`prefer`, which is what libpq does where none is said, and `allow`)
- * it insists on TLS.
- */
-export function configOf(conninfo, own = {}) {
-  const { host, hostaddr, port, dbname, user, sslmode = "prefer", sslrootcert } = pairsOf(conninfo);
-  const config = { host: hostaddr ?? host, port: port && Number(port), database: dbname, user, ...own };
-  const isSocket = (hostaddr ?? host ?? "/").startsWith("/");
-  if (sslmode === "disable" || isSocket) return { ...config, ssl: false };
-  if (!MODES.has(sslmode)) throw new Error(`sslmode "${sslmode}" is not known`);
-  const ssl = { ...own.ssl, servername: host, rejectUnauthorized: sslmode.startsWith("verify-") };
-  if (sslrootcert) ssl.ca = readFileSync(sslrootcert);
-  if (sslmode === "verify-ca") ssl.checkServerIdentity = () => undefined;
-  return { ...config, ssl, mayBePlain: ["prefer", "allow"].includes(sslmode) };
-}
-
-/**
- * A session of a configuration of configOf(). Where TLS is left open it is tried first, and done
- * without where the server has none, or lets nobody in by it.
- */
-export async function connect(config) {
-  try {
-    return await opened(config);
-  } catch (error) {
-    const isRefused = error.code === "28000" || error.message?.includes("does not support SSL");
-    if (!config.mayBePlain || !isRefused) throw error;
-    return await opened({ ...config, ssl: false });
-  }
-}
-
-async function opened(config) {
-  const session = new pg.Client(config);
-  // Without a listener an error of an idle session ends the program.
-  session.on("error", () => {});
-  try {
-    await session.connect();
-    return session;
-  } catch (error) {
-    session.end().catch(() => {});
-    throw error;
   }
 }
 
@@ -181,7 +124,7 @@ export class Router {
       try {
         return await transaction(await this.route(key));
       } catch (error) {
-        if (!MOVING.has(error.code) || performance.now() >= deadline) throw error;
+        if (!isMoving(error.code) || performance.now() >= deadline) throw error;
       }
       this.#routes.delete(key);
       await sleep(pause * (0.5 + Math.random()));

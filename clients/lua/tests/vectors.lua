@@ -1,8 +1,9 @@
--- The published test vectors. Run with LuaJIT in this directory.
+-- The published test vectors, with the modules as they are installed: vectors.lua DIRECTORY, where they are.
 
-package.path = "./?.lua;" .. package.path
+local directory = arg[1]
 local hash = require "shardmaster.hash"
 local keys = require "shardmaster.keys"
+local is_moving = require("shardmaster.moving").is_moving
 
 -- The string of a line; code points above U+FFFF are two escapes in JSON.
 local function utf8(code)
@@ -31,7 +32,7 @@ local function unquote(text)
 end
 
 local count = 0
-for line in io.lines "../vectors.jsonl" do
+for line in io.lines(directory .. "/vectors.jsonl") do
     local kind, key, shard_count, shard = line:match '^%["(%a+)", "(.*)", (%d+), (%d+)%]$'
     key = unquote(key)
     local canonical = assert(keys[kind](key), line)
@@ -40,4 +41,13 @@ for line in io.lines "../vectors.jsonl" do
     count = count + 1
 end
 assert(count >= 1000)
-print(count .. " vectors")
+
+local states = { ["true"] = 0, ["false"] = 0 }
+for line in io.lines(directory .. "/moving.jsonl") do
+    local state, moving = line:match '^%["(.*)", (%a+)%]$'
+    assert(tostring(is_moving(state)) == moving, line)
+    states[moving] = states[moving] + 1
+end
+assert(states["true"] > 0 and states["false"] > 0)
+assert(is_moving(nil) == false)
+print(("%d vectors, %d SQLSTATEs"):format(count, states["true"] + states["false"]))

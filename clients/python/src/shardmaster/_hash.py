@@ -1,11 +1,12 @@
 """The shard of a key by its hash, as shard_for() of shardmaster computes it."""
 
 import uuid
+from typing import Union
 
 import xxhash
 
 
-def shard_for(key: "int | str | uuid.UUID", shard_count: int) -> int:
+def shard_for(key: Union[int, str, uuid.UUID], shard_count: int) -> int:
     """The number of the key's shard, or bucket, from 0."""
     if shard_count <= 0:
         raise ValueError("shard_count must be positive")

@@ -1,10 +1,10 @@
 // Counts on in the table `counter` of a tenant, wherever it is, until it has counted 50 times on the
-// shard to which it moves: test_router.js MASTER TENANT SHARD OTHER. Prints the count. Then waits to be
+// shard to which it moves: follow.mjs MASTER TENANT SHARD OTHER. Prints the count. Then waits to be
 // told that another tenant is on that shard, too.
 
 import assert from "node:assert";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Router, configOf, connect } from "./router.js";
+import { Router, configOf, connect } from "shardmaster";
 
 const [master, tenant, target, other] = process.argv.slice(2);
 const own = configOf(master);
