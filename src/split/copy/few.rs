@@ -72,7 +72,10 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
         return Ok(Some(Vec::new()));
     }
     let outs: Vec<String> = queries.iter().flat_map(Queries::copies).collect();
-    let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
+    // What is too much of one table is known once it comes by itself.
+    let all = u64::try_from(queries.len()).unwrap_or(u64::MAX);
+    let bytes = engine.window_limit.map(|limit| limit.saturating_mul(all));
+    let bounds = Bounds { bytes, ..Bounds::unlimited() };
     let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
         .map_err(|(number, error)| collision::explain_of(engine, queries[number / OF_EACH].of, error))?;
     let read = match read {
@@ -145,7 +148,8 @@ impl Message {
             return Ok(());
         }
         let texts: Vec<&str> = self.statements.iter().map(|(_, text, _)| text.as_str()).collect();
-        let done = engine.target.run_counted(&texts);
+        // As long as a COPY of the same rows has: indexes, constraints and columns of the target take their time.
+        let done = engine.target.run_counted(&texts, Bounds::unlimited().stall);
         let affected = done.map_err(|(number, error)| {
             let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
             collision::explain_of(engine, position, error)
