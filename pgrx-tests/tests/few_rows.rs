@@ -3,6 +3,8 @@
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
 use shardmaster_tests::fixture::{LIMIT, by_superuser, client, cluster, cluster_of, plan, to_pending};
 use shardmaster_tests::wait;
+use shardmaster_tests::zoo::Case;
+use shardmaster_tests::zoo::drive::{self, Drive, Place};
 
 const CHANGED: &str = "UPDATE items SET val = 'later' WHERE tenant = 'moves' AND id <= 120";
 
@@ -70,4 +72,30 @@ fn the_size_that_a_cutover_may_bring_over_is_a_tables() {
             cluster.servers[1].superuser(DATABASE).unwrap().query_one(&length, &[]).unwrap().get(0);
         assert_eq!(length, 28_800, "{name}");
     }
+}
+
+/// The target's encoding has no such character: the error is of the table that has it.
+#[test]
+fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
+    let cluster = drive::cluster().unwrap();
+    let korean = "SELECT shard_keyspace_add('korean', 'directory', key_type => 'text')";
+    cluster.superuser().unwrap().batch_execute(korean).unwrap();
+    let target = Place::create(&cluster, 1, "EUC_KR").unwrap();
+    let drive = Drive { target, ..Drive::new(&cluster, "korean") };
+    let cases = ["first", "second"].map(|name| {
+        let ddl = "CREATE TABLE {t} (tenant text, id int, v text, PRIMARY KEY (tenant, id))";
+        Case { fill: vec!["INSERT INTO {t} VALUES ('moves', 1, '한')".into()], ..Case::table(name, ddl) }
+    });
+    let split = drive.plan(&cases, None).unwrap();
+    to_pending(&split);
+    let both = "BEGIN; UPDATE first SET v = '국'; UPDATE second SET v = '𝄞'; COMMIT";
+    drive.source.session(&cluster).unwrap().batch_execute(both).unwrap();
+    let failure = split.failure(LIMIT).unwrap();
+    assert!(failure.contains("EUC_KR") && failure.contains("in table public.second"), "{failure}");
+    drive.source.session(&cluster).unwrap().batch_execute("UPDATE second SET v = '국'").unwrap();
+    cluster.superuser().unwrap().execute("SELECT shard_split_cutover($1)", &[&split.id]).unwrap();
+    split.wait("completed", LIMIT).unwrap();
+    let arrived = "SELECT first.v || second.v FROM first, second";
+    let arrived: String = drive.target.session(&cluster).unwrap().query_one(arrived, &[]).unwrap().get(0);
+    assert_eq!(arrived, "국국");
 }

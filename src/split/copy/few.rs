@@ -63,7 +63,7 @@ fn are_short(stored: &[u8]) -> bool {
 /// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
 pub fn is_for(table: &Table) -> bool {
     let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, Source::Column(_)));
-    is_plain && table.encoding.is_none() && table.text_mesh.is_some() && !table.has_long_rows
+    is_plain && table.text_mesh.is_some() && !table.has_long_rows
 }
 
 /// Brings them over; the changed keys of each table. None: they are too large for it, and nothing has been done.
