@@ -1,7 +1,9 @@
 //! Windows of few rows, which come over as values of statements: what a COPY of the same rows may, they may.
 
 use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER};
-use shardmaster_tests::fixture::{LIMIT, by_superuser, client, cluster, cluster_of, plan, to_pending};
+use shardmaster_tests::fixture::{
+    LIMIT, by_superuser, client, cluster, cluster_of, cut_over_and_compare, plan, source, to_pending,
+};
 use shardmaster_tests::wait;
 use shardmaster_tests::zoo::Case;
 use shardmaster_tests::zoo::drive::{self, Drive, Place};
@@ -98,4 +100,35 @@ fn a_text_that_the_target_cannot_have_is_told_of_its_own_table() {
     let arrived = "SELECT first.v || second.v FROM first, second";
     let arrived: String = drive.target.session(&cluster).unwrap().query_one(arrived, &[]).unwrap().get(0);
     assert_eq!(arrived, "국국");
+}
+
+/// A COPY writes NULL into a column of the target's own, whatever its domain says, and a statement does not.
+#[test]
+fn a_domain_that_nothing_fills_is_refused_or_left_as_it_is() {
+    let cluster = cluster(&[]);
+    let own = |definition: &str| {
+        by_superuser(
+            &cluster,
+            1,
+            &format!(
+                "DROP DOMAIN IF EXISTS own CASCADE; CREATE DOMAIN own AS {definition}; ALTER TABLE items ADD own own"
+            ),
+        );
+    };
+    let split = plan(&cluster);
+    for (definition, is_refused) in [("text NOT NULL", true), ("text NOT NULL DEFAULT 'here'", false)] {
+        own(definition);
+        let found = split.findings().unwrap();
+        let says = |text: &String| {
+            text.contains("column \"own\" of the target is of a domain that is NOT NULL, and has no default")
+        };
+        assert_eq!(found.iter().any(says), is_refused, "{definition}: {found:#?}");
+        assert!(is_refused || found.is_empty(), "{definition}: {found:#?}");
+    }
+    own("text CHECK (VALUE IS NOT NULL)");
+    to_pending(&split);
+    client(&cluster).batch_execute(CHANGED).unwrap();
+    cut_over_and_compare(&cluster, &split);
+    let stays = "SELECT count(*) FROM items WHERE tenant = 'stays'";
+    assert_eq!(source(&cluster).query_one(stays, &[]).unwrap().get::<_, i64>(0), 300);
 }

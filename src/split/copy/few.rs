@@ -8,6 +8,7 @@ use super::collision;
 use super::sieve::{Stray, explain};
 use super::text_rows::{self, Cells};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
 use crate::remote::copy::Bounds;
@@ -63,7 +64,15 @@ fn are_short(stored: &[u8]) -> bool {
 /// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
 pub fn is_for(table: &Table) -> bool {
     let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, Source::Column(_)));
-    is_plain && table.text_mesh.is_some() && !table.has_long_rows
+    is_plain && table.text_mesh.is_some() && !table.has_long_rows && !has_domain_of_its_own(table)
+}
+
+/// Whether the target has a domain that nothing fills: COPY asks it nothing, an INSERT asks it for NULL.
+fn has_domain_of_its_own(table: &Table) -> bool {
+    let is_filled = |column: &Column| table.pairs.iter().any(|pair| pair.target == column.name);
+    table.target.columns().iter().any(|column| {
+        column.is_of_domain() && column.generated.is_none() && !column.has_default && !is_filled(column)
+    })
 }
 
 /// Brings them over; the changed keys of each table. None: they are too large for it, and nothing has been done.
