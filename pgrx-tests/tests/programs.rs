@@ -24,6 +24,7 @@ mod executions_splits;
 mod executions_two_phase;
 mod failover;
 mod faults;
+mod few_rows;
 mod figures;
 mod first_steps;
 mod floods;

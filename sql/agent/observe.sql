@@ -123,7 +123,9 @@ SELECT json_build_object(
                     'is_validated', NOT EXISTS (SELECT 1 FROM pg_constraint n
                                                  WHERE n.conrelid = w.oid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
                                                    AND NOT n.convalidated),
-                    'has_default', a.attgenerated = '' AND (a.atthasdef OR a.attidentity <> ''),
+                    -- Its own, or else its domain's.
+                    'has_default', a.attgenerated = '' AND (a.atthasdef OR a.attidentity <> ''
+                                                            OR EXISTS (SELECT 1 FROM pg_type d WHERE d.oid = a.atttypid AND d.typdefault IS NOT NULL)),
                     'generated', CASE WHEN a.attgenerated <> '' THEN (
                         SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d
                          WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum) END) ORDER BY a.attnum)

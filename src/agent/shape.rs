@@ -236,6 +236,14 @@ impl TableShape {
     }
 }
 
+/// What a part of a signature says, without the steps that lead to it through domains.
+fn of_itself(part: &str) -> &str {
+    match part.split_once(' ') {
+        Some((path, text)) if path.split('/').all(|step| step == "base") => text,
+        Some(_) | None => part,
+    }
+}
+
 /// The oid of the table that such words are of.
 pub fn oid_of(structure: &str) -> Option<&str> {
     structure.strip_prefix("oid ")?.split(',').next()
@@ -257,6 +265,16 @@ impl Equality<'_> {
 }
 
 impl Column {
+    pub fn is_of_domain(&self) -> bool {
+        self.signature.as_ref().is_some_and(|signature| signature.starts_with("domain"))
+    }
+
+    /// Whether its domain is NOT NULL, or one that this is made of.
+    pub fn is_of_domain_not_null(&self) -> bool {
+        let mut parts = self.signature.iter().flat_map(|signature| signature.split("; "));
+        self.is_of_domain() && parts.any(|part| of_itself(part).starts_with("domain not null"))
+    }
+
     fn structure(&self) -> String {
         let mut text = format!("{} {} {}", self.number, self.name, self.type_name);
         let facts = [("collate", &self.collation), ("by", &self.equality), ("made of", &self.signature)];

@@ -273,7 +273,8 @@ SELECT shard_split_map(7, 'orders', 'shape', 'shape::text');
 
 Arrays, domains, composite types, ranges and multiranges of these types move as well, and so
 do enums; they must be made of the same on both sides. A type that is not in the table has
-not been shown to arrive unchanged.
+not been shown to arrive unchanged. A column that the target alone has needs a default where it is of a
+domain that is NOT NULL.
 
 - **Travels**: `binary` where every column of a table does, else the whole table is written as
   text, under settings that are the same on every server.

@@ -146,10 +146,14 @@ impl Connection {
     }
 
     /// Statements in one message; how many rows each has touched. An error comes with the number of its statement.
-    pub fn run_counted(&mut self, statements: &[&str]) -> Result<Vec<u64>, (usize, RemoteError)> {
+    pub fn run_counted(
+        &mut self,
+        statements: &[&str],
+        timeout: Duration,
+    ) -> Result<Vec<u64>, (usize, RemoteError)> {
         let mut done = Vec::new();
         let outcome = self.send(&statements.join("; ")).and_then(|()| {
-            self.collect(self.timeout, |_: &mut (), next| {
+            self.collect(timeout, |_: &mut (), next| {
                 if done.len() < statements.len() {
                     done.push(next.affected);
                 }

@@ -8,6 +8,7 @@ use super::collision;
 use super::sieve::{Stray, explain};
 use super::text_rows::{self, Cells};
 use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::Column;
 use crate::catalog::split::Plan;
 use crate::remote::RemoteError;
 use crate::remote::copy::Bounds;
@@ -63,7 +64,15 @@ fn are_short(stored: &[u8]) -> bool {
 /// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
 pub fn is_for(table: &Table) -> bool {
     let is_plain = table.pairs.iter().all(|pair| matches!(pair.source, Source::Column(_)));
-    is_plain && table.encoding.is_none() && table.text_mesh.is_some() && !table.has_long_rows
+    is_plain && table.text_mesh.is_some() && !table.has_long_rows && !has_domain_of_its_own(table)
+}
+
+/// Whether the target has a domain that nothing fills: COPY asks it nothing, an INSERT asks it for NULL.
+fn has_domain_of_its_own(table: &Table) -> bool {
+    let is_filled = |column: &Column| table.pairs.iter().any(|pair| pair.target == column.name);
+    table.target.columns().iter().any(|column| {
+        column.is_of_domain() && column.generated.is_none() && !column.has_default && !is_filled(column)
+    })
 }
 
 /// Brings them over; the changed keys of each table. None: they are too large for it, and nothing has been done.
@@ -72,7 +81,10 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
         return Ok(Some(Vec::new()));
     }
     let outs: Vec<String> = queries.iter().flat_map(Queries::copies).collect();
-    let bounds = Bounds { bytes: engine.window_limit, ..Bounds::unlimited() };
+    // What is too much of one table is known once it comes by itself.
+    let all = u64::try_from(queries.len()).unwrap_or(u64::MAX);
+    let bytes = engine.window_limit.map(|limit| limit.saturating_mul(all));
+    let bounds = Bounds { bytes, ..Bounds::unlimited() };
     let read = gather(&mut engine.reader, &outs, (MOST_BYTES, bounds))
         .map_err(|(number, error)| collision::explain_of(engine, queries[number / OF_EACH].of, error))?;
     let read = match read {
@@ -145,7 +157,8 @@ impl Message {
             return Ok(());
         }
         let texts: Vec<&str> = self.statements.iter().map(|(_, text, _)| text.as_str()).collect();
-        let done = engine.target.run_counted(&texts);
+        // As long as a COPY of the same rows has: indexes, constraints and columns of the target take their time.
+        let done = engine.target.run_counted(&texts, Bounds::unlimited().stall);
         let affected = done.map_err(|(number, error)| {
             let position = self.statements.get(number).map_or(0, |(position, ..)| *position);
             collision::explain_of(engine, position, error)

@@ -102,6 +102,11 @@ fn leave_out(pairing: &mut Pairing, column: &Column) {
         pairing.accept(format!("column \"{name}\" is generated on the target"));
     } else if column.has_default {
         pairing.accept(format!("column \"{name}\" gets its default on the target"));
+    } else if column.is_of_domain_not_null() {
+        // Into which COPY writes a NULL all the same, and no other statement does.
+        pairing.refuse(format!(
+            "column \"{name}\" of the target is of a domain that is NOT NULL, and has no default"
+        ));
     } else if !column.not_null {
         pairing.accept(format!("column \"{name}\" is NULL on the target"));
     } else {
@@ -235,6 +240,22 @@ mod tests {
         let later = Column { is_validated: false, ..strict.clone() };
         assert_eq!(refused(&table(vec![later]), &table(vec![strict]), &[]).len(), 1);
         assert_eq!(refused(&table(vec![column("v", "text")]), &table(vec![]), &[]).len(), 1);
+    }
+
+    #[test]
+    fn a_domain_may_refuse_what_nothing_fills() {
+        let of = |signature: &str| Column { signature: Some(signature.into()), ..column("v", "public.some") };
+        for (signature, ok) in [
+            ("domain CHECK ((VALUE <> 'domain not null'::text)); base text", true),
+            ("domain not null; base text", false),
+            ("domain; base domain not null CHECK ((VALUE <> ''::text)); base/base text", false),
+            ("composite; 0001 a domain not null; 0001 a/base text", true),
+        ] {
+            let refused = refused(&table(vec![]), &table(vec![of(signature)]), &[]);
+            assert_eq!(refused.is_empty(), ok, "{signature}");
+            let with_default = table(vec![Column { has_default: true, ..of(signature) }]);
+            assert!(super::pair(&table(vec![]), &with_default, &[], &[]).differences[0].ok, "{signature}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct Table {
     pub encoding: Option<String>,
     /// What rows on their way are held to; None: the target sees to it.
     pub mesh: Option<Rc<Mesh>>,
-    /// The same of rows in text form.
+    /// The same of rows that come over as values; None: they do not.
     pub text_mesh: Option<Rc<Mesh>>,
     /// Rows of a window were too large to come over as values.
     pub has_long_rows: bool,
@@ -211,14 +211,17 @@ pub fn load(plan: &Plan, source: &mut Connection, target: &mut Connection) -> Re
     let on_source = observe(source, plan, Side::Source)?;
     let on_target = observe(target, plan, Side::Target)?;
     let is_same = on_source.encoding == on_target.encoding && on_source.encoding != "UTF8";
+    let is_utf8 = on_source.encoding == "UTF8" && on_target.encoding == "UTF8";
     let encoding = is_same.then_some(on_source.encoding);
     plan.tables
         .iter()
         .zip(on_source.tables.into_iter().zip(on_target.tables))
         .map(|(policy, (on_source, on_target))| {
             let mut table = Table { encoding: encoding.clone(), ..pair(plan, policy, on_source, on_target)? };
-            table.text_mesh = table.mesh(&plan.scope).map(Rc::new);
-            table.mesh = table.text_mesh.clone().filter(|_| table.is_binary());
+            let mesh = table.mesh(&plan.scope).map(Rc::new);
+            // A message of values is converted as a whole: of which table the text is that cannot be, nobody could say.
+            table.text_mesh = mesh.clone().filter(|_| is_utf8);
+            table.mesh = mesh.filter(|_| table.is_binary());
             for (position, pair) in table.pairs.iter().enumerate() {
                 if steady::is_steady(source, &table.source.name, pair)? {
                     table.compared.push(position);
