@@ -36,8 +36,9 @@ struct Keyspace {
     buckets: HashMap<u32, CachedRoutes>,
     /// By the lower bound of a range, with the upper one.
     ranges: BTreeMap<Vec<u8>, (Vec<u8>, CachedRoutes)>,
-    /// One for each shard, whatever number of entries it has.
-    shards: HashMap<Box<str>, Rc<Found>>,
+    /// By shard what is found of its entries, whatever number it has: few things, since readers may be sent elsewhere than
+    /// writers, and keys that a split moves elsewhere than others.
+    shards: HashMap<Box<str>, Vec<Rc<Found>>>,
 }
 
 thread_local! {
@@ -120,6 +121,16 @@ impl Keyspace {
         }
     }
 
+    /// One copy of what is found, whoever is sent there.
+    fn shared(&mut self, found: &Rc<Found>) -> Rc<Found> {
+        let of_shard = self.shards.entry(found.shard_key.as_str().into()).or_default();
+        if let Some(same) = of_shard.iter().find(|known| *known == found) {
+            return same.clone();
+        }
+        of_shard.push(found.clone());
+        found.clone()
+    }
+
     /// Where an answer belongs; the key is in its canonical form but for a directory,
     /// which keeps it as it was given.
     fn routes_to_fill(&mut self, answer: Answer<'_>) -> Option<&mut CachedRoutes> {
@@ -179,8 +190,7 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
             ranges: BTreeMap::new(),
             shards: HashMap::new(),
         });
-        let shared = known.shards.entry(found.shard_key.as_str().into()).or_insert_with(|| found.clone());
-        let shared = shared.clone();
+        let shared = known.shared(found);
         let intent = answer.intent;
         if let Some(places) = known.routes_to_fill(answer) {
             places.set(intent, shared);

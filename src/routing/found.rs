@@ -47,6 +47,7 @@ pub struct Route {
 }
 
 /// What an entry and its shard say.
+#[derive(PartialEq, Eq)]
 pub struct Found {
     pub version: i64,
     pub disabled: bool,
