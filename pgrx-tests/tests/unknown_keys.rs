@@ -157,6 +157,13 @@ fn transactions_see_what_they_may() {
     let mut client = knowing(cluster.superuser().unwrap());
     let query = "SELECT shard_assign('38', 'shard_b', force => true) > 0, shard_of('38')";
     assert_eq!(client.query_one(query, &[]).unwrap().get::<_, &str>(1), "shard_b");
+    for (cache, key) in [("0", "44"), ("200000", "46")] {
+        let mut client = knowing(cluster.superuser().unwrap());
+        client.batch_execute(&format!("SET shardmaster.route_cache_size = {cache}")).unwrap();
+        let query = "UPDATE shardmaster.routing_entry SET write_shard = 'shard_b', read_shard = 'shard_b'
+                      WHERE key = $1 AND keyspace = 'default' RETURNING shard_of(key)";
+        assert_eq!(client.query_one(query, &[&key]).unwrap().get::<_, &str>(0), "shard_b", "{cache}");
+    }
     master.batch_execute("BEGIN").unwrap();
     assign(&mut master, "40", "shard_b");
     assert_eq!((of(&mut client, "42"), of(&mut client, "40")), ("shard_a".into(), "shard_a".into()));
