@@ -111,9 +111,9 @@ pub fn unknown(size: Size) -> Result<Vec<Measure>> {
     let all = "SELECT shard_assign_many(array_agg(key), 's1') FROM tenant";
     many.single(cost(&mut client, all)? / tenants as f64 / 1e3);
     client.batch_execute(
-        "SELECT shard_assign_many(array_agg(key), 's' || 1 + n % 10, force => true) FROM tenant WHERE n % 10 > 0 GROUP BY n % 10;
-         VACUUM ANALYZE",
+        "SELECT shard_assign_many(array_agg(key), 's' || 1 + n % 10, force => true) FROM tenant WHERE n % 10 > 0 GROUP BY n % 10",
     )?;
+    client.batch_execute("VACUUM ANALYZE")?;
     let calls = size.rows(200_000);
     let sample = format!(
         "(SELECT 'tenant-' || 1 + n * 7919::bigint % {tenants} AS key FROM generate_series(1, {calls}) n) call"
