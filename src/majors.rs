@@ -90,6 +90,25 @@ pub unsafe fn foreign_scan_path(
     }
 }
 
+/// A scan of an index for this many keys.
+///
+/// # Safety
+/// Both are open and locked; the snapshot is registered or active until the scan ends.
+pub unsafe fn index_beginscan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: c_int,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: as the caller promises; nobody counts what it does.
+    unsafe {
+        #[cfg(feature = "pg18")]
+        return pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::index_beginscan(table, index, snapshot, keys, 0)
+    }
+}
+
 /// The text of a string node; it may be NULL.
 ///
 /// # Safety

@@ -118,6 +118,7 @@ mod spellings;
 mod strays;
 mod tables;
 mod throttle;
+mod unknown_keys;
 mod upgrade;
 mod verify;
 mod verifying;

@@ -1,6 +1,7 @@
 //! The catalog of the master: one file for each table, typed rows.
 
 pub mod caller;
+pub mod current_entry;
 pub mod cutover_request;
 pub mod endpoint;
 pub mod event;

@@ -1,6 +1,7 @@
 //! Rows of `shardmaster.routing_entry` and `shardmaster.routing_version`. Everything
 //! here is set-based: what a call costs depends on the keys that it names.
 
+use super::current_entry;
 use super::keyspace::{Keyspace, Locked};
 use crate::keys::interval::{self, Interval};
 use crate::keys::ordered::Ordered;
@@ -21,6 +22,9 @@ pub struct Change<'a> {
 
 /// Where each of the keys is written to now; keys without an entry are left out.
 pub fn current(keyspace: &str, keys: &[String]) -> HashMap<String, String> {
+    if let Ok(found) = current_entry::written_to(keyspace, keys) {
+        return found;
+    }
     sql::read(
         "SELECT key, write_shard FROM shardmaster.routing_entry
           WHERE keyspace = $1 AND key = ANY ($2) AND valid_to IS NULL",
@@ -85,7 +89,14 @@ pub fn insert_version(
         "INSERT INTO shardmaster.routing_version (keyspace, version, reason, split_id) VALUES ($1, $2, $3, $4)",
         &[keyspace.name.as_str().into(), version.into(), change.reason.into(), change.split_id.into()],
     );
-    // A closed entry says where its rows were: what a cutover had set in place is undone.
+    if !old.is_empty() {
+        close(keyspace, old, new.0, version, change.unassigns);
+    }
+    insert(keyspace, new, version);
+}
+
+/// A closed entry says where its rows were: what a cutover had set in place is undone.
+fn close(keyspace: &Locked, old: &[String], new: &[String], version: i64, unassigns: bool) {
     sql::write(
         "UPDATE shardmaster.routing_entry
             SET valid_to = $3, write_shard = read_shard, reads_from = NULL, status = 'active', unassigned = NOT key = ANY ($4) AND $5
@@ -94,11 +105,10 @@ pub fn insert_version(
             keyspace.name.as_str().into(),
             old.to_vec().into(),
             version.into(),
-            new.0.to_vec().into(),
-            change.unassigns.into(),
+            new.to_vec().into(),
+            unassigns.into(),
         ],
     );
-    insert(keyspace, new, version);
 }
 
 fn insert(keyspace: &Locked, new: (&[String], &[String]), version: i64) {

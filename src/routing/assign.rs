@@ -56,7 +56,9 @@ pub fn assign(
 ) -> Result<i64, Failure> {
     let keyspace = keyspace::lock(keyspace)?;
     check_directory(&keyspace)?;
-    let keys = canonical_keys(&keyspace, keys)?;
+    let mut keys = canonical_keys(&keyspace, keys)?;
+    // Neighbours in the indexes one after the other.
+    keys.sort_unstable();
     route(&keyspace, keys, shard_key, force, reason)
 }
 

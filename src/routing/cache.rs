@@ -7,7 +7,9 @@
 use super::found::{Found, Intent};
 use super::signal;
 use crate::guc;
+use crate::keys::key_type::KeyType;
 use crate::keys::strategy::{Slot, Strategy};
+use crate::server::index_scan::Xid;
 use crate::server::sql;
 use pgrx::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -28,16 +30,27 @@ impl CachedRoutes {
     }
 }
 
+/// What was found of a shard, whatever the entry.
+struct OfShard {
+    found: Rc<Found>,
+    /// All that ended before this transaction had been seen by then.
+    as_of: Xid,
+}
+
 struct Keyspace {
     strategy: Strategy,
+    key_type: KeyType,
     /// By key, as it was given.
     keys: HashMap<Box<str>, CachedRoutes>,
     /// By bucket.
     buckets: HashMap<u32, CachedRoutes>,
     /// By the lower bound of a range, with the upper one.
     ranges: BTreeMap<Vec<u8>, (Vec<u8>, CachedRoutes)>,
-    /// One for each shard, whatever number of entries it has.
-    shards: HashMap<Box<str>, Rc<Found>>,
+    /// By shard what is found of its entries, whatever number it has: few things, since readers may be sent elsewhere than
+    /// writers, and keys that a split moves elsewhere than others.
+    shards: HashMap<Box<str>, Vec<Rc<Found>>>,
+    /// By intent and shard, where that says all of an entry but its name.
+    of_shards: [HashMap<Box<str>, OfShard>; 2],
 }
 
 thread_local! {
@@ -108,7 +121,46 @@ pub fn get<R>(key: &str, intent: Intent, keyspace: &str, answer: impl FnOnce(&Fo
     })
 }
 
+/// What keys of a keyspace are, as far as this session knows; `get` has looked for changes.
+pub fn keyspace(name: &str) -> Option<(Strategy, KeyType)> {
+    if !is_usable() || IS_STALE.get() {
+        return None;
+    }
+    KEYSPACES.with_borrow(|keyspaces| keyspaces.get(name).map(|known| (known.strategy, known.key_type)))
+}
+
+/// What is known of an entry that leads to a shard and was written by a transaction. None: the shard is not known, or not since
+/// that transaction.
+pub fn of_shard(shard: &str, intent: Intent, keyspace: &str, written_by: Xid) -> Option<Rc<Found>> {
+    if IS_STALE.get() {
+        return None;
+    }
+    KEYSPACES.with_borrow(|keyspaces| {
+        let of_shard = keyspaces.get(keyspace)?.of_shards[intent as usize].get(shard)?;
+        written_by.precedes(of_shard.as_of).then(|| of_shard.found.clone())
+    })
+}
+
 impl Keyspace {
+    fn new(strategy: Strategy, key_type: KeyType) -> Keyspace {
+        Keyspace {
+            strategy,
+            key_type,
+            keys: HashMap::new(),
+            buckets: HashMap::new(),
+            ranges: BTreeMap::new(),
+            shards: HashMap::new(),
+            of_shards: Default::default(),
+        }
+    }
+
+    /// Forgets entries, and not what is known of shards.
+    fn forget_entries(&mut self) {
+        self.keys.clear();
+        self.buckets.clear();
+        self.ranges.clear();
+    }
+
     fn routes(&self, key: &str, keyspace: &str) -> Option<&CachedRoutes> {
         match self.strategy.slot(key, keyspace)? {
             Slot::Key(key) => self.keys.get(key),
@@ -118,6 +170,23 @@ impl Keyspace {
                 (position < *upper).then_some(places)
             }
         }
+    }
+
+    /// One copy of what is found, whoever is sent there.
+    fn shared(&mut self, found: &Rc<Found>) -> Rc<Found> {
+        let of_shard = self.shards.entry(found.shard_key.as_str().into()).or_default();
+        if let Some(same) = of_shard.iter().find(|known| *known == found) {
+            return same.clone();
+        }
+        of_shard.push(found.clone());
+        found.clone()
+    }
+
+    fn share(&mut self, found: &Rc<Found>, intent: Intent, as_of: Xid) -> Rc<Found> {
+        let shared = self.shared(found);
+        let of_shard = OfShard { found: shared.clone(), as_of };
+        self.of_shards[intent as usize].insert(found.shard_key.as_str().into(), of_shard);
+        shared
     }
 
     /// Where an answer belongs; the key is in its canonical form but for a directory,
@@ -138,6 +207,7 @@ impl Keyspace {
 pub struct Answer<'a> {
     pub keyspace: &'a str,
     pub strategy: Strategy,
+    pub key_type: KeyType,
     pub key: &'a str,
     pub intent: Intent,
     /// Of a range.
@@ -157,8 +227,9 @@ impl Answer<'_> {
     }
 }
 
-/// Keeps an answer that was read after the last `get`, unless routing has changed since.
-pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
+/// Keeps an answer that was read after the last `get`, unless routing has changed since. `as_of`: it goes for each entry of the
+/// shard, and all that ended before this transaction had been seen.
+pub fn keep(answer: Answer<'_>, found: &Rc<Found>, as_of: Option<Xid>) {
     if !is_usable() || IS_STALE.get() {
         return;
     }
@@ -168,20 +239,21 @@ pub fn keep(answer: Answer<'_>, found: &Rc<Found>) {
     }
     KEYSPACES.with_borrow_mut(|keyspaces| {
         if SIZE.get() + size > guc::route_cache_size() {
-            keyspaces.clear();
+            keyspaces.values_mut().for_each(Keyspace::forget_entries);
             SIZE.set(0);
         }
         SIZE.set(SIZE.get() + size);
-        let known = keyspaces.entry(answer.keyspace.into()).or_insert_with(|| Keyspace {
-            strategy: answer.strategy,
-            keys: HashMap::new(),
-            buckets: HashMap::new(),
-            ranges: BTreeMap::new(),
-            shards: HashMap::new(),
-        });
-        let shared = known.shards.entry(found.shard_key.as_str().into()).or_insert_with(|| found.clone());
-        let shared = shared.clone();
+        let known = match keyspaces.get_mut(answer.keyspace) {
+            Some(known) => known,
+            None => keyspaces
+                .entry(answer.keyspace.into())
+                .or_insert_with(|| Keyspace::new(answer.strategy, answer.key_type)),
+        };
         let intent = answer.intent;
+        let shared = match as_of {
+            Some(as_of) => known.share(found, intent, as_of),
+            None => known.shared(found),
+        };
         if let Some(places) = known.routes_to_fill(answer) {
             places.set(intent, shared);
         }
@@ -198,6 +270,7 @@ mod tests {
         let answer = |key| Answer {
             keyspace: "k",
             strategy: Strategy::Directory,
+            key_type: KeyType::Text,
             key,
             intent: Intent::Write,
             span: None,

@@ -35,7 +35,17 @@ macro_rules! client_conninfo {
         "s.client_conninfo"
     };
 }
-pub(super) use client_conninfo;
+
+/// Whether `client_conninfo` is the same for all entries of a shard.
+macro_rules! same_for_all {
+    (read) => {
+        "s.read_conninfo IS NULL"
+    };
+    (write) => {
+        "true"
+    };
+}
+pub(super) use {client_conninfo, same_for_all};
 
 /// Where a key is to be found.
 pub struct Route {
@@ -47,6 +57,7 @@ pub struct Route {
 }
 
 /// What an entry and its shard say.
+#[derive(PartialEq, Eq)]
 pub struct Found {
     pub version: i64,
     pub disabled: bool,

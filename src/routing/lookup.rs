@@ -3,17 +3,18 @@
 
 use super::RoutingError;
 use super::cache::{self, Answer};
-use super::found::{Found, Intent, Route, client_conninfo};
+use super::found::{Found, Intent, Route, client_conninfo, same_for_all};
 use super::held::Held;
 use super::owner::as_owner;
 use super::owners;
-use crate::catalog::keyspace;
 use crate::catalog::shard::ShardStatus;
+use crate::catalog::{current_entry, keyspace};
 use crate::error::Failure;
 use crate::keys::interval;
 use crate::keys::key_type::KeyType;
 use crate::keys::ordered::Ordered;
 use crate::keys::strategy::{Lookup, Strategy};
+use crate::server::index_scan;
 use crate::server::sql::{self, Prepared, Row};
 use pgrx::pg_sys;
 use std::borrow::Cow;
@@ -61,6 +62,8 @@ struct Look {
     found: Option<Found>,
     /// Of a range.
     span: Option<(Vec<u8>, Vec<u8>)>,
+    /// What is said of the shard goes for each entry that it has.
+    same_for_all: bool,
 }
 
 /// The query joins the shard by one plain column: by an expression of the intent it
@@ -74,7 +77,9 @@ macro_rules! lookup {
                           WHERE v.keyspace = $1 ORDER BY v.version DESC LIMIT 1),
                         e.status = 'disabled', s.shard_key, s.status, s.namespace, s.conninfo, ",
                 client_conninfo!($intent),
-                ", lower(e.span), upper(e.span)
+                ", lower(e.span), upper(e.span), ",
+                same_for_all!($intent),
+                "
                    FROM shardmaster.keyspace k
                    LEFT JOIN (shardmaster.routing_entry e JOIN shardmaster.shard s ON s.shard_key = ",
                 $shard_column,
@@ -134,6 +139,7 @@ fn from_row(row: &Row<'_>) -> Look {
         strategy: Strategy::from_catalog(&row.value::<String>(2), row.get(3), key_type),
         key_type: key_type.unwrap_or(KeyType::Text),
         span: row.get::<Vec<u8>>(11).zip(row.get::<Vec<u8>>(12)),
+        same_for_all: row.get(13).unwrap_or(false),
         found: row.get::<String>(6).map(|shard_key| Found {
             version: row.get(4).unwrap_or(0),
             disabled: row.value(5),
@@ -179,12 +185,34 @@ fn find(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingE
     }
 }
 
+/// By what this session knows of the keyspace and of the shard, and what the entry itself says. It is the answer as of when
+/// the shard was last asked for, which stands until an invalidation comes, as that of a key that is known: the entry was the
+/// same then, which who has written it tells. None: the tables are to be asked.
+fn by_entry(key: &str, intent: Intent, keyspace: &str) -> Option<Rc<Found>> {
+    let (strategy, key_type) = cache::keyspace(keyspace)?;
+    let canonical = key_type.canonical(key);
+    let Lookup::Named(name) = strategy.entry(&canonical) else { return None };
+    let entry = current_entry::find(keyspace, &name).ok().flatten().filter(|entry| !entry.is_disabled)?;
+    let shard = match intent {
+        Intent::Read => entry.reads_from.as_ref().unwrap_or(&entry.read_shard),
+        Intent::Write => &entry.write_shard,
+    };
+    let found = cache::of_shard(shard, intent, keyspace, entry.written_by)?;
+    let key = if strategy.is_directory() { key } else { &canonical };
+    cache::keep(Answer { keyspace, strategy, key_type, key, intent, span: None }, &found, None);
+    Some(found)
+}
+
 /// A write waits while a split holds the key's writes back; each look has a new snapshot.
 fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, RoutingError> {
+    if let Some(found) = by_entry(key, intent, keyspace) {
+        return Ok(found);
+    }
     let mut held = Held::new();
     loop {
+        let as_of = index_scan::oldest_running();
         let (canonical, look) = as_owner(|| look_canonical(key, intent, keyspace))?;
-        let Look { strategy, found, span, .. } = look;
+        let Look { strategy, key_type, found, span, same_for_all } = look;
         let Some(found) = found else {
             return Err(RoutingError::UnknownKey { key: canonical.into(), keyspace: keyspace.into() });
         };
@@ -193,9 +221,11 @@ fn find_routed(key: &str, intent: Intent, keyspace: &str) -> Result<Rc<Found>, R
             continue;
         }
         found.require_enabled()?;
+        let as_of = (same_for_all && !found.disabled).then_some(as_of);
         let found = Rc::new(found);
         let key = if strategy.is_directory() { key } else { &canonical };
-        cache::keep(Answer { keyspace, strategy, key, intent, span }, &found);
+        let answer = Answer { keyspace, strategy, key_type, key, intent, span };
+        cache::keep(answer, &found, as_of);
         return Ok(found);
     }
 }

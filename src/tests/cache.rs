@@ -55,6 +55,22 @@ mod tests {
         assert_eq!(text(conninfo), "host=pool dbname=app");
     }
 
+    /// Whoever was asked for first, and however often.
+    #[pg_test]
+    fn where_readers_go_is_not_told_to_writers() {
+        shards("text");
+        run("SELECT shard_assign_many('{x,y,z}', 'a')");
+        run("UPDATE shardmaster.shard SET client_conninfo = 'host=primary', read_conninfo = 'host=standby'");
+        let told =
+            |key: &str, intent: &str| text(&format!("SELECT conninfo FROM shard_route('{key}', '{intent}')"));
+        for _ in 0..3 {
+            assert_eq!(told("x", "read"), "host=standby");
+            assert_eq!(told("x", "write"), "host=primary");
+            assert_eq!(told("y", "write"), "host=primary");
+            assert_eq!(told("z", "read"), "host=standby");
+        }
+    }
+
     #[pg_test]
     fn a_small_cache_and_none_give_the_same_answers() {
         shards("text");

@@ -1,6 +1,7 @@
 //! What one backend can test best, each in a transaction of its own that is rolled back:
 //! keys, plans, errors as a caller gets them, the cache of routes.
 
+mod by_index;
 mod cache;
 mod errors;
 mod keys;

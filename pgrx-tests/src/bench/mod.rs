@@ -55,7 +55,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 25] = [
+pub const ALL: [(&str, Benchmark); 26] = [
     ("backfill", copy::backfill),
     ("growth", copy::growth),
     ("writers", copy::writers),
@@ -77,6 +77,7 @@ pub const ALL: [(&str, Benchmark); 25] = [
     ("expiry", placement::expiry),
     ("hash", routing::hash),
     ("routes", routing::routes),
+    ("unknown", routing::unknown),
     ("identifiers", routing::identifiers),
     ("queries", queries::queries),
     ("misplaced", misplaced::misplaced),

@@ -83,6 +83,54 @@ pub fn routes(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![md5, each, by_lookup, rate])
 }
 
+/// Nanoseconds of a processor that the session's backend has had so far.
+fn processor(client: &mut Client) -> Result<f64> {
+    let query =
+        "SELECT split_part(pg_read_file('/proc/' || pg_backend_pid() || '/schedstat'), ' ', 1)::float8";
+    Ok(client.query_one(query, &[])?.get(0))
+}
+
+/// Those of a statement.
+fn cost(client: &mut Client, query: &str) -> Result<f64> {
+    let before = processor(client)?;
+    client.batch_execute(query)?;
+    Ok(processor(client)? - before)
+}
+
+/// A million tenants are assigned in one call, and asked for by a session that can keep a tenth of a percent of them: beside
+/// one that asks for each by a statement, since it keeps nothing. Of the backend's own time, whatever else the machine does.
+pub fn unknown(size: Size) -> Result<Vec<Measure>> {
+    let cluster = cluster()?;
+    let mut client = cluster.superuser()?;
+    let tenants = size.rows(1_000_000);
+    client.batch_execute(&format!(
+        "SELECT count(shard_add('s' || n)) FROM generate_series(1, 10) n;
+         CREATE UNLOGGED TABLE tenant AS SELECT 'tenant-' || n AS key, n FROM generate_series(1, {tenants}) n"
+    ))?;
+    let mut many = Measure::new("shard_assign_many, a key", "µs", Goal::AtMost(3.0));
+    let all = "SELECT shard_assign_many(array_agg(key), 's1') FROM tenant";
+    many.single(cost(&mut client, all)? / tenants as f64 / 1e3);
+    client.batch_execute(
+        "SELECT shard_assign_many(array_agg(key), 's' || 1 + n % 10, force => true) FROM tenant WHERE n % 10 > 0 GROUP BY n % 10",
+    )?;
+    client.batch_execute("VACUUM ANALYZE")?;
+    let calls = size.rows(200_000);
+    let sample = format!(
+        "(SELECT 'tenant-' || 1 + n * 7919::bigint % {tenants} AS key FROM generate_series(1, {calls}) n) call"
+    );
+    let mut found = Measure::new("shard_of of a key that the session does not know", "µs", Goal::AtMost(2.0));
+    for _ in 0..size.pairs(10) {
+        let scan = cost(&mut client, &format!("SELECT count(key) FROM {sample}"))?;
+        let of_one = |nanoseconds: f64| (nanoseconds - scan) / calls as f64 / 1e3;
+        let asked = format!("SELECT count(shard_of(key)) FROM {sample}");
+        client.batch_execute("SET shardmaster.route_cache_size = 0")?;
+        let by_statement = cost(&mut client, &asked)?;
+        client.batch_execute(&format!("SET shardmaster.route_cache_size = {}", tenants / 1_000))?;
+        found.pair(of_one(by_statement), of_one(cost(&mut client, &asked)?));
+    }
+    Ok(vec![many, found])
+}
+
 /// The same calls by another key of each tenant.
 fn through_lookup(client: &mut Client, size: Size) -> Result<Measure> {
     client.batch_execute(

@@ -1,0 +1,58 @@
+//! The current entry of a name, by the index of `shardmaster.routing_entry` itself.
+
+use crate::server::index_scan::{Index, Row, Unusable, Xid};
+use std::collections::HashMap;
+
+thread_local! {
+    static CURRENT: Index = const { Index::new(
+        (c"routing_entry", c"routing_entry_current_key"),
+        &[c"key", c"keyspace"],
+        Some(c"valid_to"),
+        &[c"read_shard", c"write_shard", c"reads_from", c"status"],
+    ) };
+}
+
+/// Where columns are in that list.
+const READ_SHARD: usize = 0;
+const WRITE_SHARD: usize = 1;
+const READS_FROM: usize = 2;
+const STATUS: usize = 3;
+
+/// Where an entry is read and written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CurrentEntry {
+    pub read_shard: String,
+    pub write_shard: String,
+    /// Where reads go instead of `read_shard`.
+    pub reads_from: Option<String>,
+    /// A split holds it.
+    pub is_disabled: bool,
+    pub written_by: Xid,
+}
+
+/// As a statement would find it that begins now. None: there is none of this name.
+pub fn find(keyspace: &str, name: &str) -> Result<Option<CurrentEntry>, Unusable> {
+    let mut found = None;
+    Index::rows(&CURRENT, std::iter::once([name, keyspace]), |_, row| found = from_row(row))?;
+    Ok(found)
+}
+
+fn from_row(row: &Row) -> Option<CurrentEntry> {
+    Some(CurrentEntry {
+        read_shard: row.text(READ_SHARD)?,
+        write_shard: row.text(WRITE_SHARD)?,
+        reads_from: row.text(READS_FROM),
+        is_disabled: row.text(STATUS)? != "active",
+        written_by: row.written_by(),
+    })
+}
+
+/// Of these names those that have an entry, with the shard that it is written to.
+pub fn written_to(keyspace: &str, names: &[String]) -> Result<HashMap<String, String>, Unusable> {
+    let mut found = HashMap::new();
+    let keys = names.iter().map(|name| [name.as_str(), keyspace]);
+    Index::rows(&CURRENT, keys, |[name, _], row| {
+        found.extend(row.text(WRITE_SHARD).map(|shard| (name.to_owned(), shard)));
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,404 @@
+//! Rows of the catalog by an index, without a statement: to begin and to end one costs many times what the look at an index does.
+//! What a statement of SPI would see is seen. An index that cannot be used as it should be is nobody's error: who asks then
+//! goes by a statement.
+
+use crate::majors;
+use pgrx::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::rc::Rc;
+use std::thread::LocalKey;
+
+const SCHEMA: &CStr = c"shardmaster";
+const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+/// What was locked stays locked until the transaction ends, as a plan's tables do.
+const KEEP: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
+
+/// A unique index over texts, and what is read of the row that it leads to.
+pub struct Index {
+    table: &'static CStr,
+    name: &'static CStr,
+    keys: &'static [&'static CStr],
+    /// Rows in which this column is not NULL are not in it.
+    only_null: Option<&'static CStr>,
+    columns: &'static [&'static CStr],
+    known: RefCell<Option<(u64, Option<Rc<Known>>)>>,
+}
+
+/// The index cannot be used for now: it is gone, invalid, or another one, or the table is not what it was.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unusable;
+
+/// Where index and columns are.
+struct Known {
+    table: pg_sys::Oid,
+    index: pg_sys::Oid,
+    /// Of each key, what it is compared by.
+    collations: Vec<pg_sys::Oid>,
+    columns: Vec<pg_sys::AttrNumber>,
+}
+
+thread_local! {
+    /// One more with each invalidation of a table or an index that is known.
+    static EPOCH: Cell<u64> = const { Cell::new(0) };
+    static WATCHED: RefCell<Vec<pg_sys::Oid>> = const { RefCell::new(Vec::new()) };
+    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Called wherever the server reads invalidations, so it does nothing but remember.
+#[pg_guard]
+unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    if relation == pg_sys::Oid::INVALID || WATCHED.with_borrow(|watched| watched.contains(&relation)) {
+        EPOCH.set(EPOCH.get() + 1);
+    }
+}
+
+/// From now on: what is seen of it later is seen as of an epoch.
+fn watch(relation: pg_sys::Oid) {
+    if !IS_REGISTERED.replace(true) {
+        // SAFETY: a function of this library, which is never unloaded.
+        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::null()) };
+    }
+    WATCHED.with_borrow_mut(|watched| {
+        if !watched.contains(&relation) {
+            watched.push(relation);
+        }
+    });
+}
+
+/// A transaction by its number, as rows and snapshots have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Xid(u32);
+
+impl Xid {
+    /// Numbers come round again: of two that are half of them apart the answer is no. So it is of the first three, which are no
+    /// transactions.
+    pub fn precedes(self, other: Xid) -> bool {
+        let distance = other.0.wrapping_sub(self.0);
+        self.0 >= pg_sys::TransactionId::FIRST_NORMAL.into_inner() && distance > 0 && distance < 1 << 31
+    }
+}
+
+/// All transactions before this one have ended for the statement that runs now, and for all later ones.
+pub fn oldest_running() -> Xid {
+    // SAFETY: called in a transaction; read before anybody takes another snapshot.
+    unsafe { Xid((*pg_sys::GetTransactionSnapshot()).xmin.into()) }
+}
+
+/// A row, for as long as it is looked at.
+pub struct Row {
+    slot: *mut pg_sys::TupleTableSlot,
+    known: Rc<Known>,
+}
+
+impl Row {
+    /// A column by its position in `columns`, from 0; None: it is NULL.
+    pub fn text(&self, column: usize) -> Option<String> {
+        let number = *self.known.columns.get(column)?;
+        let mut is_null = false;
+        // SAFETY: the slot has a row, and the table has the column, of type text; copied before the slot is cleared.
+        unsafe {
+            let value = pg_sys::slot_getattr(self.slot, number.into(), &mut is_null);
+            String::from_datum(value, is_null)
+        }
+    }
+
+    /// Goes on to the row with these keys; false: there is none.
+    ///
+    /// # Safety
+    /// A scan for as many keys, of the table that the slot is for.
+    unsafe fn look<const N: usize>(&self, scan: pg_sys::IndexScanDesc, wanted: [&str; N]) -> bool {
+        let values = wanted.map(|key| key.into_datum().unwrap_or(pg_sys::Datum::null()));
+        let mut keys = [pg_sys::ScanKeyData::default(); N];
+        // SAFETY: as the caller promises. Equality of texts takes two of them, which live until they are freed below: a
+        // scan reads its keys for as long as it looks.
+        unsafe {
+            for (at, (key, value)) in keys.iter_mut().zip(values).enumerate() {
+                pg_sys::ScanKeyEntryInitialize(
+                    key,
+                    0,
+                    at as pg_sys::AttrNumber + 1,
+                    pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+                    pg_sys::InvalidOid,
+                    self.known.collations[at],
+                    pg_sys::F_TEXTEQ.into(),
+                    value,
+                );
+            }
+            pg_sys::index_rescan(scan, keys.as_mut_ptr(), N as i32, std::ptr::null_mut(), 0);
+            let is_there =
+                pg_sys::index_getnext_slot(scan, pg_sys::ScanDirection::ForwardScanDirection, self.slot);
+            for value in values {
+                pg_sys::pfree(value.cast_mut_ptr());
+            }
+            is_there
+        }
+    }
+
+    /// Who has written it.
+    pub fn written_by(&self) -> Xid {
+        // SAFETY: a row of a heap in the slot of one, whose header has been read by its visibility.
+        unsafe {
+            let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, std::ptr::null_mut());
+            Xid((*(*tuple).t_data).t_choice.t_heap.t_xmin.into())
+        }
+    }
+}
+
+/// Table and index, both locked.
+struct Opened {
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+}
+
+impl Index {
+    pub const fn new(
+        (table, name): (&'static CStr, &'static CStr),
+        keys: &'static [&'static CStr],
+        only_null: Option<&'static CStr>,
+        columns: &'static [&'static CStr],
+    ) -> Index {
+        Index { table, name, keys, only_null, columns, known: RefCell::new(None) }
+    }
+
+    fn known(&self) -> Option<Rc<Known>> {
+        let epoch = EPOCH.get();
+        if let Some((as_of, known)) = self.known.borrow().as_ref()
+            && *as_of == epoch
+        {
+            return known.clone();
+        }
+        let table = oid(self.table)?;
+        watch(table);
+        let known = self.find(table).map(Rc::new);
+        // What has come in meanwhile has it looked for again.
+        *self.known.borrow_mut() = Some((epoch, known.clone()));
+        known
+    }
+
+    /// Looks whether everything is as it should be, which holds until an invalidation says otherwise.
+    fn find(&self, table: pg_sys::Oid) -> Option<Known> {
+        // SAFETY: in a transaction, with relations that are open; a table that is locked keeps its indexes.
+        unsafe {
+            let relation = pg_sys::try_relation_open(table, LOCK);
+            if relation.is_null() {
+                return None;
+            }
+            let known = if is_plain(relation) { self.find_index(table) } else { None };
+            pg_sys::relation_close(relation, KEEP);
+            known
+        }
+    }
+
+    /// # Safety
+    /// The table is open.
+    unsafe fn find_index(&self, table: pg_sys::Oid) -> Option<Known> {
+        // SAFETY: look-ups in the system cache, of names that end with a zero.
+        let column = |name: &CStr| unsafe {
+            let number = pg_sys::get_attnum(table, name.as_ptr());
+            (number > 0).then_some(number)
+        };
+        let keys = self.keys.iter().map(|name| column(name)).collect::<Option<Vec<_>>>()?;
+        let columns = self.columns.iter().map(|name| column(name)).collect::<Option<Vec<_>>>()?;
+        let only_null = match self.only_null {
+            Some(name) => Some(column(name)?),
+            None => None,
+        };
+        // SAFETY: as above.
+        let is_text = |number: &i16| unsafe { pg_sys::get_atttype(table, *number) } == pg_sys::TEXTOID;
+        if !columns.iter().chain(&keys).all(is_text) {
+            return None;
+        }
+        let index = oid(self.name)?;
+        watch(index);
+        // SAFETY: an index that is there, of whatever table: that is seen next. Closed before anything else is done.
+        unsafe {
+            let relation = pg_sys::try_relation_open(index, LOCK);
+            if relation.is_null() {
+                return None;
+            }
+            let collations = collations(relation, table, &keys, only_null);
+            pg_sys::relation_close(relation, KEEP);
+            Some(Known { table, index, collations: collations?, columns })
+        }
+    }
+
+    fn open(&self) -> Option<(Rc<Known>, Opened)> {
+        // A lock that is granted tells of what has been changed before.
+        for _ in 0..3 {
+            let known = self.known()?;
+            let epoch = EPOCH.get();
+            // SAFETY: in a transaction; the index is one of the table, which keeps it while it is locked.
+            unsafe {
+                let table = pg_sys::try_relation_open(known.table, LOCK);
+                if !table.is_null() && EPOCH.get() == epoch && self.is_as_of(epoch) {
+                    return Some((
+                        known.clone(),
+                        Opened { table, index: pg_sys::index_open(known.index, LOCK) },
+                    ));
+                }
+                if !table.is_null() {
+                    pg_sys::relation_close(table, KEEP);
+                }
+            }
+        }
+        None
+    }
+
+    fn is_as_of(&self, epoch: u64) -> bool {
+        self.known.borrow().as_ref().is_some_and(|(as_of, _)| *as_of == epoch)
+    }
+
+    /// Reads the rows with these keys, as a statement would that begins now: for each one that there is, `read`, which asks the
+    /// server for nothing. As many keys as the index has.
+    pub fn rows<'a, const N: usize>(
+        index: &'static LocalKey<Index>,
+        keys: impl Iterator<Item = [&'a str; N]>,
+        mut read: impl FnMut([&'a str; N], &Row),
+    ) -> Result<(), Unusable> {
+        let opened = index.with(|index| if index.keys.len() == N { index.open() } else { None });
+        let (known, opened) = opened.ok_or(Unusable)?;
+        // SAFETY: what is opened here is closed here; an error ends the (sub)transaction, which closes and pops
+        // what is left. The snapshot is the active one until the scan has ended.
+        unsafe {
+            begin_statement();
+            let snapshot = pg_sys::GetActiveSnapshot();
+            let scan = majors::index_beginscan(opened.table, opened.index, snapshot, N as i32);
+            let slot = pg_sys::table_slot_create(opened.table, std::ptr::null_mut());
+            let row = Row { slot, known };
+            for wanted in keys {
+                if row.look(scan, wanted) {
+                    read(wanted, &row);
+                }
+                pgrx::check_for_interrupts!();
+            }
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            pg_sys::index_endscan(scan);
+            pg_sys::index_close(opened.index, KEEP);
+            pg_sys::relation_close(opened.table, KEEP);
+            pg_sys::PopActiveSnapshot();
+        }
+        Ok(())
+    }
+}
+
+/// Makes the snapshot active that a statement of SPI would have: also of what this transaction has done by now.
+///
+/// # Safety
+/// In a transaction; the caller pops the snapshot.
+unsafe fn begin_statement() {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if pg_sys::GetTopTransactionIdIfAny() != pg_sys::TransactionId::INVALID {
+            pg_sys::CommandCounterIncrement();
+        }
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+    }
+}
+
+/// A relation of the catalog by its name; None: there is none.
+fn oid(name: &CStr) -> Option<pg_sys::Oid> {
+    // SAFETY: look-ups in the system cache, of names that end with a zero.
+    let oid = unsafe {
+        let schema = pg_sys::get_namespace_oid(SCHEMA.as_ptr(), true);
+        if schema == pg_sys::Oid::INVALID {
+            return None;
+        }
+        pg_sys::get_relname_relid(name.as_ptr(), schema)
+    };
+    (oid != pg_sys::Oid::INVALID).then_some(oid)
+}
+
+/// A table whose rows are all in its own heap, and all of them its owner's to read.
+///
+/// # Safety
+/// An open relation.
+unsafe fn is_plain(relation: pg_sys::Relation) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let row = &*(*relation).rd_rel;
+        row.relkind == pg_sys::RELKIND_RELATION as std::ffi::c_char
+            && row.relam == pg_sys::HEAP_TABLE_AM_OID
+            && !row.relhassubclass
+            && !row.relrowsecurity
+            && pg_sys::pg_class_aclcheck(
+                (*relation).rd_id,
+                row.relowner,
+                pg_sys::ACL_SELECT as pg_sys::AclMode,
+            ) == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+/// By what the keys are compared; None: it is not an index of these keys that any snapshot may use.
+///
+/// # Safety
+/// An open relation.
+unsafe fn collations(
+    index: pg_sys::Relation,
+    table: pg_sys::Oid,
+    keys: &[i16],
+    only_null: Option<i16>,
+) -> Option<Vec<pg_sys::Oid>> {
+    // SAFETY: as the caller promises; an index has a row of its own, and as many columns, operator families and collations
+    // as that says.
+    unsafe {
+        let (class, row) = (&*(*index).rd_rel, (*index).rd_index.as_ref()?);
+        let is_usable =
+            row.indisvalid && row.indisready && row.indislive && row.indisunique && !row.indcheckxmin;
+        if class.relam != pg_sys::BTREE_AM_OID || row.indrelid != table || !is_usable {
+            return None;
+        }
+        if row.indnkeyatts as usize != keys.len() || row.indkey.values.as_slice(keys.len()) != keys {
+            return None;
+        }
+        let families = std::slice::from_raw_parts((*index).rd_opfamily, keys.len());
+        if families.iter().any(|family| *family != pg_sys::TEXT_BTREE_FAM_OID) || !has_only(index, only_null)
+        {
+            return None;
+        }
+        Some(std::slice::from_raw_parts((*index).rd_indcollation, keys.len()).to_vec())
+    }
+}
+
+/// Whether an index has all rows, or those in which this column is NULL.
+///
+/// # Safety
+/// An open index.
+unsafe fn has_only(index: pg_sys::Relation, only_null: Option<i16>) -> bool {
+    // SAFETY: as the caller promises; what a node is, its tag says.
+    unsafe {
+        let conditions = pg_sys::RelationGetIndexPredicate(index);
+        let Some(column) = only_null else { return conditions.is_null() };
+        if conditions.is_null() || (*conditions).length != 1 {
+            return false;
+        }
+        let node = pg_sys::list_nth(conditions, 0).cast::<pg_sys::Node>();
+        if (*node).type_ != pg_sys::NodeTag::T_NullTest {
+            return false;
+        }
+        let test = &*node.cast::<pg_sys::NullTest>();
+        let of = test.arg.cast::<pg_sys::Node>();
+        test.nulltesttype == pg_sys::NullTestType::IS_NULL
+            && (*of).type_ == pg_sys::NodeTag::T_Var
+            && (*of.cast::<pg_sys::Var>()).varattno == column
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Xid;
+
+    #[test]
+    fn numbers_of_transactions_come_round_again() {
+        let precedes = |one, other| Xid(one).precedes(Xid(other));
+        assert!(precedes(3, 4) && precedes(1_000, 1_000 + (1 << 31) - 1) && precedes(u32::MAX, 3));
+        assert!(
+            !precedes(4, 4)
+                && !precedes(5, 4)
+                && !precedes(3, u32::MAX)
+                && !precedes(1_000, 1_000 + (1 << 31))
+        );
+        // Frozen when that was a number of its own: nothing is known of it.
+        assert!(!precedes(2, 1_000));
+    }
+}
