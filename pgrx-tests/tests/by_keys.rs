@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 const PLAN: &str = "SELECT shard_split_plan($source, 'shard_b', array_agg(b::text), keyspace => $keyspace) FROM generate_series(0, 20) b";
 const TEXT: &str = "CASE g % 17 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'NULL' WHEN 3 THEN E'\\t\\n\\\\' WHEN 4 THEN E'\\\\N' WHEN 5 THEN '{a,\"b}'
                          WHEN 6 THEN 'é' WHEN 7 THEN 'a ' WHEN 8 THEN 'a' WHEN 9 THEN E'o''clock' ELSE 'tenant-' || g % 300 END";
-const LONG: &str = "CASE WHEN g % 2 = 0 THEN repeat('tenant', g % 400) ELSE 'T-ü𝄞' || g END";
+const LONG: &str = "CASE WHEN g % 2 = 0 THEN repeat('tenant', 1000) || g ELSE 'T-ü𝄞' || g END";
 
 /// A table by the type of its key, with so many rows.
 struct Keys {
@@ -39,11 +39,12 @@ const NUMBERS: &[Keys] = &[
         true,
     ),
     keys("named_number", "number_of_mine", "g % 500", false),
-    // More keys than are taken at once.
+    // Each row has another: chunks of as many as are taken at once.
     Keys { table: "many", key: "bigint", value: "g * 7000000001", rows: 250_000, by_keys: true },
 ];
 const TEXTS: &[Keys] = &[
     keys("plain", "text", TEXT, true),
+    // Compressed, so that few blocks have more bytes of keys than are taken at once.
     keys("long", "text", LONG, true),
     keys("varying", "character varying", TEXT, true),
     keys("short", "character varying(12)", TEXT, true),
