@@ -2,6 +2,7 @@
 //! minutes. `scripts/test.sh harness:NAME` runs those of one file.
 
 mod bad_input;
+mod by_keys;
 mod callers;
 mod checks;
 mod client;

@@ -27,6 +27,15 @@ pub fn take_installed(connection: &mut Connection, schema: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether the session calls the agent's.
+pub fn is_agents(connection: &mut Connection) -> Result<bool> {
+    let called = connection.run(&format!(
+        "SELECT starts_with(substring(prosrc FROM 'THEN (.*)'), '{AGENT}.') FROM pg_proc
+          WHERE oid = 'pg_temp.shard_for(int8,int4)'::regprocedure"
+    ))?;
+    Ok(called.scalar() == Some("t"))
+}
+
 /// Whether the functions can be called and give what ours give.
 fn is_ours(connection: &mut Connection, schema: &str) -> bool {
     let answer = connection.run(&format!(

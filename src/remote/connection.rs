@@ -259,6 +259,14 @@ impl Connection {
         unsafe { pq::PQserverVersion(self.raw.as_ptr()) }
     }
 
+    /// That of its database, as the server has told when the session began.
+    pub fn server_encoding(&self) -> Option<&str> {
+        // SAFETY: a live connection, and a name that ends with a zero.
+        let encoding = unsafe { pq::PQparameterStatus(self.raw.as_ptr(), c"server_encoding".as_ptr()) };
+        // SAFETY: libpq's own text, which is there until it takes the next answer.
+        (!encoding.is_null()).then(|| unsafe { CStr::from_ptr(encoding) })?.to_str().ok()
+    }
+
     /// A session whose answer did not come in time still waits for it: no other question
     /// may be asked, and the reason stays the first one. An answer to a sign of life is taken
     /// before, which has its time and its bounds like any other.

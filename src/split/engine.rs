@@ -9,6 +9,7 @@ use super::verify::state::Run;
 use crate::agent;
 use crate::agent::error::Result;
 use crate::agent::session::{self, Side};
+use crate::agent::session_hash;
 use crate::agent::state::consumed::Counters;
 use crate::agent::state::queue;
 use crate::agent::state::tenure::{self, Tenure};
@@ -41,6 +42,8 @@ pub struct Engine {
     pub counters: Counters,
     /// Where the target is likely to stand, and what windows hold since.
     pub counted: Option<Counted>,
+    /// The scope is of buckets, and the reader hashes by the agent's functions.
+    pub hashes_slowly: bool,
     /// Blocks of the next chunk; 0: no step has said it yet.
     pub chunk_blocks: i64,
     /// The next step is a cutover's last, and this run of the master may decide.
@@ -78,6 +81,8 @@ impl Engine {
         tenure::register(&mut reader, plan, Side::Source)?;
         let tables = table::load(plan, &mut reader, &mut target)?;
         let watched = Watched::load(&mut control, &mut target, plan, &tables)?;
+        let hashes_slowly =
+            plan.scope.strategy().buckets().is_some() && session_hash::is_agents(&mut reader)?;
         let distance = distance(&mut reader)?.max(distance(&mut target)?);
         let mut engine = Engine {
             plan: plan.clone(),
@@ -92,6 +97,7 @@ impl Engine {
             parents: Vec::new(),
             counters: Counters::default(),
             counted: None,
+            hashes_slowly,
             chunk_blocks: 0,
             deciding: None,
             announced: None,

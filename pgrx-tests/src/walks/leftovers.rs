@@ -31,5 +31,5 @@ pub fn of_splits(found: &[String]) -> Vec<&String> {
 }
 
 fn is_hash_helper(name: &str) -> bool {
-    ["multiply", "highest", "rotate", "round", "modulo", "bucket_of", "number_at"].contains(&name)
+    ["multiply", "highest", "rotate", "round", "modulo", "bucket_of", "word_at", "half_at"].contains(&name)
 }

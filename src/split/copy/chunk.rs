@@ -1,5 +1,6 @@
 //! Chunks: spans of blocks of one leaf. A row is on one side of the cursor in a snapshot.
 
+use super::by_keys::{self, ByKeys, Looked};
 use super::scope_size;
 use super::window::copy_rows;
 use crate::agent::error::Result;
@@ -73,7 +74,8 @@ fn copy_short<'a>(
 ) -> Result<Vec<Copied>> {
     let out = |(next, extent): (&Next, &Extent)| {
         let span = Span::next(0, extent.blocks.max(1), extent.blocks, true);
-        (next.position, out_of(engine, next.position, &extent.name, span))
+        let condition = span.condition(&predicate(engine, next.position));
+        (next.position, out_of(engine, next.position, &extent.name, &condition))
     };
     let outs: Vec<(usize, String)> = short.clone().map(out).collect();
     let all = copy_rows(engine, outs)?;
@@ -88,25 +90,58 @@ fn copy_span(engine: &mut Engine, progress: &mut Progress, next: &Next, extent: 
     let Extent { name: leaf_name, blocks: total, .. } = extent;
     let few =
         next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, leaf_name)?;
-    let span = Span::next(next.from, engine.chunk_blocks, *total, few);
-    let out = out_of(engine, next.position, leaf_name, span);
     let began = Instant::now();
-    let copied = copy_rows(engine, vec![(next.position, out)])?.into_iter().next().unwrap_or_default();
+    let by_keys = ByKeys::of(engine, next.position).filter(|_| !few && *total > SHORT_BLOCKS);
+    let (span, rows, keys) = match by_keys {
+        Some(by_keys) => span_by_keys(engine, &by_keys, next, extent)?,
+        None => {
+            let span = Span::next(next.from, engine.chunk_blocks, *total, few);
+            (span, Some(predicate(engine, next.position)), 0)
+        }
+    };
+    let outs: Vec<(usize, String)> = rows
+        .map(|rows| (next.position, out_of(engine, next.position, leaf_name, &span.condition(&rows))))
+        .into_iter()
+        .collect();
+    let copied = copy_rows(engine, outs)?.into_iter().next().unwrap_or_default();
     if span.to.is_some() {
         progress.chunk_blocks = Some(engine.chunk_blocks);
-        engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes);
+        engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes, keys);
     }
     note(progress, next, (*total, span.to), copied);
     Ok(copied)
 }
 
-fn out_of(engine: &Engine, position: usize, leaf: &str, span: Span) -> String {
+/// The next span of which the keys can be taken, which is shortened until they can; the condition for its rows that
+/// move, None being that there are none, and how many keys it has.
+fn span_by_keys(
+    engine: &mut Engine,
+    by_keys: &ByKeys,
+    next: &Next,
+    extent: &Extent,
+) -> Result<(Span, Option<String>, usize)> {
+    loop {
+        let span = Span::next(next.from, engine.chunk_blocks, extent.blocks, false);
+        match by_keys.look(engine, next.position, &extent.name, span)? {
+            Looked::Keys(keys, rows) => return Ok((span, rows, keys)),
+            Looked::TooMany if engine.chunk_blocks > MIN_BLOCKS => {
+                let blocks = engine.chunk_blocks.min(extent.blocks - next.from);
+                engine.chunk_blocks = (blocks / 2).max(MIN_BLOCKS);
+            }
+            Looked::TooMany => return Ok((span, Some(predicate(engine, next.position)), 0)),
+        }
+    }
+}
+
+fn predicate(engine: &Engine, position: usize) -> String {
+    engine.plan.scope.predicate(&engine.tables[position].source_by, "t")
+}
+
+fn out_of(engine: &Engine, position: usize, leaf: &str, condition: &str) -> String {
     let table = &engine.tables[position];
-    let rows = engine.plan.scope.predicate(&table.source_by, "t");
     format!(
-        "COPY (SELECT {} FROM ONLY {leaf} t WHERE {}) TO STDOUT ({})",
+        "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({})",
         table.select_list(),
-        span.condition(&rows),
         table.format()
     )
 }
@@ -126,10 +161,11 @@ fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool
     scope_size::is_small(&mut engine.reader, leaf, column, &engine.plan.scope)
 }
 
-/// The next chunk's size: the time of a step, or what the rate allows in it.
-fn adapt(blocks: i64, took: Duration, bytes: u64) -> i64 {
+/// The next chunk's size: the time of a step, or what the rate allows in it, or as many keys as are taken at once.
+fn adapt(blocks: i64, took: Duration, bytes: u64, keys: usize) -> i64 {
     let wanted = guc::step_time().as_secs_f64();
     let by_rate =
         guc::max_copy_rate().map_or(f64::INFINITY, |rate| rate as f64 * wanted / (bytes as f64).max(1.0));
-    blocks::adapt(blocks, blocks::by_time(took).min(by_rate), MIN_BLOCKS, MAX_BLOCKS)
+    let factor = blocks::by_time(took).min(by_rate).min(by_keys::factor(keys));
+    blocks::adapt(blocks, factor, MIN_BLOCKS, MAX_BLOCKS)
 }

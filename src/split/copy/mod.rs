@@ -2,6 +2,7 @@
 //! the last one, copies a chunk, and commits both with its progress.
 
 mod bound;
+mod by_keys;
 pub mod chunk;
 pub mod collision;
 pub mod compare;

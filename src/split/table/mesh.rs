@@ -64,12 +64,14 @@ impl Mesh {
     }
 
     pub fn holds(&self, value: &[u8]) -> bool {
-        let Some(sorted) = self.sorted(value) else { return false };
+        let is_sorted = |is_in: &dyn Fn(Vec<u8>) -> bool| self.sorted(value).is_some_and(is_in);
         match &self.keys {
-            Keys::Listed(keys) => keys.contains(&sorted),
-            Keys::Ranges(ranges) => ranges.iter().any(|(lower, upper)| {
-                lower.as_ref().is_none_or(|lower| *lower <= sorted)
-                    && upper.as_ref().is_none_or(|upper| sorted < *upper)
+            Keys::Listed(keys) => is_sorted(&|sorted| keys.contains(&sorted)),
+            Keys::Ranges(ranges) => is_sorted(&|sorted| {
+                ranges.iter().any(|(lower, upper)| {
+                    lower.as_ref().is_none_or(|lower| *lower <= sorted)
+                        && upper.as_ref().is_none_or(|upper| sorted < *upper)
+                })
             }),
             Keys::Buckets { count, buckets } => {
                 self.bucket(value, *count).is_some_and(|bucket| buckets.contains(&bucket))

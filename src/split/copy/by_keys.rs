@@ -1,0 +1,164 @@
+//! Rows of buckets on a source that hashes in PL/pgSQL, which costs more for each row than its copy does: the keys of a span
+//! are read first, each once, and hashed here; then the rows of those that move are found by their keys. Both are read in one
+//! snapshot, so no row has a key that was not seen, and what is sent beside the rows is each key of the span, whatever the
+//! part of them that moves.
+//!
+//! A key is the same here and there where its bytes are: numbers and uuids as they are, texts by the order of their bytes,
+//! whatever collation their column has, where the server keeps them in UTF-8.
+
+use super::collision;
+use super::sieve::{Stray, explain};
+use super::text_rows;
+use crate::agent::error::Result;
+use crate::agent::shape::Column;
+use crate::agent::types::Family;
+use crate::keys::ordered::Ordered;
+use crate::keys::scope::Scope;
+use crate::remote::copy::Bounds;
+use crate::remote::gather::{Gathered, gather};
+use crate::remote::quote::{array_literal, ident};
+use crate::split::blocks::Span;
+use crate::split::engine::Engine;
+use crate::split::table::mesh::Mesh;
+
+/// Keys of a span, and bytes of them. They are in memory here, and those that move in a statement of the source.
+const MOST_KEYS: usize = 100_000;
+const MOST_BYTES: usize = 4 << 20;
+/// Servers before it compare each row with each key of a list.
+const LISTS_ARE_HASHED: i32 = 140_000;
+
+/// How the keys of a table are read.
+pub struct ByKeys {
+    /// A row's key, and the type that lists of it are of.
+    value: String,
+    list_of: &'static str,
+    mesh: Mesh,
+}
+
+/// What a span holds.
+pub enum Looked {
+    /// So many keys, and the condition for rows `t` of those that move; None: no key does.
+    Keys(usize, Option<String>),
+    /// More keys than are taken at once.
+    TooMany,
+}
+
+impl ByKeys {
+    /// None: rows are found by the predicate.
+    pub fn of(engine: &Engine, position: usize) -> Option<ByKeys> {
+        let reader = &engine.reader;
+        if !engine.hashes_slowly || reader.server_version() < LISTS_ARE_HASHED {
+            return None;
+        }
+        let has_utf8 = reader.server_encoding().is_some_and(|encoding| encoding == "UTF8");
+        ByKeys::new(&engine.plan.scope, &engine.tables[position].source_by, has_utf8)
+    }
+
+    fn new(scope: &Scope, column: &Column, has_utf8: bool) -> Option<ByKeys> {
+        let Scope::Buckets { of, .. } = scope else { return None };
+        if !column.builtin {
+            return None;
+        }
+        let name = format!("t.{}", ident(&column.name));
+        let (hashed, value, list_of) = match (column.family()?, column.base.as_str()) {
+            (Family::Integer, "smallint") => (Ordered::BigInt, name, "pg_catalog.int2"),
+            (Family::Integer, "integer") => (Ordered::BigInt, name, "pg_catalog.int4"),
+            (Family::Integer, "bigint") => (Ordered::BigInt, name, "pg_catalog.int8"),
+            (Family::Uuid, _) => (Ordered::Uuid, name, "pg_catalog.uuid"),
+            // Blanks at the end of others mean nothing.
+            (Family::Text, "text" | "character varying") if has_utf8 => {
+                let value = format!("({name}::pg_catalog.text) COLLATE pg_catalog.\"C\"");
+                (Ordered::Text, value, "pg_catalog.text")
+            }
+            (Family::Integer | Family::Text | Family::Numeric | Family::Enum(_), _) => return None,
+        };
+        let mesh = Mesh::of(scope, hashed, 0).filter(|_| hashed == *of)?;
+        Some(ByKeys { value, list_of, mesh })
+    }
+
+    /// The query of the keys.
+    fn query(&self, leaf: &str, span: Span) -> String {
+        let value = &self.value;
+        let condition = span.condition(&format!("{value} IS NOT NULL"));
+        let most = MOST_KEYS + 1;
+        format!(
+            "COPY (SELECT DISTINCT {value} FROM ONLY {leaf} t WHERE {condition} LIMIT {most}) TO STDOUT (FORMAT text)"
+        )
+    }
+
+    /// Reads the keys of a span of a table's leaf.
+    pub fn look(&self, engine: &mut Engine, position: usize, leaf: &str, span: Span) -> Result<Looked> {
+        let read = gather(&mut engine.reader, &[self.query(leaf, span)], (MOST_BYTES, Bounds::unlimited()))
+            .map_err(|(_, error)| collision::explain_of(engine, position, error))?;
+        let Gathered::All(read) = read else { return Ok(Looked::TooMany) };
+        let read = read.first().map_or(&[][..], Vec::as_slice);
+        self.moving(read).ok_or_else(|| {
+            let table = &engine.tables[position];
+            explain(Stray::Unreadable, &engine.plan, &table.target.name).into()
+        })
+    }
+
+    /// None: this is no list of keys.
+    fn moving(&self, read: &[u8]) -> Option<Looked> {
+        let rows = text_rows::read(read, 1)?;
+        if rows.len() > MOST_KEYS {
+            return Some(Looked::TooMany);
+        }
+        let count = rows.len();
+        let keys: Option<Vec<_>> = rows.into_iter().map(|row| row.into_iter().next().flatten()).collect();
+        let moving: Vec<String> =
+            keys?.into_iter().filter(|key| self.mesh.holds_text(key)).map(Into::into).collect();
+        let condition = || {
+            // The planner, who would compare each of the list with its statistics, knows nothing of it this way.
+            let list = array_literal(&moving);
+            format!("CASE WHEN {} = ANY ({list}::{}[]) THEN true END", self.value, self.list_of)
+        };
+        Some(Looked::Keys(count, (!moving.is_empty()).then(condition)))
+    }
+}
+
+/// The factor that brings a span of so many keys to what is taken at once, with room for one that has more.
+pub fn factor(keys: usize) -> f64 {
+    0.75 * MOST_KEYS as f64 / (keys as f64).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+
+    fn by_keys(of: Ordered, keys: &[&str]) -> ByKeys {
+        let count = NonZeroU32::new(1 << 20).unwrap();
+        let buckets = keys.iter().map(|key| of.bucket(key, count).to_string()).collect();
+        let mesh = Mesh::of(&Scope::Buckets { of, count, buckets }, of, 0).unwrap();
+        ByKeys { value: "t.k".to_owned(), list_of: "text", mesh }
+    }
+
+    #[test]
+    fn the_keys_that_move_are_listed_as_they_are() {
+        let texts = by_keys(Ordered::Text, &["", "a\tb\\", "o'clock", "NULL"]);
+        let read = "\na\\tb\\\\\no'clock\nNULL\nstays\nO'clock\n";
+        let Some(Looked::Keys(6, Some(condition))) = texts.moving(read.as_bytes()) else { panic!() };
+        let list = array_literal(&["", "a\tb\\", "o'clock", "NULL"].map(str::to_owned));
+        assert_eq!(condition, format!("CASE WHEN t.k = ANY ({list}::text[]) THEN true END"));
+        assert!(matches!(texts.moving(b"stays\n"), Some(Looked::Keys(1, None))));
+        assert!(matches!(texts.moving(b""), Some(Looked::Keys(0, None))));
+    }
+
+    #[test]
+    fn what_is_no_list_of_keys_is_none() {
+        let numbers = by_keys(Ordered::BigInt, &["7"]);
+        for read in [&b"\\N\n"[..], b"7", b"7\t8\n", b"\xff\n"] {
+            assert!(numbers.moving(read).is_none(), "{read:?}");
+        }
+        let keys = |count: usize| "7\n".repeat(count).into_bytes();
+        assert!(matches!(numbers.moving(&keys(MOST_KEYS)), Some(Looked::Keys(MOST_KEYS, Some(_)))));
+        assert!(matches!(numbers.moving(&keys(MOST_KEYS + 1)), Some(Looked::TooMany)));
+    }
+
+    #[test]
+    fn a_span_of_too_many_keys_gets_shorter() {
+        assert!(factor(MOST_KEYS) < 1.0 && factor(MOST_KEYS / 10) > 2.0);
+        assert!(factor(0).is_finite());
+    }
+}
