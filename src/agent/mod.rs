@@ -325,11 +325,13 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
         Event::Delete => &["OLD"],
         Event::Truncate => &[],
     };
-    // On the target it is the mover that writes, row by row of a copy. On the source it is
-    // clients, whom each condition costs.
-    let unless = match side {
-        Side::Target => format!("NOT shardmaster_agent.is_mover({}, NULL, NULL) AND ", plan.id),
-        Side::Source => String::new(),
+    // On the target it is the mover that writes, row by row of a copy, and so on the source of a way back,
+    // which is that target. On other sources it is clients, whom each condition costs.
+    let unless = match (side, plan.reverse_of) {
+        (Side::Target, _) | (Side::Source, Some(_)) => {
+            format!("NOT shardmaster_agent.is_mover({}, NULL, NULL) AND ", plan.id)
+        }
+        (Side::Source, None) => String::new(),
     };
     let fires = match event {
         Event::Truncate => "FOR EACH STATEMENT".to_owned(),
