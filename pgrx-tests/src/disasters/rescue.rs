@@ -50,10 +50,13 @@ fn bring_row(target: &mut Client, table: &str, id: i32, val: &str, number: i64) 
     if there.is_some_and(|there| there >= number) {
         return Ok(());
     }
-    let columns = if table == "items" { "$1, $2, $3" } else { "$1, $2, $2, $3" };
-    let put = format!(
-        "INSERT INTO {table} VALUES ({columns}) ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val"
-    );
+    // Clients go on at the target meanwhile: a note whose item they have deleted there has gone with it.
+    let values = match table {
+        "items" => "VALUES ($1, $2, $3)",
+        _ => "SELECT i.tenant, i.id, i.id, $3 FROM items i WHERE i.tenant = $1 AND i.id = $2 FOR KEY SHARE",
+    };
+    let put =
+        format!("INSERT INTO {table} {values} ON CONFLICT (tenant, id) DO UPDATE SET val = EXCLUDED.val");
     target.execute(&put, &[&TENANTS[MOVING], &id, &val])?;
     Ok(())
 }
