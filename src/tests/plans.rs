@@ -42,7 +42,12 @@ mod tests {
             (refusal.state.as_str(), refusal.message),
             ("55006", format!("key \"x\" is in use by split {id}"))
         );
+        // Among many keys as well, of which no list is asked for where no split holds any.
+        let many = "SELECT shard_assign_many(array_agg('key ' || i) || ARRAY['x'], 'b', force => true) FROM generate_series(1, 2000) i";
+        expect(many, "55006", &format!("key \"x\" is in use by split {id}"));
         run("SELECT shard_split_plan('a', 'b', '{y}')");
+        run(&format!("SELECT shard_split_rollback({id})"));
+        run(&many.replace("|| ARRAY['x']", ""));
     }
 
     /// What an operator reads of a split without a worker goes by the rules of the coordinator,
