@@ -308,7 +308,7 @@ COMMENT ON COLUMN shardmaster.split_plan.redirect_since IS 'since when the sourc
 COMMENT ON COLUMN shardmaster.split_plan.redirect_ending IS 'a worker is to end the redirect of some of it';
 COMMENT ON COLUMN shardmaster.split_plan.guard_dropped_at IS 'when the source had nothing left to redirect';
 COMMENT ON COLUMN shardmaster.split_plan.cutover_asked_at IS 'when an operator last asked for the cutover, or for a rehearsal: an old request is none any more for a worker that has not heard it';
-COMMENT ON COLUMN shardmaster.split_plan.fenced_since IS 'since when writers of what moves are kept waiting; NULL: they are not';
+COMMENT ON COLUMN shardmaster.split_plan.fenced_since IS 'since when a cutover keeps writers of what moves waiting, or a shard has yet to hear again of one that it has forgotten; NULL: neither';
 COMMENT ON COLUMN shardmaster.split_plan.watched_at IS 'when both shards of a completed split were last asked whether they still know it';
 COMMENT ON COLUMN shardmaster.split_plan.undo_ended_at IS 'since when a split that is being finished cannot be taken back any more: nothing was in the way of its end';
 COMMENT ON COLUMN shardmaster.split_plan.purged_at IS 'when the last moved row had left the source';

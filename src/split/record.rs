@@ -54,7 +54,7 @@ pub fn catch_up_generation(id: i64, shard: &str, seen: i64, known: i64) -> bool 
 pub fn finish_was_lost(id: i64) {
     sql::write(
         "UPDATE shardmaster.split_plan
-            SET cutover_step = 'moved', goal = 'finished', purged_at = clock_timestamp(), undo_ended_at = clock_timestamp()
+            SET cutover_step = 'moved', fenced_since = NULL, goal = 'finished', purged_at = clock_timestamp(), undo_ended_at = clock_timestamp()
           WHERE id = $1",
         &[id.into()],
     );
