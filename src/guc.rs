@@ -20,6 +20,7 @@ static MAX_COPY_RATE: Int = Int::new(0);
 static MAX_STANDBY_LAG: Int = Int::new(0);
 static STEP_TIME: Int = Int::new(1_000);
 static COPY_SHARE: Int = Int::new(65);
+static COPY_STREAMS: Int = Int::new(0);
 static TAIL_INTERVAL: Int = Int::new(200);
 static MAX_LAG: Int = Int::new(1_000);
 static CUTOVER_TIMEOUT: Int = Int::new(10_000);
@@ -86,6 +87,10 @@ pub fn step_time() -> Duration {
 /// The part of its time in which a copy reads and writes while clients do.
 pub fn copy_share() -> f64 {
     f64::from(COPY_SHARE.get()) / 100.0
+}
+/// Chunks that are copied at the same time; 0: as many as the shards' cores say.
+pub fn copy_streams() -> usize {
+    usize::try_from(COPY_STREAMS.get()).unwrap_or(0)
 }
 pub fn tail_interval() -> Duration {
     millis(&TAIL_INTERVAL)
@@ -444,6 +449,16 @@ fn register_limits() {
         &COPY_SHARE,
         1,
         100,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"shardmaster.copy_streams",
+        c"Chunks that a split copies at the same time, each with two sessions of its own.",
+        c"0: half of the cores of the smaller shard where the mover may read how many it has, else 2. With shardmaster.max_copy_rate there is one.",
+        &COPY_STREAMS,
+        0,
+        16,
         GucContext::Sighup,
         GucFlags::default(),
     );

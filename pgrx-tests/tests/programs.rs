@@ -117,6 +117,7 @@ mod smoke;
 mod snowflake;
 mod spellings;
 mod strays;
+mod streams;
 mod tables;
 mod throttle;
 mod unknown_keys;

@@ -40,7 +40,12 @@ const BESIDE: u64 = 64 << 20;
 impl Bounds {
     /// More of a row has arrived than one may have.
     pub(super) fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
-        received.is_too_much(began, self.row + BESIDE)
+        self.are_passed_by(received, began, 1)
+    }
+
+    /// The same where so many rows may be on their way.
+    pub(super) fn are_passed_by(self, received: &mut Received, began: Instant, rows: u64) -> bool {
+        received.is_too_much(began, (self.row + BESIDE).saturating_mul(rows))
     }
 }
 
@@ -64,6 +69,30 @@ pub struct Piece<'a> {
     pub bounds: Bounds,
     /// What looks at each piece of bytes before the target gets it.
     pub look: Option<Look<'a>>,
+}
+
+impl Piece<'_> {
+    /// A row has come behind so many bytes: whether it may go on. How many bytes it is with this one.
+    pub(super) fn admit(
+        &mut self,
+        source: &mut Connection,
+        row: &[u8],
+        before: u64,
+    ) -> Result<u64, RemoteError> {
+        let length = u64::try_from(row.len()).unwrap_or(u64::MAX);
+        let bytes = before.saturating_add(length);
+        if length > self.bounds.row {
+            return Err(RemoteError::row_too_long(source.shard(), self.bounds.row));
+        }
+        source.rows.has_come(length);
+        if let Some(limit) = self.bounds.bytes.filter(|limit| bytes > *limit) {
+            return Err(RemoteError::too_large(source.shard(), limit));
+        }
+        if let Some(look) = self.look.as_mut() {
+            look(row)?;
+        }
+        Ok(bytes)
+    }
 }
 
 /// Runs `out` (COPY .. TO STDOUT) on the source and `into` (COPY .. FROM STDIN, with what comes
@@ -128,7 +157,7 @@ fn next_piece(
     let stall = piece.bounds.stall;
     started(source, stall)?;
     started(target, stall)?;
-    match forward(source, target, (piece.bounds, which), piece.look.as_mut()) {
+    match forward(source, target, piece, which) {
         Ok(Sent { rows: sent, bytes }) => {
             let rows = end(target, None, stall, which)?;
             if rows != sent {
@@ -229,9 +258,10 @@ pub(super) fn next(source: &mut Connection) -> Next {
 fn forward(
     source: &mut Connection,
     target: &mut Connection,
-    (bounds, which): (Bounds, Which),
-    mut look: Option<&mut Look<'_>>,
+    piece: &mut Piece<'_>,
+    which: Which,
 ) -> Result<Sent, Broken> {
+    let bounds = piece.bounds;
     let mut bytes = 0_u64;
     let mut outgoing = Outgoing::new(bounds);
     let mut received = Received::default();
@@ -241,18 +271,7 @@ fn forward(
         match next(source) {
             Next::Row(row) => {
                 waited = Duration::ZERO;
-                let length = u64::try_from(row.length).unwrap_or(u64::MAX);
-                bytes += length;
-                if length > bounds.row {
-                    return Err(Broken::Source(RemoteError::row_too_long(source.shard(), bounds.row)));
-                }
-                source.rows.has_come(length);
-                if let Some(limit) = bounds.bytes.filter(|limit| bytes > *limit) {
-                    return Err(Broken::Source(RemoteError::too_large(source.shard(), limit)));
-                }
-                if let Some(look) = look.as_mut() {
-                    look(row.bytes()).map_err(Broken::Source)?;
-                }
+                bytes = piece.admit(source, row.bytes(), bytes).map_err(Broken::Source)?;
                 outgoing.add(target, row.bytes()).map_err(Broken::Target)?;
             }
             Next::Wait => {
@@ -279,7 +298,7 @@ fn forward(
 }
 
 /// What goes to the target. Short rows are collected, long ones go as they are.
-struct Outgoing {
+pub(super) struct Outgoing {
     bounds: Bounds,
     message: Vec<u8>,
     /// Bytes that libpq has been handed since it was last waited for.
@@ -287,42 +306,91 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn new(bounds: Bounds) -> Outgoing {
+    pub(super) fn new(bounds: Bounds) -> Outgoing {
         Outgoing { bounds, message: Vec::with_capacity(2 * MESSAGE), unsent: 0 }
     }
 
     fn add(&mut self, target: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
-        if row.len() >= MESSAGE {
-            self.send(target)?;
-            return put(target, row, &mut self.unsent, self.bounds);
+        if self.takes(row) {
+            self.collect(target, row)?;
+            return self.empty(target);
         }
-        self.message.extend_from_slice(row);
-        if self.message.len() >= MESSAGE { self.send(target) } else { Ok(()) }
+        self.send(target)?;
+        let mut from = 0;
+        while from < row.len() {
+            from = self.hand_on(target, row, from)?;
+            self.empty(target)?;
+        }
+        Ok(())
     }
 
     fn send(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
-        put(target, &self.message, &mut self.unsent, self.bounds)?;
-        self.message.clear();
+        self.hand_over(target)?;
+        self.empty(target)
+    }
+
+    /// Where too much is unsent, waits until it has left.
+    fn empty(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
+        if self.is_full() {
+            flush(target, self.bounds)?;
+            self.has_left();
+        }
         Ok(())
+    }
+
+    /// Whether a row is collected with others.
+    pub(super) fn takes(&self, row: &[u8]) -> bool {
+        row.len() < MESSAGE
+    }
+
+    /// Collects a short row, and hands over what there is once it is a message.
+    pub(super) fn collect(&mut self, target: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
+        self.message.extend_from_slice(row);
+        if self.message.len() >= MESSAGE { self.hand_over(target) } else { Ok(()) }
+    }
+
+    /// Hands over what was collected.
+    pub(super) fn hand_over(&mut self, target: &mut Connection) -> Result<(), RemoteError> {
+        if !self.message.is_empty() {
+            put(target, &self.message, self.bounds)?;
+            self.unsent += self.message.len();
+            self.message.clear();
+        }
+        Ok(())
+    }
+
+    /// Hands over a piece of a long row, because what libpq holds unsent it moves in memory with each piece that leaves.
+    /// Where one message ends and the next begins means nothing to COPY. Up to where.
+    pub(super) fn hand_on(
+        &mut self,
+        target: &mut Connection,
+        row: &[u8],
+        from: usize,
+    ) -> Result<usize, RemoteError> {
+        let to = row.len().min(from + PIECE);
+        let piece = row.get(from..to).unwrap_or_default();
+        put(target, piece, self.bounds)?;
+        self.unsent += piece.len();
+        Ok(to)
+    }
+
+    /// The target is to be waited for.
+    pub(super) fn is_full(&self) -> bool {
+        self.unsent >= UNSENT_LIMIT
+    }
+
+    pub(super) fn has_left(&mut self) {
+        self.unsent = 0;
     }
 }
 
-/// Hands bytes to libpq, in pieces, because what libpq holds unsent it moves in memory with
-/// each one that leaves. Where one message ends and the next begins means nothing to COPY.
-fn put(target: &mut Connection, bytes: &[u8], unsent: &mut usize, bounds: Bounds) -> Result<(), RemoteError> {
-    for piece in bytes.chunks(PIECE) {
-        let length = i32::try_from(piece.len()).unwrap_or(i32::MAX);
-        // SAFETY: a live connection in COPY state; libpq copies the bytes.
-        if unsafe { pq::PQputCopyData(target.raw(), piece.as_ptr().cast(), length) } != 1 {
-            return Err(target_error(target, bounds.stall));
-        }
-        *unsent += piece.len();
-        if *unsent >= UNSENT_LIMIT {
-            flush(target, bounds)?;
-            *unsent = 0;
-        }
+fn put(target: &mut Connection, bytes: &[u8], bounds: Bounds) -> Result<(), RemoteError> {
+    let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+    // SAFETY: a live connection in COPY state; libpq copies the bytes.
+    match unsafe { pq::PQputCopyData(target.raw(), bytes.as_ptr().cast(), length) } {
+        1 => Ok(()),
+        _ => Err(target_error(target, bounds.stall)),
     }
-    Ok(())
 }
 
 /// Nothing to read from the source: meanwhile the target takes what is unsent. Returns when

@@ -1,5 +1,6 @@
 //! libpq: the only networking. Everything that touches a shard goes through here.
 
+pub mod abreast;
 mod alive;
 mod answer;
 pub mod ask;

@@ -1,6 +1,7 @@
 //! The sessions and statements with which a split's steps are carried out.
 
 use super::copy::counted::Counted;
+use super::copy::streams::Streams;
 use super::copy::throttle::Throttle;
 use super::owners::LookedThrough;
 use super::references::Watched;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 pub struct Engine {
     pub plan: Plan,
     pub generation: i64,
+    /// Of the master.
+    pub identity: String,
     /// Reads the source, one snapshot a step.
     pub reader: Connection,
     /// Writes the agent's tables on the source.
@@ -52,6 +55,8 @@ pub struct Engine {
     pub announced: Option<i64>,
     /// Bytes of a window's rows; None: as many as there are.
     pub window_limit: Option<u64>,
+    /// Sessions of chunks that are copied at the same time.
+    pub streams: Streams,
     /// Whom a copy waits for.
     pub throttle: Throttle,
     /// What is compared within the next step.
@@ -71,7 +76,7 @@ impl Engine {
 
     /// Takes over both sides of an installed split.
     pub fn attach(tenure: &Tenure) -> Result<Engine> {
-        let Tenure { plan, generation, .. } = tenure;
+        let Tenure { plan, generation, identity } = tenure;
         let mut target = tenure.open(Side::Target, "writer")?;
         let mut control = tenure.open(Side::Source, "control")?;
         tenure.take_over(&mut target, Side::Target)?;
@@ -87,6 +92,7 @@ impl Engine {
         let mut engine = Engine {
             plan: plan.clone(),
             generation: *generation,
+            identity: identity.clone(),
             reader,
             control,
             target,
@@ -102,6 +108,7 @@ impl Engine {
             deciding: None,
             announced: None,
             window_limit: None,
+            streams: Streams::default(),
             throttle: Throttle::default(),
             verification: None,
             distance,

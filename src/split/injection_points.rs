@@ -27,6 +27,9 @@ points! {
     STEP_DURABLE = "step_durable", "backfill", "the snapshot is durable on the source, the target has not committed";
     STEP_COMMITTED = "step_committed", "backfill", "the target has committed, the queue is not consumed";
     STEP_CONSUMED = "step_consumed", "backfill", "the queue is consumed, the master does not know";
+    STREAMS_BEGUN = "streams_begun", "backfill", "the step is committed, its streams hold its snapshot and have copied nothing";
+    STREAMS_COPIED = "streams_copied", "backfill", "each stream has copied its chunk, none has committed";
+    STREAM_COMMITTED = "stream_committed", "backfill", "a stream has committed its chunk, the next one has not";
     BACKFILL_DONE = "backfill_done", "backfill", "every table is copied, the phase is not changed yet";
     RESTART_REMEMBERED = "restart_remembered", "tailing", "the target remembers why it is copied again, the source's counters do not show it";
     OVERFLOW_RESET = "overflow_reset", "tailing", "the queue was full: the target starts from nothing, the marks are still there";

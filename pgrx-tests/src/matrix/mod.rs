@@ -75,12 +75,12 @@ impl Matrix {
         Ok(Matrix { cluster, sessions: Sessions::default(), what, tenants: 0 })
     }
 
-    /// Every point that the server names, but for those of a full queue, of a redirect's end, of a way back,
+    /// Every point that the server names, but for those of a full queue, of streams, of a redirect's end, of a way back,
     /// of changed tables and of a cutover that is given up, which have tests of their own; those of a step twice, because the steps of a copy and the
     /// steps that follow it find different things to do.
     pub fn injections(&self) -> Result<Vec<Injection>> {
         let rows = self.cluster.superuser()?.query(
-            "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|restart|reverse|reshape)_|cutover_reopened)'",
+            "SELECT point FROM shard_split_points() WHERE point !~ '^((overflow|recovery|redirect|restart|reverse|reshape|streams?)_|cutover_reopened)'",
             &[],
         )?;
         let points = rows.iter().map(|row| row.get(0));

@@ -151,12 +151,17 @@ impl TableProgress {
 }
 
 impl Progress {
+    /// Workers before this one that have ended without having brought over anything.
+    pub fn failed_since(&self, worker: i64) -> i64 {
+        worker.saturating_sub(self.worker).saturating_sub(1)
+    }
+
     /// Blocks of the first chunk of a worker. Every worker since the last step has ended
     /// before it committed one: under constant interruptions the next chunk is a quarter
     /// of the one before, down to one block.
     pub fn first_chunk(&self, worker: i64) -> i64 {
         const USUAL: i64 = 1024;
-        let failed = worker.saturating_sub(self.worker).saturating_sub(1).clamp(0, 31);
+        let failed = self.failed_since(worker).clamp(0, 31);
         let blocks = self.chunk_blocks.unwrap_or(USUAL).min(USUAL);
         (blocks >> (2 * failed)).max(1)
     }

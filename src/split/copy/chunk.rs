@@ -20,6 +20,7 @@ const SHORT_BLOCKS: i64 = 32;
 const MOST_SHORT_BLOCKS: i64 = 256;
 
 /// A leaf of which not all is copied.
+#[derive(Clone)]
 struct Next {
     position: usize,
     index: usize,
@@ -27,29 +28,115 @@ struct Next {
     oid: String,
 }
 
+/// What is read from the source for one message.
+pub struct Chunk {
+    parts: Vec<Part>,
+    /// Keys that were asked for by name.
+    keys: usize,
+    is_whole: bool,
+}
+
+/// A span of a leaf.
+struct Part {
+    next: Next,
+    /// Blocks of the leaf, and up to which; None: to its end.
+    blocks: i64,
+    to: Option<i64>,
+    /// What gives its rows; None: none of them moves.
+    out: Option<String>,
+}
+
+impl Chunk {
+    /// The queries of its rows, with the positions of their tables.
+    pub fn outs(&self) -> Vec<(usize, String)> {
+        let out = |part: &Part| Some((part.next.position, part.out.clone()?));
+        self.parts.iter().filter_map(out).collect()
+    }
+
+    /// It is a span behind which there is another one: its size is what was asked for.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// It is on the target, each of its queries with so many rows: what it has had of each leaf.
+    pub fn note(&self, progress: &mut Progress, copied: &[Copied]) -> Vec<Copied> {
+        let mut copied = copied.iter();
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let of_part = part.out.as_ref().and_then(|_| copied.next()).copied().unwrap_or_default();
+            let state = &mut progress.tables[part.next.position];
+            state.rows_copied += i64::try_from(of_part.rows).unwrap_or(0);
+            state.bytes += i64::try_from(of_part.bytes).unwrap_or(0);
+            state.chunks += 1;
+            let leaf = &mut state.leaves[part.next.index];
+            leaf.blocks = part.blocks;
+            leaf.cursor = part.to.map_or(Cursor::End, Cursor::Block);
+            all.push(of_part);
+        }
+        all
+    }
+
+    /// How the size of the next ones follows from the time that it took.
+    pub fn adapt(&self, engine: &mut Engine, progress: &mut Progress, took: Duration, copied: &[Copied]) {
+        if self.is_whole {
+            let bytes = copied.iter().map(|copied| copied.bytes).sum();
+            progress.chunk_blocks = Some(engine.chunk_blocks);
+            engine.chunk_blocks = adapt(engine.chunk_blocks, took, bytes, self.keys);
+        }
+    }
+}
+
 /// Copies the next chunk of the first leaf that has one, and of the short leaves behind it all, if it is short
 /// itself; of each what was copied. None when all are copied.
 pub fn copy_next(engine: &mut Engine, progress: &mut Progress) -> Result<Option<Vec<Copied>>> {
-    let next = next_leaves(progress);
-    let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
-    // Read after S, they only choose the chunk.
-    let extents = if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.reader, &oids)? };
-    let Some((first, extent)) = next.first().zip(extents.first()) else { return Ok(None) };
-    let short = short_ones(engine, &next, &extents);
-    if short > 1 {
-        return copy_short(engine, progress, next.iter().zip(&extents).take(short)).map(Some);
-    }
-    copy_span(engine, progress, first, extent).map(|copied| Some(vec![copied]))
+    let began = Instant::now();
+    let Some(chunk) = plan(engine, progress, 1)?.chunks.pop() else { return Ok(None) };
+    let copied = copy_rows(engine, chunk.outs())?;
+    chunk.adapt(engine, progress, began.elapsed(), &copied);
+    Ok(Some(chunk.note(progress, &copied)))
 }
 
-fn next_leaves(progress: &Progress) -> Vec<Next> {
-    let all = progress.tables.iter().enumerate().flat_map(|(position, table)| {
+/// Chunks that are next.
+pub struct Planned {
+    pub chunks: Vec<Chunk>,
+    /// There is something behind them.
+    pub has_rest: bool,
+}
+
+/// The next chunks behind the cursors, so many at most. Those of one leaf follow each other.
+pub fn plan(engine: &mut Engine, progress: &Progress, most: usize) -> Result<Planned> {
+    let (mut next, has_others) = next_leaves(progress, MOST_TOGETHER.saturating_mul(most));
+    let oids: Vec<&str> = next.iter().map(|next| next.oid.as_str()).collect();
+    // Read after S, they only choose the chunks.
+    let extents = if oids.is_empty() { Vec::new() } else { blocks::of_leaves(&mut engine.reader, &oids)? };
+    let (mut chunks, mut at) = (Vec::new(), 0);
+    while let (true, Some(first), Some(extent)) = (chunks.len() < most, next.get(at), extents.get(at)) {
+        let short = short_ones(engine, &next[at..], &extents[at..]);
+        if short > 1 {
+            chunks.push(of_short(engine, next[at..].iter().zip(&extents[at..]).take(short)));
+            at += short;
+            continue;
+        }
+        let chunk = of_span(engine, &first.clone(), extent)?;
+        match chunk.parts.first().and_then(|part| part.to) {
+            Some(to) => next[at].from = to,
+            None => at += 1,
+        }
+        chunks.push(chunk);
+    }
+    Ok(Planned { chunks, has_rest: has_others || at < next.len() })
+}
+
+/// Leaves that are not copied to their end, and whether there are more.
+fn next_leaves(progress: &Progress, most: usize) -> (Vec<Next>, bool) {
+    let mut all = progress.tables.iter().enumerate().flat_map(|(position, table)| {
         table.leaves.iter().enumerate().filter_map(move |(index, leaf)| match leaf.cursor {
             Cursor::Block(from) => Some(Next { position, index, from, oid: leaf.oid.clone() }),
             Cursor::End => None,
         })
     });
-    all.take(MOST_TOGETHER).collect()
+    let next = all.by_ref().take(most).collect();
+    (next, all.next().is_some())
 }
 
 /// How many of them, from the first on, are one chunk each of few blocks. Where the rate is limited each
@@ -63,34 +150,23 @@ fn short_ones(engine: &Engine, next: &[Next], extents: &[Extent]) -> usize {
         sum += extent.blocks;
         next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.chunk_blocks) && sum <= MOST_SHORT_BLOCKS
     };
-    next.iter().zip(extents).take_while(is_short).count()
+    next.iter().zip(extents).take(MOST_TOGETHER).take_while(is_short).count()
 }
 
 /// Leaves as a whole, of which each side is asked in one message.
-fn copy_short<'a>(
-    engine: &mut Engine,
-    progress: &mut Progress,
-    short: impl Iterator<Item = (&'a Next, &'a Extent)> + Clone,
-) -> Result<Vec<Copied>> {
-    let out = |(next, extent): (&Next, &Extent)| {
+fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a Next, &'a Extent)>) -> Chunk {
+    let part = |(next, extent): (&Next, &Extent)| {
         let span = Span::next(0, extent.blocks.max(1), extent.blocks, true);
-        let condition = span.condition(&predicate(engine, next.position));
-        (next.position, out_of(engine, next.position, &extent.name, &condition))
+        let rows = predicate(engine, next.position);
+        part_of(engine, next, extent, span, Some(rows))
     };
-    let outs: Vec<(usize, String)> = short.clone().map(out).collect();
-    let all = copy_rows(engine, outs)?;
-    for ((next, extent), copied) in short.zip(&all) {
-        note(progress, next, (extent.blocks, None), *copied);
-    }
-    Ok(all)
+    Chunk { parts: short.map(part).collect(), keys: 0, is_whole: false }
 }
 
-/// The next chunk of one leaf.
-fn copy_span(engine: &mut Engine, progress: &mut Progress, next: &Next, extent: &Extent) -> Result<Copied> {
-    let Extent { name: leaf_name, blocks: total, .. } = extent;
-    let few =
-        next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, leaf_name)?;
-    let began = Instant::now();
+/// The next span of one leaf.
+fn of_span(engine: &mut Engine, next: &Next, extent: &Extent) -> Result<Chunk> {
+    let Extent { name, blocks: total, .. } = extent;
+    let few = next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
     let by_keys = ByKeys::of(engine, next.position).filter(|_| !few && *total > SHORT_BLOCKS);
     let (span, rows, keys) = match by_keys {
         Some(by_keys) => span_by_keys(engine, &by_keys, next, extent)?,
@@ -99,17 +175,8 @@ fn copy_span(engine: &mut Engine, progress: &mut Progress, next: &Next, extent: 
             (span, Some(predicate(engine, next.position)), 0)
         }
     };
-    let outs: Vec<(usize, String)> = rows
-        .map(|rows| (next.position, out_of(engine, next.position, leaf_name, &span.condition(&rows))))
-        .into_iter()
-        .collect();
-    let copied = copy_rows(engine, outs)?.into_iter().next().unwrap_or_default();
-    if span.to.is_some() {
-        progress.chunk_blocks = Some(engine.chunk_blocks);
-        engine.chunk_blocks = adapt(engine.chunk_blocks, began.elapsed(), copied.bytes, keys);
-    }
-    note(progress, next, (*total, span.to), copied);
-    Ok(copied)
+    let part = part_of(engine, next, extent, span, rows);
+    Ok(Chunk { is_whole: span.to.is_some(), parts: vec![part], keys })
 }
 
 /// The next span of which the keys can be taken, which is shortened until they can; the condition for its rows that
@@ -137,23 +204,18 @@ fn predicate(engine: &Engine, position: usize) -> String {
     engine.plan.scope.predicate(&engine.tables[position].source_by, "t")
 }
 
-fn out_of(engine: &Engine, position: usize, leaf: &str, condition: &str) -> String {
-    let table = &engine.tables[position];
-    format!(
-        "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({})",
-        table.select_list(),
-        table.format()
-    )
-}
-
-/// A chunk of a leaf of so many blocks is copied, up to a block; None: to its end.
-fn note(progress: &mut Progress, next: &Next, (total, to): (i64, Option<i64>), copied: Copied) {
-    let state = &mut progress.tables[next.position];
-    state.rows_copied += i64::try_from(copied.rows).unwrap_or(0);
-    state.bytes += i64::try_from(copied.bytes).unwrap_or(0);
-    state.chunks += 1;
-    state.leaves[next.index].blocks = total;
-    state.leaves[next.index].cursor = to.map_or(Cursor::End, Cursor::Block);
+fn part_of(engine: &Engine, next: &Next, extent: &Extent, span: Span, rows: Option<String>) -> Part {
+    let table = &engine.tables[next.position];
+    let out = |rows: String| {
+        format!(
+            "COPY (SELECT {} FROM ONLY {} t WHERE {}) TO STDOUT ({})",
+            table.select_list(),
+            extent.name,
+            span.condition(&rows),
+            table.format()
+        )
+    };
+    Part { next: next.clone(), blocks: extent.blocks, to: span.to, out: rows.map(out) }
 }
 
 fn has_few_rows(engine: &mut Engine, position: usize, leaf: &str) -> Result<bool> {

@@ -15,10 +15,15 @@ pub fn lock_source(engine: &mut Engine) -> Result<()> {
 
 /// The statements that do it.
 pub fn source_locks(engine: &Engine) -> String {
+    source_locks_within(engine, "")
+}
+
+/// The same with a statement before them that says how long they are waited for.
+pub fn source_locks_within(engine: &Engine, limit: &str) -> String {
     let mut names: Vec<&str> = engine.tables.iter().map(|t| t.source.name.as_str()).collect();
     names.extend(engine.tables.iter().map(|t| t.queue.as_str()));
     format!(
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE {} IN ACCESS SHARE MODE",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {limit}; LOCK TABLE {} IN ACCESS SHARE MODE",
         names.join(", ")
     )
 }

@@ -21,6 +21,7 @@ pub mod reshape;
 pub mod scope_size;
 pub mod sieve;
 pub mod step;
+pub mod streams;
 mod text_rows;
 pub mod throttle;
 pub mod window;

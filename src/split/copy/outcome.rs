@@ -1,11 +1,11 @@
 //! What a step has done.
 
+use super::streams::Round;
 use crate::agent::state::progress::Progress;
 use crate::remote::copy::Copied;
 use std::time::Duration;
 
 /// What a step has done.
-#[derive(Debug)]
 pub struct Outcome {
     pub progress: Progress,
     /// Changes in the step's window.
@@ -19,6 +19,8 @@ pub struct Outcome {
     pub lag: Duration,
     /// Why the copy starts again, if it does.
     pub restarted: Option<String>,
+    /// Chunks that are copied once the step is committed.
+    pub round: Option<Round>,
 }
 
 impl Outcome {
@@ -33,6 +35,6 @@ impl Outcome {
 
     /// A step that found nothing to do commits nothing.
     pub fn is_empty(&self) -> bool {
-        self.chunks == 0 && self.changes == 0 && self.restarted.is_none()
+        self.chunks == 0 && self.changes == 0 && self.restarted.is_none() && self.round.is_none()
     }
 }

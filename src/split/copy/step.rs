@@ -10,7 +10,7 @@ use super::computed;
 use super::counted::Counted;
 use super::foreign_keys::{self, Look};
 use super::window::{self, Company, Entries};
-use super::{chunk, leaves, locks, places};
+use super::{chunk, leaves, locks, places, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::observe;
@@ -73,7 +73,13 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
         engine.target.finish()?;
         return Ok(outcome);
     }
-    commit(engine, &mut outcome, &now, Reading::Ends)?;
+    match outcome.round.take() {
+        None => commit(engine, &mut outcome, &now, Reading::Ends)?,
+        Some(round) => streams::run(engine, &mut outcome, &now, round)?,
+    }
+    if outcome.progress.is_copied() {
+        streams::end(engine);
+    }
     Ok(outcome)
 }
 
@@ -259,7 +265,8 @@ pub fn apply(
     reach(injection_points::STEP_WINDOW)?;
     progress.snapshot = Some(now.snapshot.clone());
     progress.server.clone_from(&now.server);
-    let mut outcome = Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted };
+    let mut outcome =
+        Outcome { progress, changes, chunks: 0, rows: 0, bytes: 0, lag, restarted, round: None };
     copy_chunks(engine, &mut outcome)?;
     let look = match was_copied && resets.is_empty() && outcome.chunks == 0 {
         true => Look::Changed((0..entries.len()).filter(|position| entries[*position].rows > 0).collect()),
@@ -322,6 +329,10 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
         if engine.throttle.reason().is_some() {
             return Ok(());
         }
+        outcome.round = streams::begin(engine, &outcome.progress)?;
+        if outcome.round.is_some() {
+            return Ok(());
+        }
     }
     while let Some(copied) = chunk::copy_next(engine, &mut outcome.progress)? {
         outcome.add(&copied);
@@ -339,6 +350,8 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
 pub enum Reading {
     Ends,
     GoesOn,
+    /// For rows that are still to come: until they have, the worker is the one before.
+    OfStreams(i64),
 }
 
 /// Questions that go with the last message to each side: to the target with its commit, to the source with what is
@@ -365,7 +378,10 @@ pub fn commit_and_ask(
     leaves::check_unchanged(engine, &outcome.progress)?;
     let before = outcome.progress.steps;
     outcome.progress.steps = engine.counters.next_step(before);
-    outcome.progress.worker = engine.generation;
+    outcome.progress.worker = match reading {
+        Reading::OfStreams(before) => before,
+        Reading::Ends | Reading::GoesOn => engine.generation,
+    };
     if engine.announced.take() != Some(outcome.progress.steps) {
         send_announcement(engine, before)?;
         take_announcement(engine)?;

@@ -237,10 +237,14 @@ fn window_pieces<'a>(
 pub fn copy_rows(engine: &mut Engine, outs: Vec<(usize, String)>) -> Result<Vec<Copied>> {
     let Engine { plan, reader, target, tables, .. } = &mut *engine;
     let of: Vec<usize> = outs.iter().map(|(position, _)| *position).collect();
-    let piece = |(position, out)| rows_piece(plan, &tables[position], out, "", Bounds::unlimited());
-    let pieces = outs.into_iter().map(piece).collect();
+    let pieces = outs.into_iter().map(|(position, out)| piece_of(plan, &tables[position], out)).collect();
     let copied = copy::pipe_all(reader, target, pieces);
     copied.map_err(|(piece, error)| collision::explain_of(engine, of[piece], error))
+}
+
+/// The rows that a query of a table gives.
+pub fn piece_of<'a>(plan: &'a Plan, table: &'a Table, out: String) -> Piece<'a> {
+    rows_piece(plan, table, out, "", Bounds::unlimited())
 }
 
 /// Rows of the source for the target: those of the scope, whatever the source gives.

@@ -1,0 +1,416 @@
+//! Several COPYs at the same time, each between two sessions of its own: while the servers of one are at work, the others go
+//! on. One loop forwards for all of them; of each so much is in memory here as of one alone.
+
+use super::connection::{Connection, IN_ALL};
+use super::copy::{Copied, Next, Outgoing, Piece, Row, Which, next};
+use super::error::RemoteError;
+use super::flood::Received;
+use super::result::{QueryResult, Status};
+use super::wait::Ready;
+use pq_sys as pq;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Where rows go from and to, one piece behind the other, of which each side is asked in one message.
+pub struct Lane<'a> {
+    pub source: &'a mut Connection,
+    pub target: &'a mut Connection,
+    pub pieces: Vec<Piece<'a>>,
+}
+
+/// Which piece of which lane has failed.
+#[derive(Debug)]
+pub struct Failed {
+    pub lane: usize,
+    pub piece: usize,
+    pub error: RemoteError,
+}
+
+/// What each piece of each lane has moved. After an error all sessions may be in the middle of something: the caller
+/// closes them, and none of what they have brought may be committed.
+pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, Failed> {
+    // Each may have a row of this length at hand.
+    let count = u64::try_from(lanes.len()).unwrap_or(u64::MAX);
+    let mut all = Vec::new();
+    for (lane, asked) in lanes.into_iter().enumerate() {
+        all.push(Running::begin(asked, count).map_err(|error| Failed { lane, piece: 0, error })?);
+    }
+    loop {
+        let mut waiting = Vec::new();
+        for (lane, running) in all.iter_mut().enumerate() {
+            let needs =
+                running.go_on().map_err(|error| Failed { lane, piece: running.copied.len(), error })?;
+            waiting.extend(needs.map(|needs| (lane, needs)));
+        }
+        if waiting.is_empty() {
+            return Ok(all.into_iter().map(|running| running.copied).collect());
+        }
+        wait(&all, &waiting)?;
+        for (lane, needs) in &waiting {
+            let running = &mut all[*lane];
+            running.take_in(*needs).map_err(|error| Failed {
+                lane: *lane,
+                piece: running.copied.len(),
+                error,
+            })?;
+        }
+    }
+}
+
+/// What a lane waits for, of each side.
+#[derive(Clone, Copy, Default)]
+struct Needs {
+    source: Option<Ready>,
+    target: Option<Ready>,
+}
+
+fn wait(all: &[Running<'_>], waiting: &[(usize, Needs)]) -> Result<(), Failed> {
+    let mut sessions: Vec<(&Connection, Ready)> = Vec::new();
+    // The one that has been still for the longest time ends the wait.
+    let (mut left, mut first) = (Duration::MAX, 0);
+    for (lane, needs) in waiting {
+        let running = &all[*lane];
+        sessions.extend(needs.source.map(|ready| (&*running.source, ready)));
+        sessions.extend(needs.target.map(|ready| (&*running.target, ready)));
+        let still = running.stall().saturating_sub(running.heard.elapsed());
+        if still < left {
+            (left, first) = (still, *lane);
+        }
+    }
+    Connection::wait_any(&sessions, left).map_err(|error| Failed {
+        lane: first,
+        piece: all[first].copied.len(),
+        error,
+    })
+}
+
+/// One lane on its way.
+struct Running<'a> {
+    source: &'a mut Connection,
+    target: &'a mut Connection,
+    pieces: VecDeque<Piece<'a>>,
+    copied: Vec<Copied>,
+    now: Now,
+    /// When something has come last, and when a row or an answer was complete.
+    heard: Instant,
+    moved: Instant,
+    received: Received,
+    /// Lanes that are at work beside it, and it.
+    lanes: u64,
+}
+
+/// What the piece that comes first is at.
+enum Now {
+    /// Both sides begin.
+    Starts {
+        source: bool,
+        target: bool,
+    },
+    Moves(Moving),
+    /// The source has given all, and says how many rows.
+    Given(Moving, Option<u64>),
+    /// The target is to be told that this was all.
+    Ends(Moving, u64),
+    /// It says how many rows it has.
+    Taken(Moving, u64, Option<u64>),
+}
+
+struct Moving {
+    outgoing: Outgoing,
+    bytes: u64,
+    /// A long row of which so many bytes are handed on.
+    long: Option<(Row, usize)>,
+}
+
+/// What of an answer is there.
+enum AtHand {
+    Result(Option<QueryResult>),
+    Later(Ready),
+}
+
+impl<'a> Running<'a> {
+    fn begin(lane: Lane<'a>, lanes: u64) -> Result<Running<'a>, RemoteError> {
+        let Lane { source, target, pieces } = lane;
+        if !pieces.is_empty() {
+            let message = |of: fn(&Piece<'a>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
+            source.send(&message(|piece| piece.out.clone()))?;
+            target.send(&message(|piece| piece.into.clone()))?;
+        }
+        let now = Instant::now();
+        Ok(Running {
+            source,
+            target,
+            pieces: pieces.into(),
+            copied: Vec::new(),
+            now: Now::Starts { source: false, target: false },
+            heard: now,
+            moved: now,
+            received: Received::default(),
+            lanes,
+        })
+    }
+
+    fn stall(&self) -> Duration {
+        self.pieces.front().map_or(Duration::MAX, |piece| piece.bounds.stall)
+    }
+
+    /// As far as it comes without waiting; what it waits for. None: everything has moved.
+    fn go_on(&mut self) -> Result<Option<Needs>, RemoteError> {
+        while !self.pieces.is_empty() {
+            if let Some(needs) = self.advance()? {
+                let all = self.stall().saturating_mul(IN_ALL);
+                if self.moved.elapsed() > all {
+                    let silent = if needs.source.is_some() { &mut self.source } else { &mut self.target };
+                    let error = RemoteError::no_answer(silent.shard(), all);
+                    return Err(silent.give_up(error));
+                }
+                return Ok(Some(needs));
+            }
+            self.moved = Instant::now();
+        }
+        Ok(None)
+    }
+
+    /// One move of the first piece; what it needs before the next one.
+    fn advance(&mut self) -> Result<Option<Needs>, RemoteError> {
+        let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
+        let now = std::mem::replace(&mut self.now, Now::Starts { source: false, target: false });
+        let (next, needs) = match now {
+            Now::Starts { source, target } => start(self.source, self.target, piece, (source, target))?,
+            Now::Moves(moving) => {
+                let before = moving.bytes;
+                let (next, needs) = forward(self.source, self.target, piece, moving)?;
+                if matches!(&next, Now::Moves(moving) if moving.bytes > before) {
+                    self.moved = Instant::now();
+                }
+                (next, needs)
+            }
+            Now::Given(moving, rows) => given(self.source, moving, rows, which(self.pieces.len()))?,
+            Now::Ends(moving, sent) => end(self.target, moving, sent)?,
+            Now::Taken(moving, sent, rows) => {
+                match taken(self.target, (moving, sent, rows), which(self.pieces.len()))? {
+                    Ok(copied) => {
+                        self.copied.push(copied);
+                        self.pieces.pop_front();
+                        return Ok(None);
+                    }
+                    Err(waits) => waits,
+                }
+            }
+        };
+        self.now = next;
+        Ok(needs)
+    }
+
+    /// Reads what has arrived.
+    fn take_in(&mut self, needs: Needs) -> Result<(), RemoteError> {
+        let bounds = self.pieces.front().map(|piece| piece.bounds);
+        if needs.source.is_some() {
+            self.source.require_time()?;
+            let began = Instant::now();
+            self.source.consume()?;
+            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes)) {
+                let row = bounds.map_or(0, |bounds| bounds.row);
+                return Err(RemoteError::row_too_long(self.source.shard(), row));
+            }
+        }
+        if needs.target.is_some() {
+            self.target.require_time()?;
+            let began = Instant::now();
+            self.target.consume()?;
+            // Whatever it answers meanwhile is no row of the source's.
+            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes)) {
+                let row = bounds.map_or(0, |bounds| bounds.row);
+                return Err(RemoteError::flooded(self.target.shard(), row));
+            }
+        }
+        self.heard = Instant::now();
+        Ok(())
+    }
+}
+
+fn which(left: usize) -> Which {
+    if left == 1 { Which::Last } else { Which::OneOfMany }
+}
+
+type Step = Result<(Now, Option<Needs>), RemoteError>;
+
+fn of_source(ready: Ready) -> Option<Needs> {
+    Some(Needs { source: Some(ready), target: None })
+}
+
+fn of_target(ready: Ready) -> Option<Needs> {
+    Some(Needs { source: None, target: Some(ready) })
+}
+
+/// Both sides say that their COPY has begun.
+fn start(
+    source: &mut Connection,
+    target: &mut Connection,
+    piece: &Piece<'_>,
+    (mut source_has, mut target_has): (bool, bool),
+) -> Step {
+    let mut needs = Needs::default();
+    for (session, has, need) in [
+        (&mut *source, &mut source_has, &mut needs.source),
+        (&mut *target, &mut target_has, &mut needs.target),
+    ] {
+        while !*has && need.is_none() {
+            match at_hand(session)? {
+                AtHand::Later(ready) => *need = Some(ready),
+                AtHand::Result(Some(result)) => match result.status() {
+                    Status::Copy => *has = true,
+                    Status::Failed => return Err(result.error(session.shard())),
+                    // Of what comes before it.
+                    Status::Rows => {}
+                },
+                AtHand::Result(None) => {
+                    return Err(RemoteError::connection(session.shard(), "no COPY was started"));
+                }
+            }
+        }
+    }
+    if source_has && target_has {
+        let moving = Moving { outgoing: Outgoing::new(piece.bounds), bytes: 0, long: None };
+        return Ok((Now::Moves(moving), None));
+    }
+    Ok((Now::Starts { source: source_has, target: target_has }, Some(needs)))
+}
+
+/// Rows, until the source has no more at hand or the target is to take what there is.
+fn forward(
+    source: &mut Connection,
+    target: &mut Connection,
+    piece: &mut Piece<'_>,
+    mut moving: Moving,
+) -> Step {
+    loop {
+        if moving.outgoing.is_full() {
+            match flushed(target)? {
+                true => moving.outgoing.has_left(),
+                false => return Ok((Now::Moves(moving), of_target(Ready::ReadOrWrite))),
+            }
+        }
+        if let Some((row, from)) = moving.long.take() {
+            let to = moving.outgoing.hand_on(target, row.bytes(), from)?;
+            if to < row.bytes().len() {
+                moving.long = Some((row, to));
+            }
+            continue;
+        }
+        match next(source) {
+            Next::Row(row) => {
+                moving.bytes = piece.admit(source, row.bytes(), moving.bytes)?;
+                if moving.outgoing.takes(row.bytes()) {
+                    moving.outgoing.collect(target, row.bytes())?;
+                } else {
+                    moving.outgoing.hand_over(target)?;
+                    moving.long = Some((row, 0));
+                }
+            }
+            Next::Wait => {
+                moving.outgoing.hand_over(target)?;
+                let target_needs = (!flushed(target)?).then_some(Ready::ReadOrWrite);
+                let needs = Needs { source: Some(Ready::Read), target: target_needs };
+                return Ok((Now::Moves(moving), Some(needs)));
+            }
+            Next::End => {
+                moving.outgoing.hand_over(target)?;
+                return Ok((Now::Given(moving, None), None));
+            }
+            Next::Failed => return Err(source.last_error()),
+        }
+    }
+}
+
+/// The source's word on how many rows there were.
+fn given(source: &mut Connection, moving: Moving, rows: Option<u64>, which: Which) -> Step {
+    match answered(source, rows, which)? {
+        Ok(rows) => Ok((Now::Ends(moving, rows), None)),
+        Err((rows, ready)) => Ok((Now::Given(moving, rows), of_source(ready))),
+    }
+}
+
+fn end(target: &mut Connection, moving: Moving, sent: u64) -> Step {
+    // SAFETY: a live connection in COPY IN state.
+    match unsafe { pq::PQputCopyEnd(target.raw(), std::ptr::null()) } {
+        1 => Ok((Now::Taken(moving, sent, None), None)),
+        0 => Ok((Now::Ends(moving, sent), of_target(Ready::ReadOrWrite))),
+        _ => Err(refused(target)),
+    }
+}
+
+type Waits = (Now, Option<Needs>);
+
+/// The target's word; it has to be the same.
+fn taken(
+    target: &mut Connection,
+    (moving, sent, rows): (Moving, u64, Option<u64>),
+    which: Which,
+) -> Result<Result<Copied, Waits>, RemoteError> {
+    match answered(target, rows, which)? {
+        Ok(rows) if rows == sent => Ok(Ok(Copied { rows, bytes: moving.bytes })),
+        Ok(rows) => {
+            let message = format!("{sent} rows were copied and {rows} arrived");
+            Err(RemoteError::of_data(target.shard(), message))
+        }
+        Err((rows, ready)) => Ok(Err((Now::Taken(moving, sent, rows), of_target(ready)))),
+    }
+}
+
+/// How many rows a COPY had that has ended. Of the last one of a message all is taken.
+fn answered(
+    session: &mut Connection,
+    mut rows: Option<u64>,
+    which: Which,
+) -> Result<Result<u64, (Option<u64>, Ready)>, RemoteError> {
+    loop {
+        match at_hand(session)? {
+            AtHand::Later(ready) => return Ok(Err((rows, ready))),
+            AtHand::Result(None) => return Ok(Ok(rows.unwrap_or(0))),
+            AtHand::Result(Some(result)) => match (result.status(), which) {
+                (Status::Failed, _) => return Err(result.error(session.shard())),
+                (Status::Rows | Status::Copy, Which::OneOfMany) => return Ok(Ok(result.affected())),
+                (Status::Rows | Status::Copy, Which::Last) => rows = Some(result.affected()),
+            },
+        }
+    }
+}
+
+/// The next result, without waiting for it.
+fn at_hand(session: &mut Connection) -> Result<AtHand, RemoteError> {
+    if !flushed(session)? {
+        return Ok(AtHand::Later(Ready::ReadOrWrite));
+    }
+    // SAFETY: a live connection.
+    if unsafe { pq::PQisBusy(session.raw()) } == 1 {
+        return Ok(AtHand::Later(Ready::Read));
+    }
+    // SAFETY: as above; it cannot block.
+    let result = unsafe { pq::PQgetResult(session.raw()) };
+    Ok(AtHand::Result(std::ptr::NonNull::new(result).map(QueryResult)))
+}
+
+fn flushed(session: &mut Connection) -> Result<bool, RemoteError> {
+    // SAFETY: a live connection.
+    match unsafe { pq::PQflush(session.raw()) } {
+        0 => Ok(true),
+        1 => Ok(false),
+        _ => Err(refused(session)),
+    }
+}
+
+/// Why a session takes no more, as far as its server has said it.
+fn refused(session: &mut Connection) -> RemoteError {
+    // SAFETY: a live connection; what cannot be had without waiting is not asked for.
+    let result = unsafe {
+        match pq::PQisBusy(session.raw()) {
+            0 => std::ptr::NonNull::new(pq::PQgetResult(session.raw())).map(QueryResult),
+            _ => None,
+        }
+    };
+    match result {
+        Some(result) if matches!(result.status(), Status::Failed) => result.error(session.shard()),
+        Some(_) | None => session.last_error(),
+    }
+}

@@ -1,0 +1,324 @@
+//! Several chunks at the same time. A step brings the target to S and commits; then streams, each a reader of S and a
+//! writer of its own, copy a chunk each, and commit one behind the other, each with the cursors behind its own chunk.
+//!
+//! Invariant: as of a step, after each of these commits. What is on the target is what S held below the cursors, so a
+//! crash anywhere resumes from there, and a window finds each row on one side of a cursor. Chunks are committed in their
+//! order, not as they come: a chunk beyond one that is missing would be rows that no cursor tells of.
+//!
+//! What a step has made sure of holds to the end of its streams: they have locked the tables of both sides, and read S,
+//! before it lets go of them.
+
+use super::chunk::{self, Chunk};
+use super::outcome::Outcome;
+use super::step::{self, Reading};
+use super::{collision, leaves, locks, window};
+use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::agent::shape::Observation;
+use crate::agent::state::progress::{self, Progress};
+use crate::agent::state::tenure;
+use crate::catalog::split;
+use crate::error::SqlState;
+use crate::guc;
+use crate::remote::abreast::{Failed, Lane, pipe_abreast};
+use crate::remote::copy::Copied;
+use crate::remote::quote::literal;
+use crate::remote::{Connection, RemoteError};
+use crate::server::txn::transaction;
+use crate::split::engine::Engine;
+use crate::split::injection_points::{self, reach};
+use std::time::{Duration, Instant};
+
+/// A pair of sessions beside the step's own.
+pub struct Stream {
+    reader: Connection,
+    writer: Connection,
+}
+
+/// What a worker knows of its streams.
+#[derive(Default)]
+pub struct Streams {
+    open: Vec<Stream>,
+    /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
+    by_cores: Option<usize>,
+    /// No more could be opened than there are.
+    is_short: bool,
+}
+
+/// Chunks that are copied at the same time: the first by the step's own sessions, each other one by a stream.
+pub struct Round {
+    chunks: Vec<Chunk>,
+}
+
+/// Without an answer about its cores a server gets so many.
+const UNKNOWN: usize = 2;
+/// By cores alone there are no more.
+const MOST_BY_CORES: usize = 8;
+
+/// Plans the chunks that come next and has the streams hold the step's snapshot and its locks. None: the step copies by
+/// itself. The last chunk of all is always a step's, which looks at everything once more.
+pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> {
+    let most = wanted(engine, progress)?;
+    if most < 2 {
+        return Ok(None);
+    }
+    let planned = chunk::plan(engine, progress, most)?;
+    let mut chunks = planned.chunks;
+    if !planned.has_rest {
+        chunks.pop();
+    }
+    if chunks.len() < 2 {
+        return Ok(None);
+    }
+    open(engine, chunks.len() - 1)?;
+    let ready = hold(engine, chunks.len() - 1)?;
+    chunks.truncate(ready + 1);
+    Ok((chunks.len() > 1).then_some(Round { chunks }))
+}
+
+/// How many chunks are to be copied at the same time.
+fn wanted(engine: &mut Engine, progress: &Progress) -> Result<usize> {
+    // Writers wait, or nobody is to be disturbed by more; or a worker before has got nowhere: by itself a chunk says why.
+    let alone = engine.window_limit.is_some()
+        || engine.deciding.is_some()
+        || guc::max_copy_rate().is_some()
+        || progress.failed_since(engine.generation) > 0;
+    if alone {
+        return Ok(1);
+    }
+    match guc::copy_streams() {
+        0 => by_cores(engine),
+        set => Ok(set),
+    }
+}
+
+/// Half of the cores of the smaller side: the rest is its clients'.
+fn by_cores(engine: &mut Engine) -> Result<usize> {
+    if let Some(known) = engine.streams.by_cores {
+        return Ok(known);
+    }
+    let (source, target) = (cores(&mut engine.reader)?, cores(&mut engine.target)?);
+    let half = |cores: usize| (cores / 2).clamp(1, MOST_BY_CORES);
+    let count = [source, target].into_iter().flatten().min().map_or(UNKNOWN, half);
+    engine.streams.by_cores = Some(count);
+    Ok(count)
+}
+
+/// Of a server's host, as Linux lists those in use: 0-3,6. None: the mover may not read it, or there is no such file.
+fn cores(session: &mut Connection) -> Result<Option<usize>> {
+    const MAY_READ: &str = "pg_has_role('pg_read_server_files', 'USAGE') AND
+        has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')";
+    const LISTED: &str = "SELECT pg_read_file('/sys/devices/system/cpu/online', 0, 1000, true)";
+    let may = session.run(&format!("SELECT {MAY_READ}"))?;
+    if may.scalar() != Some("t") {
+        return Ok(None);
+    }
+    session.run("SAVEPOINT cores")?;
+    // Whatever its host has against it is no reason not to copy.
+    let listed = match session.run(LISTED) {
+        Ok(rows) => rows.scalar().and_then(counted),
+        Err(error) if error.sqlstate.is_some() => None,
+        Err(error) => return Err(error.into()),
+    };
+    session.run("ROLLBACK TO SAVEPOINT cores; RELEASE SAVEPOINT cores")?;
+    Ok(listed)
+}
+
+fn counted(listed: &str) -> Option<usize> {
+    let part = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (usize, usize) = (from.parse().ok()?, to.parse().ok()?);
+        to.checked_sub(from)?.checked_add(1)
+    };
+    listed.trim().split(',').map(part).sum()
+}
+
+/// Opens sessions that are missing. A server that takes no more is copied to by fewer.
+fn open(engine: &mut Engine, count: usize) -> Result<()> {
+    while engine.streams.open.len() < count && !engine.streams.is_short {
+        match open_one(engine) {
+            Ok(stream) => engine.streams.open.push(stream),
+            Err(SplitError::Remote(error)) if is_full(&error) => {
+                engine.streams.is_short = true;
+                let text = format!(
+                    "no more than {} streams copy (shardmaster.copy_streams): {error}",
+                    engine.streams.open.len() + 1
+                );
+                transaction(|| split::event(engine.plan.id, None, None, &text));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// As many sessions as a server, a role or a database takes.
+fn is_full(error: &RemoteError) -> bool {
+    error.is("53300") || error.message.contains("too many")
+}
+
+fn open_one(engine: &Engine) -> Result<Stream> {
+    let Engine { plan, identity, .. } = engine;
+    let mut reader = tenure::open(plan, identity, Side::Source, "reader")?;
+    session::require_one_server(&reader, &engine.reader)?;
+    let mut writer = tenure::open(plan, identity, Side::Target, "writer")?;
+    session::require_one_server(&writer, &engine.target)?;
+    // The next worker ends them.
+    tenure::register(&mut reader, plan, Side::Source)?;
+    tenure::register(&mut writer, plan, Side::Target)?;
+    writer.run(&agent::stray(plan))?;
+    Ok(Stream { reader, writer })
+}
+
+/// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
+const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
+
+/// Has streams read S and lock what the step has locked; how many of the first ones do. A reader takes its locks
+/// before it takes S over, and S can be had only while the step has both: so nothing has come in between.
+fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
+    let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
+    let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
+    let into_snapshot = locks::source_locks_within(engine, SHORTLY);
+    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}", literal(snapshot));
+    let write = begin_writing(engine, SHORTLY);
+    let count = count.min(engine.streams.open.len());
+    let streams = &mut engine.streams.open[..count];
+    for stream in streams.iter_mut() {
+        stream.reader.send(&read)?;
+        stream.writer.send(&write)?;
+    }
+    let mut ready = Vec::new();
+    for stream in streams.iter_mut() {
+        let (read, written) = (stream.reader.finish(), stream.writer.finish());
+        ready.push(has_locked(read)? & has_locked(tenure::begun(&mut stream.writer, written))?);
+    }
+    let first = ready.iter().take_while(|is_ready| **is_ready).count();
+    // One whose locks somebody waits for keeps none.
+    for stream in &mut streams[first..] {
+        stream.reader.run("ROLLBACK")?;
+        stream.writer.run("ROLLBACK")?;
+    }
+    Ok(first)
+}
+
+fn nothing_exported(engine: &Engine) -> SplitError {
+    let shard = engine.reader.shard();
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("shard \"{shard}\" has exported no snapshot"),
+        "Set shardmaster.copy_streams to 1 and resume the split.",
+    )
+}
+
+fn begin_writing(engine: &Engine, limit: &str) -> String {
+    let begin = tenure::begin_statements(engine.plan.id, Side::Target, engine.generation);
+    format!("{begin}; {limit}; {}", locks::target_locks(engine))
+}
+
+/// False: somebody is in the way.
+fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Result<bool> {
+    match outcome.map_err(Into::into) {
+        Ok(_) => Ok(true),
+        Err(SplitError::Remote(error)) if error.is_lock_timeout() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Commits the step, then copies the chunks and commits each.
+pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round: Round) -> Result<()> {
+    // Not this worker's until a chunk has come over: one that fails here each time is to try less.
+    let before = outcome.progress.worker;
+    step::commit(engine, outcome, now, Reading::OfStreams(before))?;
+    reach(injection_points::STREAMS_BEGUN)?;
+    let begin = begin_writing(engine, "");
+    let begun = engine.target.run(&begin);
+    tenure::begun(&mut engine.target, begun)?;
+    let began = Instant::now();
+    let copied = copy(engine, &round)?;
+    let took = began.elapsed();
+    reach(injection_points::STREAMS_COPIED)?;
+    // Nothing is written behind it.
+    leaves::check_unchanged(engine, &outcome.progress)?;
+    commit_each(engine, outcome, &round, &copied, took)?;
+    engine.reader.send("COMMIT")?;
+    for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
+        stream.reader.send("COMMIT")?;
+    }
+    engine.reader.finish()?;
+    for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
+        stream.reader.finish()?;
+    }
+    Ok(())
+}
+
+/// Each chunk in its stream; what each of its queries has had.
+fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
+    let of: Vec<Vec<(usize, String)>> = round.chunks.iter().map(Chunk::outs).collect();
+    let Engine { plan, reader, target, streams, tables, .. } = &mut *engine;
+    let own = std::iter::once((reader, target));
+    let others = streams.open.iter_mut().map(|stream| (&mut stream.reader, &mut stream.writer));
+    let lane = |((source, target), outs): ((_, _), &Vec<(usize, String)>)| {
+        let pieces =
+            outs.iter().map(|(position, out)| window::piece_of(plan, &tables[*position], out.clone()));
+        Lane { source, target, pieces: pieces.collect() }
+    };
+    let lanes = own.chain(others).zip(&of).map(lane).collect();
+    pipe_abreast(lanes).map_err(|Failed { lane, piece, error }| {
+        match of.get(lane).and_then(|outs| outs.get(piece)) {
+            Some((position, _)) => collision::explain_of(engine, *position, error),
+            None => error.into(),
+        }
+    })
+}
+
+/// Each with the cursors behind its chunk. The generation cannot have been overtaken: each has it locked.
+fn commit_each(
+    engine: &mut Engine,
+    outcome: &mut Outcome,
+    round: &Round,
+    copied: &[Vec<Copied>],
+    took: Duration,
+) -> Result<()> {
+    outcome.progress.worker = engine.generation;
+    let spans = round.chunks.iter().zip(copied).filter(|(chunk, _)| chunk.is_whole());
+    if let Some((chunk, copied)) = spans.max_by_key(|(_, copied)| bytes_of(copied)) {
+        chunk.adapt(engine, &mut outcome.progress, took, copied);
+    }
+    for (number, (chunk, copied)) in round.chunks.iter().zip(copied).enumerate() {
+        let parts = chunk.note(&mut outcome.progress, copied);
+        let store = progress::storing(engine.plan.id, &outcome.progress);
+        let writer = match number.checked_sub(1) {
+            None => &mut engine.target,
+            Some(stream) => &mut engine.streams.open[stream].writer,
+        };
+        writer.run(&format!("{store}; COMMIT"))?;
+        outcome.add(&parts);
+        reach(injection_points::STREAM_COMMITTED)?;
+    }
+    Ok(())
+}
+
+fn bytes_of(copied: &[Copied]) -> u64 {
+    copied.iter().map(|copied| copied.bytes).sum()
+}
+
+/// Nothing is left to copy: their sessions are closed.
+pub fn end(engine: &mut Engine) {
+    engine.streams.open.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn cores_are_counted() {
+        assert_eq!(counted("0-3\n"), Some(4));
+        assert_eq!(counted("0"), Some(1));
+        assert_eq!(counted("0-3,6,8-9\n"), Some(7));
+        for wrong in ["", "x", "3-1", "0-", "-1", "0-18446744073709551615"] {
+            assert_eq!(counted(wrong), None, "{wrong}");
+        }
+    }
+}
