@@ -273,7 +273,7 @@ fn a_value_that_two_chunks_have_is_named() {
 fn partitions_come_in_streams() {
     let table = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant)) PARTITION BY RANGE (id);
          CREATE TABLE items_0 PARTITION OF items FOR VALUES FROM (0) TO (2000); CREATE TABLE items_1 PARTITION OF items FOR VALUES FROM (2000) TO (3000);
-         CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (3000) TO (4000); CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (4000) TO (9000)";
+         CREATE TABLE items_2 PARTITION OF items FOR VALUES FROM (3000) TO (4000); CREATE TABLE items_3 PARTITION OF items FOR VALUES FROM (4000) TO (4500); CREATE TABLE items_4 PARTITION OF items FOR VALUES FROM (4500) TO (9000)";
     let cluster = stage_of(table, 3);
     fill(&cluster, FEW);
     let split = plan(&cluster);

@@ -14,6 +14,7 @@ mod rig;
 mod routing;
 mod sessions;
 mod stats;
+mod streams;
 mod tail;
 mod verify;
 mod way_back;
@@ -55,8 +56,9 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 26] = [
+pub const ALL: [(&str, Benchmark); 27] = [
     ("backfill", copy::backfill),
+    ("streams", streams::streams),
     ("growth", copy::growth),
     ("writers", copy::writers),
     ("capture", capture::capture),

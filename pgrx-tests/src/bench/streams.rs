@@ -1,0 +1,44 @@
+//! What more streams bring a copy, and where the processor is the limit.
+
+use super::Size;
+use super::rig::Rig;
+use super::stats::{Goal, Measure};
+use crate::Result;
+use crate::cluster::{DATABASE, MOVER};
+use crate::relay::Relay;
+use std::time::Duration;
+
+/// Half of 100 interleaved tenants by one stream and by more, on one machine and over a line.
+pub fn streams(size: Size) -> Result<Vec<Measure>> {
+    let rig = Rig::new(size.rows(4_000_000), 100)?;
+    let mut near = Measure::new("two streams beside one", "rows/s", Goal::RatioAtLeast(1.25));
+    let mut far =
+        Measure::new("four streams beside one, 10 ms there and back", "rows/s", Goal::RatioAtLeast(3.0));
+    let pair = |measure: &mut Measure, streams: usize| -> Result<()> {
+        let reference = copied(&rig, 1)?;
+        measure.pair(reference, copied(&rig, streams)?);
+        Ok(())
+    };
+    for _ in 0..size.pairs(3) {
+        pair(&mut near, 2)?;
+    }
+    let relays = [Relay::before(&rig.cluster.servers[0])?, Relay::before(&rig.cluster.servers[1])?];
+    let mut master = rig.cluster.superuser()?;
+    for (key, relay) in ["shard_a", "shard_b"].iter().zip(&relays) {
+        let place = "UPDATE shardmaster.shard SET conninfo = $2 WHERE shard_key = $1";
+        master.execute(place, &[key, &relay.conninfo(DATABASE, MOVER)])?;
+        relay.delay(Duration::from_millis(5));
+    }
+    for _ in 0..size.pairs(3) {
+        pair(&mut far, 4)?;
+    }
+    Ok(vec![near, far])
+}
+
+/// Rows a second.
+fn copied(rig: &Rig, streams: usize) -> Result<f64> {
+    rig.cluster.set("shardmaster.copy_streams", &streams.to_string())?;
+    rig.settle()?;
+    let (rows, seconds, _) = rig.backfill(50)?;
+    Ok(rows as f64 / seconds)
+}
