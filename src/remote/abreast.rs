@@ -30,7 +30,7 @@ pub struct Failed {
 /// closes them, and none of what they have brought may be committed.
 pub fn pipe_abreast(lanes: Vec<Lane<'_>>) -> Result<Vec<Vec<Copied>>, Failed> {
     // Each may have a row of this length at hand.
-    let count = u64::try_from(lanes.len()).unwrap_or(u64::MAX);
+    let count = lanes.len();
     let mut all = Vec::new();
     for (lane, asked) in lanes.into_iter().enumerate() {
         all.push(Running::begin(asked, count).map_err(|error| Failed { lane, piece: 0, error })?);
@@ -96,7 +96,7 @@ struct Running<'a> {
     moved: Instant,
     received: Received,
     /// Lanes that are at work beside it, and it.
-    lanes: u64,
+    lanes: usize,
 }
 
 /// What the piece that comes first is at.
@@ -129,7 +129,7 @@ enum AtHand {
 }
 
 impl<'a> Running<'a> {
-    fn begin(lane: Lane<'a>, lanes: u64) -> Result<Running<'a>, RemoteError> {
+    fn begin(lane: Lane<'a>, lanes: usize) -> Result<Running<'a>, RemoteError> {
         let Lane { source, target, pieces } = lane;
         if !pieces.is_empty() {
             let message = |of: fn(&Piece<'a>) -> String| pieces.iter().map(of).collect::<Vec<_>>().join("; ");
@@ -176,7 +176,9 @@ impl<'a> Running<'a> {
         let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
         let now = std::mem::replace(&mut self.now, Now::Starts { source: false, target: false });
         let (next, needs) = match now {
-            Now::Starts { source, target } => start(self.source, self.target, piece, (source, target))?,
+            Now::Starts { source, target } => {
+                start((self.source, self.target), (piece, self.lanes), (source, target))?
+            }
             Now::Moves(moving) => {
                 let before = moving.bytes;
                 let (next, needs) = forward(self.source, self.target, piece, moving)?;
@@ -209,7 +211,8 @@ impl<'a> Running<'a> {
             self.source.require_time()?;
             let began = Instant::now();
             self.source.consume()?;
-            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes)) {
+            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes as u64))
+            {
                 let row = bounds.map_or(0, |bounds| bounds.row);
                 return Err(RemoteError::row_too_long(self.source.shard(), row));
             }
@@ -219,7 +222,8 @@ impl<'a> Running<'a> {
             let began = Instant::now();
             self.target.consume()?;
             // Whatever it answers meanwhile is no row of the source's.
-            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes)) {
+            if bounds.is_some_and(|bounds| bounds.are_passed_by(&mut self.received, began, self.lanes as u64))
+            {
                 let row = bounds.map_or(0, |bounds| bounds.row);
                 return Err(RemoteError::flooded(self.target.shard(), row));
             }
@@ -245,9 +249,8 @@ fn of_target(ready: Ready) -> Option<Needs> {
 
 /// Both sides say that their COPY has begun.
 fn start(
-    source: &mut Connection,
-    target: &mut Connection,
-    piece: &Piece<'_>,
+    (source, target): (&mut Connection, &mut Connection),
+    (piece, lanes): (&Piece<'_>, usize),
     (mut source_has, mut target_has): (bool, bool),
 ) -> Step {
     let mut needs = Needs::default();
@@ -271,7 +274,7 @@ fn start(
         }
     }
     if source_has && target_has {
-        let moving = Moving { outgoing: Outgoing::new(piece.bounds), bytes: 0, long: None };
+        let moving = Moving { outgoing: Outgoing::new(piece.bounds, lanes), bytes: 0, long: None };
         return Ok((Now::Moves(moving), None));
     }
     Ok((Now::Starts { source: source_has, target: target_has }, Some(needs)))

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// Bytes handed to libpq before the target is waited for. Waiting earlier makes
 /// the two servers take turns; Citus measured 8 MB as the best.
 const UNSENT_LIMIT: usize = 8 << 20;
+/// However many go at the same time.
+const LEAST_UNSENT: usize = 1 << 20;
 
 /// What a pipe has moved.
 #[derive(Clone, Copy, Debug, Default)]
@@ -263,7 +265,7 @@ fn forward(
 ) -> Result<Sent, Broken> {
     let bounds = piece.bounds;
     let mut bytes = 0_u64;
-    let mut outgoing = Outgoing::new(bounds);
+    let mut outgoing = Outgoing::new(bounds, 1);
     let mut received = Received::default();
     // For a row, whatever else comes meanwhile.
     let (mut waited, most) = (Duration::ZERO, bounds.stall.saturating_mul(IN_ALL));
@@ -301,13 +303,16 @@ fn forward(
 pub(super) struct Outgoing {
     bounds: Bounds,
     message: Vec<u8>,
-    /// Bytes that libpq has been handed since it was last waited for.
+    /// Bytes that libpq has been handed since it was last waited for, and how many it may be.
     unsent: usize,
+    most: usize,
 }
 
 impl Outgoing {
-    pub(super) fn new(bounds: Bounds) -> Outgoing {
-        Outgoing { bounds, message: Vec::with_capacity(2 * MESSAGE), unsent: 0 }
+    /// One of so many at the same time, which share the memory that one may take.
+    pub(super) fn new(bounds: Bounds, lanes: usize) -> Outgoing {
+        let most = (UNSENT_LIMIT / lanes.max(1)).max(LEAST_UNSENT);
+        Outgoing { bounds, message: Vec::with_capacity(2 * MESSAGE), unsent: 0, most }
     }
 
     fn add(&mut self, target: &mut Connection, row: &[u8]) -> Result<(), RemoteError> {
@@ -376,7 +381,7 @@ impl Outgoing {
 
     /// The target is to be waited for.
     pub(super) fn is_full(&self) -> bool {
-        self.unsent >= UNSENT_LIMIT
+        self.unsent >= self.most
     }
 
     pub(super) fn has_left(&mut self) {
