@@ -208,6 +208,8 @@ fn type_name(oid: pg_sys::Oid) -> String {
 #[cfg(test)]
 mod tests {
     use super::decimal;
+    use crate::properties::hold;
+    use proptest::prelude::*;
 
     #[test]
     fn a_number_has_one_form_whatever_its_column_writes() {
@@ -227,5 +229,30 @@ mod tests {
         ] {
             assert_eq!(decimal(value).as_deref(), key, "{value}");
         }
+    }
+
+    #[test]
+    fn every_number_has_one_form() {
+        let written = (any::<i64>(), 0..4_usize, proptest::option::of("0{0,3}"), "[ \t]{0,2}", any::<bool>());
+        hold(written, |(number, zeros, part, blanks, signed)| {
+            let sign = if number < 0 {
+                "-"
+            } else if signed {
+                "+"
+            } else {
+                ""
+            };
+            let part = part.map(|part| format!(".{part}")).unwrap_or_default();
+            let value = format!("{blanks}{sign}{}{}{part}{blanks}", "0".repeat(zeros), number.unsigned_abs());
+            prop_assert_eq!(decimal(&value), Some(number.to_string()));
+            Ok(())
+        });
+        hold("[-+ ]{0,2}[0-9]{0,4}[.e]?[0-9]{0,4}", |value| {
+            // The form of a number is its own.
+            if let Some(form) = decimal(&value) {
+                prop_assert_eq!(decimal(&form), Some(form));
+            }
+            Ok(())
+        });
     }
 }
