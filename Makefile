@@ -65,7 +65,7 @@ test: setup-tests
 	@scripts/test.sh pure server isolation docs regress harness
 else
 test: setup-tests
-	@scripts/test.sh model pure clients server isolation docs regress majors harness
+	@scripts/test.sh model pure clients server isolation docs regress updates majors harness
 endif
 
 # What takes hours: the large forms of the model, every point with every kind of fault, every cell of the disaster matrix
