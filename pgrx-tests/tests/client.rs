@@ -363,6 +363,13 @@ fn a_client_in_javascript_prefers_tls() {
         assert_eq!(asks(more).unwrap(), "true", "{more}");
     }
     assert_eq!(asks(" sslmode=disable").unwrap(), "false");
+    assert_eq!(asks(" channel_binding=prefer ssl_min_protocol_version=TLSv1.3").unwrap(), "true");
+    // Less than what was asked for is an error.
+    for more in [" channel_binding=require", " require_auth=scram-sha-256", " ssl_min_protocol_version=SSLv3"]
+    {
+        assert!(asks(more).unwrap_err().to_string().contains("is not known"), "{more}");
+    }
+    assert!(asks(" host=localhost,localhost").unwrap_err().to_string().contains("only one host"));
     rules("hostnossl");
     assert_eq!(asks("").unwrap(), "false");
     assert!(asks(" sslmode=require").is_err());
