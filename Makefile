@@ -101,7 +101,7 @@ accept:
 	@cp target/docs/functions.md docs/ 2>/dev/null || true
 	@git diff --stat -- tests/expected docs/functions.md
 
-# The documentation as a site in target/site. Needs Rust and Python alone; builds mdBook into target/tools.
+# The documentation as a site in target/site. Needs no PostgreSQL; builds mdBook into target/tools, and installs what that lacks.
 docs:
 	@scripts/setup.sh docs
 	@scripts/site.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [--check] build|package|tests|docs: installs what is missing for a build, for a Debian
-# package, or for the tests as well; for the documentation as a site, which needs nothing of these.
+# package, or for the tests as well; for the documentation as a site alone.
 # With --check it installs nothing and says what is missing. Quick when nothing is.
 . "$(dirname "$0")/lib.sh"
 
@@ -32,6 +32,8 @@ missing_packages() {
     local package packages
     packages=$(build_packages)
     case $what in
+        # A site needs no server.
+        docs) packages="gcc libc6-dev python3" ;;
         package) packages+=" dpkg-dev" ;;
         tests) packages+=" dpkg-dev $(test_packages)" ;;
     esac
@@ -91,10 +93,6 @@ install_mdbook() {
         cargo install mdbook --version "$mdbook_version" --locked --force --debug --root target/tools
 }
 
-if [ "$what" = docs ]; then
-    install_mdbook
-    exit
-fi
 if command -v dpkg-query >/dev/null; then
     mapfile -t packages < <(missing_packages)
     if [ "${#packages[@]}" -gt 0 ]; then
@@ -104,10 +102,14 @@ if command -v dpkg-query >/dev/null; then
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}"
         stop_services "${packages[@]}"
     fi
-elif [ -z "$check" ]; then
+elif [ -z "$check" ] && [ "$what" != docs ]; then
     echo "setup: not a Debian system; PostgreSQL with headers, libpq, clang and pkg-config must be there" >&2
 fi
 
+if [ "$what" = docs ]; then
+    install_mdbook
+    exit
+fi
 if [ -n "$PG" ] && [ -z "$check" ]; then fetch_installation "$PG"; fi
 if [ ! -x "$PG_CONFIG" ]; then
     echo "setup: no pg_config at $PG_CONFIG; set PG_CONFIG to that of PostgreSQL 13 to 18" >&2
