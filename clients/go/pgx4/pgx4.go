@@ -12,6 +12,9 @@ import (
 // Connect returns how a router opens sessions by a configuration of the master. It can be one of
 // ParseConfig, with a password, TLS or a way to dial of one's own.
 func Connect(config *pgx.ConnConfig) shardmaster.Open {
+	config = config.Copy()
+	// What hears notifications is the router, and nobody beside it.
+	config.OnNotification = nil
 	return func(ctx context.Context) (shardmaster.Session, error) {
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err != nil {
