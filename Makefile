@@ -5,7 +5,7 @@
 # PG=18: for one that is fetched into target/, and that nothing is installed into; 13, 16 and 17 can be had as well.
 export PG PG_CONFIG DESTDIR
 
-.PHONY: all setup setup-tests build install installcheck package check-package dist lint check test soak ha reliability regress accept demo bench clean
+.PHONY: all setup setup-tests build install installcheck package check-package dist lint check test soak ha reliability regress accept docs demo bench clean
 
 # What a target needs is made one after the other.
 .NOTPARALLEL:
@@ -65,7 +65,7 @@ test: setup-tests
 	@scripts/test.sh pure server isolation docs regress harness
 else
 test: setup-tests
-	@scripts/test.sh model pure clients server isolation docs regress majors harness
+	@scripts/test.sh model pure clients server isolation docs regress updates majors harness
 endif
 
 # What takes hours: the large forms of the model, every point with every kind of fault, every cell of the disaster matrix
@@ -94,10 +94,17 @@ ha: setup-tests
 regress: setup-tests
 	@scripts/test.sh regress isolation
 
-# Takes the last results of the psql suites as expected: look at the difference.
+# Takes the last results of the psql suites as expected, and the page of functions of the suite docs: look at
+# the difference.
 accept:
 	@for suite in regress isolation; do cp target/$$suite/results/*.out tests/expected/ 2>/dev/null || true; done
-	@git diff --stat -- tests/expected
+	@cp target/docs/functions.md docs/ 2>/dev/null || true
+	@git diff --stat -- tests/expected docs/functions.md
+
+# The documentation as a site in target/site. Needs no PostgreSQL; builds mdBook into target/tools, and installs what that lacks.
+docs:
+	@scripts/setup.sh docs
+	@scripts/site.sh
 
 demo: setup build
 	@scripts/run.sh demo $(DEMO_ARGS)

@@ -7,6 +7,8 @@ init_pgrx
 features
 # SHARDMASTER_PROFILE=harness builds faster, for a developer's own loop.
 profile=${SHARDMASTER_PROFILE:-release}
+# Scripts of other versions that are there were of another checkout, or of a test that was stopped.
+rm -f "$("$BINDIR/pg_config" --sharedir)"/extension/shardmaster--*.sql
 cargo pgrx install --profile "$profile" "${FEATURES[@]}" --pg-config "$BINDIR/pg_config"
 files=$(built_files)
 rm -rf "$files" && mkdir -p "$files"

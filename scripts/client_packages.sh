@@ -65,11 +65,32 @@ rust_package() {
         cp -r clients/rust/sample "$1/" && cp Cargo.lock "$1/sample/"
 }
 
+# with_go PATH COMMAND ...: with the packages below the path and Debian's, and nothing that would have
+# to be fetched.
+with_go() {
+    env GO111MODULE=off GOWORK=off GOFLAGS= GOPATH="$1:/usr/share/gocode" GOCACHE="$ROOT/target/go-cache" "${@:2}"
+}
+
+# The module where Go finds it, and bin/ with the examples, which tell of data races. The package for pgx 5
+# differs from the one for pgx 4 in nothing but the version.
+go_package() {
+    local example file
+    mkdir -p "$1/path/src" "$1/bin" && cp -r clients/go "$1/path/src/shardmaster" || return
+    for file in config.go pgx4.go; do
+        sed 's/pgx4/pgx5/g; s,/v4",/v5",; s/version 4/version 5/' "clients/go/pgx4/$file" |
+            diff - "clients/go/pgx5/${file/4/5}" || return
+    done
+    for example in follow routes; do
+        with_go "$1/path" go build -race -o "$1/bin/" "shardmaster/examples/$example" || return
+    done
+}
+
 # What programs beside servers run.
 client_packages() {
     make_package tools clients/python/requirements-dev.txt clients/javascript/package.json &&
         make_package python clients/python &&
-        make_package javascript clients/javascript
+        make_package javascript clients/javascript &&
+        make_package go clients/go
 }
 
 # Each of them.

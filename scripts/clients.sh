@@ -31,10 +31,27 @@ clients_lua() {
     luajit clients/lua/tests/vectors.lua clients && luajit clients/lua/tests/keys.lua
 }
 
+# With Debian's pgx, which is version 4.
+clients_go() {
+    local here=$CLIENTS/go/path said
+    said=$(gofmt -l clients/go) && [ -z "$said" ] || { echo "not as gofmt writes it: $said"; return 1; }
+    with_go "$here" go vet shardmaster shardmaster/pgx4 shardmaster/examples/... &&
+        with_go "$here" env SHARDMASTER_VECTORS="$ROOT/clients" go test -count=1 -race shardmaster &&
+        clients_go_manifest
+}
+
+# go.mod names each module that is imported. Nothing else reads it here: Debian's are where they are.
+clients_go_manifest() {
+    local path
+    while read -r path; do
+        grep -q "^	${path//./\\.} v" clients/go/go.mod || { echo "go.mod lacks $path"; return 1; }
+    done < <(find clients/go -name '*.go' -exec sed -n 's,^\t"\([a-z0-9]*\.[^"]*\)"$,\1,p' {} + | sort -u)
+}
+
 # Each package brings the licence along.
 clients_licences() {
     local package
-    for package in rust python javascript lua; do cmp LICENSE "clients/$package/LICENSE" || return 1; done
+    for package in rust python javascript go lua; do cmp LICENSE "clients/$package/LICENSE" || return 1; done
 }
 
 # The unit of the gateway's script, which is where it would have been installed from. systemd says of
@@ -57,6 +74,7 @@ run_clients() {
     one "types in Python" clients_python_types
     one "package in JavaScript" clients_javascript
     one "types in JavaScript" clients_javascript_types
+    one "package in Go" clients_go
     one "package in Lua" clients_lua
     one "licences of the clients" clients_licences
     if command -v systemd-analyze >/dev/null; then one "unit of the gateway's script" clients_unit; fi

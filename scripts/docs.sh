@@ -81,10 +81,37 @@ check_promises() {
     [ "$missing" -eq 0 ] && [ "$named" -gt 20 ]
 }
 
+# docs/functions.md is what a created extension says of itself; as it should be it is left in
+# target/docs, from where `make accept` takes it.
+check_functions() {
+    mkdir -p target/docs
+    as_user "$BINDIR/psql" -X -q -h "$1" -U postgres -d app -c 'CREATE EXTENSION IF NOT EXISTS shardmaster' &&
+        as_user "$BINDIR/psql" -X -At -q -v ON_ERROR_STOP=1 -h "$1" -U postgres -d app \
+            <scripts/functions.sql >target/docs/functions.md || return 1
+    diff -u docs/functions.md target/docs/functions.md || {
+        echo "docs/functions.md is not what the extension says: make accept takes target/docs/functions.md" && return 1
+    }
+}
+
+# Links between documents lead somewhere, and the site's table of contents to each page.
+check_links() {
+    python3 scripts/doc_links.py --summary docs/SUMMARY.md \
+        README.md CHANGELOG.md tests/README.md clients/*.md clients/*/README.md docs/*.md
+}
+
+# counted COMMAND ...: one check more.
+counted() {
+    if "$@"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+}
+
 run_docs() {
     local document name block status ok=0 bad=0
     echo "== docs"
-    if check_promises; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+    counted check_promises
+    counted check_links
+    start_server doc-functions app
+    counted check_functions "$RUN/doc-functions"
+    stop_server doc-functions
     for document in "${DOCUMENTS[@]}"; do
         name=doc-$(basename "$document" .md | tr 'A-Z' 'a-z')
         mkdir -p "$RUN/$name.blocks"
@@ -97,7 +124,7 @@ run_docs() {
             case $status in 0) ok=$((ok + 1)) ;; 2) ;; *) bad=$((bad + 1)) ;; esac
         done
         if [ "$document" = docs/operations.md ]; then
-            if check_settings "$RUN/$name"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+            counted check_settings "$RUN/$name"
         fi
         if [ "$bad" -gt 0 ]; then tail -n 40 "$RUN/$name/log"; fi
         stop_server "$name"

@@ -34,6 +34,7 @@ copy_clients() {
         cp clients/python/tests/follow*.py clients/python/examples/*.py "$RUN/bin/python/" &&
         cp -r "$CLIENTS/javascript/empty" "$RUN/bin/javascript" &&
         cp clients/javascript/test/follow.mjs "$RUN/bin/javascript/" &&
+        cp -r "$CLIENTS/go/bin" "$RUN/bin/go" &&
         chmod -R a+rX "$RUN/bin"
 }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# setup.sh [--check] build|package|tests: installs what is missing for a build, for a Debian
-# package, or for the tests as well.
+# setup.sh [--check] build|package|tests|docs: installs what is missing for a build, for a Debian
+# package, or for the tests as well; for the documentation as a site alone.
 # With --check it installs nothing and says what is missing. Quick when nothing is.
 . "$(dirname "$0")/lib.sh"
 
 pgrx_version=0.18.1
+mdbook_version=0.4.52
 check=
 if [ "${1:-}" = --check ]; then check=yes && shift; fi
 what=${1:-build}
@@ -20,9 +21,10 @@ build_packages() {
     echo ${major:+"postgresql-$major" "postgresql-server-dev-$major"} libpq-dev clang libclang-dev pkg-config gcc libc6-dev libssl-dev
 }
 
-# For tests of gateways, of a client in Lua, of TLS, and of figures and alerts.
+# For tests of gateways, of clients in Lua and Go, of TLS, and of figures and alerts.
 test_packages() {
-    echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg2 openssl \
+    echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg openssl \
+        golang-go golang-github-jackc-pgx-v4-dev golang-github-cespare-xxhash-dev \
         prometheus prometheus-postgres-exporter prometheus-sql-exporter
 }
 
@@ -30,6 +32,8 @@ missing_packages() {
     local package packages
     packages=$(build_packages)
     case $what in
+        # A site needs no server.
+        docs) packages="gcc libc6-dev python3" ;;
         package) packages+=" dpkg-dev" ;;
         tests) packages+=" dpkg-dev $(test_packages)" ;;
     esac
@@ -72,6 +76,23 @@ lacking() {
     exit 1
 }
 
+require_rust() {
+    if ! command -v cargo >/dev/null; then
+        echo "setup: Rust is missing; install 1.95 or newer, see https://rustup.rs" >&2
+        exit 1
+    fi
+}
+
+# Nobody else needs it: it stays in target/.
+install_mdbook() {
+    require_rust
+    if [ "$(target/tools/bin/mdbook --version 2>/dev/null)" = "mdbook v$mdbook_version" ]; then return; fi
+    [ -z "$check" ] || lacking "mdBook $mdbook_version is missing" "cargo install mdbook --version $mdbook_version --locked --root target/tools"
+    echo "setup: building mdBook $mdbook_version into target/tools (about 3 minutes on 2 cores)"
+    CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
+        cargo install mdbook --version "$mdbook_version" --locked --force --debug --root target/tools
+}
+
 if command -v dpkg-query >/dev/null; then
     mapfile -t packages < <(missing_packages)
     if [ "${#packages[@]}" -gt 0 ]; then
@@ -81,19 +102,20 @@ if command -v dpkg-query >/dev/null; then
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}"
         stop_services "${packages[@]}"
     fi
-elif [ -z "$check" ]; then
+elif [ -z "$check" ] && [ "$what" != docs ]; then
     echo "setup: not a Debian system; PostgreSQL with headers, libpq, clang and pkg-config must be there" >&2
 fi
 
+if [ "$what" = docs ]; then
+    install_mdbook
+    exit
+fi
 if [ -n "$PG" ] && [ -z "$check" ]; then fetch_installation "$PG"; fi
 if [ ! -x "$PG_CONFIG" ]; then
     echo "setup: no pg_config at $PG_CONFIG; set PG_CONFIG to that of PostgreSQL 13 to 18" >&2
     exit 1
 fi
-if ! command -v cargo >/dev/null; then
-    echo "setup: Rust is missing; install 1.95 or newer, see https://rustup.rs" >&2
-    exit 1
-fi
+require_rust
 if [ "$what" = tests ] && { ! rustfmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; }; then
     [ -z "$check" ] || lacking "rustfmt or clippy is missing" "rustup component add rustfmt clippy"
     echo "setup: installing the Rust components rustfmt and clippy"

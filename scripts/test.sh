@@ -167,6 +167,7 @@ suite_clients() {
     beside clients run_clients
 }
 suite_package() { build_extension; . scripts/docs.sh; . scripts/package_suite.sh; beside package run_package; }
+suite_updates() { build_extension; . scripts/updates.sh; beside updates run_updates; }
 suite_docs() { build_extension; . scripts/docs.sh; beside docs run_docs; }
 
 summary() {

@@ -19,7 +19,7 @@ const FLOORS: [&[&str]; 13] = [
     &["split", "lookups"],
     &["guard", "reference"],
     &["worker"],
-    &["api", "tests", "layers", "versions"],
+    &["api", "tests", "layers", "versions", "properties"],
 ];
 
 fn source() -> PathBuf {

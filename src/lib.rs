@@ -21,6 +21,8 @@ mod lookups;
 mod majors;
 mod misplaced;
 mod placement;
+#[cfg(test)]
+mod properties;
 mod query;
 mod reference;
 mod remote;

@@ -115,6 +115,17 @@ fn every_release_can_be_upgraded() {
     assert!(stuck.is_empty(), "no sql/shardmaster--FROM--TO.sql leads from {stuck:?} to {VERSION}");
 }
 
+/// From which the update is tried.
+#[test]
+fn every_release_has_its_script() {
+    let script = |version: &str| root().join(format!("sql/released/shardmaster--{version}.sql"));
+    let lost: Vec<_> = changelog()
+        .into_iter()
+        .filter(|(version, is_released)| *is_released && !script(version).exists())
+        .collect();
+    assert!(lost.is_empty(), "sql/released lacks what CREATE EXTENSION of {lost:?} has run");
+}
+
 #[test]
 fn upgrades_go_over_several_scripts() {
     let scripts = [("1", "2"), ("2", "3"), ("5", "6")].map(|(from, to)| (from.to_owned(), to.to_owned()));

@@ -11,7 +11,7 @@ notification may have been missed) the files are made anew; after a look, whatev
 notified waits for --pause seconds. When one is different it takes
 the place of the old one in one step; then --check has to succeed, else the old files come
 back; then --reload tells the gateway. It goes on until it is stopped, whatever happens to
-the master. Needs psycopg2 (python3-psycopg2).
+the master. Needs psycopg 3 (python3-psycopg).
 """
 
 import argparse
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 
-import psycopg2
+import psycopg
 
 # Seconds.
 COMMAND_LIMIT = 60
@@ -85,9 +85,6 @@ def wanted(cursor, files):
         places = ", ".join(["%s"] * len(call))
         cursor.execute(f"SELECT shard_gateway_config({places})", call)
         texts[path] = cursor.fetchone()[0]
-    for notice in cursor.connection.notices:
-        say(notice.rstrip())
-    del cursor.connection.notices[:]
     return texts
 
 
@@ -112,36 +109,52 @@ def update(cursor, options, reload_due):
     return True
 
 
-def concerns_us(notification):
+def concerns_us(payload):
     try:
-        event = json.loads(notification.payload)
+        event = json.loads(payload)
     except ValueError:
         return False  # anybody may say anything on the channel
     return isinstance(event, dict) and event.get("event") in ("routing", "topology")
 
 
-def wait(connection, longest):
-    """Until there is news, or it is time for a look."""
-    end = time.monotonic() + longest
-    while (left := end - time.monotonic()) > 0:
-        select.select([connection], [], [], left)
-        connection.poll()
-        news = any(concerns_us(notification) for notification in connection.notifies)
-        connection.notifies.clear()
-        if news:
-            return
+class News:
+    """What the master has notified since the last look."""
 
+    def __init__(self, connection):
+        self.connection = connection
+        self.is_there = False
+        # Of what comes along with the answer to a statement.
+        connection.add_notify_handler(lambda said: self.hear(said.payload))
 
-def rest(connection, looked_at, pause):
-    """Everybody may notify as often as he likes: what has come until now is one look."""
-    time.sleep(max(0, looked_at + pause - time.monotonic()))
-    connection.poll()
-    connection.notifies.clear()
+    def hear(self, payload):
+        self.is_there = self.is_there or concerns_us(payload)
+
+    def listen(self):
+        """Takes what has come by itself, without waiting."""
+        said = self.connection.pgconn
+        said.consume_input()
+        while notification := said.notifies():
+            self.hear(notification.extra.decode("utf-8", "replace"))
+
+    def wait(self, longest):
+        """Until there is news, or it is time for a look."""
+        end = time.monotonic() + longest
+        self.listen()
+        while not self.is_there and (left := end - time.monotonic()) > 0:
+            select.select([self.connection], [], [], left)
+            self.listen()
+
+    def rest(self, looked_at, pause):
+        """Everybody may notify as often as he likes: what has come until now is one look."""
+        time.sleep(max(0, looked_at + pause - time.monotonic()))
+        self.listen()
+        self.is_there = False
 
 
 def follow(options, state):
-    connection = psycopg2.connect(
+    connection = psycopg.connect(
         options.master,
+        autocommit=True,
         connect_timeout=10,
         tcp_user_timeout=30_000,
         keepalives_idle=30,
@@ -149,16 +162,16 @@ def follow(options, state):
         keepalives_count=3,
     )
     try:
-        connection.autocommit = True
-        cursor = connection.cursor()
+        connection.add_notice_handler(lambda said: say(f"{said.severity}:  {said.message_primary}"))
+        news, cursor = News(connection), connection.cursor()
         cursor.execute("SET statement_timeout = '60s'; LISTEN shardmaster")
         while True:
             looked_at = time.monotonic()
             # Files may be newer than what the gateway has read: once at the start.
             state["reload_due"] = update(cursor, options, state["reload_due"])
             state["pause"] = 1
-            wait(connection, options.look_every)
-            rest(connection, looked_at, options.pause)
+            news.wait(options.look_every)
+            news.rest(looked_at, options.pause)
     finally:
         connection.close()
 
@@ -169,7 +182,7 @@ def main():
     while True:
         try:
             follow(options, state)
-        except (psycopg2.Error, OSError) as error:
+        except (psycopg.Error, OSError, UnicodeError) as error:
             say(f"{str(error).strip()}; again in {state['pause']} s")
         time.sleep(state["pause"])
         state["pause"] = min(2 * state["pause"], LONGEST_PAUSE)

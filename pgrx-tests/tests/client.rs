@@ -15,8 +15,9 @@ use shardmaster_tests::tls::{self, Authority};
 use shardmaster_tests::wait;
 use std::collections::HashMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::IpAddr;
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -362,6 +363,13 @@ fn a_client_in_javascript_prefers_tls() {
         assert_eq!(asks(more).unwrap(), "true", "{more}");
     }
     assert_eq!(asks(" sslmode=disable").unwrap(), "false");
+    assert_eq!(asks(" channel_binding=prefer ssl_min_protocol_version=TLSv1.3").unwrap(), "true");
+    // Less than what was asked for is an error.
+    for more in [" channel_binding=require", " require_auth=scram-sha-256", " ssl_min_protocol_version=SSLv3"]
+    {
+        assert!(asks(more).unwrap_err().to_string().contains("is not known"), "{more}");
+    }
+    assert!(asks(" host=localhost,localhost").unwrap_err().to_string().contains("only one host"));
     rules("hostnossl");
     assert_eq!(asks("").unwrap(), "false");
     assert!(asks(" sslmode=require").is_err());
@@ -378,4 +386,62 @@ fn a_client_in_javascript_follows_its_tenant() {
     let mut command = Command::new("node");
     command.arg(env::program("javascript/follow.mjs").unwrap());
     follows(command);
+}
+
+#[test]
+fn a_client_in_go_follows_its_tenant() {
+    follows(Command::new(env::program("go/follow").unwrap()));
+}
+
+/// A router in Go that is asked line by line.
+struct Asked {
+    program: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Asked {
+    fn new(cluster: &Cluster) -> Asked {
+        let mut command = Command::new(env::program("go/routes").unwrap());
+        command.arg(cluster.master.conninfo(DATABASE, CLIENT)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = command.spawn().unwrap();
+        let answers = BufReader::new(program.stdout.take().unwrap()).lines();
+        Asked { program, answers }
+    }
+
+    fn route(&mut self, key: &str) -> String {
+        writeln!(self.program.stdin.as_mut().unwrap(), "{key}").unwrap();
+        self.answers.next().unwrap().unwrap()
+    }
+
+    fn told(&mut self, shard: &str) {
+        wait::until("the notification", TOLD, || Ok((self.route("stays") == shard).then_some(()))).unwrap();
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.program.kill().ok();
+        self.program.wait().ok();
+    }
+}
+
+#[test]
+fn a_router_in_go_goes_on_without_the_master_and_listens_again() {
+    let mut cluster = cluster();
+    let mut router = Asked::new(&cluster);
+    let assign = "SELECT shard_assign('stays', $1, force => true)";
+    assert_eq!(router.route("stays"), "shard_a");
+    cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();
+    router.told("shard_b");
+    // One session for questions, one that listens; what is changed while there is none is known as well.
+    assert_eq!(end_sessions(&cluster), 2);
+    cluster.superuser().unwrap().execute(assign, &[&"shard_a"]).unwrap();
+    router.told("shard_a");
+    assert_eq!(router.route("nobody's"), "42704");
+    cluster.master.stop(Stop::Immediate).unwrap();
+    assert_eq!(router.route("stays"), "shard_a");
+    assert_eq!(router.route("never asked for"), "lost");
+    cluster.master.run().unwrap();
+    cluster.superuser().unwrap().execute(assign, &[&"shard_b"]).unwrap();
+    router.told("shard_b");
 }

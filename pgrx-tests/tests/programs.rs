@@ -47,6 +47,7 @@ mod levels;
 mod lies;
 mod lifecycle;
 mod load;
+mod locked_tables;
 mod long_rows;
 mod lookups;
 mod lookups_attacked;

@@ -179,6 +179,8 @@ fn text_bound(text: &str) -> Option<(Bound, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::properties::hold;
+    use proptest::prelude::*;
 
     fn text(lower: Option<&str>, upper: Option<&str>) -> Interval {
         Interval { lower: lower.map(str::to_owned), upper: upper.map(str::to_owned) }
@@ -233,5 +235,60 @@ mod tests {
         let (a, ab) = (text(None, None).span("a", of), text(None, None).span("ab", of));
         assert!(a.upper <= ab.lower || ab.upper <= a.lower);
         assert!(position("a", of, Some("\u{10ffff}")) < a.upper);
+    }
+
+    /// A type, and keys of it that are often the same or next to each other.
+    fn keys(count: usize) -> impl Strategy<Value = (Ordered, Vec<Option<String>>)> {
+        let list = |key: BoxedStrategy<String>| proptest::collection::vec(proptest::option::of(key), count);
+        let number = prop_oneof![-3..=3_i64, any::<i64>()].prop_map(|number| number.to_string());
+        let word = prop_oneof!["[ab]{1,3}", "[\"\\\\,)\\[ü\n]{1,3}", ".{1,4}"];
+        prop_oneof![(Just(Ordered::BigInt), list(number.boxed())), (Just(Ordered::Text), list(word.boxed())),]
+    }
+
+    fn contains(interval: &Interval, key: &str, of: Ordered) -> bool {
+        let bytes = |bound: &Bound| bound.as_deref().map(|bound| of.sort_bytes(bound));
+        bytes(&interval.lower).is_none_or(|lower| lower <= of.sort_bytes(key))
+            && bytes(&interval.upper).is_none_or(|upper| of.sort_bytes(key) < upper)
+    }
+
+    #[test]
+    fn every_name_is_read_as_it_was_written() {
+        hold(keys(2), |(of, bounds)| {
+            let interval = text(bounds[0].as_deref(), bounds[1].as_deref());
+            prop_assert_eq!(Interval::parse(&interval.name(of), of), Some(interval));
+            Ok(())
+        });
+        hold(".{0,8}", |name| {
+            // Whatever somebody has written there.
+            let _ = (Interval::parse(&name, Ordered::Text), Interval::parse(&name, Ordered::BigInt));
+            Ok(())
+        });
+    }
+
+    /// What is taken out, what is in both and where a key lies: by each key that there may be.
+    #[test]
+    fn a_key_is_where_the_intervals_say() {
+        hold(keys(7), |(of, given)| {
+            let Some(key) = given[6].as_deref() else { return Ok(()) };
+            let [one, other, third] =
+                [0, 2, 4].map(|at| text(given[at].as_deref(), given[at + 1].as_deref()));
+            prop_assume!(!one.is_empty(of) && !other.is_empty(of) && !third.is_empty(of));
+            let is_in = |interval: &Interval| contains(interval, key, of);
+            let parts = one.without(&other, of);
+            prop_assert_eq!(
+                parts.iter().filter(|part| is_in(part)).count(),
+                usize::from(is_in(&one) && !is_in(&other))
+            );
+            prop_assert!(parts.iter().all(|part| !part.is_empty(of)));
+            let both = one.intersection(&other, of);
+            prop_assert_eq!(both.is_some_and(|both| is_in(&both)), is_in(&one) && is_in(&other));
+            let left =
+                one.clone().without_all(&[other.clone(), third.clone()], of).unwrap_or(vec![one.clone()]);
+            let stays = is_in(&one) && !is_in(&other) && !is_in(&third);
+            prop_assert_eq!(left.iter().filter(|part| is_in(part)).count(), usize::from(stays));
+            let (span, place) = (one.span("of", of), position("of", of, Some(key)));
+            prop_assert_eq!(span.lower <= place && place < span.upper, is_in(&one));
+            Ok(())
+        });
     }
 }

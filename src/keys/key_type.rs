@@ -208,6 +208,8 @@ fn type_name(oid: pg_sys::Oid) -> String {
 #[cfg(test)]
 mod tests {
     use super::decimal;
+    use crate::properties::hold;
+    use proptest::prelude::*;
 
     #[test]
     fn a_number_has_one_form_whatever_its_column_writes() {
@@ -227,5 +229,30 @@ mod tests {
         ] {
             assert_eq!(decimal(value).as_deref(), key, "{value}");
         }
+    }
+
+    #[test]
+    fn every_number_has_one_form() {
+        let number = prop_oneof![-1..=1_i64, any::<i64>()];
+        let written = (number, 0..4_usize, proptest::option::of("0{0,3}"), "[ \t]{0,2}", "[-+]?");
+        hold(written, |(number, zeros, part, blanks, sign)| {
+            // Nothing has a sign of its own.
+            let sign = match number {
+                0 => sign.as_str(),
+                ..0 => "-",
+                1.. => sign.trim_start_matches('-'),
+            };
+            let part = part.map(|part| format!(".{part}")).unwrap_or_default();
+            let value = format!("{blanks}{sign}{}{}{part}{blanks}", "0".repeat(zeros), number.unsigned_abs());
+            prop_assert_eq!(decimal(&value), Some(number.to_string()));
+            Ok(())
+        });
+        hold("[-+ ]{0,2}[0-9]{0,4}[.e]?[0-9]{0,4}", |value| {
+            // The form of a number is its own.
+            if let Some(form) = decimal(&value) {
+                prop_assert_eq!(decimal(&form), Some(form));
+            }
+            Ok(())
+        });
     }
 }

@@ -81,7 +81,8 @@ impl Ordered {
             Ordered::BigInt => {
                 let lower = lower.map_or(i128::from(i64::MIN), |key| number(key).into());
                 let upper = upper.map_or(i128::from(i64::MAX) + 1, |key| number(key).into());
-                Some(lower.midpoint(upper).to_string())
+                // Rounded down, also below zero: the upper one is not among them.
+                Some((lower + upper).div_euclid(2).to_string())
             }
             Ordered::Uuid => {
                 let lower = u128::from_be_bytes(lower.map_or([0; 16], uuid));
@@ -114,10 +115,13 @@ fn text_between(lower: &str, upper: Option<&str>) -> Option<String> {
             None => end,
         };
         let from = low.unwrap_or(first);
-        let middle = from.midpoint(high);
-        if middle > from || low.is_none() && middle < high {
-            // Surrogates are no characters.
-            between.push(char::from_u32(middle).or_else(|| char::from_u32(0xe000))?);
+        // Surrogates are no characters.
+        let middle = match from.midpoint(high) {
+            0xd800..=0xdfff => 0xe000,
+            middle => middle,
+        };
+        if middle < high && (middle > from || low.is_none()) {
+            between.push(char::from_u32(middle)?);
             return Some(between);
         }
         between.push(char::from_u32(from)?);
@@ -130,6 +134,8 @@ fn text_between(lower: &str, upper: Option<&str>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::properties::hold;
+    use proptest::prelude::*;
 
     #[test]
     fn bytes_sort_as_the_keys_do() {
@@ -171,6 +177,7 @@ mod tests {
             "-9223372036854775807"
         );
         assert_eq!(number(Some("9223372036854775806"), None), "9223372036854775807");
+        assert_eq!(number(Some("-1"), Some("0")), "-1");
         assert_eq!(Ordered::Uuid.middle(None, None).unwrap(), "7fffffff-ffff-ffff-ffff-ffffffffffff");
         for (lower, upper) in [
             ("", None),
@@ -183,6 +190,7 @@ mod tests {
             ("", Some("a")),
             ("é", Some("ê")),
             ("\u{d7ff}", Some("\u{e001}")),
+            ("\u{d7ff}", Some("\u{e000}")),
             ("a9", Some("b")),
         ] {
             let middle = text_between(lower, upper).unwrap_or_else(|| panic!("{lower:?} {upper:?}"));
@@ -192,5 +200,60 @@ mod tests {
             );
         }
         assert_eq!(text_between("a", Some("a ")), None);
+    }
+
+    #[test]
+    fn all_keys_sort_by_their_bytes_and_have_one_form() {
+        let near = prop_oneof![-3..=3_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)];
+        hold((near.clone(), near), |(a, b)| {
+            let bytes = |number: i64| Ordered::BigInt.sort_bytes(&number.to_string());
+            prop_assert_eq!(bytes(a).cmp(&bytes(b)), a.cmp(&b));
+            prop_assert!(Ordered::BigInt.is_canonical(&a.to_string()));
+            Ok(())
+        });
+        hold("[-+0]{0,2}[0-9]{0,20}", |text| {
+            let is_one = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+            prop_assert_eq!(Ordered::BigInt.is_canonical(&text), is_one);
+            Ok(())
+        });
+        hold(any::<(u128, u128)>(), |(a, b)| {
+            let bytes = |number| Ordered::Uuid.sort_bytes(&uuid_text(number));
+            prop_assert_eq!(bytes(a).cmp(&bytes(b)), a.cmp(&b));
+            prop_assert!(Ordered::Uuid.is_canonical(&uuid_text(a)));
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn every_middle_lies_between() {
+        let text = prop_oneof!["[ab !~]{0,3}", "[a\u{1}\u{d7ff}\u{e000}\u{10ffff}]{0,3}", "[^\\u{0}]{0,4}"];
+        hold((text.clone(), proptest::option::of(text)), |(lower, upper)| {
+            prop_assume!(upper.as_ref().is_none_or(|upper| lower < *upper));
+            if let Some(middle) = Ordered::Text.middle(Some(&lower), upper.as_deref()) {
+                prop_assert!(lower < middle, "{middle:?} is not above {lower:?}");
+                prop_assert!(upper.is_none_or(|upper| middle < upper), "{middle:?}");
+            }
+            Ok(())
+        });
+        let number = prop_oneof![-3..=3_i64, any::<i64>(), i64::MAX - 3..=i64::MAX];
+        hold((number.clone(), proptest::option::of(number)), |(lower, upper)| {
+            prop_assume!(upper.is_none_or(|upper| lower < upper));
+            let (low, high) = (lower.to_string(), upper.map(|upper| upper.to_string()));
+            let middle: i64 = Ordered::BigInt.middle(Some(&low), high.as_deref()).unwrap().parse().unwrap();
+            prop_assert!(lower <= middle && upper.is_none_or(|upper| middle < upper), "{middle}");
+            Ok(())
+        });
+        hold(any::<(u128, u128)>(), |(a, b)| {
+            let (lower, upper) = (a.min(b), a.max(b));
+            prop_assume!(lower < upper);
+            let middle = Ordered::Uuid.middle(Some(&uuid_text(lower)), Some(&uuid_text(upper))).unwrap();
+            prop_assert!(uuid_text(lower) <= middle && middle < uuid_text(upper), "{middle}");
+            Ok(())
+        });
+    }
+
+    fn uuid_text(number: u128) -> String {
+        let hex = format!("{number:032x}");
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 }

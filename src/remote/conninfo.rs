@@ -224,6 +224,8 @@ fn take_message(message: *mut c_char) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Conninfo, SECRETS};
+    use crate::properties::hold;
+    use proptest::prelude::*;
 
     #[test]
     fn what_a_later_libpq_keeps_secret_is_not_stored() {
@@ -235,5 +237,21 @@ mod tests {
             // An older libpq repeats what it does not know.
             assert!(super::may_hold_secret(&format!("{}='sEcret", keyword.to_uppercase())), "{keyword}");
         }
+    }
+
+    #[test]
+    fn libpq_reads_what_was_written_for_it() {
+        let value = || prop_oneof!["['\"\\\\= a]{0,6}", "[^\u{0}]{0,8}"];
+        hold((value(), value(), value()), |values| {
+            let pairs = [("dbname", values.0), ("host", values.1), ("application_name", values.2)];
+            let written =
+                pairs.into_iter().fold(Conninfo::default(), |all, (key, value)| all.with(key, &value));
+            let read = Conninfo::parse(&written.text()).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
+            for keyword in ["dbname", "host", "application_name"] {
+                prop_assert_eq!(read.get(keyword), written.get(keyword));
+            }
+            prop_assert_eq!(read.pairs().count(), written.pairs().count());
+            Ok(())
+        });
     }
 }

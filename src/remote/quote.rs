@@ -36,3 +36,73 @@ pub fn array_of<'a>(items: impl Iterator<Item = Option<&'a str>>) -> String {
         .collect();
     format!("{{{}}}", items.join(","))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::hold;
+    use proptest::prelude::*;
+
+    /// What a server reads between two quotes, and what is left behind them.
+    fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
+        let mut rest = text.strip_prefix(quote)?;
+        let mut read = String::new();
+        loop {
+            let (before, after) = rest.split_once(quote)?;
+            read.push_str(before);
+            let Some(more) = after.strip_prefix(quote) else { return Some((read, after)) };
+            read.push(quote);
+            rest = more;
+        }
+    }
+
+    /// The items of an array's text form, as the server reads it.
+    fn items_of(text: &str) -> Option<Vec<Option<String>>> {
+        let mut rest = text.strip_prefix('{')?.strip_suffix('}')?;
+        let mut items = Vec::new();
+        while !rest.is_empty() {
+            rest = match rest.strip_prefix("NULL") {
+                Some(behind) => {
+                    items.push(None);
+                    behind
+                }
+                None => {
+                    let mut item = String::new();
+                    let mut characters = rest.strip_prefix('"')?.chars();
+                    loop {
+                        match characters.next()? {
+                            '\\' => item.push(characters.next()?),
+                            '"' => break,
+                            other => item.push(other),
+                        }
+                    }
+                    items.push(Some(item));
+                    characters.as_str()
+                }
+            };
+            rest = match rest.strip_prefix(',') {
+                Some(more) if !more.is_empty() => more,
+                Some(_) => return None,
+                None if rest.is_empty() => rest,
+                None => return None,
+            };
+        }
+        Some(items)
+    }
+
+    #[test]
+    fn a_server_reads_what_was_quoted() {
+        let text = || prop_oneof!["['\"\\\\,{}a]{0,6}", ".{0,8}"];
+        hold(text(), |text| {
+            let (name, value) = (ident(&text), literal(&text));
+            prop_assert_eq!(unquoted(&name, '"'), Some((text.clone(), "")));
+            prop_assert_eq!(unquoted(&value, '\''), Some((text, "")));
+            Ok(())
+        });
+        hold(proptest::collection::vec(proptest::option::of(text()), 0..4), |items| {
+            let array = array_of(items.iter().map(Option::as_deref));
+            prop_assert_eq!(items_of(&array), Some(items));
+            Ok(())
+        });
+    }
+}

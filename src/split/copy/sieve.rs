@@ -184,6 +184,8 @@ mod tests {
     use crate::keys::interval::Interval;
     use crate::keys::ordered::Ordered;
     use crate::keys::scope::Scope;
+    use crate::properties::hold;
+    use proptest::prelude::*;
     use std::num::NonZeroU32;
 
     fn mesh(scope: &Scope, of: Ordered) -> Rc<Mesh> {
@@ -283,5 +285,70 @@ mod tests {
         ] {
             assert_eq!(pass(&texts, bytes), Err(Stray::Unreadable), "{bytes:?}");
         }
+    }
+
+    /// In pieces of these sizes, over and over.
+    fn in_pieces(mesh: &Rc<Mesh>, bytes: &[u8], sizes: &[usize]) -> Result<(), Stray> {
+        let (mut sieve, mut rest) = (Sieve::new(mesh.clone()), bytes);
+        for size in sizes.iter().cycle() {
+            let (piece, behind) = rest.split_at(rest.len().min(*size));
+            sieve.pass(piece)?;
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    type Value = Option<Vec<u8>>;
+
+    fn of_rows(head: usize, rows: &[[Value; 3]]) -> Vec<u8> {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend([0; 4]);
+        bytes.extend(i32::try_from(head).unwrap().to_be_bytes());
+        bytes.extend(vec![9; head]);
+        for row in rows {
+            bytes.extend(3_i16.to_be_bytes());
+            for value in row {
+                let length = value.as_ref().map_or(-1, |value| i32::try_from(value.len()).unwrap());
+                bytes.extend(length.to_be_bytes());
+                bytes.extend(value.iter().flatten());
+            }
+        }
+        bytes.extend(b"\xff\xff");
+        bytes
+    }
+
+    #[test]
+    fn rows_pass_by_their_keys_alone_however_the_bytes_come() {
+        let texts = mesh(&Scope::Keys(vec!["a".into(), "bb".into(), String::new()]), Ordered::Text);
+        let value = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..6));
+        let keys = prop_oneof![9 => "a|bb|", 1 => "[abc]{0,3}"].prop_map(|key| Some(key.into_bytes()));
+        let key = prop_oneof![30 => keys, 1 => Just(None)];
+        let rows = proptest::collection::vec((value(), key, value()).prop_map(|(a, b, c)| [a, b, c]), 0..8);
+        let sizes = || proptest::collection::vec(1..40_usize, 1..5);
+        hold((0..4_usize, rows, sizes()), |(head, rows, sizes)| {
+            let stray = rows.iter().find_map(|[_, key, _]| match key.as_deref() {
+                Some(b"a" | b"bb" | b"") => None,
+                Some(other) => Some(Stray::Key(String::from_utf8_lossy(other).into_owned())),
+                None => Some(Stray::Null),
+            });
+            prop_assert_eq!(in_pieces(&texts, &of_rows(head, &rows), &sizes), stray.map_or(Ok(()), Err));
+            Ok(())
+        });
+        // What is no COPY is none however it comes.
+        hold(
+            (proptest::collection::vec(any::<u8>(), 0..30), any::<bool>(), sizes()),
+            |(bytes, begins, sizes)| {
+                let head = [SIGNATURE, &[0; 8]].concat();
+                let all = if begins { [head, bytes].concat() } else { bytes };
+                prop_assert_eq!(
+                    in_pieces(&texts, &all, &sizes),
+                    in_pieces(&texts, &all, &[all.len().max(1)])
+                );
+                Ok(())
+            },
+        );
     }
 }

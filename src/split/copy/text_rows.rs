@@ -56,6 +56,8 @@ fn escaped(letter: char) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::read;
+    use crate::properties::hold;
+    use proptest::prelude::*;
 
     fn cells(text: &str, columns: usize) -> Option<Vec<Vec<Option<String>>>> {
         let rows = read(text.as_bytes(), columns)?;
@@ -82,5 +84,38 @@ mod tests {
             assert_eq!(cells(text, columns), None, "{text:?}");
         }
         assert!(read(b"\xff\n", 1).is_none());
+    }
+
+    /// As the server writes it.
+    fn written(rows: &[Vec<Option<String>>]) -> String {
+        let character = |c: char| match c {
+            '\u{8}' => "\\b".to_owned(),
+            '\u{c}' => "\\f".to_owned(),
+            '\n' => "\\n".to_owned(),
+            '\r' => "\\r".to_owned(),
+            '\t' => "\\t".to_owned(),
+            '\u{b}' => "\\v".to_owned(),
+            '\\' => "\\\\".to_owned(),
+            other => other.to_string(),
+        };
+        let cell = |cell: &Option<String>| match cell {
+            Some(text) => text.chars().map(character).collect(),
+            None => "\\N".to_owned(),
+        };
+        let line = |row: &Vec<Option<String>>| row.iter().map(cell).collect::<Vec<_>>().join("\t") + "\n";
+        rows.iter().map(line).collect()
+    }
+
+    #[test]
+    fn every_row_is_read_as_it_was() {
+        let text = prop_oneof!["[\\\\\tnN\n\r\u{8}\u{b}\u{c}a]{0,5}", "[^\u{0}]{0,5}"];
+        let rows = (1..4_usize).prop_flat_map(move |columns| {
+            let row = proptest::collection::vec(proptest::option::of(text.clone()), columns);
+            (Just(columns), proptest::collection::vec(row, 0..4))
+        });
+        hold(rows, |(columns, rows)| {
+            prop_assert_eq!(cells(&written(&rows), columns), Some(rows));
+            Ok(())
+        });
     }
 }

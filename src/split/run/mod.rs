@@ -4,6 +4,7 @@
 mod attach;
 mod ends;
 mod executions;
+mod lock_holders;
 mod patience;
 mod trouble;
 

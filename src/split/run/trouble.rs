@@ -1,6 +1,6 @@
 //! What a worker does when its work did not end well.
 
-use super::{Worker, asked_for_else};
+use super::{Worker, asked_for_else, lock_holders};
 use crate::agent::error::{Result, SplitError};
 use crate::catalog::split::{self, State};
 use crate::catalog::split_state::{CutoverStep, Phase};
@@ -51,6 +51,7 @@ impl Worker {
             other => other,
         };
         // What failed is not what the operator wants by now.
+        let error = self.with_holders(error);
         let ends = !error.is_transient() && !asked_for_else(self.id, work);
         let failure = error.into_failure();
         if ends && !self.keeps_clients_out() {
@@ -152,6 +153,19 @@ impl Worker {
                 Ok(None)
             }
             Err(other) => Err(other),
+        }
+    }
+
+    /// Which lock was waited for in vain, and for whom. Not while clients wait for the next attempt.
+    fn with_holders(&self, error: SplitError) -> SplitError {
+        match error {
+            SplitError::Remote(error) if error.is("55P03") && !self.keeps_clients_out() => {
+                match self.read_plan() {
+                    Ok((plan, _)) => lock_holders::named(&plan, error),
+                    Err(_) => error.into(),
+                }
+            }
+            other => other,
         }
     }
 

@@ -1,0 +1,110 @@
+-- docs/functions.md: every function that somebody may call, as a created extension has it. One that has
+-- no subject below, no level or no comment, is an error. Run by scripts/docs.sh, with psql -At.
+
+CREATE TEMPORARY TABLE subject (position int, title text, pages text, pattern text);
+INSERT INTO subject VALUES
+    (1, 'Shards', '[Operations](operations.md), [credentials](credentials.md)',
+     '^shard_(add|add_many|set_\w+|drop|topology|status|check|credential\w*|credentials|keychain\w*|services|adopt|cleanup)$'),
+    (2, 'Rights', '[Security](security.md)', '^shard_(grant|revoke|(dis)?trust_owner|trusted_owners)$'),
+    (3, 'Keyspaces and tables', '[Routing](routing.md), [schemas](schemas.md), [imports](imports.md)',
+     '^shard_(keyspace\w*|table_\w+|tables|schema_\w+|import)$'),
+    (4, 'Routes', '[Clients](clients.md), [routing](routing.md), [gateways](gateways.md)',
+     '^shard_(of|for|route|route_\w+|entries|routing_\w+|assign\w*|unassign|join_ranges|range_midpoint|gateway_config|unassigned)$'),
+    (5, 'Splits', '[Operations](operations.md), [the protocol](protocol.md)', '^shard_(split_\w+|splits)$'),
+    (6, 'Guards and rows that are misplaced', '[Guards](guards.md), [misplaced rows](misplaced.md)',
+     '^shard_(guard\w*|misplaced\w*)$'),
+    (7, 'Placement', '[Placement](placement.md)',
+     '^shard_(\w+_slot|expire_leases|capacity|tenant_usage|place_tenant)$'),
+    (8, 'Identifiers', '[Identifiers](identifiers.md)', '^shard_snowflake_\w+$'),
+    (9, 'Queries and commands on all shards', '[Queries](queries.md), [executions](executions.md)',
+     '^shard_(query\w*|execut\w+|logins?|login_\w+)$'),
+    (10, 'Lookups', '[Lookups](lookups.md)', '^shard_lookup\w*$'),
+    (11, 'Reference tables', '[Reference tables](reference-tables.md)', '^shard_reference_\w+$');
+-- Quotas are of placement, whatever their name begins with.
+UPDATE subject SET pattern = replace(pattern, 'set_\w+', 'set_(?!quota)\w+') WHERE position = 1;
+UPDATE subject SET pattern = replace(pattern, 'capacity|', 'capacity|set_quota|') WHERE position = 7;
+
+CREATE TEMPORARY VIEW called AS
+SELECT p.oid, p.proname::text AS name, p.prokind, p.proretset, p.prorettype, p.proargnames, p.proargmodes,
+       coalesce(p.proallargtypes, p.proargtypes::oid[]) AS types, s.position, s.title,
+       CASE WHEN has_function_privilege('public', p.oid, 'EXECUTE') THEN 'everybody' ELSE l.level END AS level,
+       obj_description(p.oid, 'pg_proc') AS said
+  FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+  JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+  LEFT JOIN subject s ON p.proname ~ s.pattern
+  LEFT JOIN shardmaster.routine_levels() l ON l.routine = p.proname
+ WHERE e.extname = 'shardmaster' AND d.deptype = 'e' AND p.pronamespace <> 'shardmaster'::regnamespace;
+
+DO $$
+DECLARE bad text;
+BEGIN
+    SELECT string_agg(name, ', ') INTO bad FROM called WHERE title IS NULL OR said IS NULL;
+    IF bad IS NOT NULL THEN RAISE 'without a subject in scripts/functions.sql, or a COMMENT: %', bad; END IF;
+    SELECT string_agg(name, ', ') INTO bad FROM (SELECT name FROM called GROUP BY oid, name HAVING count(*) > 1) twice;
+    IF bad IS NOT NULL THEN RAISE 'with two subjects in scripts/functions.sql, or two levels: %', bad; END IF;
+END $$;
+
+-- One argument or column each, with its default.
+CREATE TEMPORARY VIEW argument AS
+SELECT c.oid, a.number, a.mode IN ('t', 'o') AS is_column,
+       concat_ws(' ', CASE a.mode WHEN 'v' THEN 'VARIADIC' WHEN 'b' THEN 'INOUT' END, quote_ident(a.name),
+                 format_type(a.type, NULL),
+                 'DEFAULT ' || regexp_replace(pg_get_function_arg_default(c.oid, a.input), $r$^('[^']*'|NULL)::[a-z ]+$$r$, '\1')) AS text
+  FROM called c,
+       LATERAL (SELECT u.number, u.type, u.name, coalesce(u.mode, 'i') AS mode,
+                       count(*) FILTER (WHERE coalesce(u.mode, 'i') IN ('i', 'b', 'v')) OVER (ORDER BY u.number)::int AS input
+                  FROM ROWS FROM (unnest(c.types), unnest(c.proargnames), unnest(c.proargmodes)) WITH ORDINALITY AS u (type, name, mode, number)) a;
+
+-- On a line of its own each where one line would be long.
+CREATE FUNCTION pg_temp.listed(items text[]) RETURNS text LANGUAGE sql AS $$
+    SELECT CASE WHEN length(array_to_string(items, ', ')) <= 80 THEN '(' || array_to_string(items, ', ') || ')'
+                ELSE E'(\n    ' || array_to_string(items, E',\n    ') || ')' END
+$$;
+
+CREATE TEMPORARY VIEW signature AS
+SELECT c.oid, c.name || pg_temp.listed(coalesce(array_agg(a.text ORDER BY a.number) FILTER (WHERE NOT a.is_column), '{}')) ||
+       CASE WHEN c.prokind = 'p' THEN ''
+            WHEN count(*) FILTER (WHERE a.is_column) > 0 AND c.proretset
+                THEN E'\n  RETURNS TABLE ' || pg_temp.listed(array_agg(a.text ORDER BY a.number) FILTER (WHERE a.is_column))
+            WHEN count(*) FILTER (WHERE a.is_column) > 0
+                THEN E'\n  RETURNS ' || pg_temp.listed(array_agg(a.text ORDER BY a.number) FILTER (WHERE a.is_column))
+            ELSE E'\n  RETURNS ' || CASE WHEN c.proretset THEN 'SETOF ' ELSE '' END || format_type(c.prorettype, NULL) END AS text
+  FROM called c LEFT JOIN argument a USING (oid)
+ GROUP BY c.oid, c.name, c.prokind, c.proretset, c.prorettype;
+
+-- A comment as a paragraph: nothing in it is markup, and what it calls is linked to.
+CREATE FUNCTION pg_temp.paragraph(said text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE called record;
+BEGIN
+    said := regexp_replace(regexp_replace(said, '([\\*<>\[\]`|])', '\\\1', 'g'), '\s*\n\s*', ' ', 'g');
+    said := upper(left(said, 1)) || substr(said, 2) || CASE WHEN said ~ '[.!?]$' THEN '' ELSE '.' END;
+    FOR called IN SELECT DISTINCT name FROM called LOOP
+        said := regexp_replace(said, '(?<![\w`])' || called.name || '\(\)', '[`' || called.name || '()`](#' || called.name || ')', 'g');
+    END LOOP;
+    RETURN said;
+END $$;
+
+SELECT text FROM (
+    SELECT 0 AS position, '' AS name, 0 AS part, '' AS signature, $$# Functions
+
+Every function of the extension that somebody may call, with its COMMENT: `\df+ shard_*` shows the same in psql. This
+page is made from a created extension, and a test fails where it says something else.
+
+Each names the level that may call it: `SELECT shard_grant(role, level)` gives a level, and one brings those below it, as
+[security.md](security.md) tells: an operator may what clients and monitors may, an admin what operators may. The
+extension's owner and superusers may call all of them. An argument with a DEFAULT can be left out; NULL for one without
+is an error.
+$$ AS text
+    UNION ALL
+    SELECT position, '', 0, '', format(E'## %s\n\nMore about them: %s.\n\n%s.\n', title, pages,
+           (SELECT string_agg(format('[%s](#%1$s)', name), ', ' ORDER BY name COLLATE "C")
+              FROM (SELECT DISTINCT name FROM called c WHERE c.position = s.position) names))
+      FROM subject s
+    UNION ALL
+    SELECT DISTINCT position, name, 0, '', format(E'### %s\n', name) FROM called
+    UNION ALL
+    SELECT position, name, 1, s.text,
+           format(E'```text\n%s%s\n```\n\n%s\n\nLevel: %s.\n', CASE WHEN prokind = 'p' THEN 'CALL ' ELSE '' END, s.text,
+                  pg_temp.paragraph(said), coalesce(level, 'only the extension''s owner'))
+      FROM called JOIN signature s USING (oid)
+) pages ORDER BY position, name COLLATE "C", part, signature COLLATE "C";
