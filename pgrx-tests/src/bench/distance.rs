@@ -18,8 +18,8 @@ struct Shape {
 }
 
 /// What a split has taken.
-struct Took {
-    fence: f64,
+pub(super) struct Took {
+    pub fence: f64,
     all: f64,
     /// Its finish, and the end of its redirect.
     end: f64,
@@ -27,7 +27,7 @@ struct Took {
 
 const ONE: Shape = Shape { tables: 1, busy: 1 };
 
-fn prepared(tables: usize) -> Result<Stage> {
+pub(super) fn prepared(tables: usize) -> Result<Stage> {
     let config =
         ["shardmaster.tail_interval = 20", "shardmaster.cutover_timeout = '60s'", "autovacuum = off"];
     let stage = Stage::of(Cluster::servers(2, &config)?);
@@ -56,7 +56,7 @@ fn prepared(tables: usize) -> Result<Stage> {
 
 /// One split, while a writer changes a row of each busy table in turn, and finds out by itself where
 /// they are.
-fn split(stage: &Stage, [from, to]: [usize; 2], busy: usize) -> Result<Took> {
+pub(super) fn split(stage: &Stage, [from, to]: [usize; 2], busy: usize) -> Result<Took> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(stage, from, busy, &stop));

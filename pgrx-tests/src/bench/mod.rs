@@ -8,6 +8,8 @@ mod distance;
 mod guard;
 mod misplaced;
 mod placement;
+mod plot;
+mod plots;
 mod queries;
 mod redirect;
 mod rig;
@@ -56,7 +58,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 27] = [
+pub const ALL: [(&str, Benchmark); 28] = [
     ("backfill", copy::backfill),
     ("streams", streams::streams),
     ("growth", copy::growth),
@@ -84,4 +86,5 @@ pub const ALL: [(&str, Benchmark); 27] = [
     ("queries", queries::queries),
     ("misplaced", misplaced::misplaced),
     ("sessions", sessions::sessions),
+    ("plots", plots::plots),
 ];

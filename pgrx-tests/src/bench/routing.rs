@@ -131,6 +131,25 @@ pub fn unknown(size: Size) -> Result<Vec<Measure>> {
     Ok(vec![many, found])
 }
 
+/// Microseconds of a processor for a key that the session does not know, of so many tenants.
+pub(super) fn of_unknown(tenants: i64) -> Result<f64> {
+    let cluster = cluster()?;
+    let mut client = cluster.superuser()?;
+    client.batch_execute(&format!(
+        "SELECT shard_add('s1');
+         SELECT shard_assign_many(array_agg('tenant-' || n), 's1') FROM generate_series(1, {tenants}) n"
+    ))?;
+    client.batch_execute("VACUUM ANALYZE")?;
+    client.batch_execute(&format!("SET shardmaster.route_cache_size = {}", tenants / 1_000))?;
+    let calls = 100_000;
+    let sample = format!(
+        "(SELECT 'tenant-' || 1 + n * 7919::bigint % {tenants} AS key FROM generate_series(1, {calls}) n) call"
+    );
+    let scan = cost(&mut client, &format!("SELECT count(key) FROM {sample}"))?;
+    let asked = cost(&mut client, &format!("SELECT count(shard_of(key)) FROM {sample}"))?;
+    Ok((asked - scan) / f64::from(calls) / 1e3)
+}
+
 /// The same calls by another key of each tenant.
 fn through_lookup(client: &mut Client, size: Size) -> Result<Measure> {
     client.batch_execute(
