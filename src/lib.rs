@@ -24,6 +24,7 @@ mod placement;
 mod query;
 mod reference;
 mod remote;
+mod report;
 mod routing;
 mod schema;
 mod server;
