@@ -20,10 +20,10 @@ build_packages() {
     echo ${major:+"postgresql-$major" "postgresql-server-dev-$major"} libpq-dev clang libclang-dev pkg-config gcc libc6-dev libssl-dev
 }
 
-# For tests of gateways, of a client in Lua, of TLS, and of figures and alerts.
+# For tests of gateways, of a client in Lua, of TLS, of figures and alerts, and of the report, which a browser opens.
 test_packages() {
     echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg2 openssl \
-        prometheus prometheus-postgres-exporter prometheus-sql-exporter
+        prometheus prometheus-postgres-exporter prometheus-sql-exporter chromium
 }
 
 missing_packages() {

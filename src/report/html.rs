@@ -1,6 +1,7 @@
 //! Markup in which no text of anybody's is markup: a piece of it is made of words of this library, of
 //! texts that are escaped as they come in, and of other pieces.
 
+use crate::clean;
 use std::fmt::{Display, Write};
 
 /// Characters of a text that a page shows; longer ones are cut, and say so.
@@ -23,8 +24,8 @@ impl Html {
         html
     }
 
-    /// A name or a text that somebody else has chosen: shown as one line, and whichever way it is written,
-    /// nothing beside it is turned round.
+    /// A name or a text that somebody else has chosen: shown as one line, and written from right to left or
+    /// not, it turns nothing round that is beside it.
     pub fn name(text: &str) -> Html {
         tag("bdi").say(clipped(text, MOST)).done()
     }
@@ -51,8 +52,9 @@ impl Html {
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
                 '\n' | '\t' => self.0.push(' '),
-                // A page may not hold them.
-                c if c.is_control() => self.0.push('\u{fffd}'),
+                // What a page may not hold, and what turns the direction of all that follows, out of whatever
+                // element it is in.
+                c if clean::is_obeyed(c) => self.0.push('\u{fffd}'),
                 c => self.0.push(c),
             }
         }
@@ -136,6 +138,14 @@ mod tests {
         let html = tag("p").with("title", hostile).put(Html::name(hostile)).say(hostile).done().into_text();
         let escaped = "&lt;/style&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&#39;x&#39; ]]&gt; &amp; \u{fffd}\u{fffd}";
         assert_eq!(html, format!("<p title=\"{escaped}\"><bdi>{escaped}</bdi>{escaped}</p>"));
+    }
+
+    #[test]
+    fn no_text_turns_round_what_follows() {
+        assert_eq!(
+            Html::text("a\u{202e}b\u{2066}שלום\u{200b}").into_text(),
+            "a\u{fffd}b\u{fffd}שלום\u{fffd}"
+        );
     }
 
     #[test]
