@@ -21,11 +21,11 @@ build_packages() {
     echo ${major:+"postgresql-$major" "postgresql-server-dev-$major"} libpq-dev clang libclang-dev pkg-config gcc libc6-dev libssl-dev
 }
 
-# For tests of gateways, of clients in Lua and Go, of TLS, and of figures and alerts.
+# For tests of gateways, of clients in Lua and Go, of TLS, of figures and alerts, and of the report, which a browser opens.
 test_packages() {
     echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg openssl \
         golang-go golang-github-jackc-pgx-v4-dev golang-github-cespare-xxhash-dev \
-        prometheus prometheus-postgres-exporter prometheus-sql-exporter
+        prometheus prometheus-postgres-exporter prometheus-sql-exporter chromium
 }
 
 missing_packages() {

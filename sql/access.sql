@@ -14,7 +14,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                      shard_snowflake_id, shard_snowflake_parts, shard_query, shard_query_json, shard_query_page,
                      shard_lookup, shard_lookup_claim}'),
         -- Looks, and changes nothing.
-        ('monitor', '{shard_status, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
+        ('monitor', '{shard_status, shard_report, shard_topology, shard_capacity, shard_tenant_usage, shard_guards, shard_trusted_owners, shard_credentials,
                       shard_split_metrics, shard_splits, shard_split_tables, shard_split_keys, shard_split_events, shard_split_points,
                       shard_split_lifecycle, shard_split_figures, shard_split_to_call, shard_split_line, shard_split_account, shard_schema_diff, shard_split_wait, shard_routing_history,
                       shard_lookups, shard_lookup_conflicts, shard_reference_tables, shard_reference_wait}'),
@@ -27,7 +27,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
                        shard_split_verify, shard_split_verification, shard_split_repair,
                        shard_guard_drop, shard_guard_install, shard_guard_remove, shard_guard_begin, shard_guard_step, shard_assign, shard_assign_many, shard_assign_keys, shard_assign_found, shard_assign_bucket, shard_assign_range,
                        shard_unassign, shard_join_ranges, shard_range_midpoint, shard_routing_rollback,
-                       shard_place_tenant, shard_set_quota, shard_expire_leases, shard_misplaced, shard_unassigned,
+                       shard_place_tenant, shard_set_quota, shard_expire_leases, shard_top, shard_misplaced, shard_unassigned,
                        shard_misplaced_move, shard_misplaced_delete, shard_misplaced_abandon, shard_misplaced_runs, shard_misplaced_begin, shard_misplaced_step}'),
         -- Topology, keyspaces, and what a lost master has left.
         ('admin', '{shard_add, shard_add_many, shard_set_endpoint, shard_credential_set, shard_credential_drop, shard_keychain_rotate, shard_drop, shard_set_status, shard_set_capacity, shard_set_service,

@@ -425,6 +425,18 @@ CREATE TABLE shardmaster.split_table_progress (
 );
 COMMENT ON TABLE shardmaster.split_table_progress IS 'how far each table of a split is';
 
+-- What a worker has measured over time, for shard_report(): a few hundred moments of each split.
+CREATE TABLE shardmaster.split_sample (
+    split_id        bigint NOT NULL REFERENCES shardmaster.split_progress (split_id) ON DELETE CASCADE,
+    at              timestamptz NOT NULL,
+    rows_copied     bigint NOT NULL,
+    changes_applied bigint NOT NULL,
+    lag_seconds     float8 NOT NULL,
+    queue_bytes     bigint NOT NULL,
+    PRIMARY KEY (split_id, at)
+);
+COMMENT ON TABLE shardmaster.split_sample IS 'how far each split was, and how far behind its source, at some moments: fewer for each hour the longer it runs';
+
 -- What shard_split_verify() has found; the rows go with the split's installation.
 CREATE TABLE shardmaster.split_verification (
     split_id      bigint NOT NULL REFERENCES shardmaster.split_progress (split_id) ON DELETE CASCADE,
@@ -556,6 +568,7 @@ SELECT pg_catalog.pg_extension_config_dump('shardmaster.redirect', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_progress', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_table_progress', '');
+SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_sample', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_verification', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_difference', '');
 SELECT pg_catalog.pg_extension_config_dump('shardmaster.split_difference_id_seq', '');

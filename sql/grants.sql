@@ -23,5 +23,5 @@ BEGIN
     END LOOP;
 END $$;
 
--- Behind it is the function, which is called as whoever asks: to read the view is no right.
-GRANT SELECT ON @extschema@.shard_splits TO PUBLIC;
+-- Behind each is its function, which is called as whoever asks: to read the view is no right.
+GRANT SELECT ON @extschema@.shard_splits, @extschema@.shard_guards TO PUBLIC;

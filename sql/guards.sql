@@ -1,6 +1,9 @@
 -- What still refuses clients, as this master knows it.
+CREATE TYPE shardmaster.guards_row AS (split_id bigint, shard_key text, side text, state text, since timestamptz, keys bigint, keyspace text, tables text[]);
+COMMENT ON TYPE shardmaster.guards_row IS 'the columns of shard_guards()';
+
 CREATE FUNCTION @extschema@.shard_guards()
-RETURNS TABLE (split_id bigint, shard_key text, side text, state text, since timestamptz, keys bigint, keyspace text, tables text[])
+RETURNS SETOF shardmaster.guards_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.id, l.shard_key, l.side,
            CASE l.side
@@ -23,3 +26,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION @extschema@.shard_guards() IS
     'what refuses clients: both sides of active splits (source: capture, fenced, moved; target: closed, open) and what is left of finished ones (redirect; ending: assigned to the shard again, which is being told; asking: assigned to a shard that may be this one by another address, which a worker asks). side standing, without a split: what shard_guard_install() has made (installing; guarded; partial: a table has come to the keyspace since, and is not guarded until it is called again; removing; left: given up by force, and perhaps still there until shard_cleanup()). keys: how many entries. tables: of a standing guard those that have its triggers, or are to get them; see the view shardmaster.shard_guard';
+
+-- For whoever types a table's name; as the function.
+CREATE VIEW @extschema@.shard_guards AS SELECT * FROM @extschema@.shard_guards();
+COMMENT ON VIEW @extschema@.shard_guards IS 'what refuses clients, as shard_guards() has it, for those who may call that';

@@ -121,8 +121,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.counted(bigint, text, text) IS 'a number of things in words';
 
-CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
-RETURNS TABLE (
+CREATE TYPE shardmaster.split_metrics_row AS (
     split_id bigint, source_shard text, target_shard text, phase text, total_rows_copied bigint,
     backfill_status text, tail_status text, tenants text[], started_at timestamptz, updated_at timestamptz,
     error_message text, last_event_id bigint, last_event_ts timestamptz, routing_version_at_start bigint,
@@ -131,7 +130,11 @@ RETURNS TABLE (
     waiting_for text, percent numeric, eta interval, lag_rows bigint, lag interval, queue_bytes bigint,
     fence_ms numeric, attempts int, keyspace text, scope text, description text, unknown_since timestamptz,
     error_detail text, rehearsed_ms numeric, next_call text, reverse_of bigint, reads_on text,
-    queue_limit bigint, retrying_since timestamptz, fenced_since timestamptz)
+    queue_limit bigint, retrying_since timestamptz, fenced_since timestamptz);
+COMMENT ON TYPE shardmaster.split_metrics_row IS 'the columns of shard_split_metrics()';
+
+CREATE FUNCTION @extschema@.shard_split_metrics(split_id bigint DEFAULT NULL)
+RETURNS SETOF shardmaster.split_metrics_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1) WHERE $1 IS NOT NULL;
     SELECT p.id, p.source_shard, p.target_shard, p.phase, coalesce(g.total_rows_copied, 0),
@@ -189,10 +192,13 @@ $$;
 COMMENT ON FUNCTION @extschema@.shard_split_keys(bigint) IS
     'what a split moves, whole: keys, buckets or ranges, one a row. 42704: no such split';
 
-CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
-RETURNS TABLE (
+CREATE TYPE shardmaster.split_tables_row AS (
     table_name text, status text, "position" text, rows_copied bigint, changes_applied bigint, bytes bigint,
-    chunks_ok bigint, chunks_failed bigint, started_at timestamptz, completed_at timestamptz, last_error text)
+    chunks_ok bigint, chunks_failed bigint, started_at timestamptz, completed_at timestamptz, last_error text);
+COMMENT ON TYPE shardmaster.split_tables_row IS 'the columns of shard_split_tables()';
+
+CREATE FUNCTION @extschema@.shard_split_tables(split_id bigint)
+RETURNS SETOF shardmaster.split_tables_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1);
     SELECT t.table_name, coalesce(g.status, 'pending'), g."position", coalesce(g.rows_copied, 0),
@@ -205,8 +211,11 @@ $$;
 COMMENT ON FUNCTION @extschema@.shard_split_tables(bigint) IS
     'the tables of a split with their progress; bytes as they went over the wire';
 
+CREATE TYPE shardmaster.split_events_row AS (at timestamptz, from_phase text, to_phase text, who text, detail text);
+COMMENT ON TYPE shardmaster.split_events_row IS 'the columns of shard_split_events()';
+
 CREATE FUNCTION @extschema@.shard_split_events(split_id bigint)
-RETURNS TABLE (at timestamptz, from_phase text, to_phase text, who text, detail text)
+RETURNS SETOF shardmaster.split_events_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1);
     SELECT e.at, e.from_phase, e.to_phase, e.who, e.detail

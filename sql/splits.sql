@@ -10,8 +10,11 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION shardmaster.split_moves(text, text[], bigint) IS 'what a split moves, in a few words';
 
+CREATE TYPE shardmaster.splits_row AS (split_id bigint, "from" text, "to" text, moves text, phase text, progress text, waiting_for text, next_call text);
+COMMENT ON TYPE shardmaster.splits_row IS 'the columns of shard_splits()';
+
 CREATE FUNCTION @extschema@.shard_splits(ended boolean DEFAULT false)
-RETURNS TABLE (split_id bigint, "from" text, "to" text, moves text, phase text, progress text, waiting_for text, next_call text)
+RETURNS SETOF shardmaster.splits_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT m.split_id, m.source_shard, m.target_shard,
            shardmaster.clipped(shardmaster.split_moves(p.scope_kind, p.tenants, p.reverse_of), 30),

@@ -41,7 +41,7 @@ fn clean(text: &str, most: usize) -> String {
 
 /// What a terminal does not show but does: controls, the ends of lines and paragraphs, what
 /// turns the direction of a text, and what takes no place, by which two texts look the same.
-fn is_obeyed(c: char) -> bool {
+pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

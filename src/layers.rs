@@ -17,7 +17,7 @@ const FLOORS: [&[&str]; 13] = [
     &["placement", "gateway", "snowflake", "query"],
     &["routing", "schema", "execution", "import", "misplaced"],
     &["split", "lookups"],
-    &["guard", "reference"],
+    &["guard", "reference", "report"],
     &["worker"],
     &["api", "tests", "layers", "versions", "properties"],
 ];

@@ -26,6 +26,7 @@ mod properties;
 mod query;
 mod reference;
 mod remote;
+mod report;
 mod routing;
 mod schema;
 mod server;

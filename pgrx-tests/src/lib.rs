@@ -8,6 +8,7 @@
 pub mod ack_log;
 pub mod asking;
 pub mod bench;
+pub mod browser;
 pub mod cluster;
 pub mod demo;
 pub mod deployer;

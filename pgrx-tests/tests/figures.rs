@@ -125,6 +125,8 @@ fn a_standby_shows_figures_and_refuses_to_write() {
     standby.run().unwrap();
     let mut there = standby.superuser(DATABASE).unwrap();
     assert_behind(&figures(&mut there, id));
+    let page: String = there.query_one("SELECT shard_report()", &[]).unwrap().get(0);
+    assert!(page.contains("300 changes"), "{page}");
     let functions = "SELECT p.proname::text,
             format('SELECT %I(%s)', p.proname, (SELECT string_agg('NULL::' || format_type(t, NULL), ', ' ORDER BY n)
                       FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (t, n)))
@@ -135,7 +137,7 @@ fn a_standby_shows_figures_and_refuses_to_write() {
            -- These read.
            AND p.proname NOT IN ('shard_split_wait', 'shard_split_progress', 'shard_split_figures', 'shard_split_line', 'shard_split_account',
                                  'shard_check', 'shard_split_check', 'shard_split_diagnose', 'shard_split_to_call', 'shard_gateway_config', 'shard_range_midpoint', 'shard_credentials', 'shard_logins',
-                                 'shard_reference_wait')";
+                                 'shard_reference_wait', 'shard_report')";
     let functions = there.query(functions, &[]).unwrap();
     assert!(functions.len() > 35, "{}", functions.len());
     for row in &functions {

@@ -82,7 +82,7 @@ fn stage() -> Cluster {
 }
 
 /// What whoever may call the function of its name may read, and nobody write to: the server itself says so of a view.
-const IS_LOOKED_AT: [&str; 1] = ["shard_splits"];
+const IS_LOOKED_AT: [&str; 2] = ["shard_splits", "shard_guards"];
 
 /// All that is found is told at once.
 #[derive(Default)]

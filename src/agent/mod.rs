@@ -28,7 +28,7 @@ pub mod short_lock;
 pub mod standing;
 pub mod state;
 pub mod strangers;
-mod template;
+pub mod template;
 pub mod types;
 pub mod who;
 

@@ -16,7 +16,8 @@ use pgrx::prelude::*;
 /// What the library's own version is; the extension's SQL may be of another one.
 const LIBRARY_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-type Item = (String, String, bool);
+/// What it is, what is known of it, and whether that is in order.
+pub type Item = (String, String, bool);
 
 fn item(name: impl Into<String>, value: impl Into<String>, ok: bool) -> Item {
     (name.into(), value.into(), ok)
@@ -26,6 +27,10 @@ fn item(name: impl Into<String>, value: impl Into<String>, ok: bool) -> Item {
 #[pg_extern(volatile, parallel_restricted, security_definer)]
 #[search_path(pg_catalog, pg_temp)]
 fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, String), name!(ok, bool))> {
+    TableIterator::new(items())
+}
+
+pub fn items() -> Vec<Item> {
     let mut items = vec![version(), preload(), database()];
     items.extend([worker(Kind::Launcher), worker(Kind::Coordinator), worker(Kind::Sweeper)]);
     items.extend(lookups::has_work().then(|| worker(Kind::Looker)));
@@ -37,7 +42,7 @@ fn shard_status() -> TableIterator<'static, (name!(item, String), name!(value, S
     items.extend(lookups_of_shards());
     items.extend(references());
     items.extend(guards());
-    TableIterator::new(items)
+    items
 }
 
 fn version() -> Item {

@@ -27,6 +27,7 @@ pub mod settlement;
 pub mod shard;
 pub mod split;
 pub mod split_progress;
+pub mod split_sample;
 pub mod split_state;
 pub mod standing_guard;
 pub mod table_policy;

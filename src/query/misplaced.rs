@@ -106,7 +106,7 @@ fn statement(policies: &[TablePolicy], namespace: &str, seen: &[&Hidden]) -> Str
     all.join("\nUNION ALL\n")
 }
 
-fn no_tables(keyspace: &str) -> Failure {
+pub(super) fn no_tables(keyspace: &str) -> Failure {
     Failure::new(SqlState::NOT_IN_STATE, format!("keyspace \"{keyspace}\" has no tables"))
         .hint("shard_table_add() says which tables it has.")
 }

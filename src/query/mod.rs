@@ -9,3 +9,5 @@ pub mod page;
 pub mod record;
 pub mod run;
 pub mod sessions;
+pub mod top;
+mod top_answer;

@@ -9,7 +9,7 @@ use crate::agent::error::{Result, SplitError};
 use crate::agent::state::progress::TableProgress;
 use crate::catalog::split_progress::{self, Step};
 use crate::catalog::split_state::{CutoverStep, Goal, Phase};
-use crate::catalog::{cutover_request, event, settlement, split, verification, way_back};
+use crate::catalog::{cutover_request, event, settlement, split, split_sample, verification, way_back};
 use crate::error::{Failure, SqlState};
 use crate::placement::tenants;
 use crate::server::{sql, standby};
@@ -176,6 +176,8 @@ pub fn step(
         queue_bytes,
     };
     split_progress::step(id, &step);
+    let changes = outcome.progress.tables.iter().map(|table| table.changes_applied).sum();
+    split_sample::note(id, &step, changes);
     for (table, progress) in tables.iter().zip(&outcome.progress.tables) {
         table_progress(id, table.policy.ordinal, progress);
     }

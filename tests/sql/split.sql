@@ -220,6 +220,13 @@ SELECT shard_assign_range('10', '20', 'a', 'ordered');
 SELECT shard_split_rollback(:other);
 SELECT shard_split_wait(:other, 'rolled_back');
 
+-- What a person sees of it: one page, and the functions whose columns have a name.
+SELECT shard_report() ~ '^<!DOCTYPE html>.*Split 1: .*</html>\s*$' AS is_page, (SELECT count(*) FROM shard_guards) > 0 AS has_guards;
+\pset format unaligned
+\df (shard_split_metrics|shard_split_tables|shard_split_events|shard_splits|shard_guards)
+\pset format aligned
+\dT shardmaster.*_row
+
 -- Nothing is unfinished: the extension may go.
 SELECT split_id, phase FROM shard_split_metrics() WHERE finished_at IS NULL AND reverse_of IS NULL;
 DROP EXTENSION shardmaster;

@@ -1,0 +1,2 @@
+COMMENT ON FUNCTION shard_report() IS
+'this master as one page of HTML for a browser, with nothing from elsewhere in it and no script: what needs a hand, shards and how full they are, keyspaces, splits with their times, rates, lag and how long writers waited, placement, the last events. Of many shards, keyspaces and splits it shows the fullest and the last, and says how many are not shown; above some million entries of routing they are estimated. psql -Atc ''SELECT shard_report()'' > report.html';

@@ -1,0 +1,17 @@
+//! The page for people.
+
+use super::status;
+use crate::report;
+use crate::report::section::Standing;
+use pgrx::prelude::*;
+
+/// Everything as one page of HTML.
+#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[search_path(pg_catalog, pg_temp)]
+fn shard_report() -> String {
+    let standing = |(name, value, is_ok)| Standing { name, value, is_ok };
+    let standing: Vec<Standing> = status::items().into_iter().map(standing).collect();
+    report::page(&standing)
+}
+
+extension_sql_file!("../../sql/comments/report.sql", name = "comments_report", requires = [shard_report]);

@@ -1,0 +1,82 @@
+//! Whom to move.
+
+use super::arguments::{invalid, patience};
+use crate::error::{Failure, required};
+use crate::query::run::require_fit;
+use crate::query::top::{Asked, By, Silent, Top};
+use pgrx::datum::Interval;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// More than anybody reads.
+const MOST: i32 = 1000;
+
+/// SECURITY INVOKER: shards are asked as the caller's login.
+#[allow(clippy::type_complexity)]
+#[pg_extern(volatile, parallel_unsafe)]
+pub fn shard_top(
+    keyspace: default!(Option<String>, "'default'"),
+    shard: default!(Option<String>, "NULL"),
+    most: default!(Option<i32>, "20"),
+    by: default!(Option<String>, "'rows'"),
+    timeout: default!(Option<Interval>, "'30 s'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(key, Option<String>),
+            name!(shard, String),
+            name!(rows, Option<i64>),
+            name!(rows_error, Option<i64>),
+            name!(bytes, Option<i64>),
+            name!(writes, Option<i64>),
+            name!(share, Option<f64>),
+            name!(routed_to, Option<String>),
+            name!(problem, Option<String>),
+        ),
+    >,
+    ErrorReport,
+> {
+    require_fit("shard_top")?;
+    let keyspace = required(keyspace, "keyspace")?;
+    let most = required(most, "most")?;
+    if !(1..=MOST).contains(&most) {
+        return Err(invalid("most", &format!("{most} is not between 1 and {MOST}")).into());
+    }
+    let by = required(by, "by")?;
+    let by = By::parse(&by).ok_or_else(|| {
+        let failure: Failure = invalid("by", &format!("unrecognized figure \"{by}\""));
+        failure.hint("Figures are rows, bytes and writes.")
+    })?;
+    let (most, timeout) = (most as usize, patience(timeout)?);
+    let asked = Asked { keyspace: &keyspace, shard: shard.as_deref(), most, by, timeout };
+    let (top, silent) = asked.ask()?;
+    Ok(TableIterator::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))
+}
+
+#[allow(clippy::type_complexity)]
+type Line = (
+    Option<String>,
+    String,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<f64>,
+    Option<String>,
+    Option<String>,
+);
+
+fn of_key(top: Top) -> Line {
+    let Top { shard, found, routed_to } = top;
+    let share = (found.share * 10.0).round() / 10.0;
+    let figures = (Some(found.rows), Some(found.rows_error), Some(found.bytes), Some(found.writes));
+    (Some(found.key), shard, figures.0, figures.1, figures.2, figures.3, Some(share), routed_to, None)
+}
+
+/// It is told first: whatever follows is not all.
+fn of_silent(silent: Silent) -> Line {
+    (None, silent.shard, None, None, None, None, None, None, Some(silent.why.message))
+}
+
+extension_sql_file!("../../sql/comments/top.sql", name = "comments_top", requires = [shard_top]);

@@ -1,0 +1,237 @@
+//! Which keys of a shard have most rows or bytes, or are written to most: from its tables and its statistics, by pages that
+//! are chosen at random. So a table of any size takes as long as one of some dozens of megabytes.
+
+use super::login::{self, Way};
+use super::misplaced::no_tables;
+use super::opening::Manners;
+use super::run::chosen;
+use super::sessions::Sessions;
+use super::top_answer::{self, Facts, Found};
+use crate::agent::template::fill;
+use crate::catalog::caller::Caller;
+use crate::catalog::keyspace::{self, Keyspace};
+use crate::catalog::routing_history;
+use crate::catalog::table_policy::{self, TableName, TablePolicy};
+use crate::error::Failure;
+use crate::remote::fan_out::Question;
+use crate::remote::quote::{ident, literal};
+use crate::remote::result::Rows;
+use std::time::Duration;
+
+/// Pages of all tables of a shard that are read at most.
+const MOST_PAGES: f64 = 8192.0;
+/// Pages of each table that are read at least, where it has so many.
+const LEAST_PAGES: f64 = 128.0;
+/// Rows of a table, those that were written last, by which its writes are shared out.
+const YOUNGEST: usize = 2000;
+
+/// By what keys are put in order.
+#[derive(Clone, Copy)]
+pub enum By {
+    Rows,
+    Bytes,
+    Writes,
+}
+
+impl By {
+    pub fn parse(text: &str) -> Option<By> {
+        [By::Rows, By::Bytes, By::Writes].into_iter().find(|by| by.as_str() == text)
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            By::Rows => "rows",
+            By::Bytes => "bytes",
+            By::Writes => "writes",
+        }
+    }
+
+    fn of(self, found: &Found) -> i64 {
+        match self {
+            By::Rows => found.rows,
+            By::Bytes => found.bytes,
+            By::Writes => found.writes,
+        }
+    }
+}
+
+pub struct Asked<'a> {
+    pub keyspace: &'a str,
+    /// None: all active ones, of which one that does not answer is reported.
+    pub shard: Option<&'a str>,
+    pub most: usize,
+    pub by: By,
+    /// How long each shard is waited for, in all.
+    pub timeout: Duration,
+}
+
+/// A key of a shard, and where its route leads.
+pub struct Top {
+    pub shard: String,
+    pub found: Found,
+    pub routed_to: Option<String>,
+}
+
+/// A shard that has not answered.
+pub struct Silent {
+    pub shard: String,
+    pub why: Failure,
+}
+
+/// What is known before a shard is asked.
+struct Prepared {
+    keyspace: Keyspace,
+    policies: Vec<TablePolicy>,
+    ways: Vec<Way>,
+}
+
+impl Asked<'_> {
+    pub fn ask(&self) -> Result<(Vec<Top>, Vec<Silent>), Failure> {
+        let prepared = self.prepare()?;
+        let mut sessions = self.open(prepared.ways)?;
+        let places: Vec<(String, String)> = sessions
+            .shards()
+            .iter()
+            .map(|entrance| (entrance.shard.shard_key.clone(), entrance.shard.namespace.clone()))
+            .collect();
+        let namespace = |number: usize| places.get(number).map_or("", |place| place.1.as_str());
+        let facts = sessions.ask(|number| {
+            let question = facts_question(&prepared.policies, namespace(number));
+            Some(Question::Own(format!("{} {question}", self.settings())))
+        })?;
+        let facts: Vec<Vec<Facts>> = facts.iter().map(|rows| facts_of(rows.as_ref())).collect();
+        let answers = sessions.ask(|number| {
+            let facts = facts.get(number).filter(|facts| !facts.is_empty())?;
+            Some(Question::Own(self.question(&prepared.policies, namespace(number), facts)))
+        })?;
+        let mut all = Vec::new();
+        for ((shard, _), rows) in places.iter().zip(&answers) {
+            let Some(rows) = rows else { continue };
+            let found = top_answer::read(shard, rows, prepared.keyspace.key_type())?;
+            all.extend(found.into_iter().map(|found| Top { shard: shard.clone(), found, routed_to: None }));
+        }
+        let shard_of = |number: usize| places.get(number).map_or(String::new(), |place| place.0.clone());
+        let silent = sessions.failures().into_iter();
+        let silent = silent.map(|(number, why, _)| Silent { shard: shard_of(number), why }).collect();
+        Ok((self.chosen(&prepared.keyspace, all), silent))
+    }
+
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        Caller::as_owner(|caller| {
+            let keyspace = keyspace::find(self.keyspace)?;
+            let policies = table_policy::list(self.keyspace);
+            if policies.is_empty() {
+                return Err(no_tables(self.keyspace));
+            }
+            let role = login::role_of(caller)?;
+            let named = self.shard.map(|shard| [shard.to_owned()]);
+            let shards = chosen(named.as_ref().map(|names| names.as_slice()))?;
+            let ways = shards.iter().map(|shard| login::entrance(&role, shard, self.timeout));
+            Ok(Prepared { keyspace, policies, ways: ways.collect::<Result<_, _>>()? })
+        })
+    }
+
+    fn open(&self, ways: Vec<Way>) -> Result<Sessions, Failure> {
+        let manners = Manners::of_caller();
+        match self.shard {
+            Some(_) => Sessions::open(ways, &[], &manners, self.timeout, false),
+            None => Sessions::open_each(ways, &manners, self.timeout),
+        }
+    }
+
+    /// A server stops by itself when nobody waits any more; rows that a policy hides are an error, and no smaller number.
+    fn settings(&self) -> String {
+        format!(
+            "SET search_path = pg_catalog, pg_temp; SET row_security = off; SET default_transaction_read_only = on;
+             SET statement_timeout = {};",
+            self.timeout.as_millis().min(i32::MAX as u128)
+        )
+    }
+
+    /// Each table gets as many pages of all as it is of their size.
+    fn question(&self, policies: &[TablePolicy], namespace: &str, facts: &[Facts]) -> String {
+        let all: f64 = facts.iter().map(|facts| facts.pages).sum();
+        let table = |facts: &Facts| {
+            let policy = policies.get(facts.number)?;
+            let pages = (MOST_PAGES * facts.pages / all.max(1.0)).max(LEAST_PAGES);
+            let part = (pages / facts.pages.max(1.0)).min(1.0);
+            Some(table_question(policy, namespace, facts, part))
+        };
+        let tables: Vec<String> = facts.iter().filter_map(table).collect();
+        fill(
+            include_str!("../../sql/query/top_shard.sql"),
+            &[
+                ("by", self.by.as_str().to_owned()),
+                ("tables", tables.join("\nUNION ALL\n")),
+                ("most", self.most.to_string()),
+            ],
+        )
+    }
+
+    /// Those that have most of all shards.
+    fn chosen(&self, keyspace: &Keyspace, mut all: Vec<Top>) -> Vec<Top> {
+        all.sort_by(|a, b| {
+            let first = self.by.of(&b.found).cmp(&self.by.of(&a.found));
+            first.then_with(|| (&a.shard, &a.found.key).cmp(&(&b.shard, &b.found.key)))
+        });
+        all.truncate(self.most);
+        // A text that is no key of the keyspace is one that no route leads to.
+        let is_key = |top: &&mut Top| top.found.is_key;
+        let keys: Vec<String> =
+            all.iter().filter(|top| top.found.is_key).map(|top| top.found.key.clone()).collect();
+        let routes = Caller::as_owner(|_| {
+            let version = keyspace::latest_version(self.keyspace);
+            routing_history::shards_at(keyspace, &keys, version)
+        });
+        for (top, route) in all.iter_mut().filter(is_key).zip(routes) {
+            top.routed_to = route;
+        }
+        all
+    }
+}
+
+/// As a statement names it that sees no schema of the shard's.
+fn qualified(policy: &TablePolicy, namespace: &str) -> Option<String> {
+    let name = TableName::parse(&policy.table_name)?;
+    let schema = name.schema.as_deref().unwrap_or(namespace);
+    Some(format!("{}.{}", ident(schema), ident(&name.name)))
+}
+
+fn facts_question(policies: &[TablePolicy], namespace: &str) -> String {
+    let row = |(number, policy): (usize, &TablePolicy)| {
+        Some(format!("({number}, {})", literal(&qualified(policy, namespace)?)))
+    };
+    let tables: Vec<String> = policies.iter().enumerate().filter_map(row).collect();
+    fill(include_str!("../../sql/query/top_facts.sql"), &[("tables", tables.join(", "))])
+}
+
+fn facts_of(rows: Option<&Rows>) -> Vec<Facts> {
+    rows.map(|rows| rows.rows.iter().filter_map(|row| Facts::read(row)).collect()).unwrap_or_default()
+}
+
+fn table_question(policy: &TablePolicy, namespace: &str, facts: &Facts, part: f64) -> String {
+    let page = if part < 1.0 {
+        "(r.ctid::pg_catalog.text::pg_catalog.point)[0]"
+    } else {
+        // All of it: there is no error to be estimated.
+        "NULL::pg_catalog.int8"
+    };
+    let column = ident(&policy.shard_by);
+    fill(
+        include_str!("../../sql/query/top_table.sql"),
+        &[
+            ("table", qualified(policy, namespace).unwrap_or_default()),
+            ("key", format!("r.{column}::pg_catalog.text COLLATE \"C\"")),
+            ("column", column),
+            ("payload", facts.payload.clone()),
+            ("part", format!("{part:.9}::pg_catalog.float8")),
+            ("percent", format!("{:.7}", part * 100.0)),
+            // The same pages both times.
+            ("seed", "1".to_owned()),
+            ("page", page.to_owned()),
+            ("bytes", format!("{:.0}::pg_catalog.float8", facts.bytes)),
+            ("writes", format!("{:.0}::pg_catalog.float8", facts.writes)),
+            ("youngest", YOUNGEST.to_string()),
+        ],
+    )
+}

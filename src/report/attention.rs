@@ -1,0 +1,30 @@
+//! What needs a hand, as `shard_status()` says it, and what is in order.
+
+use super::html::{Html, tag};
+use super::plot::left_out;
+use super::section::{Section, Standing};
+
+/// Of each kind; a master of many splits has many.
+const MOST: usize = 60;
+
+pub fn section(standing: &[Standing]) -> Section {
+    let (good, bad): (Vec<&Standing>, Vec<&Standing>) = standing.iter().partition(|item| item.is_ok);
+    let mut body = if bad.is_empty() {
+        tag("p").class("well").say("Nothing needs a hand.").done()
+    } else {
+        list("bad", &bad)
+    };
+    let summary = tag("summary").say(format!("In order: {}", good.len())).done();
+    body.put(tag("details").put(summary).put(list("good", &good)).done());
+    Section { id: "attention", title: "What needs a hand", body }
+}
+
+fn list(class: &'static str, items: &[&Standing]) -> Html {
+    let row = |item: &&Standing| {
+        let name = tag("dt").put(Html::name(&item.name)).done();
+        [name, tag("dd").put(Html::short_name(&item.value, 600)).done()].into_iter().collect::<Html>()
+    };
+    let mut html = tag("dl").class(class).put(items.iter().take(MOST).map(row).collect()).done();
+    html.put(left_out(items.len() as i64 - MOST as i64, "more is", "more are"));
+    html
+}
