@@ -90,7 +90,7 @@ impl fmt::Display for Measure {
             Goal::RatioAtMost(limit) => format!("ratio <= {limit}"),
             Goal::AtLeast(limit) => format!(">= {limit}"),
             Goal::AtMost(limit) => format!("<= {limit}"),
-            Goal::MoreByAtMost(limit) => format!("+{:.1} <= {limit}", self.more()),
+            Goal::MoreByAtMost(limit) => format!("{:+.1} <= {limit}", self.more()),
         };
         write!(
             f,
