@@ -75,6 +75,7 @@ from_display!(
     String,
     &str,
     std::io::Error,
+    std::num::ParseIntError,
     std::num::TryFromIntError,
     std::time::SystemTimeError,
     fmt::Error

@@ -24,6 +24,8 @@ fn bare(text: &str) -> String {
     for option in ["ERRCODE", "DETAIL", "HINT", "MESSAGE"] {
         bare = bare.replace(&format!("{option} ="), "");
     }
+    // The mode of a lock, no look-up of an operator.
+    bare = bare.replace(" IN ROW SHARE MODE", "");
     while let Some(at) = bare.find("OPERATOR(pg_catalog.") {
         let Some(length) = bare[at..].find(')') else { break };
         bare.replace_range(at..=at + length, " ");

@@ -2,7 +2,7 @@
 //! leaving the rule out would lose a write.
 
 use postgres::Client;
-use shardmaster_tests::cluster::DATABASE;
+use shardmaster_tests::cluster::{Cluster, DATABASE};
 use shardmaster_tests::fixture::{
     LIMIT, client, cluster, cut_over_and_compare, plan, rows, source, state_of, to_pending,
 };
@@ -10,13 +10,18 @@ use shardmaster_tests::server::signal;
 use shardmaster_tests::split::Split;
 use shardmaster_tests::wait;
 
+/// The key that moves, and so many others that they do not stand in the triggers.
+fn beside_others(cluster: &Cluster) -> Vec<String> {
+    let keys: Vec<String> = (0..100).map(|n| format!("another {n}")).chain(["moves".into()]).collect();
+    let assign = "SELECT shard_assign_many($1, 'shard_a')";
+    cluster.superuser().unwrap().execute(assign, &[&&keys[..100]]).unwrap();
+    keys
+}
+
 #[test]
 fn a_snapshot_older_than_the_split_cannot_write() {
     let cluster = cluster(&[]);
-    let mut master = cluster.superuser().unwrap();
-    // Few keys stand in the triggers, many are looked up.
-    let many: Vec<String> = (0..100).map(|n| format!("another {n}")).chain(["moves".into()]).collect();
-    master.execute("SELECT shard_assign_many($1, 'shard_a')", &[&&many[..100]]).unwrap();
+    let many = beside_others(&cluster);
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let few = ["moves"].as_slice();
     for (level, keys) in
@@ -96,12 +101,25 @@ fn a_late_commit_of_an_early_change_arrives() {
 #[test]
 fn keys_scopes_savepoints_and_replica_roles_are_captured() {
     let cluster = cluster(&[]);
-    let split = plan(&cluster);
+    change_while_it_is_copied(&cluster, &plan(&cluster));
+}
+
+/// Where the function that captures judges by itself: by a filter of bits, and a table.
+#[test]
+fn the_same_is_captured_of_one_of_many_keys() {
+    let cluster = cluster(&[]);
+    let keys = beside_others(&cluster);
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let split = Split::plan(&cluster, "shard_a", "shard_b", &keys).unwrap();
+    change_while_it_is_copied(&cluster, &split);
+}
+
+fn change_while_it_is_copied(cluster: &Cluster, split: &Split<'_>) {
     cluster.hold("step_committed").unwrap();
     split.call("start_dual_write").unwrap();
     split.call("run_backfill").unwrap();
     split.wait_held("step_committed", LIMIT).unwrap();
-    source(&cluster)
+    source(cluster)
         .batch_execute(
             "UPDATE items SET id = id + 1000 WHERE tenant = 'moves' AND id BETWEEN 10 AND 20;
              UPDATE items SET tenant = 'stays', id = id + 2000, code = code + 2000 WHERE tenant = 'moves' AND id BETWEEN 30 AND 40;
@@ -117,8 +135,8 @@ fn keys_scopes_savepoints_and_replica_roles_are_captured() {
         .unwrap();
     cluster.fault("").unwrap();
     split.wait("cutover_pending", LIMIT).unwrap();
-    cut_over_and_compare(&cluster, &split);
-    assert!(rows(&cluster, 1)[&90].starts_with("replica"));
+    cut_over_and_compare(cluster, split);
+    assert!(rows(cluster, 1)[&90].starts_with("replica"));
 }
 
 #[test]

@@ -19,15 +19,17 @@ SELECT setval('shardmaster_agent.{queue}_seq', 1) FROM shardmaster_agent.{queue}
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(of_key {key_type}, of_owner {owner_type}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $agent$
 DECLARE
-    -- Not constants, see is_mover.
-    of_namespace pg_catalog.text := {namespace};
-    of_keyspace  pg_catalog.text := {keyspace};
+    of_namespace pg_catalog.text;
+    of_keyspace  pg_catalog.text;
 BEGIN
     IF of_key IS NULL OR of_owner IS NULL THEN
         RETURN false;
     END IF;
     -- What a split copies its clients have written elsewhere, and are captured there.
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
+        -- Not as constants, see is_mover.
+        of_namespace := {namespace};
+        of_keyspace := {keyspace};
         IF shardmaster_agent.is_mover(NULL, of_namespace, of_keyspace) THEN
             RETURN false;
         END IF;

@@ -20,11 +20,13 @@ LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER AS $agent$
 DECLARE
     found_shard   pg_catalog.text;
     found_version pg_catalog.int8;
-    -- Not constants, see is_mover.
-    of_namespace  pg_catalog.text := {namespace};
-    of_keyspace   pg_catalog.text := {keyspace};
+    of_namespace  pg_catalog.text;
+    of_keyspace   pg_catalog.text;
 BEGIN
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
+        -- Not as constants, see is_mover.
+        of_namespace := {namespace};
+        of_keyspace := {keyspace};
         IF shardmaster_agent.is_mover(NULL, of_namespace, of_keyspace) THEN
             RETURN false;
         END IF;

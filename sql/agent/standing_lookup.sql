@@ -7,14 +7,16 @@
 CREATE OR REPLACE FUNCTION shardmaster_agent.{function}(wanted {type}) RETURNS boolean
 LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER AS $agent$
 DECLARE
-    -- Not constants, see is_mover.
-    of_namespace pg_catalog.text := {namespace};
-    of_keyspace  pg_catalog.text := {keyspace};
+    of_namespace pg_catalog.text;
+    of_keyspace  pg_catalog.text;
 BEGIN
     PERFORM {found};
     IF FOUND THEN
         RETURN false;
     END IF;
+    -- Not as constants, see is_mover; and here, since nearly all have gone by now.
+    of_namespace := {namespace};
+    of_keyspace := {keyspace};
     IF pg_catalog.current_setting('shardmaster_agent.mover', true) OPERATOR(pg_catalog.<>) '' THEN
         IF shardmaster_agent.is_mover(NULL, of_namespace, of_keyspace) THEN
             RETURN false;

@@ -22,7 +22,20 @@ pub struct Filter {
     bytes: Vec<u8>,
 }
 
+fn bits_of(keys: usize) -> usize {
+    keys.saturating_mul(BITS_PER_KEY).clamp(MIN_BITS, MAX_BITS).next_power_of_two()
+}
+
 impl Filter {
+    /// Bytes of the filter of a scope, where it has one.
+    pub fn size(scope: &Scope) -> usize {
+        match scope {
+            Scope::Keys(keys) => bits_of(keys.len()) / 8,
+            Scope::Buckets { count, .. } => count.get().div_ceil(8) as usize,
+            Scope::Ranges { .. } => 0,
+        }
+    }
+
     /// What a scope holds, for one type of column; None: it has no filter.
     pub fn of_scope(
         connection: &mut Connection,
@@ -73,7 +86,7 @@ impl Filter {
 
     /// The filter of so many keys by a hash of {}, given as SQL.
     pub fn by_hash(hash: &str, keys: usize) -> Filter {
-        let bits = keys.saturating_mul(BITS_PER_KEY).clamp(MIN_BITS, MAX_BITS).next_power_of_two();
+        let bits = bits_of(keys);
         let position = format!("({hash} OPERATOR(pg_catalog.&) {})::pg_catalog.int4", bits - 1);
         Filter { position, bytes: vec![0; bits / 8] }
     }

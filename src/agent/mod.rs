@@ -1,11 +1,13 @@
 //! What is installed on a shard for one split: names, and the agent's SQL with the
 //! names filled in.
 
+pub mod capture;
 pub mod catalogs;
 pub mod check;
 pub mod credential;
 pub mod error;
 pub mod filter;
+pub mod judged;
 pub mod known_column;
 pub mod look_up;
 pub mod lookup;
@@ -34,7 +36,7 @@ pub mod who;
 
 use crate::agent::session::Side;
 use crate::agent::shape::{Column, TableShape};
-use crate::agent::state::{changed, queue, side};
+use crate::agent::state::{changed, queue};
 use crate::catalog::split::Plan;
 use crate::guc;
 use crate::remote::quote::{ident, literal};
@@ -44,16 +46,11 @@ use template::fill;
 
 /// What a side's tables could run, as one number; a query.
 pub static CODE: LazyLock<String> = LazyLock::new(|| format!("SELECT {}", code(["$3", "$4", "$5"])));
-const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
-const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
 const GUARD: &str = include_str!("../../sql/agent/guard.sql");
 const CHANGED: &str = include_str!("../../sql/agent/changed.sql");
 const STRAY: &str = include_str!("../../sql/agent/stray.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
-/// Bytes up to which a WHEN clause lists the keys: it is read anew for each statement
-/// that touches the table, so a longer list costs more than a look-up.
-const LITERAL_BYTES: usize = 200;
 /// Entries of a queue between two looks at its lease and size.
 const SAMPLE: u32 = 64;
 
@@ -106,11 +103,6 @@ pub fn trigger_prefix(split: i64, side: Side) -> String {
     format!("00_shardmaster_{split}_{}_", suffix(side))
 }
 
-/// What the capture function of one table calls to refuse a writer.
-pub fn refuse_function(split: i64, ordinal: i32) -> String {
-    format!("refuse_{split}_{ordinal}")
-}
-
 /// The keys of both versions of a row, as a function's arguments.
 fn key_arguments(table: &TableShape) -> String {
     let types: Vec<&str> = table
@@ -128,43 +120,6 @@ fn key_arguments(table: &TableShape) -> String {
 /// The same arguments where they are used.
 fn key_values(table: &TableShape, version: &str) -> String {
     (1..=table.key().len()).map(|n| format!("{version}_{n}")).collect::<Vec<_>>().join(", ")
-}
-
-/// The capture functions of one table of the source, and what they call.
-pub fn capture(plan: &Plan, ordinal: i32, table: &TableShape, shard_by: &Column) -> String {
-    let refuse = fill(
-        REFUSE,
-        &[
-            ("function", refuse_function(plan.id, ordinal)),
-            ("split", plan.id.to_string()),
-            ("scope", state::scope::table(plan.id, Side::Source)),
-            ("match", plan.scope.matches("wanted")),
-            ("type", shard_by.base.clone()),
-            ("shard", literal(&plan.source.shard_key)),
-            ("other_shard", literal(&plan.target.shard_key)),
-        ],
-    );
-    let capture = fill(
-        CAPTURE,
-        &[
-            ("function", trigger_function(plan.id, Side::Source, ordinal)),
-            ("refuse", refuse_function(plan.id, ordinal)),
-            ("split", plan.id.to_string()),
-            ("barrier", queue::barrier_name(plan.id)),
-            ("by_type", shard_by.base.clone()),
-            ("arguments", key_arguments(table)),
-            ("queue_keys", queue::keys(table).join(", ")),
-            ("queue", queue::table(plan.id, ordinal)),
-            ("queue_sizes", queue::sizes(plan)),
-            ("sample", SAMPLE.to_string()),
-            ("sequence", queue::sequence(plan.id)),
-            ("if_captured", side::if_captured(plan.id)),
-            ("new_keys", key_values(table, "new")),
-            ("old_keys", key_values(table, "old")),
-            ("no_keys", vec!["NULL"; table.key().len() * 2].join(", ")),
-        ],
-    );
-    format!("{refuse}\n{capture}")
 }
 
 /// The guard functions of one table of the target, and where they note keys.
@@ -236,7 +191,7 @@ pub fn in_scope(plan: &Plan, side: Side, type_name: &str, filter: Option<&Filter
 /// that keeps the trigger from being called for the others.
 fn when_clause(plan: &Plan, side: Side, column: &Column, rows: &[&str]) -> String {
     let values: Vec<String> = rows.iter().map(|row| format!("{row}.{}", ident(&column.name))).collect();
-    if let Some(condition) = plan.scope.condition(&values, column, LITERAL_BYTES) {
+    if let Some(condition) = plan.scope.condition(&values, column, judged::LITERAL_BYTES) {
         return condition;
     }
     let found = |value: &str| format!("shardmaster_agent.{}({value})", in_scope_function(plan.id, side));
@@ -285,24 +240,24 @@ pub fn trigger_name(split: i64, side: Side, event: Event) -> String {
     format!("{}{}", trigger_prefix(split, side), event.letter())
 }
 
-/// What a row's trigger calls with the values of both versions, those that there are.
-fn row_call(plan: &Plan, side: Side, ordinal: i32, shape: &TableShape, by: &Column, event: Event) -> String {
-    let has = |version: &str| match event {
-        Event::Insert => version == "NEW",
-        Event::Delete => version == "OLD",
-        Event::Update | Event::Truncate => true,
+/// What a row's trigger calls with the values of both versions. Where there is one, it stands for
+/// both: nothing has changed then that the function would have to tell apart.
+fn row_call(plan: &Plan, side: Side, watched: Watched<'_>, rows: &[&str], event: Event) -> String {
+    let Watched { shape, shard_by, ordinal } = watched;
+    let new = rows.first().copied().unwrap_or("NEW");
+    let old = rows.last().copied().unwrap_or("OLD");
+    let columns = |version: &str| {
+        let of = |column: &String| format!("{version}.{}", ident(column));
+        shape.key().iter().map(of).collect::<Vec<_>>().join(", ")
     };
-    let value = |version: &str, column: &str| match has(version) {
-        true => format!("{version}.{}", ident(column)),
-        false => "NULL".to_owned(),
-    };
-    let mut values = vec![value("NEW", &by.name), value("OLD", &by.name)];
-    for version in ["NEW", "OLD"] {
-        values.extend(shape.key().iter().map(|column| value(version, column)));
-    }
-    let letter = event.letter().to_ascii_uppercase();
-    let function = trigger_function(plan.id, side, ordinal);
-    format!("shardmaster_agent.{function}_row('{letter}', {})", values.join(", "))
+    let by = ident(&shard_by.name);
+    format!(
+        "shardmaster_agent.{}_row('{}', {new}.{by}, {old}.{by}, {}, {})",
+        trigger_function(plan.id, side, ordinal),
+        event.letter().to_ascii_uppercase(),
+        columns(new),
+        columns(old)
+    )
 }
 
 /// The table whose triggers are made, as a side has it.
@@ -316,7 +271,7 @@ pub struct Watched<'a> {
 /// One trigger of a table or partition, created and made to fire always. That it fires
 /// always goes over to clones. Those for rows do all there is to do in their conditions.
 pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event: Event) -> String {
-    let Watched { shape, shard_by, ordinal } = watched;
+    let Watched { shard_by, ordinal, .. } = watched;
     let name = ident(&trigger_name(plan.id, side, event));
     let function = trigger_function(plan.id, side, ordinal);
     let rows: &[&str] = match event {
@@ -335,11 +290,13 @@ pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event
     };
     let fires = match event {
         Event::Truncate => "FOR EACH STATEMENT".to_owned(),
-        Event::Insert | Event::Update | Event::Delete => format!(
-            "FOR EACH ROW WHEN ({unless}({}) AND {})",
-            when_clause(plan, side, shard_by, rows),
-            row_call(plan, side, ordinal, shape, shard_by, event)
-        ),
+        Event::Insert | Event::Update | Event::Delete => {
+            let scope = match side == Side::Source && judged::is_judged_within(plan, shard_by) {
+                true => String::new(),
+                false => format!("({}) AND ", when_clause(plan, side, shard_by, rows)),
+            };
+            format!("FOR EACH ROW WHEN ({unless}{scope}{})", row_call(plan, side, watched, rows, event))
+        }
     };
     format!(
         "CREATE TRIGGER {name} AFTER {} ON {table} {fires}

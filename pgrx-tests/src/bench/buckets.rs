@@ -2,7 +2,7 @@
 //! rows by their keys there, and writers whose buckets stay.
 
 use super::Size;
-use super::capture::Script;
+use super::capture::{Script, Session};
 use super::rig::{LIMIT, Rig};
 use super::stats::{Goal, Measure};
 use crate::Result;
@@ -29,23 +29,29 @@ pub fn buckets(size: Size) -> Result<Vec<Measure>> {
         }
     }
     rig.install([false, false])?;
-    Ok(vec![agent, source, both, stay(&rig, size)?])
+    let mut measures = vec![agent, source, both];
+    measures.extend(stay(&rig, size)?);
+    Ok(measures)
 }
 
 /// Single-row updates of tenants whose buckets stay, while the other half moves.
-fn stay(rig: &Rig, size: Size) -> Result<Measure> {
+fn stay(rig: &Rig, size: Size) -> Result<[Measure; 2]> {
     let staying = Script::new("staying buckets", &format!("2 * random(0, {TENANTS} / 2 - 1) + 1"), TENANTS)?;
-    let mut measure = Measure::new("staying buckets, half of them moving", "tps", Goal::RatioAtLeast(0.75));
+    let tenant = format!("2 * floor(random() * {TENANTS} / 2)::bigint + 1");
+    let mut session = Session::new(rig, &tenant, TENANTS, "off", size)?;
+    let mut rate = Measure::new("staying buckets, half of them moving", "tps", Goal::RatioAtLeast(0.75));
+    let mut cost = Measure::new("the same, fast commits", "µs", Goal::MoreByAtMost(2.0));
     let seconds = size.seconds(4);
     for _ in 0..size.pairs(5) {
         rig.source()?.batch_execute("VACUUM items")?;
         rig.settle()?;
-        let reference = staying.run(rig, seconds)?;
+        let reference = (staying.run(rig, seconds)?, session.cost()?);
         let split = rig.plan(TENANTS / 2)?;
         split.call("start_dual_write")?;
         split.wait("dual_write", LIMIT)?;
-        measure.pair(reference, staying.run(rig, seconds)?);
+        rate.pair(reference.0, staying.run(rig, seconds)?);
+        cost.pair(reference.1, session.cost()?);
         rig.take_back(&split)?;
     }
-    Ok(measure)
+    Ok([rate, cost])
 }

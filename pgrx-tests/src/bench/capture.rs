@@ -1,10 +1,12 @@
-//! What capture costs single-row updates, by pgbench, while nothing is copied.
+//! What capture costs single-row updates while nothing is copied: by pgbench, and in time of the
+//! server's processor, which says the same on a busy machine.
 
 use super::Size;
 use super::rig::{LIMIT, Rig};
 use super::stats::{Goal, Measure};
 use crate::cluster::{CLIENT, DATABASE};
 use crate::{Result, env};
+use postgres::{Client, NoTls};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -48,14 +50,111 @@ impl Script {
     }
 }
 
+/// Single-row updates by one session, each a transaction.
+pub struct Session {
+    client: Client,
+    pid: i32,
+    first: String,
+    run: String,
+    updates: u32,
+}
+
+impl Session {
+    /// `tenant` is an expression of SQL; `commit` a value of synchronous_commit.
+    pub fn new(rig: &Rig, tenant: &str, tenants: i64, commit: &str, size: Size) -> Result<Session> {
+        let updates = match size {
+            Size::Full => 20_000,
+            Size::Quick => 2_000,
+        };
+        let mut client = rig.client_config().connect(NoTls)?;
+        client.batch_execute(&format!("SET synchronous_commit = {commit}"))?;
+        let pid = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);
+        let run = |updates: u32| {
+            format!(
+                "DO $$ DECLARE wanted bigint; BEGIN FOR n IN 1 .. {updates} LOOP
+                     wanted := {tenant} + {tenants} * floor(random() * {ROWS_OF_TENANT})::bigint;
+                     UPDATE items SET v = v + 1 WHERE id = wanted;
+                     COMMIT;
+                 END LOOP; END $$"
+            )
+        };
+        Ok(Session { client, pid, first: run(updates / 20), run: run(updates), updates })
+    }
+
+    /// Microseconds of processor time of the server for each.
+    pub fn cost(&mut self) -> Result<f64> {
+        // What a session makes once for new functions is not of each.
+        self.client.batch_execute(&self.first)?;
+        let before = self.processor_time()?;
+        self.client.batch_execute(&self.run)?;
+        Ok((self.processor_time()? - before) / f64::from(self.updates))
+    }
+
+    fn processor_time(&self) -> Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.pid))?;
+        let nanoseconds: u64 = text.split(' ').next().ok_or("an empty schedstat")?.parse()?;
+        Ok(nanoseconds as f64 / 1e3)
+    }
+}
+
+/// Of one kind of tenant: transactions of four clients, and what each costs the server.
+struct Measured {
+    script: Script,
+    sessions: [Session; 2],
+    rate: Measure,
+    costs: [Measure; 2],
+}
+
+impl Measured {
+    /// `tenant`: as pgbench and as SQL have it.
+    fn new(
+        rig: &Rig,
+        name: &str,
+        [of_pgbench, of_sql]: [&str; 2],
+        size: Size,
+        (ratio, most): (f64, f64),
+    ) -> Result<Measured> {
+        let session = |commit| Session::new(rig, of_sql, TENANTS, commit, size);
+        let cost =
+            |commit: &str| Measure::new(format!("{name}, {commit} commits"), "µs", Goal::MoreByAtMost(most));
+        Ok(Measured {
+            script: Script::new(&name.replace([' ', ','], "_"), of_pgbench, TENANTS)?,
+            sessions: [session("off")?, session("on")?],
+            rate: Measure::new(name, "tps", Goal::RatioAtLeast(ratio)),
+            costs: [cost("fast"), cost("slow")],
+        })
+    }
+
+    fn run(&mut self, rig: &Rig, seconds: u64, is_ours: bool) -> Result<()> {
+        let list = |measure: &mut Measure, value| match is_ours {
+            true => measure.ours.push(value),
+            false => measure.reference.push(value),
+        };
+        list(&mut self.rate, self.script.run(rig, seconds)?);
+        for (session, measure) in self.sessions.iter_mut().zip(&mut self.costs) {
+            list(measure, session.cost()?);
+        }
+        Ok(())
+    }
+
+    fn measures(self) -> impl Iterator<Item = Measure> {
+        std::iter::once(self.rate).chain(self.costs)
+    }
+}
+
 pub fn capture(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(TENANTS * ROWS_OF_TENANT, TENANTS)?;
     // Even tenants move, the first ones first; odd ones stay.
-    let staying = Script::new("staying", &format!("2 * random(0, {TENANTS} / 2 - 1) + 1"), TENANTS)?;
-    let moving = Script::new("moving", &format!("2 * random(0, {FEW} - 1)"), TENANTS)?;
-    let mut stay_few = Measure::new("staying tenants, 10 moving", "tps", Goal::RatioAtLeast(0.97));
-    let mut stay_many = Measure::new("staying tenants, 10,000 moving", "tps", Goal::RatioAtLeast(0.97));
-    let mut move_few = Measure::new("moving tenants, 10 moving", "tps", Goal::RatioAtLeast(0.8));
+    let (stays, stays_sql) = (
+        format!("2 * random(0, {TENANTS} / 2 - 1) + 1"),
+        format!("2 * floor(random() * {TENANTS} / 2)::bigint + 1"),
+    );
+    let (moves, moves_sql) =
+        (format!("2 * random(0, {FEW} - 1)"), format!("2 * floor(random() * {FEW})::bigint"));
+    let (staying, moving) = ([stays.as_str(), stays_sql.as_str()], [moves.as_str(), moves_sql.as_str()]);
+    let mut stay_few = Measured::new(&rig, "staying tenants, 10 moving", staying, size, (0.97, 1.0))?;
+    let mut stay_many = Measured::new(&rig, "staying tenants, 10,000 moving", staying, size, (0.97, 1.0))?;
+    let mut move_few = Measured::new(&rig, "moving tenants, 10 moving", moving, size, (0.8, 12.0))?;
     let seconds = size.seconds(4);
     for round in 0..size.pairs(10) {
         rig.source()?.batch_execute("VACUUM items")?;
@@ -63,24 +162,20 @@ pub fn capture(size: Size) -> Result<Vec<Measure>> {
         // Which of a pair runs first changes with the round.
         for step in 0..2 {
             if (step + round) % 2 == 0 {
-                stay_few.reference.push(staying.run(&rig, seconds)?);
-                move_few.reference.push(moving.run(&rig, seconds)?);
-                stay_many.reference.push(staying.run(&rig, seconds)?);
+                for measured in [&mut stay_few, &mut move_few, &mut stay_many] {
+                    measured.run(&rig, seconds, false)?;
+                }
             } else {
                 with_capture(&rig, FEW, || {
-                    stay_few.ours.push(staying.run(&rig, seconds)?);
-                    move_few.ours.push(moving.run(&rig, seconds)?);
-                    Ok(())
+                    stay_few.run(&rig, seconds, true)?;
+                    move_few.run(&rig, seconds, true)
                 })?;
-                with_capture(&rig, MANY, || {
-                    stay_many.ours.push(staying.run(&rig, seconds)?);
-                    Ok(())
-                })?;
+                with_capture(&rig, MANY, || stay_many.run(&rig, seconds, true))?;
             }
         }
         println!("  round {}", round + 1);
     }
-    Ok(vec![stay_few, stay_many, move_few])
+    Ok(stay_few.measures().chain(stay_many.measures()).chain(move_few.measures()).collect())
 }
 
 /// With the triggers of a split of `count` tenants, of which nothing is copied yet.

@@ -24,6 +24,8 @@ pub enum Goal {
     RatioAtMost(f64),
     AtLeast(f64),
     AtMost(f64),
+    /// By how much ours is above the reference.
+    MoreByAtMost(f64),
 }
 
 /// One line of the table: interleaved pairs of a reference and ours.
@@ -59,6 +61,12 @@ impl Measure {
         (!ratios.is_empty()).then(|| quartiles(&ratios)[1])
     }
 
+    /// The median of what ours is more than the reference.
+    fn more(&self) -> f64 {
+        let more: Vec<f64> = self.reference.iter().zip(&self.ours).map(|(r, o)| o - r).collect();
+        quartiles(&more)[1]
+    }
+
     pub fn is_met(&self) -> bool {
         let (median, ratio) = (quartiles(&self.ours)[1], self.ratio().unwrap_or(f64::NAN));
         match self.goal {
@@ -66,6 +74,7 @@ impl Measure {
             Goal::RatioAtMost(limit) => ratio <= limit,
             Goal::AtLeast(limit) => median >= limit,
             Goal::AtMost(limit) => median <= limit,
+            Goal::MoreByAtMost(limit) => self.more() <= limit,
         }
     }
 }
@@ -81,6 +90,7 @@ impl fmt::Display for Measure {
             Goal::RatioAtMost(limit) => format!("ratio <= {limit}"),
             Goal::AtLeast(limit) => format!(">= {limit}"),
             Goal::AtMost(limit) => format!("<= {limit}"),
+            Goal::MoreByAtMost(limit) => format!("{:+.1} <= {limit}", self.more()),
         };
         write!(
             f,
@@ -126,5 +136,9 @@ mod tests {
         }
         assert_eq!(measure.ratio(), Some(0.85));
         assert!(measure.is_met());
+        measure.goal = Goal::MoreByAtMost(-1.0);
+        assert!(measure.is_met());
+        measure.goal = Goal::MoreByAtMost(-2.0);
+        assert!(!measure.is_met());
     }
 }

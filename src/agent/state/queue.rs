@@ -153,6 +153,11 @@ pub fn size(queue: &str) -> String {
     format!("pg_relation_size('{queue}'::regclass)")
 }
 
+/// The statement that has the server look what a queue holds, unless somebody else is just at it.
+pub fn analyze(queue: &str) -> String {
+    format!("ANALYZE (SKIP_LOCKED) {queue}")
+}
+
 /// The statement that takes out what a snapshot has seen: never by sequence number, and never
 /// by TRUNCATE, which would take entries that it has not seen.
 pub fn consume(queue: &str, snapshot: &str) -> String {

@@ -17,7 +17,7 @@ use crate::agent::state::side::{self, Version};
 use crate::agent::state::standing::{self as list, Standing};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, known_column, observe, schema, standing};
+use crate::agent::{self, capture, judged, known_column, observe, schema, standing};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -47,7 +47,7 @@ pub fn install(tenure: &Tenure) -> Result<(Connection, Connection)> {
 
     create_side(&mut source, tenure, &tables, Side::Source)?;
     reach(injection_points::INSTALL_SOURCE)?;
-    capture(&mut source, plan, &tables)?;
+    capture_by_triggers(&mut source, plan, &tables)?;
     Ok((source, target))
 }
 
@@ -57,10 +57,10 @@ pub fn capture_alone(source: &mut Connection, tenure: &Tenure, tables: &[Table])
     // Nobody renews it before the split is begun.
     source.run(&lease::hold(tenure.plan.id))?;
     reach(injection_points::INSTALL_SOURCE)?;
-    capture(source, &tenure.plan, tables)
+    capture_by_triggers(source, &tenure.plan, tables)
 }
 
-fn capture(source: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+fn capture_by_triggers(source: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
     if !guc::capture() {
         return Ok(());
     }
@@ -150,9 +150,9 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
     create_rows(connection, plan, side, tenure.generation)?;
-    create_scope(connection, plan, tables, side)?;
+    let filters = create_scope(connection, plan, tables, side)?;
     match side {
-        Side::Source => create_capture(connection, plan, tables)?,
+        Side::Source => create_capture(connection, plan, tables, &filters)?,
         Side::Target => {
             create_guard(connection, plan, tables)?;
             admit(connection, plan)?;
@@ -191,7 +191,11 @@ pub fn keep_lease(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<()> {
+/// Filters of the scope, by the type of a shard-by column.
+type Filters = Vec<(String, Option<Filter>)>;
+
+/// The table of the scope and the look-ups in it.
+fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<Filters> {
     let scope = scope::table(plan.id, side);
     let mut columns: Vec<&Column> = Vec::new();
     for table in tables {
@@ -206,23 +210,36 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
             None => columns.push(column),
         }
     }
-    let Some(key_type) = columns.first().map(|column| column.base.as_str()) else { return Ok(()) };
+    let Some(key_type) = columns.first().map(|column| column.base.as_str()) else { return Ok(Vec::new()) };
     connection.run(&plan.scope.table(&scope, key_type))?;
     if let Some(functions) = plan.scope.functions() {
         connection.run(functions)?;
     }
+    let mut filters = Vec::new();
     for column in columns {
         let filter = Filter::of_scope(connection, &plan.scope, column)?;
-        connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref()))?;
+        // Who has asked the filter before does not ask it again.
+        let is_asked = side == Side::Source && judged::is_judged_within(plan, column);
+        connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref().filter(|_| !is_asked)))?;
+        filters.push((column.base.clone(), filter));
     }
-    Ok(())
+    Ok(filters)
 }
 
-fn create_capture(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {
+fn create_capture(
+    connection: &mut Connection,
+    plan: &Plan,
+    tables: &[Table],
+    filters: &Filters,
+) -> Result<()> {
     queue::create_barrier(connection, plan.id)?;
     queue::create(connection, plan.id, tables.iter().map(|table| (table.policy.ordinal, &table.source)))?;
-    let capture = |table: &Table| agent::capture(plan, table.policy.ordinal, &table.source, &table.source_by);
-    Ok(connection.run_all(tables.iter().map(capture))?)
+    let functions = |table: &Table| {
+        let filter = filters.iter().find(|(base, _)| *base == table.source_by.base);
+        let filter = filter.and_then(|(_, filter)| filter.as_ref());
+        capture::functions(plan, table.policy.ordinal, &table.source, &table.source_by, filter)
+    };
+    Ok(connection.run_all(tables.iter().map(functions))?)
 }
 
 fn create_guard(connection: &mut Connection, plan: &Plan, tables: &[Table]) -> Result<()> {

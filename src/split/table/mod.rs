@@ -107,7 +107,7 @@ impl Table {
     }
 
     /// Whether the equality of each column of the key is that of its bytes.
-    fn has_plain_key(&self) -> bool {
+    pub fn has_plain_key(&self) -> bool {
         let is_plain = |name: &String| self.source.column(name).is_some_and(Column::is_plain_key);
         self.source.key().iter().all(is_plain)
     }

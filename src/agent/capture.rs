@@ -1,0 +1,157 @@
+//! Capture: the functions that the triggers of a source call. Where the scope is too long to
+//! stand in a trigger's condition, the function judges by itself whether a row is of it: each
+//! call in a condition costs every statement more than the call of the function does.
+
+use super::filter::Filter;
+use super::judged::{is_judged_within, same};
+use super::session::Side;
+use super::shape::{Column, TableShape};
+use super::state::{queue, scope, side};
+use super::template::fill;
+use super::{SAMPLE, in_scope_function, key_arguments, key_values, trigger_function};
+use crate::catalog::split::Plan;
+use crate::keys::scope::Scope;
+use crate::remote::quote::literal;
+
+const CAPTURE: &str = include_str!("../../sql/agent/capture.sql");
+const REFUSE: &str = include_str!("../../sql/agent/refuse.sql");
+const JUDGE: &str = include_str!("../../sql/agent/judge.sql");
+
+/// What the capture function of one table calls to refuse a writer.
+fn refuse_function(split: i64, ordinal: i32) -> String {
+    format!("refuse_{split}_{ordinal}")
+}
+
+/// An argument with its own column's collation: the server gives all arguments of a call one, which
+/// may be that of another column.
+fn collated(argument: &str, column: &Column) -> String {
+    match column.base.as_str() {
+        "text" | "character varying" => {
+            let collation = column.collation.as_deref().unwrap_or("pg_catalog.\"default\"");
+            format!("({argument} COLLATE {collation})")
+        }
+        _ => argument.to_owned(),
+    }
+}
+
+/// What the function of a table asks first: whether the row is of the scope.
+fn judge(split: i64, scope: &Scope, by: &Column, filter: Option<&Filter>) -> String {
+    let Some(same) = same("new_by", "old_by", by) else { return String::new() };
+    let [new, old] = ["new_by", "old_by"].map(|argument| collated(argument, by));
+    let look_up =
+        |value: &str| format!("shardmaster_agent.{}({value})", in_scope_function(split, Side::Source));
+    let bit =
+        |filter: &Filter, value: &str, is: u8| format!("{} OPERATOR(pg_catalog.=) {is}", filter.test(value));
+    let quick = filter.map_or(String::new(), |filter| {
+        format!("IF {} AND {same} THEN RETURN false; END IF;", bit(filter, &new, 0))
+    });
+    let (new, old) = match (scope, filter) {
+        // Each bucket has a bit of its own.
+        (Scope::Buckets { .. }, Some(filter)) => (bit(filter, &new, 1), bit(filter, &old, 1)),
+        (Scope::Buckets { .. }, None) | (Scope::Keys(_) | Scope::Ranges { .. }, _) => {
+            (look_up(&new), look_up(&old))
+        }
+    };
+    fill(JUDGE, &[("quick", quick), ("same", same), ("new_is_in_scope", new), ("old_is_in_scope", old)])
+}
+
+/// Whether both versions of a row have the same key.
+fn same_keys(table: &TableShape) -> String {
+    let of = |(key, n): (&String, usize)| same(&format!("new_{n}"), &format!("old_{n}"), table.column(key)?);
+    let each: Option<Vec<String>> = table.key().iter().zip(1..).map(of).collect();
+    // Compares images: a key type's own equality may be of any schema.
+    each.map(|each| each.join(" AND ")).unwrap_or_else(|| {
+        let [new, old] = ["new", "old"].map(|version| key_values(table, version));
+        format!("pg_catalog.record_image_eq(ROW({new}), ROW({old}))")
+    })
+}
+
+/// The capture functions of one table of the source, and what they call.
+pub fn functions(
+    plan: &Plan,
+    ordinal: i32,
+    table: &TableShape,
+    shard_by: &Column,
+    filter: Option<&Filter>,
+) -> String {
+    let refuse = fill(
+        REFUSE,
+        &[
+            ("function", refuse_function(plan.id, ordinal)),
+            ("split", plan.id.to_string()),
+            ("scope", scope::table(plan.id, Side::Source)),
+            ("match", plan.scope.matches("wanted")),
+            ("type", shard_by.base.clone()),
+            ("shard", literal(&plan.source.shard_key)),
+            ("other_shard", literal(&plan.target.shard_key)),
+        ],
+    );
+    let judge = match is_judged_within(plan, shard_by) {
+        true => judge(plan.id, &plan.scope, shard_by, filter),
+        // The condition of its triggers has asked.
+        false => String::new(),
+    };
+    let either = (1..=table.key().len()).map(|n| format!("COALESCE(old_{n}, new_{n})"));
+    let capture = fill(
+        CAPTURE,
+        &[
+            ("function", trigger_function(plan.id, Side::Source, ordinal)),
+            ("refuse", refuse_function(plan.id, ordinal)),
+            ("split", plan.id.to_string()),
+            ("judge", judge),
+            ("barrier", queue::barrier_name(plan.id)),
+            ("by_type", shard_by.base.clone()),
+            ("arguments", key_arguments(table)),
+            ("queue_keys", queue::keys(table).join(", ")),
+            ("queue", queue::table(plan.id, ordinal)),
+            ("queue_sizes", queue::sizes(plan)),
+            ("sample", SAMPLE.to_string()),
+            ("sequence", queue::sequence(plan.id)),
+            ("if_captured", side::if_captured(plan.id)),
+            ("same_keys", same_keys(table)),
+            ("new_keys", key_values(table, "new")),
+            ("old_keys", key_values(table, "old")),
+            ("either_keys", either.collect::<Vec<_>>().join(", ")),
+            ("no_keys", vec!["NULL"; table.key().len() * 2].join(", ")),
+        ],
+    );
+    format!("{refuse}\n{capture}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::ordered::Ordered;
+    use std::num::NonZeroU32;
+
+    fn column(base: &str, collation: Option<&str>) -> Column {
+        Column { base: base.into(), collation: collation.map(str::to_owned), ..Column::default() }
+    }
+
+    #[test]
+    fn a_truncate_without_keys_is_judged_by_nobody() {
+        let judged = judge(7, &Scope::Keys(vec!["1".into()]), &column("bigint", None), None);
+        assert!(judged.contains("IF change OPERATOR(pg_catalog.<>) 'T'"), "{judged}");
+        let looked_up = "(shardmaster_agent.in_scope_7_s(new_by) OR (new_by OPERATOR(pg_catalog.=) old_by) IS NOT TRUE \
+                         AND shardmaster_agent.in_scope_7_s(old_by)) IS NOT TRUE";
+        assert!(judged.contains(looked_up), "{judged}");
+    }
+
+    #[test]
+    fn of_buckets_the_bits_say_all() {
+        let count = NonZeroU32::new(16).unwrap();
+        let buckets = vec!["1".to_owned()];
+        let filter = Filter::of_buckets(Ordered::BigInt, count, &buckets);
+        let scope = Scope::Buckets { of: Ordered::BigInt, count, buckets };
+        let judged = judge(7, &scope, &column("integer", None), Some(&filter));
+        assert!(!judged.contains("in_scope"), "{judged}");
+        assert_eq!(judged.matches("get_bit").count(), 3, "{judged}");
+    }
+
+    #[test]
+    fn each_argument_has_the_collation_of_its_own_column() {
+        assert_eq!(collated("new_by", &column("uuid", None)), "new_by");
+        assert_eq!(collated("new_by", &column("text", None)), "(new_by COLLATE pg_catalog.\"default\")");
+        assert_eq!(collated("new_by", &column("text", Some("a.b"))), "(new_by COLLATE a.b)");
+    }
+}
