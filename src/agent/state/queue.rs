@@ -127,12 +127,14 @@ pub fn reopen(split: i64) -> String {
 
 /// The condition on entries that a snapshot has not seen; None: nothing has been applied.
 pub fn is_new(snapshot: Option<&str>) -> String {
-    match snapshot.map(literal) {
-        Some(s) => format!(
-            "xid >= pg_snapshot_xmin({s}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {s}::pg_snapshot)"
-        ),
-        None => "true".to_owned(),
-    }
+    snapshot.map_or_else(|| "true".to_owned(), |snapshot| is_new_since(&literal(snapshot)))
+}
+
+/// The same of a snapshot that is a literal, or a parameter.
+pub fn is_new_since(snapshot: &str) -> String {
+    format!(
+        "xid >= pg_snapshot_xmin({snapshot}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {snapshot}::pg_snapshot)"
+    )
 }
 
 /// A query: a number for the queue, how many of its entries a condition holds for, when the

@@ -5,6 +5,7 @@ mod bound;
 mod by_keys;
 pub mod chunk;
 pub mod collision;
+pub mod commit;
 pub mod compare;
 pub mod computed;
 pub mod counted;
