@@ -417,8 +417,8 @@ fn an_heir_that_comes_behind_the_last_snapshot_sets_the_cutover_back() {
     cluster.hold("cutover_fenced").unwrap();
     split.call("cutover").unwrap();
     split.wait_held("cutover_fenced", LIMIT).unwrap();
-    cluster.hold("step_committed").unwrap();
-    split.wait_held("step_committed", LIMIT).unwrap();
+    cluster.hold("step_durable").unwrap();
+    split.wait_held("step_durable", LIMIT).unwrap();
     source(&cluster).batch_execute("CREATE TABLE heir () INHERITS (items)").unwrap();
     cluster.fault("").unwrap();
     let error = split.wait("completed", LIMIT).unwrap_err().to_string();

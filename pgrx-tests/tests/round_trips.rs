@@ -186,6 +186,51 @@ fn a_step_that_finds_nothing_is_three_ways_there_and_back() {
     assert!(asked <= 4 * (steps + 1), "{asked} questions in {steps} steps");
 }
 
+/// What tables look like is asked anew where something may be another, on either side, and not in each step.
+#[test]
+fn a_step_looks_at_tables_again_where_they_may_have_changed() {
+    let stage = prepared(3, "20ms");
+    let split = Split::plan(&stage.cluster, "shard_a", "shard_b", &["moves"]).unwrap();
+    reach(&split, "start_dual_write", "dual_write");
+    reach(&split, "run_backfill", "cutover_pending");
+    split.wait_settled(LIMIT).unwrap();
+    some_steps(&stage);
+    assert_eq!(looks(&some_steps(&stage)), 0);
+    let changes = [
+        (0, "CREATE INDEX ON t1 (v)"),
+        (0, "ALTER TABLE t1 ALTER v SET STATISTICS 7"),
+        (1, "CREATE INDEX ON t2 (v)"),
+        (1, "ALTER TABLE t2 ALTER v SET STATISTICS 7"),
+        (1, "GRANT SELECT ON t2 TO PUBLIC"),
+    ];
+    for (server, change) in changes {
+        stage.cluster.servers[server].superuser(DATABASE).unwrap().batch_execute(change).unwrap();
+        let before = looks(&some_steps(&stage));
+        assert!(before >= 1, "{change}");
+        assert_eq!(looks(&some_steps(&stage)), 0, "{change}");
+    }
+    // Whether it can be drawn from is the same.
+    let raised = "ALTER SEQUENCE t1_id_seq RESTART WITH 1000";
+    stage.cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(raised).unwrap();
+    assert_eq!(looks(&some_steps(&stage)), 0);
+}
+
+fn looks(heard: &[Heard]) -> usize {
+    heard.iter().filter(|heard| heard.text.contains("EXECUTE observe")).count()
+}
+
+/// What is heard in some steps.
+fn some_steps(stage: &Stage) -> Vec<Heard> {
+    let mut all = Vec::new();
+    wait::until("some steps", LIMIT, || {
+        all.extend(heard(stage));
+        let steps = all.iter().filter(|heard| heard.text.contains("ISOLATION LEVEL REPEATABLE READ")).count();
+        Ok((steps >= 5).then_some(()))
+    })
+    .unwrap();
+    all
+}
+
 /// The source's tables that have triggers of a split.
 fn captured(cluster: &Cluster) -> String {
     let tables = "SELECT coalesce(string_agg(DISTINCT c.relname, ' '), '') FROM pg_trigger t

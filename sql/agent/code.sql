@@ -1,5 +1,5 @@
 -- What could make a query over tables run code, as one number: another one says that it is
--- to be looked through again. $1: schemas, $2: tables; those bound to them by foreign keys,
+-- to be looked through again; or more with it. $1: schemas, $2: tables; those bound to them by foreign keys,
 -- too; {schemas}, {names}: what texts name that are read anew each time, {columns}: of each
 -- table the column whose text is, if it is generated. With all that their
 -- expressions and types are made of, whose that is, and whether these are superusers. Read
@@ -65,6 +65,13 @@
      ) AS next (classid, objid)
 ), made_of (classid, oids) AS (
     SELECT r.classid, array_agg(r.objid) FROM reached r GROUP BY r.classid
+), drawn (oid, text) AS (
+    -- Who may draw from a sequence. Its row has another version whenever a split raises it, which says nothing of that.
+    SELECT s.oid, concat_ws(' ', 'q', s.oid, s.relowner, s.relnamespace, s.relname, s.relacl)
+      FROM (SELECT c.classid, c.objid FROM caller c UNION SELECT r.classid, r.objid FROM reached r) c
+     CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = c.classid AND p.objid = c.objid OFFSET 0) d
+     CROSS JOIN LATERAL (SELECT l.oid, l.relowner, l.relnamespace, l.relname, l.relacl, l.relkind FROM pg_class l WHERE l.oid = d.refobjid OFFSET 0) s
+     WHERE d.refclassid = 'pg_class'::regclass AND s.relkind = 'S'
 ), version (text, owner) AS (
     SELECT concat_ws(' ', c.kind, c.objid, c.version), (SELECT t.relowner FROM pg_class t WHERE c.kind = 'r' AND t.oid = c.objid)
       FROM caller c
@@ -84,15 +91,9 @@
         -- Without an index by what is cast to.
         UNION ALL SELECT concat_ws(' ', 'x', c.oid, c.xmin), NULL FROM pg_cast c
                    WHERE m.classid = 'pg_type'::regclass AND (c.castsource = ANY (m.oids) OR c.casttarget = ANY (m.oids))) AS o
-    UNION ALL
-    -- Who may draw from a sequence. Its row has another version whenever a split raises it, which says nothing of that.
-    SELECT concat_ws(' ', 'q', s.oid, s.relowner, s.relnamespace, s.relname, s.relacl), NULL
-      FROM (SELECT c.classid, c.objid FROM caller c UNION SELECT r.classid, r.objid FROM reached r) c
-     CROSS JOIN LATERAL (SELECT * FROM pg_depend p WHERE p.classid = c.classid AND p.objid = c.objid OFFSET 0) d
-     CROSS JOIN LATERAL (SELECT l.oid, l.relowner, l.relnamespace, l.relname, l.relacl, l.relkind FROM pg_class l WHERE l.oid = d.refobjid OFFSET 0) s
-     WHERE d.refclassid = 'pg_class'::regclass AND s.relkind = 'S'
+    UNION ALL SELECT q.text, NULL FROM drawn q
 )
-SELECT md5(string_agg(o.text, ',' ORDER BY o.text COLLATE "C"))
+SELECT {answer}
   FROM (SELECT v.text FROM version v
         UNION ALL
         SELECT concat_ws(' ', 'u', r.oid, r.rolsuper, r.rolname) FROM pg_roles r

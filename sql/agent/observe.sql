@@ -89,13 +89,43 @@ WITH RECURSIVE wanted AS (
                FILTER (WHERE NOT f.is_array AND (f.kind NOT IN ('c', 'd') OR f.extname IS NOT NULL)
                          AND (f.kind NOT IN ('r', 'm') OR f.oid < 16384)) AS parts
       FROM fact f JOIN pg_type t ON t.oid = f.oid GROUP BY f.root
+), ran (facts) AS MATERIALIZED (
+    SELECT {code}
+), kin AS MATERIALIZED (
+    -- All that this look is read from, and what the tables could run: the stamp says whether any of it is another by now.
+    SELECT k.*, ARRAY(
+        SELECT c.relnamespace FROM pg_class c WHERE c.oid = ANY (k.relations)
+        UNION SELECT t.typnamespace FROM pg_type t WHERE t.oid = ANY (k.types)
+        UNION SELECT p.pronamespace FROM pg_proc p WHERE p.oid = ANY (k.functions)
+        UNION SELECT o.oprnamespace FROM pg_operator o WHERE o.oid = ANY (k.operators)
+        UNION SELECT o.opcnamespace FROM pg_opclass o WHERE o.oid = ANY (k.classes)
+        UNION SELECT c.collnamespace FROM pg_collation c WHERE c.oid = ANY (k.collations)) AS schemas
+      FROM (
+        SELECT ARRAY(
+                   SELECT unnest((r.facts ->> 'relations')::oid[])
+                   UNION SELECT p.relid FROM unnest((r.facts ->> 'relations')::oid[]) m, pg_partition_ancestors(m) p
+                   UNION SELECT unnest((r.facts -> 'reached' ->> 'pg_class')::oid[])
+                   UNION SELECT t.typrelid FROM bounded b JOIN pg_type t ON t.oid = b.oid AND t.typrelid <> 0) AS relations,
+               ARRAY(SELECT b.oid FROM bounded b
+                      UNION SELECT unnest((r.facts -> 'reached' ->> 'pg_type')::oid[])) AS types,
+               (r.facts -> 'reached' ->> 'pg_proc')::oid[] AS functions,
+               (r.facts -> 'reached' ->> 'pg_operator')::oid[] AS operators,
+               (r.facts -> 'reached' ->> 'pg_opclass')::oid[] AS classes,
+               ARRAY(SELECT a.attcollation FROM wanted w JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0
+                      UNION SELECT b.coll FROM bounded b) AS collations,
+               (r.facts ->> 'owners')::oid[] AS owners, (r.facts ->> 'sequences')::oid[] AS sequences,
+               (r.facts ->> 'spaces')::name[] AS spaces, (r.facts ->> 'words')::name[] AS words
+          FROM ran r) AS k
 )
 SELECT json_build_object(
     'snapshot', pg_current_snapshot()::text,
-    'server', (SELECT system_identifier::text FROM pg_control_system())
-              || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
+    'server', {server},
     'encoding', current_setting('server_encoding'),
-    'code', {code},
+    'code', (SELECT r.facts ->> 'number' FROM ran r),
+    'stamp', {stamp},
+    'kin', (SELECT json_build_array(k.relations::text, k.types::text, k.functions::text, k.operators::text, k.classes::text,
+                                    k.collations::text, k.schemas::text, k.owners::text, k.sequences::text,
+                                    k.spaces::text, k.words::text) FROM kin k),
     'endless', (SELECT format('%I.%I.%I: type %s', w.nsp, w.rel, a.attname, format_type(e.root, NULL))
                   FROM endless e JOIN pg_attribute a ON a.atttypid = e.root AND a.attnum > 0 AND NOT a.attisdropped
                   JOIN wanted w ON w.oid = a.attrelid ORDER BY w.ord, a.attnum LIMIT 1),

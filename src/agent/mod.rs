@@ -23,10 +23,12 @@ pub mod redirect;
 pub mod reference;
 pub mod schema;
 pub mod scope;
+pub mod seen;
 pub mod session;
 pub mod session_hash;
 pub mod shape;
 pub mod short_lock;
+pub mod stamp;
 pub mod standing;
 pub mod state;
 pub mod strangers;
@@ -55,10 +57,19 @@ const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 const SAMPLE: u32 = 64;
 
 /// As a value. The lists of what texts name are these parameters: schemas, names, columns.
-pub fn code([schemas, names, columns]: [&str; 3]) -> String {
+pub fn code(lists: [&str; 3]) -> String {
+    code_as(lists, include_str!("../../sql/agent/code_number.sql"))
+}
+
+fn code_as([schemas, names, columns]: [&str; 3], answer: &str) -> String {
     let members = "(SELECT m.oids FROM member m)::oid[]";
     let text = with_reaches(include_str!("../../sql/agent/code.sql"), members, columns);
-    text.replace("{schemas}", schemas).replace("{names}", names)
+    text.replace("{schemas}", schemas).replace("{names}", names).replace("{answer}", answer)
+}
+
+/// With what that was made of, as JSON.
+pub fn code_facts(lists: [&str; 3]) -> String {
+    code_as(lists, include_str!("../../sql/agent/code_facts.sql"))
 }
 
 /// A query over tables ($1: schemas, $2: names) that follows what objects of the catalog reach.

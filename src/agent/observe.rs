@@ -4,6 +4,7 @@ use super::catalogs;
 use super::error::{Result, SplitError};
 use super::session::Side;
 use super::shape::Observation;
+use super::stamp;
 use crate::agent;
 use crate::agent::named::Named;
 use crate::catalog::split::Plan;
@@ -18,7 +19,10 @@ const DEPTH: u32 = 64;
 /// All types that the columns of a side's tables are made of, each as often as it is in one.
 const PARTS: u32 = 20_000;
 
-static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code(["$6", "$7", "$8"])));
+/// System identifier and timeline.
+pub const SERVER: &str = "(SELECT system_identifier::text FROM pg_control_system()) || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+
+static OBSERVE: LazyLock<String> = LazyLock::new(|| query(&agent::code_facts(["$6", "$7", "$8"])));
 
 /// `code`: what says what the tables could run.
 fn query(code: &str) -> String {
@@ -26,25 +30,15 @@ fn query(code: &str) -> String {
         .replace("{depth}", &DEPTH.to_string())
         .replace("{parts}", &PARTS.to_string())
         .replace("{code}", code)
+        .replace("{server}", SERVER)
+        .replace("{stamp}", &stamp::value(|name, _| format!("(SELECT k.{name} FROM kin k)")))
 }
 
 /// What a shard's tables look like now, in the session's snapshot.
 pub fn observe(connection: &mut Connection, plan: &Plan, side: Side) -> Result<Observation> {
-    Ok(observe_and(connection, plan, side, ["", ""])?.0)
-}
-
-/// The same with statements before it that give no rows, and other questions behind it, in one message, and
-/// the answers to those.
-pub fn observe_and(
-    connection: &mut Connection,
-    plan: &Plan,
-    side: Side,
-    [before, then]: [&str; 2],
-) -> Result<(Observation, Vec<Rows>)> {
     let message = statements(connection, plan, side)?;
-    let mut answers = connection.run_for_each(&format!("{before}; {message}; {then}"))?.into_iter();
-    let rows = answers.next().unwrap_or_default();
-    Ok((read(connection.shard(), plan, &rows)?, answers.collect()))
+    let answers = connection.run_for_each(&message)?;
+    read(connection.shard(), plan, &answers.into_iter().next().unwrap_or_default())
 }
 
 /// The statements that ask it, of which one gives rows: to be sent with others.
@@ -76,7 +70,7 @@ pub fn tables(
     let nothing = text_array(&vec![String::new(); names.len()]);
     let [schemas, names, columns] = [schemas, names, columns].map(text_array);
     let parameters = [&schemas, &names, "", &nothing, &columns].map(Some);
-    let rows = catalogs::ask(connection, &query("NULL::text"), &parameters)?;
+    let rows = catalogs::ask(connection, &query("NULL::json"), &parameters)?;
     serde_json::from_str(rows.scalar().unwrap_or_default())
         .map_err(|error| RemoteError::unreadable(connection.shard(), error))
 }

@@ -15,6 +15,10 @@ pub struct Observation {
     pub encoding: String,
     /// What its tables could run: another one when something of it has changed.
     pub code: Option<String>,
+    /// Another one when anything may be another of what this was read from.
+    pub stamp: Option<String>,
+    /// What that was, as lists of the catalogs' numbers.
+    pub kin: Vec<Option<String>>,
     /// A column whose type is made of more than is looked through.
     pub endless: Option<String>,
     pub tables: Vec<TableShape>,

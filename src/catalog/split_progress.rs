@@ -172,22 +172,32 @@ pub struct Table {
     pub chunks: i64,
 }
 
-pub fn table(id: i64, table: &Table) {
+/// Writes down those that are further than before, or had an error: of many tables few change in a step.
+pub fn tables(id: i64, tables: &[Table]) {
+    fn of<T>(tables: &[Table], what: impl Fn(&Table) -> T) -> Vec<T> {
+        tables.iter().map(what).collect()
+    }
     sql::write(
-        "UPDATE shardmaster.split_table_progress
-            SET status = CASE WHEN $3 = 'end' THEN 'completed' WHEN $3 = 'start' THEN 'pending' ELSE 'running' END,
-                \"position\" = $3, rows_copied = $4, changes_applied = $5, bytes = $6, chunks_ok = $7, last_error = NULL,
-                started_at = CASE WHEN $7 > 0 THEN coalesce(started_at, clock_timestamp()) END,
-                completed_at = CASE WHEN $3 = 'end' THEN coalesce(completed_at, clock_timestamp()) END
-          WHERE split_id = $1 AND ordinal = $2",
+        "UPDATE shardmaster.split_table_progress p
+            SET status = CASE t.\"position\" WHEN 'end' THEN 'completed' WHEN 'start' THEN 'pending' ELSE 'running' END,
+                \"position\" = t.\"position\", rows_copied = t.rows_copied, changes_applied = t.changes_applied,
+                bytes = t.bytes, chunks_ok = t.chunks, last_error = NULL,
+                started_at = CASE WHEN t.chunks > 0 THEN coalesce(p.started_at, clock_timestamp()) END,
+                completed_at = CASE WHEN t.\"position\" = 'end' THEN coalesce(p.completed_at, clock_timestamp()) END
+           FROM unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+                AS t (ordinal, \"position\", rows_copied, changes_applied, bytes, chunks)
+          WHERE p.split_id = $1 AND p.ordinal = t.ordinal
+            AND (p.last_error IS NOT NULL
+                 OR (p.\"position\", p.rows_copied, p.changes_applied, p.bytes, p.chunks_ok)
+                    IS DISTINCT FROM (t.\"position\", t.rows_copied, t.changes_applied, t.bytes, t.chunks))",
         &[
             id.into(),
-            table.ordinal.into(),
-            table.position.as_str().into(),
-            table.rows_copied.into(),
-            table.changes_applied.into(),
-            table.bytes.into(),
-            table.chunks.into(),
+            of(tables, |table| table.ordinal).into(),
+            of(tables, |table| table.position.clone()).into(),
+            of(tables, |table| table.rows_copied).into(),
+            of(tables, |table| table.changes_applied).into(),
+            of(tables, |table| table.bytes).into(),
+            of(tables, |table| table.chunks).into(),
         ],
     );
 }

@@ -129,6 +129,15 @@ impl Connection {
         Ok(())
     }
 
+    /// Another one in the place of what was prepared under its name.
+    pub fn prepare_anew(&mut self, name: &'static str, sql: &str) -> Result<(), RemoteError> {
+        if let Some(position) = self.prepared.iter().position(|known| *known == name) {
+            self.prepared.remove(position);
+            self.run(&format!("DEALLOCATE {name}"))?;
+        }
+        self.prepare(name, sql)
+    }
+
     /// Several statements in one message; the rows of each that gives rows. Of a server that sends more
     /// answers than it was asked for no more are kept.
     pub fn run_for_each(&mut self, sql: &str) -> Result<Vec<Rows>, RemoteError> {

@@ -1,7 +1,7 @@
 //! The sessions and statements with which a split's steps are carried out.
 
 use super::copy::counted::Counted;
-use super::copy::streams::Streams;
+use super::copy::stream::Streams;
 use super::copy::throttle::Throttle;
 use super::owners::LookedThrough;
 use super::references::Watched;
@@ -9,6 +9,7 @@ use super::table::{self, Table};
 use super::verify::state::Run;
 use crate::agent;
 use crate::agent::error::Result;
+use crate::agent::seen::Seen;
 use crate::agent::session::{self, Side};
 use crate::agent::session_hash;
 use crate::agent::state::consumed::Counters;
@@ -17,8 +18,15 @@ use crate::agent::state::tenure::{self, Tenure};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::ident;
-use crate::remote::result::Rows;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+/// What each side's tables looked like when a step saw them last.
+#[derive(Default)]
+pub struct BothSeen {
+    pub source: Seen,
+    pub target: Seen,
+}
 
 /// Sessions and tables of an installed split.
 pub struct Engine {
@@ -39,12 +47,18 @@ pub struct Engine {
     pub is_to_watch: bool,
     /// What code of others was looked for in.
     pub looked_through: LookedThrough,
+    /// What both sides looked like.
+    pub seen: BothSeen,
     /// The partitioned tables of the source, as it was observed last.
     pub parents: Vec<String>,
     /// As the last step has read them.
     pub counters: Counters,
     /// Where the target is likely to stand, and what windows hold since.
     pub counted: Option<Counted>,
+    /// What the source is still to do for the last step to leave its queues.
+    pub owed: Option<String>,
+    /// Queues, by position, that may hold what has come over; None: any may.
+    pub filled: Option<BTreeSet<usize>>,
     /// The scope is of buckets, and the reader hashes by the agent's functions.
     pub hashes_slowly: bool,
     /// Blocks of the next chunk; 0: no step has said it yet.
@@ -100,9 +114,12 @@ impl Engine {
             watched,
             is_to_watch: false,
             looked_through: LookedThrough::default(),
+            seen: BothSeen::default(),
             parents: Vec::new(),
             counters: Counters::default(),
             counted: None,
+            owed: None,
+            filled: None,
             hashes_slowly,
             chunk_blocks: 0,
             deciding: None,
@@ -153,24 +170,19 @@ impl Engine {
     /// Runs statements on the source's control session in one transaction that the
     /// generation allows.
     pub fn control_transaction(&mut self, statements: &str) -> Result<()> {
-        self.control_transaction_and(statements, "").map(drop)
-    }
-
-    /// With questions behind it, in one message: the rows of all that gives any, of these at the end.
-    pub fn control_transaction_and(&mut self, statements: &str, questions: &str) -> Result<Vec<Rows>> {
-        self.send_control_transaction(statements, questions)?;
+        self.send_control_transaction(statements)?;
         self.take_control_transaction()
     }
 
     /// In two parts, so that others are asked meanwhile.
-    pub fn send_control_transaction(&mut self, statements: &str, questions: &str) -> Result<()> {
+    pub fn send_control_transaction(&mut self, statements: &str) -> Result<()> {
         let begin = tenure::begin_statements(self.plan.id, Side::Source, self.generation);
-        Ok(self.control.send(&format!("{begin}; {statements}; COMMIT; {questions}"))?)
+        Ok(self.control.send(&format!("{begin}; {statements}; COMMIT"))?)
     }
 
-    pub fn take_control_transaction(&mut self) -> Result<Vec<Rows>> {
-        let outcome = self.control.finish_for_each();
-        tenure::begun(&mut self.control, outcome)
+    pub fn take_control_transaction(&mut self) -> Result<()> {
+        let outcome = self.control.finish();
+        tenure::begun(&mut self.control, outcome).map(drop)
     }
 }
 

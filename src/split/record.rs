@@ -178,9 +178,10 @@ pub fn step(
     split_progress::step(id, &step);
     let changes = outcome.progress.tables.iter().map(|table| table.changes_applied).sum();
     split_sample::note(id, &step, changes);
-    for (table, progress) in tables.iter().zip(&outcome.progress.tables) {
-        table_progress(id, table.policy.ordinal, progress);
-    }
+    let progress = tables.iter().zip(&outcome.progress.tables);
+    let progress: Vec<_> =
+        progress.map(|(table, progress)| table_progress(table.policy.ordinal, progress)).collect();
+    split_progress::tables(id, &progress);
     enter(id, state.phase, next)?;
     if next == Phase::Backfill && phases::asks_for_cutover(state.goal) {
         // Asked for while the step ran that has found it.
@@ -189,22 +190,21 @@ pub fn step(
     Ok(())
 }
 
-fn table_progress(id: i64, ordinal: i32, progress: &TableProgress) {
+fn table_progress(ordinal: i32, progress: &TableProgress) -> split_progress::Table {
     let (done, all) = progress.blocks();
     let position = match (progress.is_copied(), progress.chunks) {
         (true, _) => "end".to_owned(),
         (false, 0) => "start".to_owned(),
         (false, _) => format!("block {done} of {all}"),
     };
-    let table = split_progress::Table {
+    split_progress::Table {
         ordinal,
         position,
         rows_copied: progress.rows_copied,
         changes_applied: progress.changes_applied,
         bytes: progress.bytes,
         chunks: progress.chunks,
-    };
-    split_progress::table(id, &table);
+    }
 }
 
 /// Enters the phase that a step leads to, and writes down what the phase begins with.

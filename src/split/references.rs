@@ -383,6 +383,11 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// Whether rows of a table, by its position, are looked at for what they reference.
+    pub fn is_from(&self, position: usize) -> bool {
+        self.references.iter().any(|reference| reference.from_position == Some(position))
+    }
+
     /// A foreign key that carries the shard-by column holds on the target because it holds on the
     /// source, which is to promise as much of columns that come over as they are. Without that
     /// it is looked at like the others: it may have come to the target, or gone from the source,

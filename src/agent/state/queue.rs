@@ -11,6 +11,7 @@ use crate::remote::{Connection, number};
 use std::time::Duration;
 
 const QUEUE: &str = include_str!("../../../sql/agent/queue.sql");
+const BEHIND: &str = include_str!("../../../sql/agent/behind.sql");
 
 pub fn table(split: i64, ordinal: i32) -> String {
     format!("queue_{split}_{ordinal}")
@@ -127,12 +128,14 @@ pub fn reopen(split: i64) -> String {
 
 /// The condition on entries that a snapshot has not seen; None: nothing has been applied.
 pub fn is_new(snapshot: Option<&str>) -> String {
-    match snapshot.map(literal) {
-        Some(s) => format!(
-            "xid >= pg_snapshot_xmin({s}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {s}::pg_snapshot)"
-        ),
-        None => "true".to_owned(),
-    }
+    snapshot.map_or_else(|| "true".to_owned(), |snapshot| is_new_since(&literal(snapshot)))
+}
+
+/// The same of a snapshot that is a literal, or a parameter.
+pub fn is_new_since(snapshot: &str) -> String {
+    format!(
+        "xid >= pg_snapshot_xmin({snapshot}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, {snapshot}::pg_snapshot)"
+    )
 }
 
 /// A query: a number for the queue, how many of its entries a condition holds for, when the
@@ -169,31 +172,19 @@ pub fn clear(queue: &str) -> String {
     format!("DELETE FROM {queue}")
 }
 
-/// A query: how many changes the target does not have yet, the age of the oldest in seconds,
-/// the bytes of the queues, whether they take no more entries, and the bytes that they may have. Entries that the applied
-/// snapshot has seen may still be in a queue. For a fresh session, so the names are pinned
-/// here, and the statement ends when nobody waits any more.
+/// Statements for a fresh session, of which the last gives a row: how many changes the target does not have yet, the age of
+/// the oldest in seconds, the bytes of the queues, whether they take no more entries, and the bytes that they may have.
 pub fn behind(split: i64, ordinals: &[i32], most_rows: i64, within: Duration) -> String {
-    let of = |ordinal: &i32| {
-        let queue = qualified(split, *ordinal);
-        format!(
-            "SELECT count(*) AS rows, min(e.at) AS oldest, pg_relation_size('{queue}'::regclass) AS bytes
-               FROM (SELECT w.at FROM {queue} w
-                      WHERE w.xid >= coalesce(pg_snapshot_xmin(c.snapshot), '0'::xid8)
-                        AND NOT coalesce(pg_visible_in_snapshot(w.xid, c.snapshot), false)
-                      LIMIT {most_rows}) e"
-        )
-    };
-    let queues: Vec<String> = ordinals.iter().map(of).collect();
-    format!(
-        "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '{}ms';
-         SELECT least(sum(q.rows), {most_rows}), extract(epoch FROM clock_timestamp() - min(q.oldest)), sum(q.bytes),
-                coalesce(pg_sequence_last_value('shardmaster_agent.{}'::regclass), 1) > 1,
-                (SELECT l.max_bytes FROM shardmaster_agent.lease l WHERE l.split_id = {split})
-           FROM shardmaster_agent.consumed c CROSS JOIN LATERAL ({}) q WHERE c.split_id = {split}",
-        within.as_millis(),
-        sequence(split),
-        queues.join(" UNION ALL ")
+    let queues: Vec<String> = ordinals.iter().map(|ordinal| qualified(split, *ordinal)).collect();
+    fill(
+        BEHIND,
+        &[
+            ("split", split.to_string()),
+            ("queues", literal(&text_array(&queues))),
+            ("most_rows", most_rows.to_string()),
+            ("within", within.as_millis().to_string()),
+            ("sequence", sequence(split)),
+        ],
     )
 }
 

@@ -36,29 +36,39 @@ pub struct Queries {
     pub of: usize,
     pub keys: String,
     pub rows: String,
-    /// How many bytes these rows are stored in.
-    pub stored: String,
-}
-
-impl Queries {
-    /// As COPYs of one message: the rows only if they are short, which the second one tells.
-    fn copies(&self) -> [String; OF_EACH] {
-        let Queries { keys, rows, stored, .. } = self;
-        [
-            format!("COPY ({keys}) TO STDOUT (FORMAT text)"),
-            format!("COPY ({stored}) TO STDOUT (FORMAT text)"),
-            format!("COPY ({rows} AND ({stored}) <= {MOST_STORED}) TO STDOUT (FORMAT text)"),
-        ]
-    }
+    /// The rows behind the size of all of them, which alone is given of long ones.
+    pub short_rows: String,
 }
 
 /// COPYs of each table.
-const OF_EACH: usize = 3;
+const OF_EACH: usize = 2;
+
+impl Queries {
+    /// As COPYs of one message.
+    fn copies(&self) -> [String; OF_EACH] {
+        [&self.keys, &self.short_rows].map(|query| format!("COPY ({query}) TO STDOUT (FORMAT text)"))
+    }
+}
+
+/// Rows of a table, each behind the bytes that all of them are stored in. Of more than a little nothing else is given, and
+/// what lies elsewhere is not read.
+pub fn short_rows(table: &Table, from: &str) -> String {
+    let columns: Vec<String> = (1..=table.pairs.len()).map(|number| format!("c{number}")).collect();
+    let given: Vec<String> =
+        columns.iter().map(|column| format!("CASE WHEN size <= {MOST_STORED} THEN {column} END")).collect();
+    format!(
+        "SELECT size, {} FROM (SELECT sum({}) OVER (), {} FROM {from}) r (size, {})",
+        given.join(", "),
+        table.stored_size(),
+        table.select_list(),
+        columns.join(", "),
+    )
+}
 
 /// Whether the rows were short enough to be given.
-fn are_short(stored: &[u8]) -> bool {
-    let bytes = std::str::from_utf8(stored).ok().and_then(|text| text.trim_end().parse::<u64>().ok());
-    bytes.is_some_and(|bytes| bytes <= u64::from(MOST_STORED))
+fn are_short(rows: &[Cells]) -> bool {
+    let is_short = |size: &str| size.parse::<u64>().is_ok_and(|bytes| bytes <= u64::from(MOST_STORED));
+    rows.iter().all(|row| row.first().and_then(Option::as_deref).is_some_and(is_short))
 }
 
 /// Whether the rows of a table can come over in this way: each column as its type writes it, and the key in sight.
@@ -98,25 +108,42 @@ pub fn apply(engine: &mut Engine, queries: &[Queries]) -> Result<Option<Vec<u64>
             return Ok(None);
         }
     };
-    let mut all_are_short = true;
+    let mut windows = Vec::new();
     for (query, texts) in queries.iter().zip(read.chunks(OF_EACH)) {
-        if !texts.get(1).is_some_and(|stored| are_short(stored)) {
-            engine.tables[query.of].has_long_rows = true;
-            all_are_short = false;
-        }
+        let table = &mut engine.tables[query.of];
+        let window =
+            Window::read(table, texts).ok_or_else(|| stray(Stray::Unreadable, &engine.plan, table))?;
+        table.has_long_rows |= !are_short(&window.rows);
+        windows.push((query.of, window));
     }
-    if !all_are_short {
+    if windows.iter().any(|(of, _)| engine.tables[*of].has_long_rows) {
         return Ok(None);
     }
     let mut message = Message::default();
     let mut changed = Vec::new();
-    for (query, texts) in queries.iter().zip(read.chunks(OF_EACH)) {
-        let [keys, _, rows] = texts else { return Ok(None) };
-        let table = &engine.tables[query.of];
-        changed.push(message.add(&engine.plan, table, query.of, [keys, rows])?);
+    for (of, window) in windows {
+        let (table, is_watched) = (&engine.tables[of], engine.watched.is_from(of));
+        changed.push(message.add(&engine.plan, table, (of, is_watched), &window)?);
     }
     message.run(engine)?;
     Ok(Some(changed))
+}
+
+/// What the source has given of a table: keys, and rows, each behind their size.
+struct Window<'a> {
+    keys: Vec<Cells<'a>>,
+    rows: Vec<Cells<'a>>,
+}
+
+impl<'a> Window<'a> {
+    /// None: it cannot be read.
+    fn read(table: &Table, texts: &'a [Vec<u8>]) -> Option<Window<'a>> {
+        let [keys, rows] = texts else { return None };
+        Some(Window {
+            keys: text_rows::read(keys, table.source.key().len())?,
+            rows: text_rows::read(rows, table.pairs.len() + 1)?,
+        })
+    }
 }
 
 /// Statements for the target, each with the table that it is of, and how many rows it writes if that is known.
@@ -126,30 +153,37 @@ struct Message {
 }
 
 impl Message {
-    /// What replaces the changed rows of a table; how many keys that are.
-    fn add(&mut self, plan: &Plan, table: &Table, position: usize, [keys, rows]: [&[u8]; 2]) -> Result<u64> {
-        let unreadable = || stray(Stray::Unreadable, plan, table);
-        let keys = text_rows::read(keys, table.source.key().len()).ok_or_else(unreadable)?;
-        let rows = text_rows::read(rows, table.pairs.len()).ok_or_else(unreadable)?;
-        require_in_scope(plan, table, &rows)?;
+    /// What replaces the changed rows of a table; how many keys that are. Where it is watched, its rows are looked at
+    /// once more by these keys, in the table where those of other windows are.
+    fn add(
+        &mut self,
+        plan: &Plan,
+        table: &Table,
+        (position, is_watched): (usize, bool),
+        Window { keys, rows }: &Window<'_>,
+    ) -> Result<u64> {
+        require_in_scope(plan, table, rows)?;
         let count = |rows: &[Cells]| u64::try_from(rows.len()).unwrap_or(u64::MAX);
         if !keys.is_empty() {
-            let into = format!("INSERT INTO {} VALUES {}", table.window_table(), values(&keys));
-            self.statements.push((position, into, Some(count(&keys))));
-            for statement in table.delete_changed(&plan.scope) {
-                self.statements.push((position, statement, None));
+            if is_watched {
+                let window = table.window_table();
+                let into = format!("INSERT INTO {window} VALUES {}", values(keys, 0, &[]));
+                self.statements.push((position, into, Some(count(keys))));
+                self.statements.push((position, format!("ANALYZE {window}"), None));
             }
+            let delete = table.delete_listed(&plan.scope, &values(keys, 0, &table.key_types()));
+            self.statements.push((position, delete, None));
         }
         if !rows.is_empty() {
             let into = format!(
                 "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES {}",
                 table.target.name,
                 table.target_columns(),
-                values(&rows)
+                values(rows, 1, &[])
             );
-            self.statements.push((position, into, Some(count(&rows))));
+            self.statements.push((position, into, Some(count(rows))));
         }
-        Ok(count(&keys))
+        Ok(count(keys))
     }
 
     fn run(self, engine: &mut Engine) -> Result<()> {
@@ -177,11 +211,11 @@ impl Message {
     }
 }
 
-/// Rows of other keys never come to the target, whatever the source gives.
+/// Rows of other keys never come to the target, whatever the source gives. In front of each is a size.
 fn require_in_scope(plan: &Plan, table: &Table, rows: &[Cells]) -> Result<()> {
     let Some(mesh) = &table.text_mesh else { return Err(stray(Stray::Unreadable, plan, table)) };
     for row in rows {
-        match row.get(mesh.position()).map(Option::as_deref) {
+        match row.get(mesh.position() + 1).map(Option::as_deref) {
             Some(Some(key)) if mesh.holds_text(key) => {}
             Some(Some(key)) => return Err(stray(Stray::Key(key.chars().take(100).collect()), plan, table)),
             Some(None) => return Err(stray(Stray::Null, plan, table)),
@@ -195,10 +229,19 @@ fn stray(stray: Stray, plan: &Plan, table: &Table) -> SplitError {
     explain(stray, plan, &table.target.name).into()
 }
 
-fn values(rows: &[Cells]) -> String {
+/// As a list of values, without the first cells of each row. The first row says of which types these are, where they
+/// do not fill columns that have some.
+fn values(rows: &[Cells], without: usize, types: &[&str]) -> String {
     let cell = |cell: &Option<Cow<'_, str>>| cell.as_deref().map_or_else(|| "NULL".to_owned(), literal);
-    let row = |row: &Cells<'_>| format!("({})", row.iter().map(cell).collect::<Vec<_>>().join(", "));
-    rows.iter().map(row).collect::<Vec<_>>().join(", ")
+    let row = |(number, row): (usize, &Cells<'_>)| {
+        let cells = row.iter().skip(without).enumerate();
+        let cells = cells.map(|(at, text)| match types.get(at).filter(|_| number == 0) {
+            Some(of) => format!("{}::{of}", cell(text)),
+            None => cell(text),
+        });
+        format!("({})", cells.collect::<Vec<_>>().join(", "))
+    };
+    rows.iter().enumerate().map(row).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -208,6 +251,7 @@ mod tests {
     #[test]
     fn what_the_source_gives_is_text_to_the_target() {
         let rows = text_rows::read(b"a'b\t\\N\n'); DROP TABLE t; --\t\\\\\n", 2).unwrap();
-        assert_eq!(values(&rows), r"('a''b', NULL), ('''); DROP TABLE t; --', '\')");
+        assert_eq!(values(&rows, 0, &[]), r"('a''b', NULL), ('''); DROP TABLE t; --', '\')");
+        assert_eq!(values(&rows, 1, &["public.own"]), r"(NULL::public.own), ('\')");
     }
 }

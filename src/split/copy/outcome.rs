@@ -1,6 +1,6 @@
 //! What a step has done.
 
-use super::streams::Round;
+use super::round::Round;
 use crate::agent::state::progress::Progress;
 use crate::remote::copy::Copied;
 use std::time::Duration;

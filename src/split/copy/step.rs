@@ -10,7 +10,7 @@ use super::computed;
 use super::counted::Counted;
 use super::foreign_keys::{self, Look};
 use super::window::{self, Company, Entries};
-use super::{chunk, leaves, locks, places, streams};
+use super::{chunk, commit, leaves, locks, places, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::observe;
@@ -23,7 +23,6 @@ use crate::catalog::split_state::Goal;
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::quote::ident;
-use crate::remote::result::Rows;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::copy::outcome::Outcome;
@@ -74,11 +73,11 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
         return Ok(outcome);
     }
     match outcome.round.take() {
-        None => commit(engine, &mut outcome, &now, Reading::Ends)?,
-        Some(round) => streams::run(engine, &mut outcome, &now, round)?,
+        None => commit::commit(engine, &mut outcome, &now)?,
+        Some(round) => streams::run(engine, &mut outcome, &now, &round)?,
     }
     if outcome.progress.is_copied() {
-        streams::end(engine);
+        engine.streams.end();
     }
     Ok(outcome)
 }
@@ -93,10 +92,14 @@ fn observe_source_after(engine: &mut Engine, locks: &str) -> Result<Observation>
     let mut questions = vec![consumed::asked(engine.plan.id)];
     // Whether the target has no more than that it says later.
     let known = engine.counted.take().map(|counted| counted.since);
-    questions.extend(known.as_deref().map(|since| window::counting(engine, Some(since))));
-    let beside = [locks, &questions.join("; ")];
-    let (now, answers) = observe::observe_and(&mut engine.reader, &engine.plan, Side::Source, beside)?;
-    let mut answers = answers.into_iter();
+    if let Some(since) = &known {
+        questions.push(window::counting(engine, since)?);
+    }
+    let look = engine.seen.source.statements(&mut engine.reader, &engine.plan, Side::Source)?;
+    let message = format!("{locks}; {look}; {}", questions.join("; "));
+    let mut answers = engine.reader.run_for_each(&message)?.into_iter();
+    let looks = answers.next().unwrap_or_default();
+    let now = engine.seen.source.read(&mut engine.reader, &engine.plan, Side::Source, &looks)?;
     let counters = answers.next().unwrap_or_default();
     engine.counted = known.zip(answers.next()).map(|(since, rows)| Counted { since, rows: Some(rows) });
     let looked =
@@ -124,8 +127,8 @@ pub fn send_begin_target(engine: &mut Engine) -> Result<()> {
     let begin = tenure::begin_statements(id, Side::Target, engine.generation);
     let locks = locks::target_locks(engine);
     // Under these locks, and with the cursors, what the tables look like.
-    let observe = observe::statements(&mut engine.target, &engine.plan, Side::Target)?;
-    let message = format!("{begin}; {locks}; {}; {observe}", progress::locked(id));
+    let look = engine.seen.target.statements(&mut engine.target, &engine.plan, Side::Target)?;
+    let message = format!("{begin}; {locks}; {}; {look}", progress::locked(id));
     engine.target.send(&message)?;
     Ok(())
 }
@@ -135,7 +138,7 @@ pub fn finish_begin_target(engine: &mut Engine, source: &Observation) -> Result<
     let answers = tenure::begun(&mut engine.target, outcome)?;
     let [.., row, tables] = answers.as_slice() else { return Err(SplitError::Superseded) };
     let progress = progress::read_from(&engine.target, &engine.plan, row)?;
-    let now = observe::read(engine.target.shard(), &engine.plan, tables)?;
+    let now = engine.seen.target.read(&mut engine.target, &engine.plan, Side::Target, tables)?;
     let looked =
         engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, now.code())?;
     if looked || engine.is_to_watch {
@@ -343,99 +346,6 @@ fn copy_chunks(engine: &mut Engine, outcome: &mut Outcome) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What becomes of the reading transaction, which holds locks, when a step is committed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
-    Ends,
-    GoesOn,
-    /// For rows that are still to come: until they have, the worker is the one before.
-    OfStreams(i64),
-}
-
-/// Questions that go with the last message to each side: to the target with its commit, to the source with what is
-/// consumed there.
-#[derive(Default)]
-pub struct Beside {
-    pub target: String,
-    pub source: String,
-}
-
-/// 6. Progress beside the rows, S durable on the source, commit, consume.
-pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, reading: Reading) -> Result<()> {
-    commit_and_ask(engine, outcome, now, reading, &Beside::default()).map(drop)
-}
-
-/// The same, with the rows that the last statements of both sides give: to the questions, at their end.
-pub fn commit_and_ask(
-    engine: &mut Engine,
-    outcome: &mut Outcome,
-    now: &Observation,
-    reading: Reading,
-    beside: &Beside,
-) -> Result<Answers> {
-    leaves::check_unchanged(engine, &outcome.progress)?;
-    let before = outcome.progress.steps;
-    outcome.progress.steps = engine.counters.next_step(before);
-    outcome.progress.worker = match reading {
-        Reading::OfStreams(before) => before,
-        Reading::Ends | Reading::GoesOn => engine.generation,
-    };
-    if engine.announced.take() != Some(outcome.progress.steps) {
-        send_announcement(engine, before)?;
-        take_announcement(engine)?;
-        engine.announced = None;
-    }
-    reach(injection_points::STEP_DURABLE)?;
-    let store = progress::storing(engine.plan.id, &outcome.progress);
-    let target = engine.target.run_for_each(&format!("{store}; COMMIT; {}", beside.target))?;
-    let heard = Instant::now();
-    reach(injection_points::STEP_COMMITTED)?;
-    engine.counted = Some(Counted { since: now.snapshot.clone(), rows: None });
-    if reading == Reading::Ends {
-        engine.reader.send("COMMIT")?;
-    }
-    let source = if outcome.changes > 0 || outcome.restarted.is_some() {
-        let all: Vec<usize> = (0..engine.tables.len()).collect();
-        let statements = window::consume(engine, &now.snapshot, outcome.progress.steps, &all);
-        engine.control_transaction_and(&statements, &beside.source)?
-    } else if beside.source.is_empty() {
-        Vec::new()
-    } else {
-        engine.control.run_for_each(&beside.source)?
-    };
-    if reading == Reading::Ends {
-        engine.reader.finish()?;
-    }
-    reach(injection_points::STEP_CONSUMED)?;
-    Ok(Answers { target, source, heard })
-}
-
-/// What both sides have answered, and when the target had.
-pub struct Answers {
-    pub target: Vec<Rows>,
-    pub source: Vec<Rows>,
-    pub heard: Instant,
-}
-
-/// A synchronous commit on the source after S: everything that S saw has reached
-/// its disk by then. Without it rows of asynchronous commits were forgotten in a
-/// crash, their transaction ids given out again, and later writes skipped. What it
-/// writes is the number of the step, so that a source which has forgotten it is noticed.
-///
-/// The answer is still to be taken: rows may come over meanwhile, but are committed only behind it.
-pub fn send_announcement(engine: &mut Engine, before: i64) -> Result<()> {
-    let (id, step) = (engine.plan.id, engine.counters.next_step(before));
-    let mut statements = vec![lease::renew(id), consumed::announce(id, step)];
-    statements.extend(engine.deciding.take().map(|instance| consumed::decide(id, &instance)));
-    engine.announced = Some(step);
-    engine.send_control_transaction(&statements.join("; "), "")
-}
-
-/// To be taken whatever became of the rows: the session is the one that opens the source again.
-pub fn take_announcement(engine: &mut Engine) -> Result<()> {
-    engine.take_control_transaction().map(drop).inspect_err(|_| engine.announced = None)
 }
 
 /// Why capture has stopped, for the split's history.

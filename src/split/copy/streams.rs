@@ -9,8 +9,10 @@
 //! before it lets go of them.
 
 use super::chunk::{self, Chunk};
+use super::commit;
 use super::outcome::Outcome;
-use super::step::{self, Reading};
+use super::round::Round;
+use super::stream::Stream;
 use super::{collision, leaves, locks, window};
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
@@ -29,27 +31,6 @@ use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use std::time::{Duration, Instant};
-
-/// A pair of sessions beside the step's own.
-pub struct Stream {
-    reader: Connection,
-    writer: Connection,
-}
-
-/// What a worker knows of its streams.
-#[derive(Default)]
-pub struct Streams {
-    open: Vec<Stream>,
-    /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
-    by_cores: Option<usize>,
-    /// No more could be opened than there are.
-    is_short: bool,
-}
-
-/// Chunks that are copied at the same time: the first by the step's own sessions, each other one by a stream.
-pub struct Round {
-    chunks: Vec<Chunk>,
-}
 
 /// Without an answer about its cores a server gets so many.
 const UNKNOWN: usize = 2;
@@ -222,21 +203,20 @@ fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Resu
 }
 
 /// Commits the step, then copies the chunks and commits each.
-pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round: Round) -> Result<()> {
-    // Not this worker's until a chunk has come over: one that fails here each time is to try less.
-    let before = outcome.progress.worker;
-    step::commit(engine, outcome, now, Reading::OfStreams(before))?;
+pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round: &Round) -> Result<()> {
+    // A worker that fails behind it each time has got nowhere, and the next one is to try less.
+    commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
     let begin = begin_writing(engine, "");
     let begun = engine.target.run(&begin);
     tenure::begun(&mut engine.target, begun)?;
     let began = Instant::now();
-    let copied = copy(engine, &round)?;
+    let copied = copy(engine, round)?;
     let took = began.elapsed();
     reach(injection_points::STREAMS_COPIED)?;
     // Nothing is written behind it.
     leaves::check_unchanged(engine, &outcome.progress)?;
-    commit_each(engine, outcome, &round, &copied, took)?;
+    commit_each(engine, outcome, round, &copied, took)?;
     engine.reader.send("COMMIT")?;
     for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
         stream.reader.send("COMMIT")?;
@@ -297,11 +277,6 @@ fn commit_each(
 
 fn bytes_of(copied: &[Copied]) -> u64 {
     copied.iter().map(|copied| copied.bytes).sum()
-}
-
-/// Nothing is left to copy: their sessions are closed.
-pub fn end(engine: &mut Engine) {
-    engine.streams.open.clear();
 }
 
 #[cfg(test)]

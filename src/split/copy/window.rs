@@ -73,13 +73,26 @@ fn condition(progress: &Progress) -> String {
     queue::is_new(progress.snapshot.as_deref())
 }
 
-/// The query that counts the window of every table since a snapshot.
-pub fn counting(engine: &Engine, since: Option<&str>) -> String {
-    let condition = queue::is_new(since);
+/// What counts the window of every table since a snapshot, as statements of which one gives rows. By one plan for all
+/// steps: to plan it takes longer than to run it, and several processes for queues that are mostly empty longer still.
+pub fn counting(engine: &mut Engine, since: &str) -> Result<String> {
+    let query = counting_query(engine, &queue::is_new_since("$1"));
+    engine.reader.prepare(WINDOWS, &query)?;
+    Ok(alone(&format!("EXECUTE {WINDOWS}({})", literal(since))))
+}
+
+const WINDOWS: &str = "windows";
+
+/// Without other processes.
+pub fn alone(statement: &str) -> String {
+    format!("SET max_parallel_workers_per_gather = 0; {statement}; RESET max_parallel_workers_per_gather")
+}
+
+fn counting_query(engine: &Engine, condition: &str) -> String {
     let queries: Vec<String> = engine
         .tables
         .iter()
-        .map(|table| queue::window(&table.queue, table.policy.ordinal, &condition))
+        .map(|table| queue::window(&table.queue, table.policy.ordinal, condition))
         .collect();
     format!("{} ORDER BY 1", queries.join(" UNION ALL "))
 }
@@ -91,8 +104,11 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
     let rows = match counted.and_then(|counted| counted.rows) {
         Some(rows) => rows,
         None => {
-            let query = counting(engine, since);
-            engine.reader.run(&query)?
+            let message = match since {
+                Some(since) => counting(engine, since)?,
+                None => counting_query(engine, &queue::is_new(None)),
+            };
+            engine.reader.run_for_each(&message)?.into_iter().next().unwrap_or_default()
         }
     };
     // For the next step: until something is committed the target stands where it does.
@@ -113,6 +129,9 @@ pub fn count(engine: &mut Engine, progress: &Progress) -> Result<Vec<Entries>> {
         rows.rows.iter().map(entries).collect::<std::result::Result<Vec<Entries>, RemoteError>>()?;
     if counted.len() != engine.tables.len() {
         return Err(RemoteError::no_number(shard, "the number of queues", &counted.len().to_string()).into());
+    }
+    if let Some(filled) = &mut engine.filled {
+        filled.extend((0..counted.len()).filter(|position| counted[*position].rows > 0));
     }
     Ok(counted)
 }
@@ -225,8 +244,8 @@ fn window_queries(plan: &Plan, of: usize, table: &Table, [condition, below]: [&s
     let scope = plan.scope.filter(&table.source_by, "t");
     let from = format!("{} AND {scope} AND {below}", table.changed_rows(condition));
     let rows = format!("SELECT {} FROM {from}", table.select_list());
-    let stored = format!("SELECT coalesce(sum({}), 0) FROM {from}", table.stored_size());
-    Queries { of, keys: table.window(condition), rows, stored }
+    let short_rows = few::short_rows(table, &from);
+    Queries { of, keys: table.window(condition), rows, short_rows }
 }
 
 /// The keys that have changed, then the rows that they have now, for those that are there no more.
@@ -307,12 +326,11 @@ pub fn delete_scope(engine: &mut Engine, position: usize) -> Result<()> {
 }
 
 /// The statements that consume what S has seen.
-pub fn consume(engine: &Engine, snapshot: &str, step: i64, queues: &[usize]) -> String {
-    let mut statements: Vec<String> = queues
-        .iter()
-        .filter_map(|position| engine.tables.get(*position))
-        .map(|table| queue::consume(&table.queue, snapshot))
-        .collect();
+pub fn consume(engine: &Engine, snapshot: &str, step: i64) -> String {
+    let may_hold = |position: usize| engine.filled.as_ref().is_none_or(|filled| filled.contains(&position));
+    let queues = engine.tables.iter().enumerate().filter(|(position, _)| may_hold(*position));
+    let mut statements: Vec<String> =
+        queues.map(|(_, table)| queue::consume(&table.queue, snapshot)).collect();
     statements.push(consumed::give_away(engine.plan.id, step, snapshot));
     statements.join("; ")
 }

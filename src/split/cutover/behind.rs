@@ -1,12 +1,12 @@
-//! What a cutover has to know of both sides once its last window has come over, while writers wait: all of it goes with
-//! the messages that commit the window and consume it.
+//! What a cutover has to know of both sides once its last window has come over, while writers wait: both are asked while
+//! the target commits it.
 
 use super::{sequences, source};
 use crate::agent::error::{Result, SplitError};
 use crate::error::{Failure, SqlState};
 use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
-use crate::split::copy::step::{Answers, Beside};
+use crate::split::copy::commit::{Answers, Beside};
 use crate::split::end::old_guards::{self, OldGuards};
 use crate::split::engine::Engine;
 use std::time::Instant;
@@ -24,19 +24,19 @@ pub struct Found {
     pub target: Vec<Rows>,
     /// None: they are to be looked for.
     pub guards: Option<OldGuards>,
-    /// When the target has answered.
+    /// Since when both may have answered.
     pub heard: Instant,
 }
 
-/// What writers would else wait for alone goes with the last messages: to the source what must not have come there since
+/// What writers would else wait for alone goes with the commit: to the source what must not have come there since
 /// S_f, to the target what would refuse the keys that come back, to both how far the sequences are.
-pub fn questions(engine: &Engine, asked: &Asked, snapshot: &str) -> Beside {
-    let [of_source, of_target] = asked.sequences.questions();
-    let (unseen, heir) = (source::unseen_query(engine, Some(snapshot)), heir_query(engine));
-    Beside {
+pub fn questions(engine: &mut Engine, asked: &Asked, snapshot: &str) -> Result<Beside> {
+    let [of_source, of_target] = asked.sequences.questions(&mut engine.control, &mut engine.target)?;
+    let (unseen, heir) = (source::unseen(snapshot), heir_query(engine));
+    Ok(Beside {
         source: format!("{unseen}; {heir}; {of_source}"),
         target: format!("{of_target}; {}", asked.guards.questions(&engine.plan)),
-    }
+    })
 }
 
 pub fn read(engine: &Engine, asked: &Asked, answers: Answers) -> Result<Found> {

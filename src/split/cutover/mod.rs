@@ -11,6 +11,7 @@ mod counter;
 pub mod decision;
 pub mod fence;
 pub mod on_master;
+pub mod open;
 pub mod recovery;
 pub mod sequences;
 pub mod settled;
@@ -20,16 +21,15 @@ pub mod watch;
 
 use super::copy::compare::{self, Differences};
 use super::copy::outcome::Outcome;
-use super::copy::step::{self, Reading};
+use super::copy::step;
 use super::copy::window::{self, Entries};
-use super::copy::{foreign_keys, leaves, locks};
-use super::end::old_guards::{self, OldGuards};
+use super::copy::{commit, foreign_keys, leaves, locks};
+use super::end::old_guards;
 use super::engine::Engine;
 use super::injection_points::{self, reach};
 use super::lifecycle::phases;
 use super::{record, there};
 use crate::agent::error::{Result, SplitError};
-use crate::agent::session::Side;
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::Progress;
 use crate::agent::state::side::{self, Version};
@@ -80,6 +80,10 @@ pub fn run(engine: &mut Engine, aim: Aim, limit: Duration) -> Result<Option<Rehe
         // If it does not succeed, recovery does it.
         let _ = source::reopen(&mut engine.control, engine.plan.id, engine.generation);
         drop(held);
+        // Else it would count as changes that the target lacks, until the next ones come.
+        if let Some(owed) = engine.owed.take() {
+            let _ = engine.control_transaction(&owed);
+        }
         reach(injection_points::CUTOVER_REOPENED)?;
     }
     outcome
@@ -107,6 +111,7 @@ fn steps(
     foreign_keys::check_all(engine)?;
     let raised_by = Instant::now() + guc::cutover_timeout();
     let sequences = sequences::raise(engine, Ahead::Plenty, raised_by).map_err(aborted::deadline_passed)?;
+    source::prepare_unseen(engine)?;
     let asked = Asked { sequences, guards: old_guards::Asked::prepare(&mut engine.target)? };
     let fence = held.insert(fence::open(engine)?);
 
@@ -143,10 +148,7 @@ fn steps(
     *is = Source::Left;
     engine.set_deadline(None);
     reach(injection_points::CUTOVER_DECIDED)?;
-    match found.guards {
-        Some(guards) => open_with(engine, version, &guards)?,
-        None => open_target(engine, version)?,
-    }
+    open::open_and_consume(engine, version, found)?;
     reach(injection_points::CUTOVER_OPENED)?;
     move_and_release(engine, fence, version)?;
     reach(injection_points::CUTOVER_MOVED)?;
@@ -330,8 +332,8 @@ fn apply_last_window(
     if !outcome.progress.is_copied() {
         return Err(SplitError::Retry("the copy, which has to start again".into()));
     }
-    let beside = behind::questions(engine, asked, &now.snapshot);
-    let answers = step::commit_and_ask(engine, &mut outcome, &now, Reading::GoesOn, &beside)
+    let beside = behind::questions(engine, asked, &now.snapshot)?;
+    let answers = commit::commit_and_ask(engine, &mut outcome, &now, &beside)
         .map_err(|error| behind::renamed(error, asked))?;
     Ok((outcome, behind::read(engine, asked, answers)?))
 }
@@ -347,9 +349,9 @@ fn apply_announced(
     // From this commit on a decision may exist that this server might forget.
     engine.deciding = Some(transaction(instance::current));
     engine.window_limit = Some(guc::cutover_max_bytes());
-    step::send_announcement(engine, before.steps)?;
+    commit::send_announcement(engine, before.steps)?;
     let applied = step::apply(engine, before, now, differences, entries);
-    let announced = step::take_announcement(engine);
+    let announced = commit::take_announcement(engine);
     engine.window_limit = None;
     let outcome = applied?;
     announced?;
@@ -408,52 +410,6 @@ fn write_decision(plan: &Plan, generation: i64, last_event_id: i64, version: Opt
     split_progress::decided(plan.id, last_event_id);
     record::decided(plan.id, version)?;
     Ok(version)
-}
-
-/// 5b. Clients may write on the target. Guards that would refuse keys which come back are
-///     released by the same commit: until it, a split that goes back after all finds them
-///     as they were. Retried for ever.
-pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
-    let guards = old_guards::find(&mut engine.target, &engine.plan)?;
-    open_with(engine, version, &guards)
-}
-
-fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()> {
-    open_by(&mut engine.target, &engine.plan, engine.generation, (version, guards))?;
-    record_opened(&engine.plan);
-    Ok(())
-}
-
-/// For people: who has the plan's row on the master does not keep the source from being told.
-fn record_opened(plan: &Plan) {
-    let _ = soon(|| {
-        standby::commit_alone();
-        record::cutover_step(plan.id, CutoverStep::Opened);
-        Ok::<_, SplitError>(())
-    });
-}
-
-/// The part of it that is done on the target.
-pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
-    let guards = old_guards::find(target, plan)?;
-    open_by(target, plan, generation, (version, &guards))
-}
-
-fn open_by(
-    target: &mut Connection,
-    plan: &Plan,
-    generation: i64,
-    (version, guards): (i64, &OldGuards),
-) -> Result<()> {
-    if guards.is_empty() {
-        return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(version)).map(|_| ());
-    }
-    let begin = tenure::begin_statements(plan.id, Side::Target, generation);
-    let opened = target.run(&format!("{begin}; {}", side::OPEN.statement(plan.id, Version::Is(version))));
-    tenure::begun(target, opened)?;
-    old_guards::release(target, plan, guards)?;
-    target.run("COMMIT")?;
-    Ok(())
 }
 
 /// 6. The source sends its clients away; writers that waited for the lock read it

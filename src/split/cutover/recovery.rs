@@ -196,7 +196,7 @@ pub fn complete(engine: &mut Engine, version: i64) -> Result<()> {
         reach(injection_points::RECOVERY_CAUGHT_UP)?;
         raise_sequences(engine, is_whole)?;
     }
-    cutover::open_target(engine, version)?;
+    cutover::open::open_target(engine, version)?;
     reach(injection_points::CUTOVER_OPENED)?;
     cutover::move_source(engine, version)?;
     reach(injection_points::CUTOVER_MOVED)?;

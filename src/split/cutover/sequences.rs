@@ -2,6 +2,7 @@
 //! no identifier is given out twice.
 
 use super::counter::{State, out_of_reach};
+use crate::agent::catalogs;
 use crate::agent::error::{Result, SplitError};
 use crate::error::SqlState;
 use crate::remote::quote::{array_of, literal};
@@ -14,24 +15,32 @@ use std::time::{Duration, Instant};
 
 /// Sequences that fill columns of tables: owned by them, or called in a default. The last
 /// column: the table's owner, where he may not set the sequence himself. A default of his that
-/// draws from somebody else's does not have it raised.
+/// draws from somebody else's does not have it raised. What depends on a table and what its defaults depend on have
+/// an index each; with both in one condition all that depends on anything was read, a third of a second for 150 tables.
 const OF_TABLES: &str = "
     SELECT w.position, a.attname, s.oid, format('%I.%I', n.nspname, s.relname),
            CASE WHEN NOT pg_has_role(t.relowner, s.relowner, 'USAGE')
                  AND NOT has_sequence_privilege(t.relowner, s.oid, 'UPDATE') THEN t.relowner::regrole END
       FROM unnest($1::oid[]) WITH ORDINALITY w (relation, position)
-      JOIN pg_attribute a ON a.attrelid = w.relation
-      JOIN pg_class t ON t.oid = a.attrelid
-      LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-      JOIN pg_depend p
-        ON (p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass
-            AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype IN ('a', 'i'))
-        OR (p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass)
-      JOIN pg_class s
-        ON s.relkind = 'S' AND s.oid = CASE WHEN p.classid = 'pg_class'::regclass THEN p.objid ELSE p.refobjid END
+     CROSS JOIN LATERAL (
+        SELECT p.refobjsubid, p.objid FROM pg_depend p
+         WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = w.relation
+           AND p.classid = 'pg_class'::regclass AND p.deptype IN ('a', 'i')
+        UNION
+        SELECT d.adnum, p.refobjid FROM pg_attrdef d
+         CROSS JOIN LATERAL (
+            SELECT * FROM pg_depend p
+             WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass OFFSET 0) p
+         WHERE d.adrelid = w.relation) f (attnum, sequence)
+      JOIN pg_class s ON s.oid = f.sequence AND s.relkind = 'S'
+      JOIN pg_attribute a ON a.attrelid = w.relation AND a.attnum = f.attnum AND a.attnum > 0 AND NOT a.attisdropped
+      JOIN pg_class t ON t.oid = w.relation
       JOIN pg_namespace n ON n.oid = s.relnamespace
-     WHERE a.attnum > 0 AND NOT a.attisdropped
-     GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 4";
+     ORDER BY 1, 2, 4";
+
+/// What it is prepared as, and what asks where the sequences are that are known.
+const WHICH: &str = "sequences";
+const WHERE: &str = "positions";
 
 /// A sequence that fills a column.
 #[derive(PartialEq, Eq)]
@@ -70,9 +79,14 @@ pub fn raise(engine: &mut Engine, ahead: Ahead, deadline: Instant) -> Result<Kno
     let lists = lists(&oids(engine));
     let (control, target) = (&mut engine.control, &mut engine.target);
     let pairs = pairs_of(control, target, &lists)?;
-    let positions = positions(control, target, &pairs)?;
-    raise_all(target, &pairs, positions, ahead, deadline)?;
-    Ok(Known { pairs, lists })
+    let mut known = Known { pairs, lists, asks: [String::new(), String::new()] };
+    known.prepare(control, target)?;
+    let positions = positions(control, target, &known.pairs, &known.asks)?;
+    if raise_all(target, &known.pairs, positions, ahead, deadline)? {
+        // What was raised is planned anew once more, which is not to be behind the fence.
+        target.run(&known.asks[1])?;
+    }
+    Ok(known)
 }
 
 fn oids(engine: &Engine) -> Vec<Oids<'_>> {
@@ -93,22 +107,33 @@ fn lists(tables: &[Oids<'_>]) -> [String; 2] {
 pub struct Known {
     pairs: Vec<Pair>,
     lists: [String; 2],
+    /// What asks the source and the target where they are; nothing, if there are none.
+    asks: [String; 2],
 }
 
 impl Known {
+    /// Writers wait for the answers, and for no plan.
+    fn prepare(&mut self, source: &mut Connection, target: &mut Connection) -> Result<()> {
+        if let Some([of_source, of_target]) = position_questions(&self.pairs) {
+            source.prepare_anew(WHERE, &of_source)?;
+            target.prepare_anew(WHERE, &of_target)?;
+            self.asks = std::array::from_fn(|_| format!("EXECUTE {WHERE}"));
+        }
+        Ok(())
+    }
+
     /// For the source and for the target.
-    pub fn questions(&self) -> [String; 2] {
-        let which = self.lists.each_ref().map(|list| OF_TABLES.replace("$1", &literal(list)));
+    pub fn questions(&self, source: &mut Connection, target: &mut Connection) -> Result<[String; 2]> {
+        let [of_source, of_target] = &self.lists;
+        let which = [which(source, of_source)?, which(target, of_target)?];
+        if self.pairs.is_empty() {
+            return Ok(which);
+        }
         let still = [
             still_sequences(self.pairs.iter().map(|pair| &pair.from)),
             still_sequences(self.pairs.iter().map(|pair| &pair.to)),
         ];
-        match position_questions(&self.pairs) {
-            Some(positions) => {
-                [0, 1].map(|side| format!("{}; {}; {}", which[side], still[side], positions[side]))
-            }
-            None => which,
-        }
+        Ok([0, 1].map(|side| format!("{}; {}; {}", which[side], still[side], self.asks[side])))
     }
 
     /// How many answers each of them gives.
@@ -129,13 +154,13 @@ impl Known {
         [source, target]: [&[Rows]; 2],
         deadline: Instant,
     ) -> Result<()> {
-        let which = |rows: &[Rows]| rows.first().map(fillers).unwrap_or_default();
-        if paired(which(source), which(target)) != self.pairs {
+        let known = |rows: &[Rows]| rows.first().map(fillers).unwrap_or_default();
+        if paired(known(source), known(target)) != self.pairs {
             return raise(engine, Ahead::Enough, deadline).map(drop);
         }
         let (Some(values), Some(states)) = (source.get(2), target.get(2)) else { return Ok(()) };
         let positions = read_positions((&engine.control, values), (&engine.target, states), &self.pairs)?;
-        raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline)
+        raise_all(&mut engine.target, &self.pairs, positions, Ahead::Enough, deadline).map(drop)
     }
 }
 
@@ -157,20 +182,22 @@ pub fn raise_of_tables(
     deadline: Instant,
 ) -> Result<()> {
     let pairs = pairs_of(source, target, &lists(tables))?;
-    let positions = positions(source, target, &pairs)?;
-    raise_all(target, &pairs, positions, ahead, deadline)
+    let asks = position_questions(&pairs).unwrap_or_default();
+    let positions = positions(source, target, &pairs, &asks)?;
+    raise_all(target, &pairs, positions, ahead, deadline).map(drop)
 }
 
 /// Where a pair is on the source and on the target; None: it is not there any more.
 type Position = (Option<i64>, Option<State>);
 
+/// Whether there was anything to raise.
 fn raise_all(
     target: &mut Connection,
     pairs: &[Pair],
     positions: Vec<Position>,
     ahead: Ahead,
     deadline: Instant,
-) -> Result<()> {
+) -> Result<bool> {
     let mut raises = Vec::new();
     for (pair, position) in pairs.iter().zip(positions) {
         if let (Some(value), Some(state)) = position {
@@ -179,9 +206,10 @@ fn raise_all(
         }
     }
     let mut left = raises.as_slice();
+    let are_any = !left.is_empty();
     while !left.is_empty() {
         let statements: Vec<String> = left.iter().map(|(_, statement)| statement.clone()).collect();
-        let Err((raised, error)) = target.run_transactions(&statements) else { return Ok(()) };
+        let Err((raised, error)) = target.run_transactions(&statements) else { return Ok(are_any) };
         target.run("ROLLBACK")?;
         let Some(((sequence, statement), behind)) = left.get(raised..).and_then(<[_]>::split_first) else {
             return Err(error.into());
@@ -189,14 +217,21 @@ fn raise_all(
         patiently(target, statement, sequence, deadline)?;
         left = behind;
     }
-    Ok(())
+    Ok(are_any)
 }
 
 fn pairs_of(source: &mut Connection, target: &mut Connection, lists: &[String; 2]) -> Result<Vec<Pair>> {
-    source.send_query(OF_TABLES, &[Some(&lists[0])])?;
-    target.send_query(OF_TABLES, &[Some(&lists[1])])?;
-    let (from, to) = (source.finish(), target.finish());
-    Ok(paired(fillers(&from?), fillers(&to?)))
+    let asked = [which(source, &lists[0])?, which(target, &lists[1])?];
+    source.send(&asked[0])?;
+    target.send(&asked[1])?;
+    let (from, to) = (source.finish_for_each(), target.finish_for_each());
+    let of = |answers: Vec<Rows>| answers.first().map(fillers).unwrap_or_default();
+    Ok(paired(of(from?), of(to?)))
+}
+
+/// The statements that ask which sequences tables have, of which one gives rows.
+fn which(connection: &mut Connection, list: &str) -> Result<String> {
+    Ok(catalogs::statements(connection, WHICH, OF_TABLES, &[Some(list)])?)
 }
 
 /// Sequences of the same column on both sides.
@@ -260,10 +295,17 @@ fn position_questions(pairs: &[Pair]) -> Option<[String; 2]> {
     ])
 }
 
-fn positions(source: &mut Connection, target: &mut Connection, pairs: &[Pair]) -> Result<Vec<Position>> {
-    let Some([of_source, of_target]) = position_questions(pairs) else { return Ok(Vec::new()) };
-    source.send(&of_source)?;
-    target.send(&of_target)?;
+fn positions(
+    source: &mut Connection,
+    target: &mut Connection,
+    pairs: &[Pair],
+    [of_source, of_target]: &[String; 2],
+) -> Result<Vec<Position>> {
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    source.send(of_source)?;
+    target.send(of_target)?;
     let (values, states) = (source.finish(), target.finish());
     read_positions((source, &values?), (target, &states?), pairs)
 }
@@ -334,7 +376,8 @@ pub fn find_unfit(
     }
     // Those of other tables can be read.
     let readable: Vec<Pair> = pairs.into_iter().filter(|pair| !is_noted(&unfit, &pair.to)).collect();
-    for (pair, position) in readable.iter().zip(positions(source, target, &readable)?) {
+    let asks = position_questions(&readable).unwrap_or_default();
+    for (pair, position) in readable.iter().zip(positions(source, target, &readable, &asks)?) {
         let (Some(value), Some(state)) = position else { continue };
         note(&mut unfit, &pair.to, out_of_reach(state, &pair.to.sequence, value));
     }

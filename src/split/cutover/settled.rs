@@ -12,7 +12,8 @@
 //! source from within the fence: all that it will ever have. A side that was set back is
 //! behind the other, or has lost the note.
 
-use super::{open_side, record_moved, record_opened, recovery, sequences};
+use super::open::{open_side, record_opened};
+use super::{record_moved, recovery, sequences};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::side::{self, Installed, State, Version};

@@ -7,6 +7,8 @@ use crate::agent::session::Side;
 use crate::agent::state::side::{self, Version};
 use crate::agent::state::{consumed, overflow, progress, queue, tenure};
 use crate::remote::Connection;
+use crate::remote::quote::literal;
+use crate::split::copy::window;
 use crate::split::engine::Engine;
 
 /// The source takes writes again, and its note of a decision goes in the same commit.
@@ -33,19 +35,32 @@ pub fn stray_changes(engine: &mut Engine) -> Result<i64> {
 
 /// Queued changes that a snapshot has not seen; without one, all of them.
 pub fn unseen_entries(engine: &mut Engine, snapshot: Option<&str>) -> Result<i64> {
-    let query = unseen_query(engine, snapshot);
+    let query = unseen_query(engine, &queue::is_new(snapshot));
     Ok(engine.control.count(UNSEEN, &query)?)
 }
 
 /// What their number is called.
 pub const UNSEEN: &str = "the number of changes in a queue";
 
-/// The query for it.
-pub fn unseen_query(engine: &Engine, snapshot: Option<&str>) -> String {
-    let condition = queue::is_new(snapshot);
+/// Makes ready what asks for it behind a fence, where nobody is to wait for its plan: the question, by the snapshot.
+pub fn prepare_unseen(engine: &mut Engine) -> Result<()> {
+    let query = unseen_query(engine, &queue::is_new_since("$1"));
+    engine.control.prepare(PREPARED, &query)?;
+    engine.control.run(&window::alone(&format!("EXECUTE {PREPARED}(pg_current_snapshot())")))?;
+    Ok(())
+}
+
+/// The statements that ask for it, of which one gives rows.
+pub fn unseen(snapshot: &str) -> String {
+    window::alone(&format!("EXECUTE {PREPARED}({})", literal(snapshot)))
+}
+
+const PREPARED: &str = "unseen";
+
+fn unseen_query(engine: &Engine, condition: &str) -> String {
     let mut counts: Vec<String> =
-        engine.tables.iter().map(|t| format!("({})", queue::count(&t.queue, &condition))).collect();
+        engine.tables.iter().map(|t| format!("({})", queue::count(&t.queue, condition))).collect();
     // Each of these transactions made at least one.
-    counts.push(format!("({})", overflow::count(engine.plan.id, &condition)));
+    counts.push(format!("({})", overflow::count(engine.plan.id, condition)));
     format!("SELECT {}", counts.join(" + "))
 }

@@ -22,7 +22,7 @@ pub fn finish_without_source(tenure: &Tenure, version: i64) -> Result<()> {
     if !is_purged || side::installed(&mut target, plan, Side::Target)? == Installed::Ours {
         tenure.take_over(&mut target, Side::Target)?;
         if !side::is_left(&mut target, plan.id)? {
-            cutover::open_side(&mut target, plan, tenure.generation, version)?;
+            cutover::open::open_side(&mut target, plan, tenure.generation, version)?;
         }
         install::drop_side(&mut target, plan.id, Side::Target)?;
     }

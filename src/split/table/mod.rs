@@ -171,6 +171,23 @@ impl Table {
         [format!("ANALYZE {window}"), delete]
     }
 
+    /// The same by keys that are a list of values, of which the planner knows how many there are.
+    pub fn delete_listed(&self, scope: &Scope, values: &str) -> String {
+        format!(
+            "DELETE FROM {} t USING (VALUES {values}) k ({}) WHERE {} AND {}",
+            self.target_only(),
+            queue::keys(&self.source).join(", "),
+            self.target_join(),
+            scope.filter(&self.target_by, "t"),
+        )
+    }
+
+    /// The types of the target's key, without domains.
+    pub fn key_types(&self) -> Vec<&str> {
+        let of = |name: &String| self.target.column(name).map_or("text", |column| column.base.as_str());
+        self.target.key().iter().map(of).collect()
+    }
+
     /// A join that leaves of rows `t` of the target those that the step's window has changed.
     pub fn changed_on_target(&self) -> String {
         format!("JOIN {} k ON {}", self.window_table(), self.target_join())

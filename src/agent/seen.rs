@@ -1,0 +1,107 @@
+//! What a side's tables looked like when they were looked at last. A step asks whether anything may be
+//! another since, as one number, in the snapshot and under the locks in which it would look; it looks
+//! anew only where that differs.
+
+use super::catalogs;
+use super::error::Result;
+use super::observe::{self, SERVER};
+use super::session::Side;
+use super::shape::Observation;
+use super::stamp::{self, LISTS};
+use crate::catalog::split::Plan;
+use crate::remote::Connection;
+use crate::remote::result::Rows;
+use std::sync::LazyLock;
+
+static ASKED: LazyLock<String> = LazyLock::new(|| {
+    let number = stamp::value(|_, number| format!("${number}"));
+    format!("SELECT pg_current_snapshot()::text, {SERVER}, {number}")
+});
+
+/// One side's tables as they were seen; None: they were not, or there is more to be looked at each time.
+#[derive(Default)]
+pub struct Seen(Option<Observation>);
+
+impl Seen {
+    /// The statements that ask whether they are as they were, or else what they are like, of which one gives rows: to be
+    /// sent with others.
+    pub fn statements(&self, connection: &mut Connection, plan: &Plan, side: Side) -> Result<String> {
+        // Made ready beforehand: what is prepared behind a fence is waited for there.
+        connection.prepare(NAME, &ASKED)?;
+        match &self.0 {
+            Some(known) => Ok(by_indexes(&catalogs::statements(connection, NAME, &ASKED, &lists(known))?)),
+            None => observe::statements(connection, plan, side),
+        }
+    }
+
+    /// What they are like, by the answer; where that is not told by it, the session is asked.
+    pub fn read(
+        &mut self,
+        connection: &mut Connection,
+        plan: &Plan,
+        side: Side,
+        rows: &Rows,
+    ) -> Result<Observation> {
+        let now = match self.0.take() {
+            Some(known) => match unchanged(known, rows) {
+                Some(now) => now,
+                None => observe::observe(connection, plan, side)?,
+            },
+            None => observe::read(connection.shard(), plan, rows)?,
+        };
+        if is_whole(&now) {
+            self.0 = Some(now.clone());
+        }
+        Ok(now)
+    }
+}
+
+/// What it is prepared as.
+const NAME: &str = "stamp";
+
+/// Of lists that it does not know the planner thinks that they name all there is.
+fn by_indexes(statements: &str) -> String {
+    format!("SET enable_seqscan = off; {statements}; RESET enable_seqscan")
+}
+
+fn lists(known: &Observation) -> Vec<Option<&str>> {
+    known.kin.iter().map(Option::as_deref).collect()
+}
+
+/// The same in the snapshot of now; None: something may be another.
+fn unchanged(known: Observation, rows: &Rows) -> Option<Observation> {
+    let [Some(snapshot), Some(server), Some(stamp)] = rows.rows.first()?.as_slice() else { return None };
+    let is_same = known.stamp.as_ref() == Some(stamp) && known.server == *server;
+    is_same.then(|| Observation { snapshot: snapshot.clone(), ..known })
+}
+
+/// A table that is not there is in no list, and where it comes nothing says so.
+fn is_whole(seen: &Observation) -> bool {
+    seen.kin.len() == LISTS.len()
+        && seen.stamp.is_some()
+        && seen.tables.iter().all(|table| table.oid.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_counts_while_its_number_does() {
+        let known: Observation = serde_json::from_str(
+            r#"{"snapshot": "1:1:", "server": "7:00000001", "encoding": "UTF8", "code": "c", "endless": null,
+                "stamp": "a", "kin": [], "tables": []}"#,
+        )
+        .unwrap();
+        let rows = |server: &str, stamp: Option<&str>| Rows {
+            rows: vec![vec![Some("2:2:".into()), Some(server.into()), stamp.map(str::to_owned)]],
+            ..Rows::default()
+        };
+        let now = unchanged(known.clone(), &rows("7:00000001", Some("a"))).unwrap();
+        assert_eq!((now.snapshot.as_str(), now.code()), ("2:2:", "c"));
+        for (server, stamp) in [("7:00000001", Some("b")), ("7:00000002", Some("a")), ("7:00000001", None)] {
+            assert!(unchanged(known.clone(), &rows(server, stamp)).is_none(), "{server} {stamp:?}");
+        }
+        assert!(unchanged(known, &Rows::default()).is_none());
+    }
+}

@@ -1,0 +1,41 @@
+//! Whether anything may be another of what a look at tables was read from, as one number of the
+//! catalogs' rows: `sql/agent/stamp.sql` says which count.
+
+const STAMP: &str = include_str!("../../sql/agent/stamp.sql");
+
+/// What such a look was read from, as lists: their names, and what they are of, in the order in which it gives them.
+pub const LISTS: [(&str, &str); 11] = [
+    ("relations", "oid"),
+    ("types", "oid"),
+    ("functions", "oid"),
+    ("operators", "oid"),
+    ("classes", "oid"),
+    ("collations", "oid"),
+    ("schemas", "oid"),
+    ("owners", "oid"),
+    ("sequences", "oid"),
+    ("spaces", "name"),
+    ("words", "name"),
+];
+
+/// As a value, where each list is what this makes of its name and its number.
+pub fn value(list: impl Fn(&str, usize) -> String) -> String {
+    LISTS.iter().zip(1..).fold(STAMP.to_owned(), |text, ((name, of), number)| {
+        text.replace(&format!("{{{name}}}"), &format!("{}::{of}[]", list(name, number)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_list_has_its_place() {
+        for (name, _) in LISTS {
+            assert!(STAMP.contains(&format!("{{{name}}}")), "{name}");
+        }
+        let text = value(|_, number| format!("${number}"));
+        assert!(!text.lines().any(|line| !line.starts_with("--") && line.contains('{')), "{text}");
+        assert!(text.contains("$11::name[]"), "{text}");
+    }
+}

@@ -1,0 +1,26 @@
+//! A worker's streams: sessions in which chunks are copied beside those of its steps.
+
+use crate::remote::Connection;
+
+/// A pair of them.
+pub struct Stream {
+    pub reader: Connection,
+    pub writer: Connection,
+}
+
+/// What a worker knows of its streams.
+#[derive(Default)]
+pub struct Streams {
+    pub open: Vec<Stream>,
+    /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
+    pub by_cores: Option<usize>,
+    /// No more could be opened than there are.
+    pub is_short: bool,
+}
+
+impl Streams {
+    /// Nothing is left to copy: their sessions are closed.
+    pub fn end(&mut self) {
+        self.open.clear();
+    }
+}

@@ -1,0 +1,75 @@
+//! The target behind a decision: clients may write there.
+
+use super::behind::Found;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::Side;
+use crate::agent::state::side::{self, Version};
+use crate::agent::state::tenure;
+use crate::catalog::split::Plan;
+use crate::catalog::split_state::CutoverStep;
+use crate::remote::Connection;
+use crate::server::standby;
+use crate::server::txn::soon;
+use crate::split::end::old_guards::{self, OldGuards};
+use crate::split::engine::Engine;
+use crate::split::record;
+
+/// 5b. Clients may write on the target. Guards that would refuse keys which come back are
+///     released by the same commit: until it, a split that goes back after all finds them
+///     as they were. Retried for ever.
+pub fn open_target(engine: &mut Engine, version: i64) -> Result<()> {
+    let guards = old_guards::find(&mut engine.target, &engine.plan)?;
+    open_with(engine, version, &guards)
+}
+
+/// The same right behind the decision. Meanwhile the source gives away what has come over; what becomes of that keeps
+/// nobody's target closed.
+pub fn open_and_consume(engine: &mut Engine, version: i64, found: Found) -> Result<()> {
+    let sent = engine.owed.take().map(|statements| engine.send_control_transaction(&statements));
+    match found.guards {
+        Some(guards) => open_with(engine, version, &guards)?,
+        None => open_target(engine, version)?,
+    }
+    match sent {
+        Some(sent) => sent.and_then(|()| engine.take_control_transaction()),
+        None => Ok(()),
+    }
+}
+
+fn open_with(engine: &mut Engine, version: i64, guards: &OldGuards) -> Result<()> {
+    open_by(&mut engine.target, &engine.plan, engine.generation, (version, guards))?;
+    record_opened(&engine.plan);
+    Ok(())
+}
+
+/// For people: who has the plan's row on the master does not keep the source from being told.
+pub fn record_opened(plan: &Plan) {
+    let _ = soon(|| {
+        standby::commit_alone();
+        record::cutover_step(plan.id, CutoverStep::Opened);
+        Ok::<_, SplitError>(())
+    });
+}
+
+/// The part of it that is done on the target.
+pub fn open_side(target: &mut Connection, plan: &Plan, generation: i64, version: i64) -> Result<()> {
+    let guards = old_guards::find(target, plan)?;
+    open_by(target, plan, generation, (version, &guards))
+}
+
+fn open_by(
+    target: &mut Connection,
+    plan: &Plan,
+    generation: i64,
+    (version, guards): (i64, &OldGuards),
+) -> Result<()> {
+    if guards.is_empty() {
+        return tenure::change(target, plan.id, generation, &side::OPEN, Version::Is(version)).map(|_| ());
+    }
+    let begin = tenure::begin_statements(plan.id, Side::Target, generation);
+    let opened = target.run(&format!("{begin}; {}", side::OPEN.statement(plan.id, Version::Is(version))));
+    tenure::begun(target, opened)?;
+    old_guards::release(target, plan, guards)?;
+    target.run("COMMIT")?;
+    Ok(())
+}
