@@ -4,7 +4,7 @@
 CREATE TEMPORARY TABLE subject (position int, title text, pages text, pattern text);
 INSERT INTO subject VALUES
     (1, 'Shards', '[Operations](operations.md), [credentials](credentials.md)',
-     '^shard_(add|add_many|set_\w+|drop|topology|status|check|credential\w*|credentials|keychain\w*|services|adopt|cleanup)$'),
+     '^shard_(add|add_many|set_\w+|drop|topology|status|check|credential\w*|credentials|keychain\w*|services|adopt|cleanup|report|top)$'),
     (2, 'Rights', '[Security](security.md)', '^shard_(grant|revoke|(dis)?trust_owner|trusted_owners)$'),
     (3, 'Keyspaces and tables', '[Routing](routing.md), [schemas](schemas.md), [imports](imports.md)',
      '^shard_(keyspace\w*|table_\w+|tables|schema_\w+|import)$'),
@@ -53,7 +53,13 @@ SELECT c.oid, a.number, a.mode IN ('t', 'o') AS is_column,
   FROM called c,
        LATERAL (SELECT u.number, u.type, u.name, coalesce(u.mode, 'i') AS mode,
                        count(*) FILTER (WHERE coalesce(u.mode, 'i') IN ('i', 'b', 'v')) OVER (ORDER BY u.number)::int AS input
-                  FROM ROWS FROM (unnest(c.types), unnest(c.proargnames), unnest(c.proargmodes)) WITH ORDINALITY AS u (type, name, mode, number)) a;
+                  FROM ROWS FROM (unnest(c.types), unnest(c.proargnames), unnest(c.proargmodes)) WITH ORDINALITY AS u (type, name, mode, number)) a
+UNION ALL
+-- Of a named type of rows its columns.
+SELECT c.oid, 1000 + a.attnum, true, quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod)
+  FROM called c
+  JOIN pg_type t ON t.oid = c.prorettype AND t.typtype = 'c'
+  JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped;
 
 -- On a line of its own each where one line would be long.
 CREATE FUNCTION pg_temp.listed(items text[]) RETURNS text LANGUAGE sql AS $$
