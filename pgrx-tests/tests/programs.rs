@@ -119,6 +119,7 @@ mod snowflake;
 mod spellings;
 mod strays;
 mod streams;
+mod streams_attacked;
 mod tables;
 mod throttle;
 mod unknown_keys;

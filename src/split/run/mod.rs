@@ -19,7 +19,7 @@ use crate::guc;
 use crate::remote::wanted;
 use crate::server::txn::{transaction, try_transaction};
 use crate::server::wait;
-use crate::split::copy::{outcome, step};
+use crate::split::copy::{outcome, step, streams};
 use crate::split::cutover::recovery::{self, Reverted};
 use crate::split::cutover::{self, Aim, Rehearsed, aborted, settled, watch};
 use crate::split::end::{ending, rollback};
@@ -308,7 +308,10 @@ impl Worker {
     fn rest(&mut self) -> Result<Duration> {
         self.write(|| record::activity(self.id, "paused", Some("shard_split_resume")));
         match self.engine.as_mut() {
-            Some(engine) => renew_lease(engine, &mut self.lease_renewed)?,
+            Some(engine) => {
+                streams::end(engine);
+                renew_lease(engine, &mut self.lease_renewed)?;
+            }
             // Nothing but the source is needed for that, and no side is taken over.
             None if is_lease_due(self.lease_renewed) => {
                 let plan = try_transaction(|| split::load(self.id))?;
