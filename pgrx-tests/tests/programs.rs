@@ -120,6 +120,7 @@ mod snowflake;
 mod spellings;
 mod strays;
 mod streams;
+mod streams_attacked;
 mod tables;
 mod throttle;
 mod top;

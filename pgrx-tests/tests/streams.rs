@@ -231,8 +231,11 @@ fn servers_that_stop_lose_no_chunk() {
 fn streams_do_not_wait_behind_others() {
     let cluster = stage(3);
     let split = plan(&cluster);
-    cluster.hold("step_snapshot").unwrap();
+    // The first step of all copies by itself.
+    cluster.hold("streams_copied").unwrap();
     to_backfill(&split);
+    split.wait_held("streams_copied", LIMIT).unwrap();
+    cluster.hold("step_snapshot").unwrap();
     split.wait_held("step_snapshot", LIMIT).unwrap();
     // Behind the step, and before its streams.
     let config = cluster.servers[0].config(DATABASE, "postgres");

@@ -42,12 +42,14 @@ const BESIDE: u64 = 64 << 20;
 impl Bounds {
     /// More of a row has arrived than one may have.
     pub(super) fn is_passed_by(self, received: &mut Received, began: Instant) -> bool {
-        self.are_passed_by(received, began, 1)
+        received.is_too_much(began, self.row + BESIDE)
     }
 
-    /// The same where so many rows may be on their way.
+    /// The same where so many rows may be on their way: while one comes, libpq keeps the room for others, and the
+    /// copies that it gave away are still handed on.
     pub(super) fn are_passed_by(self, received: &mut Received, began: Instant, rows: u64) -> bool {
-        received.is_too_much(began, (self.row + BESIDE).saturating_mul(rows))
+        let each = self.row.saturating_mul(2).saturating_add(BESIDE);
+        received.is_too_much(began, each.saturating_mul(rows))
     }
 }
 

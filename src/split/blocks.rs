@@ -12,8 +12,22 @@ use std::time::Duration;
 pub struct Extent {
     pub name: String,
     pub blocks: i64,
+    /// Of all of it, with what is stored out of line.
+    pub bytes: i64,
     /// The file that these are of: a rewrite gives another one, with the rows in other blocks.
     pub file: Option<String>,
+}
+
+/// Bytes of rows that are brought over at a time.
+const MOST_BYTES: i64 = 256 << 20;
+
+impl Extent {
+    /// Blocks whose rows are likely to have no more bytes than that: long values are stored elsewhere, and thousands of
+    /// them may be of a few blocks.
+    pub fn most_blocks(&self) -> i64 {
+        let of_a_block = self.bytes / self.blocks.max(1);
+        (MOST_BYTES / of_a_block.max(1)).max(1)
+    }
 }
 
 /// What is known of a leaf by its oid or name.
@@ -28,7 +42,7 @@ pub fn of_leaf(connection: &mut Connection, leaf: &str) -> Result<Extent> {
 pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Extent>> {
     let rows = connection.query(
         "SELECT pg_relation_size(l.oid) / current_setting('block_size')::bigint, l.oid::text,
-                pg_relation_filenode(l.oid)
+                pg_relation_filenode(l.oid), pg_table_size(l.oid)
            FROM unnest($1::regclass[]) WITH ORDINALITY l (oid, number) ORDER BY l.number",
         &[Some(&array_of(leaves.iter().map(|leaf| Some(*leaf))))],
     )?;
@@ -36,7 +50,10 @@ pub fn of_leaves(connection: &mut Connection, leaves: &[&str]) -> Result<Vec<Ext
         let blocks = number::blocks(connection.shard(), row.first().and_then(Option::as_deref))?;
         let mut cells = row.into_iter().skip(1);
         let name = cells.next().flatten().unwrap_or_default();
-        Ok(Extent { name, blocks, file: cells.next().flatten() })
+        let file = cells.next().flatten();
+        let bytes =
+            number::count(connection.shard(), "the size of a table", cells.next().flatten().as_deref())?;
+        Ok(Extent { name, blocks, bytes, file })
     };
     rows.rows.into_iter().map(extent).collect()
 }
@@ -82,6 +99,15 @@ pub fn adapt(blocks: i64, factor: f64, least: i64, most: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_of_long_values_are_few() {
+        let extent =
+            |blocks: i64, bytes: i64| Extent { name: String::new(), blocks, bytes, file: None }.most_blocks();
+        // Nothing out of line; a megabyte a block; two gigabytes of one block; empty.
+        let most = [(1 << 20, 8 << 30), (1000, 1000 << 20), (1, 2 << 30), (0, 0), (0, 1 << 40)];
+        assert_eq!(most.map(|(blocks, bytes)| extent(blocks, bytes)), [32 << 10, 256, 1, 256 << 20, 1]);
+    }
 
     #[test]
     fn spans_meet_and_the_last_one_is_open() {

@@ -18,6 +18,8 @@ const MAX_BLOCKS: i64 = 1 << 20;
 const MOST_TOGETHER: usize = 32;
 const SHORT_BLOCKS: i64 = 32;
 const MOST_SHORT_BLOCKS: i64 = 256;
+/// The same with what is stored out of line.
+const MOST_SHORT_BYTES: i64 = 32 << 20;
 
 /// A leaf of which not all is copied.
 #[derive(Clone)]
@@ -145,10 +147,12 @@ fn short_ones(engine: &Engine, next: &[Next], extents: &[Extent]) -> usize {
     if guc::max_copy_rate().is_some() {
         return 0;
     }
-    let mut sum = 0;
+    let (mut sum, mut bytes) = (0, 0);
     let is_short = |(next, extent): &(&Next, &Extent)| {
         sum += extent.blocks;
-        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.chunk_blocks) && sum <= MOST_SHORT_BLOCKS
+        bytes += extent.bytes;
+        let is_little = sum <= MOST_SHORT_BLOCKS && bytes <= MOST_SHORT_BYTES;
+        next.from == 0 && extent.blocks <= SHORT_BLOCKS.min(engine.chunk_blocks) && is_little
     };
     next.iter().zip(extents).take(MOST_TOGETHER).take_while(is_short).count()
 }
@@ -166,6 +170,7 @@ fn of_short<'a>(engine: &Engine, short: impl Iterator<Item = (&'a Next, &'a Exte
 /// The next span of one leaf.
 fn of_span(engine: &mut Engine, next: &Next, extent: &Extent) -> Result<Chunk> {
     let Extent { name, blocks: total, .. } = extent;
+    engine.chunk_blocks = engine.chunk_blocks.min(extent.most_blocks());
     let few = next.from == 0 && engine.chunk_blocks < *total && has_few_rows(engine, next.position, name)?;
     let by_keys = ByKeys::of(engine, next.position).filter(|_| !few && *total > SHORT_BLOCKS);
     let (span, rows, keys) = match by_keys {

@@ -14,6 +14,8 @@ pub struct Streams {
     pub open: Vec<Stream>,
     /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
     pub by_cores: Option<usize>,
+    /// As many as may be, by the locks that the servers have room for; None: they have not been asked.
+    pub by_locks: Option<usize>,
     /// No more could be opened than there are.
     pub is_short: bool,
 }

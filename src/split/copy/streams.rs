@@ -18,15 +18,15 @@ use crate::agent;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::{self, Side};
 use crate::agent::shape::Observation;
-use crate::agent::state::progress::{self, Progress};
+use crate::agent::state::progress::{self, Progress, TableProgress};
 use crate::agent::state::tenure;
 use crate::catalog::split;
 use crate::error::SqlState;
 use crate::guc;
-use crate::remote::Connection;
 use crate::remote::abreast::{Failed, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::remote::quote::literal;
+use crate::remote::{Connection, RemoteError};
 use crate::server::txn::transaction;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -41,6 +41,8 @@ const MOST_BY_CORES: usize = 8;
 /// itself. The last chunk of all is always a step's, which looks at everything once more.
 pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> {
     let most = wanted(engine, progress)?;
+    // Whoever wants fewer wants their sessions.
+    engine.streams.open.truncate(most.saturating_sub(1));
     if most < 2 {
         return Ok(None);
     }
@@ -68,10 +70,33 @@ fn wanted(engine: &mut Engine, progress: &Progress) -> Result<usize> {
     if alone {
         return Ok(1);
     }
-    match guc::copy_streams() {
-        0 => by_cores(engine),
-        set => Ok(set),
+    let wished = match guc::copy_streams() {
+        0 => by_cores(engine)?,
+        set => set,
+    };
+    if wished < 2 { Ok(wished) } else { Ok(wished.min(by_locks(engine, progress)?)) }
+}
+
+/// A server has room for so many locks, of all its sessions together, and each stream locks every partition: a quarter
+/// is for the streams, so that clients find room.
+fn by_locks(engine: &mut Engine, progress: &Progress) -> Result<usize> {
+    if let Some(known) = engine.streams.by_locks {
+        return Ok(known);
     }
+    const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
+        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
+    let mut room = engine.reader.count("the room for locks", ROOM)?;
+    room = room.min(engine.target.count("the room for locks", ROOM)?);
+    // The table itself, and its queue.
+    let of = |table: &TableProgress| {
+        let target = table.target_leaves.as_ref().map_or(0, Vec::len);
+        table.leaves.len().max(target).saturating_add(2)
+    };
+    let locks: usize = progress.tables.iter().map(of).sum();
+    let quarter = usize::try_from(room / 4).unwrap_or(0);
+    let count = (quarter / locks.max(1)).max(1);
+    engine.streams.by_locks = Some(count);
+    Ok(count)
 }
 
 /// Half of the cores of the smaller side: the rest is its clients'.
@@ -150,6 +175,10 @@ fn open_one(engine: &Engine) -> Result<Stream> {
 
 /// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
 const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
+/// And then for others' rows as long as a step does.
+const AS_A_STEP: &str = "SET LOCAL lock_timeout = '2s'";
+/// Of the table of locks.
+const OUT_OF_MEMORY: &str = "53200";
 
 /// Has streams read S and lock what the step has locked; how many of the first ones do. A reader takes its locks
 /// before it takes S over, and S can be had only while the step has both: so nothing has come in between.
@@ -157,10 +186,11 @@ fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
     let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
     let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
     let into_snapshot = locks::source_locks_within(engine, SHORTLY);
-    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}", literal(snapshot));
-    let write = begin_writing(engine, SHORTLY);
+    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {AS_A_STEP}", literal(snapshot));
+    let write = format!("{}; {AS_A_STEP}", begin_writing(engine, SHORTLY));
     let count = count.min(engine.streams.open.len());
-    let streams = &mut engine.streams.open[..count];
+    let Engine { reader, streams, .. } = &mut *engine;
+    let streams = &mut streams.open[..count];
     for stream in streams.iter_mut() {
         stream.reader.send(&read)?;
         stream.writer.send(&write)?;
@@ -168,6 +198,7 @@ fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
     let mut ready = Vec::new();
     for stream in streams.iter_mut() {
         let (read, written) = (stream.reader.finish(), stream.writer.finish());
+        let read = read.map_err(|error| unread(reader, error));
         ready.push(has_locked(read)? & has_locked(tenure::begun(&mut stream.writer, written))?);
     }
     let first = ready.iter().take_while(|is_ready| **is_ready).count();
@@ -177,6 +208,11 @@ fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
         stream.writer.run("ROLLBACK")?;
     }
     Ok(first)
+}
+
+/// A stream does not read S. Where the session is gone that has it, this is why, and another worker takes another one.
+fn unread(reader: &mut Connection, error: RemoteError) -> RemoteError {
+    if error.is_transient() { error } else { reader.run("SELECT 1").err().unwrap_or(error) }
 }
 
 fn nothing_exported(engine: &Engine) -> SplitError {
@@ -193,11 +229,11 @@ fn begin_writing(engine: &Engine, limit: &str) -> String {
     format!("{begin}; {limit}; {}", locks::target_locks(engine))
 }
 
-/// False: somebody is in the way.
+/// False: somebody is in the way, or the server has no room for more locks.
 fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Result<bool> {
     match outcome.map_err(Into::into) {
         Ok(_) => Ok(true),
-        Err(SplitError::Remote(error)) if error.is_lock_timeout() => Ok(false),
+        Err(SplitError::Remote(error)) if error.is_lock_timeout() || error.is(OUT_OF_MEMORY) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -240,12 +276,18 @@ fn copy(engine: &mut Engine, round: &Round) -> Result<Vec<Vec<Copied>>> {
         Lane { source, target, pieces: pieces.collect() }
     };
     let lanes = own.chain(others).zip(&of).map(lane).collect();
-    pipe_abreast(lanes).map_err(|Failed { lane, piece, error }| {
+    let copied = pipe_abreast(lanes).map_err(|Failed { lane, piece, error }| {
         match of.get(lane).and_then(|outs| outs.get(piece)) {
             Some((position, _)) => collision::explain_of(engine, *position, error),
             None => error.into(),
         }
-    })
+    })?;
+    // One whose chunk has no row has asked for nothing: whether it still has its locks.
+    let streams = engine.streams.open.iter_mut().zip(of.iter().skip(1));
+    for (stream, _) in streams.filter(|(_, outs)| outs.is_empty()) {
+        stream.writer.run("SELECT 1")?;
+    }
+    Ok(copied)
 }
 
 /// Each with the cursors behind its chunk. The generation cannot have been overtaken: each has it locked.

@@ -308,7 +308,10 @@ impl Worker {
     fn rest(&mut self) -> Result<Duration> {
         self.write(|| record::activity(self.id, "paused", Some("shard_split_resume")));
         match self.engine.as_mut() {
-            Some(engine) => renew_lease(engine, &mut self.lease_renewed)?,
+            Some(engine) => {
+                engine.streams.end();
+                renew_lease(engine, &mut self.lease_renewed)?;
+            }
             // Nothing but the source is needed for that, and no side is taken over.
             None if is_lease_due(self.lease_renewed) => {
                 let plan = try_transaction(|| split::load(self.id))?;

@@ -1,0 +1,188 @@
+//! Chunks that are copied at the same time, where one session of several is lost, or a server has no room for as many.
+
+use shardmaster_tests::cluster::{Cluster, DATABASE};
+use shardmaster_tests::fixture::{LIMIT, by_superuser, cluster_of, cut_over_and_compare, plan, rows, source};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::wait;
+use std::time::Duration;
+
+const TABLE: &str = "CREATE TABLE items (tenant text, id int, val text, code int, PRIMARY KEY (id, tenant))";
+
+fn stage_of(table: &str, streams: usize, more: &[&str]) -> Cluster {
+    let streams = format!("shardmaster.copy_streams = {streams}");
+    let mut lines = vec![&*streams, "shardmaster.step_time = '20ms'", "shardmaster.copy_share = 100"];
+    lines.extend_from_slice(more);
+    cluster_of(&lines, table)
+}
+
+/// Rows of which seven are in a block.
+fn fill(cluster: &Cluster, ids: &str) {
+    source(cluster)
+        .batch_execute(&format!(
+            "INSERT INTO items SELECT CASE i % 8 WHEN 0 THEN 'another' ELSE 'moves' END, i, repeat('x', 1050) || i, i
+               FROM generate_series({ids}) i; ANALYZE items"
+        ))
+        .unwrap();
+}
+
+fn to_dual_write(split: &Split<'_>) {
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+}
+
+fn to_backfill(split: &Split<'_>) {
+    to_dual_write(split);
+    split.call("run_backfill").unwrap();
+}
+
+/// How many workers the split has had.
+fn generation(split: &Split<'_>) -> i64 {
+    let query = "SELECT generation FROM shardmaster.split_plan WHERE id = $1";
+    split.superuser().unwrap().query_one(query, &[&split.id]).unwrap().get(0)
+}
+
+/// The step's session ends while a stream waits for its lock: there is nothing that the stream could read, and another
+/// worker begins anew.
+#[test]
+fn a_snapshot_that_is_gone_is_taken_again() {
+    let cluster = stage_of(TABLE, 3, &[]);
+    fill(&cluster, "1001, 50000");
+    let split = plan(&cluster);
+    // The first step of all copies by itself.
+    cluster.hold("streams_copied").unwrap();
+    to_backfill(&split);
+    split.wait_held("streams_copied", LIMIT).unwrap();
+    cluster.hold("step_snapshot").unwrap();
+    split.wait_held("step_snapshot", LIMIT).unwrap();
+    let before = generation(&split);
+    // Of the readers, the one that is within a transaction.
+    let query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % reader' AND xact_start IS NOT NULL";
+    let reader: i32 = source(&cluster).query_one(query, &[]).unwrap().get(0);
+    let waits = |count: usize, then: &str| {
+        format!(
+            "DO $$ BEGIN
+                 WHILE clock_timestamp() < now() + interval '20 s' AND (SELECT count(*) FROM pg_locks WHERE relation = 'items'::regclass AND NOT granted) < {count} LOOP
+                     PERFORM pg_sleep(0.001);
+                 END LOOP;
+                 {then};
+             END $$"
+        )
+    };
+    let locker = {
+        let config = cluster.servers[0].config(DATABASE, "postgres");
+        std::thread::spawn(move || {
+            let mut session = config.connect(postgres::NoTls).unwrap();
+            session.batch_execute("BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE; COMMIT").unwrap();
+        })
+    };
+    source(&cluster).batch_execute(&waits(1, "NULL")).unwrap();
+    let ender = {
+        let mut session = source(&cluster);
+        let ends = waits(2, &format!("PERFORM pg_terminate_backend({reader})"));
+        std::thread::spawn(move || session.batch_execute(&ends).unwrap())
+    };
+    cluster.fault("").unwrap();
+    ender.join().unwrap();
+    locker.join().unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    assert_eq!(generation(&split), before + 1);
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Every stream locks every partition. A server whose table of locks is full is copied to by fewer.
+#[test]
+fn a_table_of_locks_that_is_full_gets_fewer_streams() {
+    let leaf = |n: i32| {
+        format!(
+            "CREATE TABLE items_{n} PARTITION OF items FOR VALUES FROM ({}) TO ({})",
+            n * 300,
+            (n + 1) * 300
+        )
+    };
+    let leaves: Vec<String> = (0..200).map(leaf).collect();
+    let table = format!("{TABLE} PARTITION BY RANGE (id); {}", leaves.join("; "));
+    let few = ["max_locks_per_transaction = 10", "max_connections = 40"];
+    let cluster = stage_of(&table, 16, &few);
+    fill(&cluster, "1001, 7000");
+    let split = plan(&cluster);
+    to_backfill(&split);
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Each of several streams has room for a row as long as one may be.
+#[test]
+fn long_rows_go_over_at_the_same_time() {
+    let leaf = |n: i32| {
+        format!(
+            "CREATE TABLE items_{n} PARTITION OF items FOR VALUES FROM ({}) TO ({})",
+            n * 1000,
+            (n + 1) * 1000
+        )
+    };
+    let leaves: Vec<String> = (0..5).map(leaf).collect();
+    let table = format!("{TABLE} PARTITION BY RANGE (id); {}", leaves.join("; "));
+    let cluster = stage_of(&table, 3, &["shardmaster.max_row_size = '250MB'"]);
+    for n in 1..5 {
+        fill(&cluster, &format!("{}, {}", n * 1000 + 1, n * 1000 + 300));
+    }
+    source(&cluster)
+        .batch_execute("UPDATE items SET val = repeat('x', 240 << 20) WHERE id IN (1009, 2009, 3009) AND tenant = 'moves'")
+        .unwrap();
+    let split = plan(&cluster);
+    to_backfill(&split);
+    split.wait("cutover_pending", LIMIT).unwrap();
+    source(&cluster).batch_execute("UPDATE items SET val = 'short' WHERE length(val) > 10000").unwrap();
+    split.wait_settled(LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// A row that somebody else is about to write is waited for as by a step alone.
+#[test]
+fn streams_wait_for_rows_as_long_as_a_step() {
+    let cluster = stage_of(TABLE, 3, &[]);
+    fill(&cluster, "1001, 25000");
+    let split = plan(&cluster);
+    to_dual_write(&split);
+    by_superuser(&cluster, 1, "CREATE UNIQUE INDEX codes ON items (code)");
+    cluster.hold("streams_begun").unwrap();
+    split.call("run_backfill").unwrap();
+    split.wait_held("streams_begun", LIMIT).unwrap();
+    let before = generation(&split);
+    let mut other = cluster.servers[1].superuser(DATABASE).unwrap();
+    // Of the second chunk.
+    other.batch_execute("BEGIN; INSERT INTO items VALUES ('stays', 1, 'x', 12001)").unwrap();
+    cluster.fault("").unwrap();
+    std::thread::sleep(Duration::from_millis(900));
+    other.batch_execute("ROLLBACK").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    assert_eq!(generation(&split), before);
+    cut_over_and_compare(&cluster, &split);
+}
+
+/// Whoever wants fewer streams gets the sessions back.
+#[test]
+fn fewer_streams_have_fewer_sessions() {
+    let cluster = stage_of(TABLE, 4, &[]);
+    fill(&cluster, "1001, 50000");
+    let split = plan(&cluster);
+    cluster.hold("stream_committed").unwrap();
+    to_backfill(&split);
+    split.wait_held("stream_committed", LIMIT).unwrap();
+    cluster.set("shardmaster.copy_streams", "1").unwrap();
+    cluster.hold("step_durable").unwrap();
+    split.wait_held("step_durable", LIMIT).unwrap();
+    let query =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardmaster split % writer'";
+    let sessions = || -> i64 {
+        let mut target = cluster.servers[1].superuser(DATABASE).unwrap();
+        target.query_one(query, &[]).unwrap().get(0)
+    };
+    let copied = rows(&cluster, 1).len();
+    assert!(copied > 0 && copied < 40_000, "{copied}");
+    wait::until("the streams to end", Duration::from_secs(10), || Ok((sessions() == 1).then_some(())))
+        .unwrap();
+    cluster.fault("").unwrap();
+    split.wait("cutover_pending", LIMIT).unwrap();
+    cut_over_and_compare(&cluster, &split);
+}
