@@ -129,6 +129,22 @@ pub fn plan(engine: &mut Engine, progress: &Progress, most: usize) -> Result<Pla
     Ok(Planned { chunks, has_rest: has_others || at < next.len() })
 }
 
+/// How many chunks of so many blocks there are, as far as the blocks are known.
+pub fn left(progress: &Progress, blocks: i64) -> usize {
+    let (mut short, mut spans) = (0_usize, 0_i64);
+    for leaf in progress.tables.iter().flat_map(|table| &table.leaves) {
+        match leaf.cursor {
+            Cursor::Block(_) if leaf.blocks <= SHORT_BLOCKS => short += 1,
+            Cursor::Block(from) => {
+                let (rest, each) = (leaf.blocks.saturating_sub(from).max(1), blocks.max(1));
+                spans += rest / each + i64::from(rest % each > 0);
+            }
+            Cursor::End => {}
+        }
+    }
+    short.div_ceil(MOST_TOGETHER).saturating_add(usize::try_from(spans).unwrap_or(usize::MAX))
+}
+
 /// Leaves that are not copied to their end, and whether there are more.
 fn next_leaves(progress: &Progress, most: usize) -> (Vec<Next>, bool) {
     let mut all = progress.tables.iter().enumerate().flat_map(|(position, table)| {
@@ -235,4 +251,30 @@ fn adapt(blocks: i64, took: Duration, bytes: u64, keys: usize) -> i64 {
         guc::max_copy_rate().map_or(f64::INFINITY, |rate| rate as f64 * wanted / (bytes as f64).max(1.0));
     let factor = blocks::by_time(took).min(by_rate).min(by_keys::factor(keys));
     blocks::adapt(blocks, factor, MIN_BLOCKS, MAX_BLOCKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::state::progress::{LeafProgress, TableProgress};
+
+    #[test]
+    fn chunks_that_are_left_are_counted() {
+        let leaf = |cursor, blocks| LeafProgress {
+            oid: String::new(),
+            filenode: String::new(),
+            triggers: String::new(),
+            cursor,
+            blocks,
+        };
+        let counted = |leaves: Vec<LeafProgress>| {
+            let table = TableProgress { leaves, ..TableProgress::default() };
+            left(&Progress { tables: vec![table], ..Progress::default() }, 100)
+        };
+        assert_eq!(counted(vec![leaf(Cursor::End, 1000)]), 0);
+        assert_eq!(counted(vec![leaf(Cursor::Block(0), 1000), leaf(Cursor::Block(950), 1000)]), 11);
+        // It has become smaller meanwhile.
+        assert_eq!(counted(vec![leaf(Cursor::Block(950), 900)]), 1);
+        assert_eq!(counted((0..33).map(|_| leaf(Cursor::Block(0), 3)).collect()), 2);
+    }
 }

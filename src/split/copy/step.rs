@@ -40,6 +40,7 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
     reach(injection_points::STEP_BEGIN)?;
+    streams::open_wished(engine)?;
     let locks = locks::source_locks(engine);
     let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;

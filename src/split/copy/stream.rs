@@ -12,6 +12,8 @@ pub struct Stream {
 #[derive(Default)]
 pub struct Streams {
     pub open: Vec<Stream>,
+    /// As many as the next step may have use for.
+    pub wished: usize,
     /// As many as there are to be, by the cores of the smaller side; None: it has not been asked.
     pub by_cores: Option<usize>,
     /// As many as may be, by the locks that the servers have room for; None: they have not been asked.
@@ -24,5 +26,6 @@ impl Streams {
     /// Nothing is left to copy: their sessions are closed.
     pub fn end(&mut self) {
         self.open.clear();
+        self.wished = 0;
     }
 }

@@ -37,16 +37,24 @@ const UNKNOWN: usize = 2;
 /// By cores alone there are no more.
 const MOST_BY_CORES: usize = 8;
 
+/// Opens what the step before has wished for, as long as nothing is locked: a server may let wait whoever comes.
+pub fn open_wished(engine: &mut Engine) -> Result<()> {
+    open(engine, engine.streams.wished)
+}
+
 /// Plans the chunks that come next and has the streams hold the step's snapshot and its locks. None: the step copies by
 /// itself. The last chunk of all is always a step's, which looks at everything once more.
 pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> {
-    let most = wanted(engine, progress)?;
+    let wanted = wanted(engine, progress)?;
+    let left = chunk::left(progress, engine.chunk_blocks).saturating_sub(1);
+    engine.streams.wished = wanted.min(left).saturating_sub(1);
     // Whoever wants fewer wants their sessions.
-    engine.streams.open.truncate(most.saturating_sub(1));
-    if most < 2 {
+    engine.streams.open.truncate(engine.streams.wished);
+    // Where a worker before has got nowhere: by itself a chunk says why.
+    if engine.streams.open.is_empty() || progress.failed_since(engine.generation) > 0 {
         return Ok(None);
     }
-    let planned = chunk::plan(engine, progress, most)?;
+    let planned = chunk::plan(engine, progress, engine.streams.open.len() + 1)?;
     let mut chunks = planned.chunks;
     if !planned.has_rest {
         chunks.pop();
@@ -54,7 +62,6 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
     if chunks.len() < 2 {
         return Ok(None);
     }
-    open(engine, chunks.len() - 1)?;
     let ready = hold(engine, chunks.len() - 1)?;
     chunks.truncate(ready + 1);
     Ok((chunks.len() > 1).then_some(Round { chunks }))
@@ -62,12 +69,8 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
 
 /// How many chunks are to be copied at the same time.
 fn wanted(engine: &mut Engine, progress: &Progress) -> Result<usize> {
-    // Writers wait, or nobody is to be disturbed by more; or a worker before has got nowhere: by itself a chunk says why.
-    let alone = engine.window_limit.is_some()
-        || engine.deciding.is_some()
-        || guc::max_copy_rate().is_some()
-        || progress.failed_since(engine.generation) > 0;
-    if alone {
+    // Writers wait, or nobody is to be disturbed by more.
+    if engine.window_limit.is_some() || engine.deciding.is_some() || guc::max_copy_rate().is_some() {
         return Ok(1);
     }
     let wished = match guc::copy_streams() {
