@@ -255,12 +255,12 @@ fn a_line_that_is_away_for_ten_minutes_loses_nothing() {
     }
 }
 
-/// What is left out has scenes of its own: full queues, tables that change, redirects, ways back.
+/// What is left out has scenes of its own: full queues, tables that change, redirects, ways back, streams.
 #[test]
 fn no_point_is_left_out() {
     let cluster = Cluster::servers(0, &["fsync = off"]).unwrap();
     let query = "SELECT point FROM shard_split_points()
-                  WHERE point !~ '^((overflow|redirect|restart|reshape)_|reverse_(guarded|left))'";
+                  WHERE point !~ '^((overflow|redirect|restart|reshape|streams?)_|reverse_(guarded|left))'";
     for row in cluster.superuser().unwrap().query(query, &[]).unwrap() {
         let point: &str = row.get(0);
         let mut all = OF_LINKS.iter().chain(INJECTIONS);

@@ -9,6 +9,7 @@ use shardmaster_tests::fixture::{
 use shardmaster_tests::random::Random;
 use shardmaster_tests::server::Stop;
 use shardmaster_tests::split::Split;
+use shardmaster_tests::stage::Stage;
 use shardmaster_tests::strike::Strike;
 use shardmaster_tests::wait;
 use std::sync::Arc;
@@ -29,8 +30,14 @@ fn stage(streams: usize) -> Cluster {
 }
 
 fn stage_of(table: &str, streams: usize) -> Cluster {
+    stage_with(table, streams, &[])
+}
+
+fn stage_with(table: &str, streams: usize, more: &[&str]) -> Cluster {
     let streams = format!("shardmaster.copy_streams = {streams}");
-    cluster_of(&[&streams, "shardmaster.step_time = '20ms'", "shardmaster.copy_share = 100"], table)
+    let mut config = vec![&*streams, "shardmaster.step_time = '20ms'", "shardmaster.copy_share = 100"];
+    config.extend_from_slice(more);
+    cluster_of(&config, table)
 }
 
 fn fill(cluster: &Cluster, rows: i32) {
@@ -223,6 +230,40 @@ fn servers_that_stop_lose_no_chunk() {
             cluster.servers[server].restart(Stop::Immediate).unwrap();
             cluster.fault("").unwrap();
         });
+    }
+}
+
+/// A line that ends, or falls silent, while chunks come over.
+#[test]
+fn lines_that_are_lost_lose_no_chunk() {
+    let stage = Stage::of(stage_with(&leaves(), 3, &["shardmaster.remote_timeout = '1s'"]));
+    let cluster = &stage.cluster;
+    fill(cluster, FEW);
+    let lost: [fn(&Stage); 3] =
+        [|stage| stage.target.cut(), |stage| stage.source.silence(), |stage| stage.target.silence()];
+    for (number, lose) in lost.iter().enumerate() {
+        let split = plan(cluster);
+        let writer = Writer::start(cluster, 200 + number as u64);
+        cluster.hold("streams_begun").unwrap();
+        to_backfill(&split);
+        split.wait_held("streams_begun", LIMIT).unwrap();
+        lose(&stage);
+        cluster.fault("").unwrap();
+        wait::until("the split to notice", LIMIT, || {
+            Ok(split.metric::<i32>("attempts")?.is_positive().then_some(()))
+        })
+        .unwrap();
+        stage.source.mend();
+        stage.target.mend();
+        split.wait("cutover_pending", LIMIT).unwrap();
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        writer.end();
+        assert_eq!(rows(cluster, 0), rows(cluster, 1), "{number}");
+        split.finish(LIMIT).unwrap();
+        let back = Split::plan(cluster, "shard_b", "shard_a", &["moves"]).unwrap();
+        back.run(|_| ()).unwrap();
+        back.finish(LIMIT).unwrap();
     }
 }
 
