@@ -1,7 +1,7 @@
 //! A cluster master and its shards, with the roles that the documentation names.
 
 use crate::server::Server;
-use crate::{Result, wait};
+use crate::{Error, Result, wait};
 use postgres::Client;
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
@@ -189,12 +189,10 @@ impl Cluster {
     /// The same by a superuser's session on the master.
     pub fn set_by(client: &mut Client, setting: &str, value: &str) -> Result<()> {
         client.batch_execute(&format!("ALTER SYSTEM SET {setting} = '{}'", value.replace('\'', "''")))?;
-        match client.batch_execute("SELECT pg_reload_conf()") {
+        match client.batch_execute("SELECT pg_reload_conf()").map_err(Error::from) {
             // A worker that the setting kills may take the server along before the answer.
-            Err(e) if e.is_closed() || e.code().is_some_and(|state| state.code().starts_with("57P")) => {
-                Ok(())
-            }
-            outcome => Ok(outcome?),
+            Err(error) if error.is_lost() => Ok(()),
+            outcome => outcome,
         }
     }
 

@@ -17,6 +17,11 @@ impl Error {
         self.sqlstate.as_deref()
     }
 
+    /// The server went away, and has at most said so: what it was asked for may have been done.
+    pub fn is_lost(&self) -> bool {
+        self.sqlstate.as_deref().is_none_or(|state| state.starts_with("57P"))
+    }
+
     /// The same error, saying what was tried.
     pub fn context(mut self, what: &str) -> Error {
         self.text = format!("{what}: {}", self.text);

@@ -78,12 +78,16 @@ pub fn given_up(split: &Split<'_>) {
     .unwrap();
 }
 
+/// Longer than an answer counts as a sign of life of a shard that has gone since.
+const NOT_LATELY: Duration = Duration::from_millis(50);
+
 /// Holds a cutover at a point, does something to the cluster, and lets it go on.
 pub fn interrupt(split: &Split<'_>, cluster: &Cluster, point: &str, harm: impl FnOnce()) {
     cluster.hold(point).unwrap();
     split.call("cutover").unwrap();
     split.wait_held(point, LIMIT).unwrap();
     harm();
+    std::thread::sleep(NOT_LATELY);
     cluster.fault("").unwrap();
 }
 

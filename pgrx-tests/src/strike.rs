@@ -1,8 +1,8 @@
 //! A fault of the master that strikes once, and what it takes along.
 
-use crate::Result;
 use crate::cluster::Cluster;
 use crate::wait;
+use crate::{Error, Result};
 use postgres::Client;
 use std::time::Duration;
 
@@ -21,6 +21,14 @@ impl<'a> Strike<'a> {
         let witness = if action == "kill" { Some(cluster.superuser()?) } else { None };
         cluster.fault(&fault)?;
         Ok(Strike { cluster, fault, witness })
+    }
+
+    /// Does what leads to it, of which the answer may be lost: whoever is killed takes the master's other sessions along.
+    pub fn by<T>(&self, lead: impl FnOnce() -> std::result::Result<T, postgres::Error>) -> Result<()> {
+        match lead().map_err(Error::from) {
+            Err(error) if self.witness.is_some() && error.is_lost() => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
     }
 
     /// Waits until it has struck and the master answers again, and takes it back.

@@ -194,12 +194,8 @@ fn a_master_that_may_have_forgotten_asks_the_target() {
     {
         let split = plan(&stage.cluster);
         to_pending(&split);
-        stage.cluster.hold("cutover_applied").unwrap();
-        split.call("cutover").unwrap();
-        split.wait_held("cutover_applied", LIMIT).unwrap();
-        stage.target.cut();
+        interrupt(&split, &stage.cluster, "cutover_applied", || stage.target.cut());
     }
-    stage.cluster.fault("").unwrap();
     // What its worker may do in between: it does not get on without the target.
     stage.cluster.master.restart(Stop::Immediate).unwrap();
     let split = Split::of(&stage.cluster, 1);

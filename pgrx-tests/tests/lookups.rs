@@ -164,11 +164,18 @@ fn nothing_is_lost_at_any_point() {
             let arm = || Strike::arm(&cluster, point, action).unwrap();
             let early = (number < 3).then(arm);
             let again = "SELECT shard_table_drop('users', 'emails'); SELECT shard_table_add('users', 'email', 'emails')";
-            master.batch_execute(if number == 0 && struck == "exit" { ADD } else { again }).unwrap();
-            let strike = early.unwrap_or_else(|| {
-                wait_filled(&mut master);
-                arm()
-            });
+            let begin = if number == 0 && struck == "exit" { ADD } else { again };
+            let strike = match early {
+                Some(strike) => {
+                    strike.by(|| master.batch_execute(begin)).unwrap();
+                    strike
+                }
+                None => {
+                    master.batch_execute(begin).unwrap();
+                    wait_filled(&mut master);
+                    arm()
+                }
+            };
             by_superuser(
                 &cluster,
                 0,

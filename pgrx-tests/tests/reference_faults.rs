@@ -55,7 +55,10 @@ fn who_dies_while_it_installs_opens_or_removes_goes_on_right() {
             let strike = Strike::arm(&cluster, &format!("reference_{point}"), action).unwrap();
             match point {
                 "attached" => end_worker(&cluster),
-                "dropped" => master(&cluster, "SELECT shard_table_drop('countries')"),
+                "dropped" => {
+                    let mut asks = cluster.superuser().unwrap();
+                    strike.by(|| asks.batch_execute("SELECT shard_table_drop('countries')")).unwrap();
+                }
                 _ => by_superuser(&cluster, 0, &format!("SET lock_timeout = '20s'; {lead}")),
             }
             strike.wait(LIMIT).unwrap();

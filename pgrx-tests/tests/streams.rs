@@ -210,7 +210,8 @@ fn a_worker_that_ends_goes_on() {
     for (number, (point, action)) in faults.enumerate().filter(|(number, _)| is_soak() || number % 2 == 0) {
         survives(&mut cluster, number, |cluster, id| {
             let strike = Strike::arm(cluster, point, action).unwrap();
-            Split::of(cluster, id).call("run_backfill").unwrap();
+            let mut asks = cluster.superuser().unwrap();
+            strike.by(|| asks.execute("SELECT shard_split_run_backfill($1)", &[&id])).unwrap();
             strike.wait(LIMIT).unwrap();
         });
     }

@@ -120,7 +120,8 @@ fn an_interrupted_rehearsal_changes_nothing() {
     let before = routed(&cluster);
     for (n, point) in (0..).zip(POINTS) {
         let strike = Strike::arm(&cluster, point, "kill").unwrap();
-        ask(&split, "SELECT shard_split_rehearse($1)");
+        let mut asks = split.superuser().unwrap();
+        strike.by(|| asks.execute("SELECT shard_split_rehearse($1)", &[&split.id])).unwrap();
         strike.wait(LIMIT).unwrap();
         wait_rehearsed(&split);
         client(&cluster).batch_execute(&insert("moves", 8000 + n)).unwrap();
