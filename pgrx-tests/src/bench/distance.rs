@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Tables of a split, and how many of them somebody writes to.
 #[derive(Clone, Copy)]
-struct Shape {
-    tables: usize,
-    busy: usize,
+pub(super) struct Shape {
+    pub tables: usize,
+    pub busy: usize,
 }
 
 /// What a split has taken.
@@ -25,7 +25,7 @@ pub(super) struct Took {
     end: f64,
 }
 
-const ONE: Shape = Shape { tables: 1, busy: 1 };
+pub(super) const ONE: Shape = Shape { tables: 1, busy: 1 };
 
 pub(super) fn prepared(tables: usize) -> Result<Stage> {
     let config =
@@ -68,7 +68,7 @@ pub(super) fn split(stage: &Stage, [from, to]: [usize; 2], busy: usize) -> Resul
 }
 
 /// Until it is stopped or sent away.
-fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
+pub(super) fn write(stage: &Stage, server: usize, busy: usize, stop: &AtomicBool) -> Result<()> {
     let mut client = stage.cluster.servers[server].connect(DATABASE, CLIENT)?;
     for number in (0..busy).cycle() {
         if stop.load(Ordering::Relaxed) {
@@ -140,41 +140,4 @@ pub fn tables(size: Size) -> Result<Vec<Measure>> {
     let mut measures = beside_one(size, Shape { tables: 40, busy: 5 }, Duration::ZERO, 60.0)?;
     measures.extend(beside_one(size, Shape { tables: 150, busy: 105 }, Duration::ZERO, 60.0)?);
     Ok(measures)
-}
-
-/// How far a target of very many tables is behind, and what it costs to ask that.
-pub fn many(size: Size) -> Result<Vec<Measure>> {
-    const MANY: Shape = Shape { tables: 500, busy: 5 };
-    let (one, many) = (prepared(ONE.tables)?, prepared(MANY.tables)?);
-    let mut lag = Measure::new("lag of 500 tables, 5 written to, beside one", "ms", Goal::AtMost(1000.0));
-    let mut asked = Measure::new("shard_split_metrics of them", "ms", Goal::RatioAtMost(3.0));
-    let (of_one, of_many) = (follow(&one, ONE.busy, size)?, follow(&many, MANY.busy, size)?);
-    for (reference, ours) in of_one.into_iter().zip(of_many) {
-        lag.pair(reference.0, ours.0);
-        asked.pair(reference.1, ours.1);
-    }
-    Ok(vec![lag, asked])
-}
-
-/// The lag of a split that follows its source, and how long it took to ask it, in milliseconds, some times.
-fn follow(stage: &Stage, busy: usize, size: Size) -> Result<Vec<(f64, f64)>> {
-    let cluster = &stage.cluster;
-    let split = Split::plan(cluster, &cluster.shards[0].key, &cluster.shards[1].key, &["moves"])?;
-    split.call("start_dual_write")?;
-    split.call("run_backfill")?;
-    split.wait("cutover_pending", LIMIT)?;
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(stage, 0, busy, &stop));
-        let samples = (0..size.pairs(10) * 5).map(|_| {
-            std::thread::sleep(Duration::from_millis(200));
-            let began = Instant::now();
-            let lag: f64 = split.metric("coalesce(extract(epoch FROM lag), 3600)::float8")?;
-            Ok((lag * 1000.0, began.elapsed().as_secs_f64() * 1000.0))
-        });
-        let samples: Result<Vec<(f64, f64)>> = samples.collect();
-        stop.store(true, Ordering::Relaxed);
-        writer.join().map_err(|_| "the writer has panicked")??;
-        samples
-    })
 }

@@ -6,6 +6,7 @@ mod copy;
 mod cutover;
 mod distance;
 mod guard;
+mod many;
 mod misplaced;
 mod placement;
 mod plot;
@@ -74,7 +75,7 @@ pub const ALL: [(&str, Benchmark); 28] = [
     ("cutover", cutover::cutover),
     ("tables", distance::tables),
     ("distance", distance::distance),
-    ("many", distance::many),
+    ("many", many::many),
     ("shards", placement::shards),
     ("reservations", placement::reservations),
     ("clients", placement::clients),
