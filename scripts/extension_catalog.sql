@@ -66,6 +66,10 @@ SELECT concat_ws(E': ', name, what, replace(value, E'\n', E'\\n')) COLLATE "C" A
     SELECT m.name, 'event trigger', concat_ws(' ', e.evtevent, e.evtfoid::regproc, e.evtenabled, e.evttags::text)
       FROM member m JOIN pg_event_trigger e ON m.classid = 'pg_event_trigger'::regclass AND e.oid = m.objid
     UNION ALL
+    -- What cannot be dropped before it.
+    SELECT m.name, 'needs', pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
+      FROM member m JOIN pg_depend d USING (classid, objid) WHERE d.deptype = 'n'
+    UNION ALL
     -- What pg_dump takes along.
     SELECT pg_describe_object('pg_class'::regclass, u.relation, 0), 'dumped', u.condition
       FROM pg_extension e, ROWS FROM (unnest(e.extconfig), unnest(e.extcondition)) AS u (relation, condition)

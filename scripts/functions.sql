@@ -49,7 +49,7 @@ CREATE TEMPORARY VIEW argument AS
 SELECT c.oid, a.number, a.mode IN ('t', 'o') AS is_column,
        concat_ws(' ', CASE a.mode WHEN 'v' THEN 'VARIADIC' WHEN 'b' THEN 'INOUT' END, quote_ident(a.name),
                  format_type(a.type, NULL),
-                 'DEFAULT ' || regexp_replace(pg_get_function_arg_default(c.oid, a.input), $r$^('[^']*'|NULL)::[a-z ]+$$r$, '\1')) AS text
+                 CASE WHEN a.mode IN ('i', 'b', 'v') THEN 'DEFAULT ' END || regexp_replace(pg_get_function_arg_default(c.oid, a.input), $r$^('[^']*'|NULL)::[a-z ]+$$r$, '\1')) AS text
   FROM called c,
        LATERAL (SELECT u.number, u.type, u.name, coalesce(u.mode, 'i') AS mode,
                        count(*) FILTER (WHERE coalesce(u.mode, 'i') IN ('i', 'b', 'v')) OVER (ORDER BY u.number)::int AS input

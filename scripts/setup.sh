@@ -23,7 +23,10 @@ build_packages() {
 
 # For tests of gateways, of clients in Lua and Go, of TLS, of figures and alerts, and of the report, which a browser opens.
 test_packages() {
-    echo nginx libnginx-mod-http-lua pgbouncer luajit2 luarocks python3-psycopg openssl \
+    local luajit=luajit
+    # OpenResty's, which is the only one from Debian 13 on.
+    [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" != bookworm ] || luajit=luajit2
+    echo nginx libnginx-mod-http-lua pgbouncer "$luajit" luarocks python3-psycopg openssl \
         golang-go golang-github-jackc-pgx-v4-dev golang-github-cespare-xxhash-dev \
         prometheus prometheus-postgres-exporter prometheus-sql-exporter chromium
 }
@@ -79,6 +82,11 @@ lacking() {
 require_rust() {
     if ! command -v cargo >/dev/null; then
         echo "setup: Rust is missing; install 1.95 or newer, see https://rustup.rs" >&2
+        exit 1
+    fi
+    # pgrx's build begins it, and ends where there is no such program; one that fails is enough, as in rustup's minimal profile.
+    if ! command -v rustfmt >/dev/null; then
+        echo "setup: rustfmt is missing, which comes with Rust from https://rustup.rs" >&2
         exit 1
     fi
 }

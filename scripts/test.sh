@@ -6,6 +6,7 @@
 . scripts/harness.sh
 . scripts/client_packages.sh
 . scripts/built.sh
+. scripts/released.sh
 
 # Where the servers' data lies: in memory where there is plenty. Each test makes servers of its
 # own, and half of what the kernel did for them was to copy files and to make new ones.
@@ -53,7 +54,7 @@ cargo_results() {
 build_extension() {
     [ -z "${built:-}${SHARDMASTER_INSTALLED:-}" ] || return 0
     built=yes
-    scripts/build.sh || { tally build 0 1; summary; }
+    scripts/build.sh && install_released || { tally build 0 1; summary; }
 }
 
 suite_lint() {

@@ -2,7 +2,7 @@
 # CREATE EXTENSION makes: functions, columns, comments, rights, what is dumped.
 #
 # sql/released/shardmaster--FROM.sql is what CREATE EXTENSION ran in a version that was released. It is
-# created once more, and taken to this one by sql/shardmaster--FROM--TO.sql.
+# created once more (scripts/released.sh), and taken to this one by sql/shardmaster--FROM--TO.sql.
 #
 # Whether the comparison sees what an update leaves out is tried by a version that nobody has released:
 # as this one is, and with one thing of each kind that is otherwise. Its scripts lie in the private copy of
@@ -60,38 +60,22 @@ comparison_sees_all() {
     done
 }
 
-# released_version SCRIPT: functions of it that the library does not have any more are those of another
-# one until the update; if it leaves them so, that is a difference.
-released_version() {
-    local from=${1##*--} symbols=$RUN/updates.symbols other
-    from=${from%.sql}
-    nm -D --defined-only "$("$BINDIR/pg_config" --pkglibdir)/shardmaster.so" | awk '{ print $3 }' >"$symbols"
-    other=$(grep -m1 '^shard_.*_wrapper$' "$symbols")
-    awk -v other="$other" 'NR == FNR { known[$1] = 1; next }
-        match($0, /MODULE_PATHNAME'\'', '\''[a-z0-9_]+/) {
-            name = substr($0, RSTART + 19, RLENGTH - 19)
-            if (!(name in known)) sub("'\''" name "'\''", "'\''" other "'\''")
-        }
-        { print }' "$symbols" "$1" >"$extension/shardmaster--$from.sql"
-    chmod a+r "$extension/shardmaster--$from.sql"
-    added+=("$extension/shardmaster--$from.sql")
-    updated "$from" | diff -u <(echo "$fresh") -
-}
+# released_version VERSION
+released_version() { updated "$1" | diff -u <(echo "$fresh") -; }
 
 run_updates() {
     local extension version fresh script
-    added=() # what the job removes at its end
     extension=$("$BINDIR/pg_config" --sharedir)/extension
     version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$extension/shardmaster.control")
-    added=("$extension/shardmaster--$NOBODYS.sql" "$extension/shardmaster--$NOBODYS--$version.sql")
-    trap 'rm -f "${added[@]}"' EXIT
+    nobodys=("$extension/shardmaster--$NOBODYS.sql" "$extension/shardmaster--$NOBODYS--$version.sql")
+    trap 'rm -f "${nobodys[@]}"' EXIT
     start_server updates app
     update_sql app -c 'CREATE EXTENSION shardmaster'
     fresh=$(catalog_of app)
     one "an update that is compared with a fresh extension" comparison_sees_all
     for script in sql/released/*.sql; do
-        [ -e "$script" ] || continue
-        one "the update from ${script##*/}" released_version "$script"
+        script=${script##*--}
+        one "the update from ${script%.sql}" released_version "${script%.sql}"
     done
     stop_server updates
 }

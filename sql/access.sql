@@ -87,11 +87,11 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.change_level(role, level, 'GRANT EXECUTE ON ROUTINE %s TO %I')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_grant(name, text) IS
-    'lets a role call what a level holds: client (routes, slots, identifiers), monitor (looks), operator (both, splits, assignments), admin (all of these, topology, keyspaces). For the owner of the extension. 22023: no such level; 42704: no such role';
+    'lets a role call what a level holds: client (routes, slots, identifiers), monitor (looks), operator (both, splits, assignments), admin (all of these, topology, keyspaces). For the owner of the extension, in no level itself: who could call it would have them all. 22023: no such level; 42704: no such role';
 
 CREATE FUNCTION @extschema@.shard_revoke(role name, level text) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.change_level(role, level, 'REVOKE EXECUTE ON ROUTINE %s FROM %I')
 $$;
 COMMENT ON FUNCTION @extschema@.shard_revoke(name, text) IS
-    'takes away what shard_grant() of the level has given, that of the levels it holds included. Errors as of shard_grant';
+    'takes away what shard_grant() of the level has given, that of the levels it holds included. For the owner of the extension. Errors as of shard_grant';

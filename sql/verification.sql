@@ -1,10 +1,12 @@
 COMMENT ON FUNCTION @extschema@.shard_split_verify(bigint) IS
     'compares every row of a split on both sides, in the background and while clients write, before its cutover and after it, until it is finished; shard_split_verification() shows how far that is and what it has found. 42704: no such split; 55000: not in this phase';
 
-CREATE FUNCTION @extschema@.shard_split_verification(split_id bigint)
-RETURNS TABLE (
+CREATE TYPE shardmaster.split_verification_row AS (
     table_name text, status text, rows_compared bigint, bytes bigint, differing bigint, example_key text, what text,
-    verified_at timestamptz)
+    verified_at timestamptz);
+COMMENT ON TYPE shardmaster.split_verification_row IS 'the columns of shard_split_verification()';
+
+CREATE FUNCTION @extschema@.shard_split_verification(split_id bigint) RETURNS SETOF shardmaster.split_verification_row
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT shardmaster.check_split($1);
     SELECT t.table_name, CASE WHEN v.is_late THEN 'failed' ELSE v.status END, v.rows_compared, v.bytes, v.differing,

@@ -42,6 +42,7 @@ mod worker;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", bootstrap);
+extension_sql_file!("../sql/rows.sql", name = "rows", requires = ["catalog"]);
 extension_sql_file!("../sql/logins.sql", name = "logins", requires = ["catalog"]);
 extension_sql_file!("../sql/execution.sql", name = "execution", requires = ["catalog"]);
 extension_sql_file!("../sql/misplaced.sql", name = "misplaced", requires = ["catalog"]);

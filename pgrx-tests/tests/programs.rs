@@ -125,6 +125,7 @@ mod tables;
 mod throttle;
 mod top;
 mod unknown_keys;
+mod updated;
 mod upgrade;
 mod verify;
 mod verifying;

@@ -1,12 +1,14 @@
 //! One statement on all shards.
 
 use super::arguments::{invalid, names_of, patience};
+use super::row;
+use super::rows::Rows;
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::execution;
 use crate::error::required;
 use crate::execution::{self as carried_out, Request};
 use crate::query::run::require_fit;
-use pgrx::datum::{Interval, TimestampWithTimeZone};
+use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -84,27 +86,10 @@ pub fn shard_execute_abandon(
     Ok(carried_out::abandon(id, force, patience(timeout)?)?)
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(stable, parallel_safe, security_definer)]
+#[pg_extern(stable, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_executions(
-    execution_id: default!(Option<i64>, "NULL"),
-) -> TableIterator<
-    'static,
-    (
-        name!(execution_id, i64),
-        name!(shard, String),
-        name!(state, String),
-        name!(rows, Option<i64>),
-        name!(sqlstate, Option<String>),
-        name!(message, Option<String>),
-        name!(statement, String),
-        name!(started_by, String),
-        name!(changed_at, TimestampWithTimeZone),
-        name!(gid, Option<String>),
-    ),
-> {
-    TableIterator::new(execution::list(execution_id).into_iter().map(|one| {
+pub fn shard_executions(execution_id: default!(Option<i64>, "NULL")) -> Rows<row::Execution> {
+    Rows::new(execution::list(execution_id).into_iter().map(|one| {
         (
             one.execution,
             one.shard,

@@ -1,34 +1,20 @@
 //! Routing as it is and as it was.
 
+use super::row;
+use super::rows::Rows;
 use crate::catalog::{keyspace, routing, routing_history};
 use crate::error::{Failure, required};
 use crate::routing::{RoutingError, rollback};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_entries(
     keyspace: default!(Option<String>, "'default'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(key, Option<String>),
-            name!(bucket, Option<i32>),
-            name!(lower, Option<String>),
-            name!(upper, Option<String>),
-            name!(read_shard, String),
-            name!(write_shard, String),
-            name!(status, String),
-            name!(version, i64),
-        ),
-    >,
-    ErrorReport,
-> {
+) -> Result<Rows<row::Entry>, ErrorReport> {
     let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
-    Ok(TableIterator::new(
+    Ok(Rows::new(
         routing::entries(&keyspace.name)
             .into_iter()
             .map(|e| (e.key, e.bucket, e.lower, e.upper, e.read_shard, e.write_shard, e.status, e.version)),
@@ -42,29 +28,13 @@ pub fn shard_routing_version(keyspace: default!(Option<String>, "'default'")) ->
     Ok(keyspace::version(&keyspace.name))
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_routing_history(
     keyspace: default!(Option<String>, "'default'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(version, i64),
-            name!(changed_at, TimestampWithTimeZone),
-            name!(key, Option<String>),
-            name!(from_shard, Option<String>),
-            name!(to_shard, Option<String>),
-            name!(reason, Option<String>),
-            name!(changed_by, String),
-            name!(split_id, Option<i64>),
-        ),
-    >,
-    ErrorReport,
-> {
+) -> Result<Rows<row::RoutingHistory>, ErrorReport> {
     let keyspace = keyspace::find(&required(keyspace, "keyspace")?).map_err(Failure::from)?;
-    Ok(TableIterator::new(routing_history::history(&keyspace.name).into_iter().map(|h| {
+    Ok(Rows::new(routing_history::history(&keyspace.name).into_iter().map(|h| {
         (h.version, h.changed_at, h.key, h.from_shard, h.to_shard, h.reason, h.changed_by, h.split_id)
     })))
 }

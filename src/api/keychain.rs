@@ -2,6 +2,8 @@
 
 use super::json_text::JsonText;
 use super::on_primary;
+use super::row;
+use super::rows::Rows;
 use crate::catalog::caller::Caller;
 use crate::catalog::keychain;
 use crate::error::required;
@@ -39,21 +41,10 @@ pub fn shard_keychain_rotate() -> Result<i64, ErrorReport> {
     Ok(credential::rotate()?)
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_credentials() -> TableIterator<
-    'static,
-    (
-        name!(alias, String),
-        name!(auth_kind, String),
-        name!(shards, Vec<String>),
-        name!(master_key, String),
-        name!(set_by, String),
-        name!(updated_at, TimestampWithTimeZone),
-    ),
-> {
-    TableIterator::new(keychain::list().into_iter().map(|listed| {
+pub fn shard_credentials() -> Rows<row::Credential> {
+    Rows::new(keychain::list().into_iter().map(|listed| {
         let key = seal::key_id(&listed.credential.sealed);
         let credential = listed.credential;
         (credential.alias, credential.kind, listed.shards, key, listed.set_by, listed.updated_at)

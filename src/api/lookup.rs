@@ -1,6 +1,8 @@
 //! Look-ups: keys that lead to keys of another keyspace.
 
 use super::on_primary;
+use super::row;
+use super::rows::Rows;
 use crate::catalog::lookup as catalog;
 use crate::error::{Failure, required};
 use crate::lookups;
@@ -65,24 +67,10 @@ pub fn shard_lookup_conflicts(
     ))
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_lookups() -> TableIterator<
-    'static,
-    (
-        name!(keyspace, String),
-        name!(of, String),
-        name!(table_name, Option<String>),
-        name!(column_name, Option<String>),
-        name!(shard_key, Option<String>),
-        name!(state, Option<String>),
-        name!(waiting, Option<i64>),
-        name!(lag_seconds, Option<f64>),
-        name!(waits_for, Option<String>),
-    ),
-> {
-    TableIterator::new(catalog::shown().into_iter().map(|shown| {
+pub fn shard_lookups() -> Rows<row::Lookup> {
+    Rows::new(catalog::shown().into_iter().map(|shown| {
         (
             shown.lookup,
             shown.of,

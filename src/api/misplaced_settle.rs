@@ -1,12 +1,14 @@
 //! Rows that are not where their key's route leads: moved there, or deleted.
 
 use super::arguments::{invalid, names_of, patience};
+use super::row;
+use super::rows::Rows;
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::misplaced_run::{self, Action};
 use crate::error::required;
 use crate::misplaced::{self, Request};
 use crate::query::run::require_fit;
-use pgrx::datum::{Interval, TimestampWithTimeZone};
+use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -64,31 +66,10 @@ pub fn shard_misplaced_abandon(
     Ok(misplaced::abandon(id, force, patience(timeout)?)?)
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(stable, parallel_safe, security_definer)]
+#[pg_extern(stable, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_misplaced_runs(
-    run_id: default!(Option<i64>, "NULL"),
-) -> TableIterator<
-    'static,
-    (
-        name!(run_id, i64),
-        name!(action, String),
-        name!(keyspace, String),
-        name!(shard, String),
-        name!(keys, i64),
-        name!(state, String),
-        name!(table_name, Option<String>),
-        name!(moved, Option<i64>),
-        name!(deleted, Option<i64>),
-        name!(sqlstate, Option<String>),
-        name!(message, Option<String>),
-        name!(started_by, String),
-        name!(started_at, TimestampWithTimeZone),
-        name!(changed_at, TimestampWithTimeZone),
-    ),
-> {
-    TableIterator::new(misplaced_run::list(run_id).into_iter().map(|one| {
+pub fn shard_misplaced_runs(run_id: default!(Option<i64>, "NULL")) -> Rows<row::MisplacedRun> {
+    Rows::new(misplaced_run::list(run_id).into_iter().map(|one| {
         (
             one.run,
             one.action,

@@ -22,6 +22,8 @@ pub mod reference;
 mod regtype;
 pub mod report;
 pub mod routing;
+mod row;
+mod rows;
 pub mod schema;
 pub mod snowflake;
 pub mod split;

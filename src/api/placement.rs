@@ -1,12 +1,13 @@
 //! Slots, reservations and leases; quotas; tenants that are placed.
 
 use super::on_primary;
+use super::row;
+use super::rows::Rows;
 use crate::error::{Failure, required};
 use crate::placement::choose::PlacementStrategy;
 use crate::placement::slot::Request;
 use crate::placement::{PlacementError, quota, report, reserve, settle, sweep};
 use crate::routing::place;
-use pgrx::AnyNumeric;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -29,8 +30,7 @@ fn lease_seconds(lease: Option<Interval>) -> Result<f64, Failure> {
     Ok(seconds)
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_reserve_slot(
     kind: Option<String>,
@@ -38,19 +38,7 @@ pub fn shard_reserve_slot(
     tenant_id: Option<String>,
     lease: default!(Option<Interval>, "'5 min'"),
     strategy: default!(Option<String>, "'fill_first'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(reservation_id, i64),
-            name!(shard_key, String),
-            name!(slot_no, i64),
-            name!(status, String),
-            name!(lease_expires_at, Option<TimestampWithTimeZone>),
-        ),
-    >,
-    ErrorReport,
-> {
+) -> Result<Rows<row::ReservedSlot>, ErrorReport> {
     on_primary("shard_reserve_slot")?;
     let (kind, key) = (named(kind, "kind")?, named(logical_key, "logical_key")?);
     let tenant = named(tenant_id, "tenant_id")?;
@@ -58,7 +46,7 @@ pub fn shard_reserve_slot(
     let strategy = PlacementStrategy::parse(&required(strategy, "strategy")?).map_err(Failure::from)?;
     let request = Request { kind: &kind, key: &key, tenant: &tenant, lease_seconds };
     let made = reserve::reserve(&request, strategy).map_err(Failure::from)?;
-    Ok(TableIterator::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
+    Ok(Rows::once((made.id, made.shard_key, made.slot_no, made.status, made.lease_expires_at)))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]
@@ -106,29 +94,10 @@ pub fn shard_expire_leases() -> Result<i64, ErrorReport> {
     Ok(sweep::expire_all())
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_capacity(
-    kind: default!(Option<String>, "NULL"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(shard_key, String),
-            name!(status, String),
-            name!(capacity, Option<i64>),
-            name!(minted, i64),
-            name!(free, i64),
-            name!(leased, i64),
-            name!(confirmed, i64),
-            name!(available, Option<i64>),
-            name!(kind, String),
-        ),
-    >,
-    ErrorReport,
-> {
-    Ok(TableIterator::new(report::capacity(kind.as_deref()).into_iter().map(|c| {
+pub fn shard_capacity(kind: default!(Option<String>, "NULL")) -> Result<Rows<row::Capacity>, ErrorReport> {
+    Ok(Rows::new(report::capacity(kind.as_deref()).into_iter().map(|c| {
         (c.shard_key, c.status, c.capacity, c.minted, c.free, c.leased, c.confirmed, c.available, c.kind)
     })))
 }
@@ -145,25 +114,14 @@ pub fn shard_set_quota(
     Ok(quota::set(&tenant, &kind, max_slots)?)
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_tenant_usage(
     tenant_id: default!(Option<String>, "NULL"),
     since: default!(Option<TimestampWithTimeZone>, "NULL"),
     until: default!(Option<TimestampWithTimeZone>, "NULL"),
-) -> TableIterator<
-    'static,
-    (
-        name!(kind, String),
-        name!(leased, i64),
-        name!(confirmed, i64),
-        name!(quota, Option<i64>),
-        name!(slot_seconds, AnyNumeric),
-        name!(tenant_id, String),
-    ),
-> {
-    TableIterator::new(
+) -> Rows<row::TenantUsage> {
+    Rows::new(
         report::usage(tenant_id.as_deref(), since, until)
             .into_iter()
             .map(|u| (u.kind, u.leased, u.confirmed, u.quota, u.slot_seconds, u.tenant_id)),

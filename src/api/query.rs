@@ -2,6 +2,8 @@
 
 use super::arguments::{invalid, names_of, patience};
 use super::on_primary;
+use super::row;
+use super::rows::Rows;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, SqlState, required};
 use crate::query::login;
@@ -9,7 +11,7 @@ use crate::query::record::{AS_SENT, ERROR, Json, Shape, report};
 use crate::query::run::{Event, Query, Running, Statement, require_fit};
 use crate::server::settings;
 use pgrx::callconv::{BoxRet, FcInfo};
-use pgrx::datum::{Datum, Interval, TimestampWithTimeZone};
+use pgrx::datum::{Datum, Interval};
 use pgrx::fcinfo::pg_getarg;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
@@ -58,21 +60,10 @@ fn require_superuser(caller: &Caller) -> Result<(), Failure> {
     Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, text).hint("Let a superuser say it."))
 }
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_logins() -> TableIterator<
-    'static,
-    (
-        name!(role, String),
-        name!(shard, Option<String>),
-        name!(username, String),
-        name!(credential_alias, Option<String>),
-        name!(set_by, String),
-        name!(updated_at, TimestampWithTimeZone),
-    ),
-> {
-    TableIterator::new(
+pub fn shard_logins() -> Rows<row::Login> {
+    Rows::new(
         login::list()
             .into_iter()
             .map(|one| (one.role, one.shard, one.username, one.credential_alias, one.set_by, one.updated_at)),

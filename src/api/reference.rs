@@ -1,5 +1,7 @@
 //! Reference tables: where each shard is.
 
+use super::row;
+use super::rows::Rows;
 use crate::catalog::reference::{self, Listed};
 use crate::error::required;
 use crate::reference as follow;
@@ -19,28 +21,13 @@ type Line = (
     name!(hint, Option<String>),
 );
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_reference_tables(
-    keyspace: default!(Option<String>, "NULL"),
-) -> TableIterator<
-    'static,
-    (
-        name!(keyspace, String),
-        name!(table_name, String),
-        name!(origin, String),
-        name!(shard, String),
-        name!(state, String),
-        name!(lag, Option<Interval>),
-        name!(error, Option<String>),
-        name!(hint, Option<String>),
-    ),
-> {
+pub fn shard_reference_tables(keyspace: default!(Option<String>, "NULL")) -> Rows<row::ReferenceTable> {
     let line = |l: Listed| -> Line {
         (l.keyspace, l.table_name, l.origin, l.shard, l.state, l.lag, l.error, l.hint)
     };
-    TableIterator::new(reference::list(keyspace.as_deref()).into_iter().map(line))
+    Rows::new(reference::list(keyspace.as_deref()).into_iter().map(line))
 }
 
 #[pg_extern(volatile, parallel_unsafe, security_definer)]

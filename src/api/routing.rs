@@ -1,5 +1,7 @@
 //! Which shard holds a key: what clients call.
 
+use super::row;
+use super::rows::Rows;
 use crate::catalog::caller::Caller;
 use crate::error::{Failure, required};
 use crate::routing::found::Intent;
@@ -46,31 +48,17 @@ pub fn shard_route(
 }
 
 /// A bound that is NULL is open.
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_restricted, security_definer)]
+#[pg_extern(volatile, parallel_restricted, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 pub fn shard_route_range(
     lower: Option<&str>,
     upper: Option<&str>,
     intent: default!(Option<&str>, "'write'"),
     keyspace: default!(Option<&str>, "'default'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(lower, Option<String>),
-            name!(upper, Option<String>),
-            name!(shard_key, String),
-            name!(conninfo, Option<String>),
-            name!(routing_version, i64),
-            name!(namespace, String),
-        ),
-    >,
-    ErrorReport,
-> {
+) -> Result<Rows<row::RouteRange>, ErrorReport> {
     let intent = Intent::parse(required(intent, "intent")?).map_err(Failure::from)?;
     let parts = route_range::route((lower, upper), intent, required(keyspace, "keyspace")?)?;
-    Ok(TableIterator::new(parts.into_iter().map(|part| {
+    Ok(Rows::new(parts.into_iter().map(|part| {
         let route = part.route;
         (part.lower, part.upper, route.shard_key, route.conninfo, route.version, route.namespace)
     })))

@@ -1,5 +1,7 @@
 //! The life of a split: plan it, ask for the next thing, watch it.
 
+use super::row;
+use super::rows::Rows;
 use super::{COMMITS, on_primary, outside_transaction};
 use crate::catalog::cutover_request::Wishes;
 use crate::catalog::settlement::Terms;
@@ -278,26 +280,10 @@ fn shard_split_lifecycle() -> TableIterator<
 }
 
 /// How far targets are behind their sources: what shard_split_metrics asks of the shards.
-#[pg_extern(volatile, parallel_unsafe, security_definer)]
+#[pg_extern(volatile, parallel_unsafe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
 #[allow(clippy::type_complexity)]
-fn shard_split_figures(
-    split_id: Option<i64>,
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(split_id, i64),
-            name!(lag_rows, Option<i64>),
-            name!(lag_seconds, Option<f64>),
-            name!(queue_bytes, Option<i64>),
-            name!(is_behind, Option<bool>),
-            name!(problem, Option<String>),
-            name!(queue_limit, Option<i64>),
-        ),
-    >,
-    ErrorReport,
-> {
+fn shard_split_figures(split_id: Option<i64>) -> Result<Rows<row::SplitFigures>, ErrorReport> {
     let row = |(id, known): (i64, Known)| match known {
         Ok(now) => {
             let lag = Some(now.lag.as_secs_f64());
@@ -306,7 +292,7 @@ fn shard_split_figures(
         }
         Err(problem) => (id, None, None, None, None, Some(problem), None),
     };
-    Ok(TableIterator::new(figures::now(split_id)?.into_iter().map(row)))
+    Ok(Rows::new(figures::now(split_id)?.into_iter().map(row)))
 }
 
 /// What the procedure shard_split_run asks for next on the way to a phase; NULL: it is

@@ -1,6 +1,8 @@
 //! Whom to move.
 
 use super::arguments::{invalid, patience};
+use super::row;
+use super::rows::Rows;
 use crate::error::{Failure, required};
 use crate::query::run::require_fit;
 use crate::query::top::{Asked, By, Silent, Top};
@@ -12,31 +14,14 @@ use pgrx::prelude::*;
 const MOST: i32 = 1000;
 
 /// SECURITY INVOKER: shards are asked as the caller's login.
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(volatile, parallel_unsafe, requires = ["rows"])]
 pub fn shard_top(
     keyspace: default!(Option<String>, "'default'"),
     shard: default!(Option<String>, "NULL"),
     most: default!(Option<i32>, "20"),
     by: default!(Option<String>, "'rows'"),
     timeout: default!(Option<Interval>, "'30 s'"),
-) -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(key, Option<String>),
-            name!(shard, String),
-            name!(rows, Option<i64>),
-            name!(rows_error, Option<i64>),
-            name!(bytes, Option<i64>),
-            name!(writes, Option<i64>),
-            name!(share, Option<f64>),
-            name!(routed_to, Option<String>),
-            name!(problem, Option<String>),
-        ),
-    >,
-    ErrorReport,
-> {
+) -> Result<Rows<row::Top>, ErrorReport> {
     require_fit("shard_top")?;
     let keyspace = required(keyspace, "keyspace")?;
     let most = required(most, "most")?;
@@ -51,7 +36,7 @@ pub fn shard_top(
     let (most, timeout) = (most as usize, patience(timeout)?);
     let asked = Asked { keyspace: &keyspace, shard: shard.as_deref(), most, by, timeout };
     let (top, silent) = asked.ask()?;
-    Ok(TableIterator::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))
+    Ok(Rows::new(silent.into_iter().map(of_silent).chain(top.into_iter().map(of_key))))
 }
 
 #[allow(clippy::type_complexity)]

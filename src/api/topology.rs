@@ -1,6 +1,8 @@
 //! Shards: add, change, drop, list.
 
 use super::on_primary;
+use super::row;
+use super::rows::Rows;
 use crate::agent::check;
 use crate::catalog::caller::Caller;
 use crate::catalog::shard::{self, NewShard, POSTGRES, Shard};
@@ -226,30 +228,11 @@ type TopologyRow = (
     name!(active, bool),
 );
 
-#[allow(clippy::type_complexity)]
-#[pg_extern(volatile, parallel_safe, security_definer)]
+#[pg_extern(volatile, parallel_safe, security_definer, requires = ["rows"])]
 #[search_path(pg_catalog, pg_temp)]
-pub fn shard_topology() -> Result<
-    TableIterator<
-        'static,
-        (
-            name!(shard_index, i32),
-            name!(shard_key, String),
-            name!(kind, String),
-            name!(status, String),
-            name!(host, Option<String>),
-            name!(port, Option<i32>),
-            name!(database, Option<String>),
-            name!(namespace, Option<String>),
-            name!(auth_kind, Option<String>),
-            name!(credential_alias, Option<String>),
-            name!(active, bool),
-        ),
-    >,
-    ErrorReport,
-> {
+pub fn shard_topology() -> Result<Rows<row::Topology>, ErrorReport> {
     let rows = shard::all().into_iter().map(topology_row).collect::<Result<Vec<_>, Failure>>()?;
-    Ok(TableIterator::new(rows))
+    Ok(Rows::new(rows))
 }
 
 /// A shard without a connection string is this database, and has neither host nor port.

@@ -13,6 +13,14 @@ SELECT pg_describe_object(classid, objid, 0) AS says_nothing FROM pg_depend d
    -- What a type has brought along.
    AND NOT EXISTS (SELECT FROM pg_depend t WHERE t.classid = d.classid AND t.objid = d.objid AND t.deptype = 'i')
    AND coalesce(obj_description(objid, classid::regclass::name), '') = '' ORDER BY 1;
+-- What \df shows of each fits a line but for the arguments, which `\pset format wrapped` folds: the widest of both.
+CREATE TEMPORARY VIEW shown AS
+SELECT p.proname, length(pg_get_function_result(p.oid)) AS result, length(pg_get_function_arguments(p.oid)) AS arguments
+  FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+ WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shardmaster') AND d.deptype = 'e'
+   AND p.pronamespace = 'public'::regnamespace;
+SELECT proname, result FROM shown WHERE result > 80 ORDER BY result DESC;
+SELECT proname, arguments FROM shown ORDER BY arguments DESC LIMIT 1;
 DROP EXTENSION shardmaster;
 -- The settings have descriptions and units.
 SELECT name, unit FROM pg_settings

@@ -1,11 +1,11 @@
 rockspec_format = "3.0"
 package = "shardmaster"
-version = "0.1.0-1"
+version = "0.2.0-1"
 
 -- The archive of `make dist`, beside this file. `luarocks make` in this directory needs none.
 source = {
-    url = "file://shardmaster-0.1.0.zip",
-    dir = "shardmaster-0.1.0/clients/lua",
+    url = "file://shardmaster-0.2.0.zip",
+    dir = "shardmaster-0.2.0/clients/lua",
 }
 
 description = {

@@ -1,0 +1,130 @@
+//! The library beside the catalog of the version before, and ALTER EXTENSION UPDATE in the middle of
+//! splits. `scripts/test.sh updates` compares what an update comes to with a fresh extension.
+
+use postgres::Client;
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, OWNER, wait_healthy};
+use shardmaster_tests::server::Server;
+use shardmaster_tests::split::Split;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const CONFIG: [&str; 2] = ["fsync = off", "shardmaster.tail_interval = 20"];
+/// The last release; `sql/released/` has what it made.
+const FROM: &str = "0.1.0";
+
+/// Two servers, three tenants of 300 rows each on the first of them, and the catalog of `FROM`.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::servers(0, &CONFIG).unwrap();
+    let mut master = cluster.superuser().unwrap();
+    master
+        .batch_execute(&format!("DROP EXTENSION shardmaster; CREATE EXTENSION shardmaster VERSION '{FROM}'"))
+        .unwrap();
+    for name in ["shard_a", "shard_b"] {
+        let server = Server::start(name, &CONFIG).unwrap();
+        cluster.add_server(server).unwrap();
+    }
+    for shard in &cluster.shards {
+        let table = format!(
+            "SET ROLE {OWNER}; CREATE TABLE items (tenant text, id int, val text, PRIMARY KEY (tenant, id));
+             GRANT SELECT, INSERT, UPDATE, DELETE ON items TO {CLIENT}"
+        );
+        cluster.owner_of(shard).unwrap().batch_execute(&table).unwrap();
+    }
+    let rows = "INSERT INTO items SELECT t, i, i::text
+                  FROM unnest('{before,moves,waits}'::text[]) t, generate_series(1, 300) i";
+    cluster.servers[0].superuser(DATABASE).unwrap().batch_execute(rows).unwrap();
+    let routes =
+        "SELECT shard_table_add('items', 'tenant'), shard_assign_many('{before,moves,waits}', 'shard_a')";
+    master.batch_execute(routes).unwrap();
+    cluster
+}
+
+fn rows(server: &Server, tenant: &str) -> BTreeMap<i32, String> {
+    let mut client = server.superuser(DATABASE).unwrap();
+    let rows = client.query("SELECT id, val FROM items WHERE tenant = $1", &[&tenant]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Every kind of change to a moving tenant; `round` keeps the rounds apart.
+fn change(server: &Server, tenant: &str, round: i32) {
+    let (first, last) = (1 + 20 * round, 10 + 20 * round);
+    let statements = format!(
+        "INSERT INTO items SELECT '{tenant}', 1000 * ({round} + 1) + i, 'new' FROM generate_series(1, 50) i;
+         UPDATE items SET val = 'changed {round}' WHERE tenant = '{tenant}' AND id > 100;
+         DELETE FROM items WHERE tenant = '{tenant}' AND id BETWEEN {first} AND {last}"
+    );
+    server.connect(DATABASE, CLIENT).unwrap().batch_execute(&statements).unwrap();
+}
+
+fn plan<'a>(cluster: &'a Cluster, tenant: &str) -> Split<'a> {
+    Split::plan(cluster, "shard_a", "shard_b", &[tenant]).unwrap()
+}
+
+/// To the end; the target then has what the source had.
+fn complete(cluster: &Cluster, split: &Split, tenant: &str) {
+    let wanted = rows(&cluster.servers[0], tenant);
+    split.run(|_| ()).unwrap();
+    assert_eq!(rows(&cluster.servers[1], tenant), wanted);
+    split.finish(LIMIT).unwrap();
+    assert!(rows(&cluster.servers[0], tenant).is_empty());
+    assert_eq!(rows(&cluster.servers[1], tenant), wanted);
+}
+
+fn version(master: &mut Client) -> (bool, String) {
+    let row = master.query_one("SELECT ok, value FROM shard_status() WHERE item = 'version'", &[]).unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// What an operator sees by functions whose rows became those of a type.
+fn seen(master: &mut Client) -> Vec<String> {
+    ["shard_topology()", "shard_entries()", "shard_routing_history()", "shard_capacity()", "shard_logins()"]
+        .iter()
+        .flat_map(|called| master.query(&format!("SELECT to_jsonb(r)::text FROM {called} r"), &[]).unwrap())
+        .map(|row| row.get(0))
+        .collect()
+}
+
+/// A role and a view of users, which an update has to leave alone.
+const USERS: &str = "
+    CREATE ROLE watcher; SELECT shard_grant('watcher', 'monitor');
+    CREATE VIEW public.places AS SELECT shard_key, host FROM shard_topology()";
+
+/// Nothing of it counts as the extension's own, which pg_dump would leave out.
+const KEPT: &str = "
+    SELECT (SELECT count(*) FROM public.places) = 2
+       AND has_function_privilege('watcher', 'shard_topology()', 'EXECUTE')
+       AND NOT has_function_privilege('watcher', 'shard_misplaced_runs(bigint)', 'EXECUTE')
+       AND NOT EXISTS (SELECT FROM pg_init_privs p, aclexplode(p.initprivs) a
+                        WHERE p.objoid = 'shard_topology()'::regprocedure AND a.grantee = 'watcher'::regrole)";
+
+#[test]
+fn an_update_in_the_middle_of_splits_loses_nothing() {
+    let cluster = cluster();
+    let source = &cluster.servers[0];
+    let mut master = cluster.superuser().unwrap();
+    let (is_well, said) = version(&mut master);
+    assert!(!is_well && said.starts_with(&format!("extension {FROM}, library ")), "{said}");
+    assert!(said.contains("run ALTER EXTENSION shardmaster UPDATE"), "{said}");
+    // The old catalog goes on working, and a split does all that it does.
+    complete(&cluster, &plan(&cluster, "before"), "before");
+    let (moves, waits) = (plan(&cluster, "moves"), plan(&cluster, "waits"));
+    moves.call("start_dual_write").unwrap();
+    moves.call("run_backfill").unwrap();
+    moves.wait("cutover_pending", LIMIT).unwrap();
+    change(source, "moves", 0);
+    master.batch_execute(USERS).unwrap();
+    let before = seen(&mut master);
+
+    master.batch_execute("ALTER EXTENSION shardmaster UPDATE").unwrap();
+    // By a session that has called them before, and by a new one.
+    assert_eq!(seen(&mut master), before);
+    let mut master = cluster.superuser().unwrap();
+    assert_eq!(seen(&mut master), before);
+    assert!(master.query_one(KEPT, &[]).unwrap().get::<_, bool>(0));
+    change(source, "moves", 1);
+    complete(&cluster, &moves, "moves");
+    complete(&cluster, &waits, "waits");
+    wait_healthy(&mut master).unwrap();
+    assert!(version(&mut master).0);
+}
