@@ -40,9 +40,14 @@ impl Connection {
     /// answer nobody has taken counts as one at work, and would be given no sign of life while the
     /// other is waited for.
     pub fn finish_both(&mut self, other: &mut Connection) -> [Result<Rows, RemoteError>; 2] {
-        let mut sessions = [self, other];
-        let mut answers = [Ok(Rows::default()), Ok(Rows::default())];
-        let mut waits_for = [Some(Ready::ReadOrWrite); 2];
+        let mut answers = Connection::finish_all(&mut [self, other]).into_iter();
+        std::array::from_fn(|_| answers.next().unwrap_or_else(|| Ok(Rows::default())))
+    }
+
+    /// The same of several.
+    pub fn finish_all(sessions: &mut [&mut Connection]) -> Vec<Result<Rows, RemoteError>> {
+        let mut answers: Vec<_> = sessions.iter().map(|_| Ok(Rows::default())).collect();
+        let mut waits_for = vec![Some(Ready::ReadOrWrite); sessions.len()];
         loop {
             for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&mut waits_for) {
                 if ready.is_some() {
@@ -54,14 +59,14 @@ impl Connection {
             }
             let waiting: Vec<(&Connection, Ready)> = sessions
                 .iter()
-                .zip(waits_for)
-                .filter_map(|(session, ready)| Some((&**session, ready?)))
+                .zip(&waits_for)
+                .filter_map(|(session, ready)| Some((&**session, (*ready)?)))
                 .collect();
             if waiting.is_empty() {
                 return answers;
             }
             if let Err(error) = Connection::wait_any(&waiting, FOR_EVER) {
-                for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(waits_for) {
+                for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&waits_for) {
                     if ready.is_some() {
                         *answer = Err(session.give_up(error.clone()));
                     }
@@ -69,6 +74,18 @@ impl Connection {
                 return answers;
             }
         }
+    }
+
+    /// Asks each session its question, if there is one for it, all at the same time.
+    pub fn ask_all(
+        sessions: &mut [&mut Connection],
+        questions: &[Option<String>],
+    ) -> Result<Vec<Option<Result<Rows, RemoteError>>>, RemoteError> {
+        for (session, question) in sessions.iter_mut().zip(questions) {
+            question.as_ref().map_or(Ok(()), |question| session.send(question))?;
+        }
+        let answers = Connection::finish_all(sessions).into_iter().zip(questions);
+        Ok(answers.map(|(answer, question)| question.as_ref().map(|_| answer)).collect())
     }
 
     /// Sends statements and returns at once; `finish` takes the answer. So two
