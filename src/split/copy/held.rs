@@ -25,7 +25,21 @@ const MOST_BY_CORES: usize = 8;
 
 /// Opens what the step before has wished for, as long as nothing is locked: a server may let wait whoever comes.
 pub fn open_wished(engine: &mut Engine) -> Result<()> {
-    open(engine, engine.streams.wished)
+    open(engine, engine.streams.wished, ["reader", "writer"])
+}
+
+/// Those that delete on the source what they show to be on the target. No transaction is open.
+pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    engine.reader.run("BEGIN")?;
+    engine.target.run("BEGIN")?;
+    engine.streams.wished = wanted(engine, progress)?.saturating_sub(1);
+    engine.reader.run("ROLLBACK")?;
+    engine.target.run("ROLLBACK")?;
+    open(engine, engine.streams.wished, ["finish"; 2])?;
+    for stream in &mut engine.streams.open {
+        stream.reader.run("SET session_replication_role = replica")?;
+    }
+    Ok(())
 }
 
 /// How much is to be done at the same time.
@@ -105,9 +119,9 @@ fn counted(listed: &str) -> Option<usize> {
 }
 
 /// Opens sessions that are missing. A server that takes no more is copied to by fewer.
-fn open(engine: &mut Engine, count: usize) -> Result<()> {
+fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
     while engine.streams.open.len() < count && !engine.streams.is_short {
-        match open_one(engine) {
+        match open_one(engine, purposes) {
             Ok(stream) => engine.streams.open.push(stream),
             // The step's own sessions tell whether the server is there at all.
             Err(SplitError::Remote(error)) => {
@@ -124,11 +138,12 @@ fn open(engine: &mut Engine, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn open_one(engine: &Engine) -> Result<Stream> {
+/// A pair; `purposes` show in pg_stat_activity.
+fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<Stream> {
     let Engine { plan, identity, .. } = engine;
-    let mut reader = tenure::open(plan, identity, Side::Source, "reader")?;
+    let mut reader = tenure::open(plan, identity, Side::Source, reading)?;
     session::require_one_server(&reader, &engine.reader)?;
-    let mut writer = tenure::open(plan, identity, Side::Target, "writer")?;
+    let mut writer = tenure::open(plan, identity, Side::Target, writing)?;
     session::require_one_server(&writer, &engine.target)?;
     // The next worker ends them.
     tenure::register(&mut reader, plan, Side::Source)?;
@@ -138,9 +153,9 @@ fn open_one(engine: &Engine) -> Result<Stream> {
 }
 
 /// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
-const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
+pub const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
 /// And then for others' rows as long as a step does.
-const AS_A_STEP: &str = "SET LOCAL lock_timeout = '2s'";
+pub const AS_A_STEP: &str = "SET LOCAL lock_timeout = '2s'";
 /// Of the table of locks.
 const OUT_OF_MEMORY: &str = "53200";
 

@@ -16,7 +16,7 @@ use crate::agent::shape::Leaf;
 use crate::agent::state::progress::Progress;
 use crate::catalog::verification::{Status, Verification};
 use crate::remote::result::Rows;
-use crate::remote::{Connection, RemoteError};
+use crate::remote::{Connection, FOR_EVER, RemoteError};
 use crate::server::wait;
 use crate::split::blocks::{self, Extent, Span};
 use crate::split::copy::scope_size;
@@ -326,7 +326,7 @@ fn ask(pairs: &mut [(&mut Connection, &mut Connection)], messages: &[[String; 2]
     }
     let mut sessions: Vec<&mut Connection> =
         pairs.iter_mut().flat_map(|(reader, target)| [&mut **reader, &mut **target]).collect();
-    let mut answers = Connection::finish_all(&mut sessions).into_iter();
+    let mut answers = Connection::finish_all(&mut sessions, FOR_EVER).into_iter();
     let mut next = || answers.next().unwrap_or_else(|| Ok(Rows::default()));
     Ok(messages.iter().map(|_| [next(), next()]).collect())
 }

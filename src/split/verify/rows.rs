@@ -221,7 +221,7 @@ impl Sides<'_> {
 
     /// Which of these rows the target does not have as it would take them; `unless` is a
     /// condition over their keys `k` under which that is nothing to be told.
-    pub fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+    fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
         let answer = self.target.run_unbounded(&looked(self.plan, self.table, unless))?;
         self.tell(&answer, (leaf, condition), unless)
     }

@@ -3,6 +3,7 @@
 
 use super::rows::{self, Compared, Sides};
 use crate::agent::error::Result;
+use crate::remote::FOR_EVER;
 use crate::remote::abreast::{Failed, Lane, pipe_abreast};
 use crate::remote::copy::Copied;
 use crate::remote::result::Rows;
@@ -114,6 +115,6 @@ fn ask<'a>(
 ) -> Result<Vec<Option<Rows>>> {
     let mut sessions: Vec<&mut Connection> = sessions.collect();
     let questions: Vec<Option<String>> = (0..sessions.len()).map(question).collect();
-    let answers = Connection::ask_all(&mut sessions, &questions)?;
+    let answers = Connection::ask_all(&mut sessions, &questions, FOR_EVER)?;
     answers.into_iter().map(|answer| Ok(answer.transpose()?)).collect()
 }
