@@ -454,7 +454,7 @@ fn register_limits() {
     );
     int(
         c"shardmaster.copy_streams",
-        c"Chunks that a split copies at the same time, each with two sessions of its own.",
+        c"Chunks that a split copies at the same time, slices that it compares, and batches that its finish deletes, each with two sessions of its own.",
         c"0: half of the cores of the smaller shard where the mover may read how many it has, else 2. With shardmaster.max_copy_rate there is one.",
         &COPY_STREAMS,
         0,

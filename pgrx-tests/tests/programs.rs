@@ -1,6 +1,7 @@
 //! All tests of this folder in one program: each was linked with everything for itself, which took
 //! minutes. `scripts/test.sh harness:NAME` runs those of one file.
 
+mod abreast;
 mod bad_input;
 mod by_keys;
 mod callers;

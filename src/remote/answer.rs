@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Statements of one message whose rows are kept.
 const MOST_ANSWERS: usize = 8;
 /// What takes as long as its tables are big.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Connection {
     /// Runs one or several statements without parameters; the rows of the last.
@@ -40,9 +40,14 @@ impl Connection {
     /// answer nobody has taken counts as one at work, and would be given no sign of life while the
     /// other is waited for.
     pub fn finish_both(&mut self, other: &mut Connection) -> [Result<Rows, RemoteError>; 2] {
-        let mut sessions = [self, other];
-        let mut answers = [Ok(Rows::default()), Ok(Rows::default())];
-        let mut waits_for = [Some(Ready::ReadOrWrite); 2];
+        let mut answers = Connection::finish_all(&mut [self, other], FOR_EVER).into_iter();
+        std::array::from_fn(|_| answers.next().unwrap_or_else(|| Ok(Rows::default())))
+    }
+
+    /// The same of several, as long as one of them is heard of within some time.
+    pub fn finish_all(sessions: &mut [&mut Connection], timeout: Duration) -> Vec<Result<Rows, RemoteError>> {
+        let mut answers: Vec<_> = sessions.iter().map(|_| Ok(Rows::default())).collect();
+        let mut waits_for = vec![Some(Ready::ReadOrWrite); sessions.len()];
         loop {
             for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&mut waits_for) {
                 if ready.is_some() {
@@ -54,14 +59,14 @@ impl Connection {
             }
             let waiting: Vec<(&Connection, Ready)> = sessions
                 .iter()
-                .zip(waits_for)
-                .filter_map(|(session, ready)| Some((&**session, ready?)))
+                .zip(&waits_for)
+                .filter_map(|(session, ready)| Some((&**session, (*ready)?)))
                 .collect();
             if waiting.is_empty() {
                 return answers;
             }
-            if let Err(error) = Connection::wait_any(&waiting, FOR_EVER) {
-                for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(waits_for) {
+            if let Err(error) = Connection::wait_any(&waiting, timeout) {
+                for ((session, answer), ready) in sessions.iter_mut().zip(&mut answers).zip(&waits_for) {
                     if ready.is_some() {
                         *answer = Err(session.give_up(error.clone()));
                     }
@@ -69,6 +74,19 @@ impl Connection {
                 return answers;
             }
         }
+    }
+
+    /// Asks each session its question, if there is one for it, all at the same time.
+    pub fn ask_all(
+        sessions: &mut [&mut Connection],
+        questions: &[Option<String>],
+        timeout: Duration,
+    ) -> Result<Vec<Option<Result<Rows, RemoteError>>>, RemoteError> {
+        for (session, question) in sessions.iter_mut().zip(questions) {
+            question.as_ref().map_or(Ok(()), |question| session.send(question))?;
+        }
+        let answers = Connection::finish_all(sessions, timeout).into_iter().zip(questions);
+        Ok(answers.map(|(answer, question)| question.as_ref().map(|_| answer)).collect())
     }
 
     /// Sends statements and returns at once; `finish` takes the answer. So two

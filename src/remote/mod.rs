@@ -24,6 +24,7 @@ pub mod transaction;
 pub mod wait;
 pub mod wanted;
 
+pub use answer::FOR_EVER;
 pub use connection::Connection;
 pub use error::RemoteError;
 pub use many::Together;

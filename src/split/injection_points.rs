@@ -34,6 +34,7 @@ points! {
     RESTART_REMEMBERED = "restart_remembered", "tailing", "the target remembers why it is copied again, the source's counters do not show it";
     OVERFLOW_RESET = "overflow_reset", "tailing", "the queue was full: the target starts from nothing, the marks are still there";
     OVERFLOW_CLEARED = "overflow_cleared", "tailing", "the marks are gone, writers still find the queue closed";
+    STREAMS_COMPARED = "streams_compared", "tailing", "each stream has compared its slice of a table, nothing of it is noted";
     TAIL_CAUGHT_UP = "tail_caught_up", "tailing", "caught up, the phase is not changed yet";
     CUTOVER_BEGIN = "cutover_begin", "cutover_pending", "the cutover was asked for, nothing is done";
     CUTOVER_DISABLED = "cutover_disabled", "cutover_pending", "routes for writing wait, the source takes writes";

@@ -5,6 +5,7 @@ mod capture;
 mod copy;
 mod cutover;
 mod distance;
+mod finish;
 mod guard;
 mod many;
 mod misplaced;
@@ -59,7 +60,7 @@ impl Size {
 type Benchmark = fn(Size) -> Result<Vec<Measure>>;
 
 /// All benchmarks, by name.
-pub const ALL: [(&str, Benchmark); 28] = [
+pub const ALL: [(&str, Benchmark); 29] = [
     ("backfill", copy::backfill),
     ("streams", streams::streams),
     ("growth", copy::growth),
@@ -69,6 +70,7 @@ pub const ALL: [(&str, Benchmark); 28] = [
     ("guard", guard::guard),
     ("way_back", way_back::way_back),
     ("verify", verify::verify),
+    ("finish", finish::finish),
     ("buckets", buckets::buckets),
     ("backlog", tail::backlog),
     ("catch_up", tail::catch_up),

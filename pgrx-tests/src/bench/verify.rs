@@ -1,9 +1,10 @@
 //! How fast a verification compares the rows of a split, beside a look by SQL at the same rows of
-//! the slower side.
+//! the slower side; and by more streams beside one.
 
 use super::Size;
 use super::rig::{LIMIT, Rig};
 use super::stats::{Goal, Measure};
+use crate::split::Split;
 use crate::{Result, wait};
 use std::time::Instant;
 
@@ -18,18 +19,29 @@ pub fn verify(size: Size) -> Result<Vec<Measure>> {
     split.call("run_backfill")?;
     split.wait("cutover_pending", LIMIT)?;
     rig.target()?.batch_execute("VACUUM (ANALYZE, FREEZE) items")?;
+    let mut streams =
+        Measure::new("verification by two streams beside one", "rows/s", Goal::RatioAtLeast(1.25));
     for _ in 0..size.pairs(5) {
         rig.settle()?;
         let reference = sum_of_hashes(&rig, 0)?.min(sum_of_hashes(&rig, 1)?);
-        let began = Instant::now();
-        split.call("verify")?;
-        let rows = wait::until("the verification", LIMIT, || {
-            let told = "SELECT sum(rows_compared)::bigint FROM shard_split_verification($1) HAVING bool_and(status = 'passed')";
-            Ok(rig.cluster.superuser()?.query_opt(told, &[&split.id])?.map(|row| row.get::<_, i64>(0)))
-        })?;
-        speed.pair(reference, rows as f64 / began.elapsed().as_secs_f64());
+        let one = compared(&rig, &split, 1)?;
+        speed.pair(reference, one);
+        streams.pair(one, compared(&rig, &split, 2)?);
     }
-    Ok(vec![speed])
+    Ok(vec![speed, streams])
+}
+
+/// Rows of the split a second.
+fn compared(rig: &Rig, split: &Split<'_>, streams: usize) -> Result<f64> {
+    rig.cluster.set("shardmaster.copy_streams", &streams.to_string())?;
+    rig.settle()?;
+    let began = Instant::now();
+    split.call("verify")?;
+    let rows = wait::until("the verification", LIMIT, || {
+        let told = "SELECT sum(rows_compared)::bigint FROM shard_split_verification($1) HAVING bool_and(status = 'passed')";
+        Ok(rig.cluster.superuser()?.query_opt(told, &[&split.id])?.map(|row| row.get::<_, i64>(0)))
+    })?;
+    Ok(rows as f64 / began.elapsed().as_secs_f64())
 }
 
 /// Rows of the split a second.

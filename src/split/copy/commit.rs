@@ -19,6 +19,12 @@ pub fn commit(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> 
     commit_as(engine, outcome, now, Reading::Ends)
 }
 
+/// The same where S is read further: the reading transaction goes on.
+pub fn commit_and_read_on(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {
+    outcome.progress.worker = engine.generation;
+    commit_as(engine, outcome, now, Reading::GoesOn)
+}
+
 /// The same where the chunks of S are still to come: the reading transaction goes on, and until they have come the worker is
 /// the one before.
 pub fn commit_before_chunks(engine: &mut Engine, outcome: &mut Outcome, now: &Observation) -> Result<()> {

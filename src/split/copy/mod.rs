@@ -12,6 +12,7 @@ pub mod counted;
 mod few;
 pub mod foreign_keys;
 mod harmless;
+pub mod held;
 pub mod judged;
 pub mod leaves;
 pub mod locks;

@@ -10,7 +10,7 @@ use super::computed;
 use super::counted::Counted;
 use super::foreign_keys::{self, Look};
 use super::window::{self, Company, Entries};
-use super::{chunk, commit, leaves, locks, places, streams};
+use super::{chunk, commit, held, leaves, locks, places, streams};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::known_column;
 use crate::agent::observe;
@@ -29,8 +29,7 @@ use crate::split::copy::outcome::Outcome;
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
 use crate::split::install::triggers;
-use crate::split::verify::state::{Run, When};
-use crate::split::verify::walk;
+use crate::split::verify::beside;
 use crate::split::{reads, there};
 use std::time::{Duration, Instant};
 
@@ -40,7 +39,7 @@ const COPIED_AGAIN: &str = ": rows are copied again";
 /// Applies the window since the last step and, while there are any, the next chunks.
 pub fn run(engine: &mut Engine) -> Result<Outcome> {
     reach(injection_points::STEP_BEGIN)?;
-    streams::open_wished(engine)?;
+    held::open_wished(engine)?;
     let locks = locks::source_locks(engine);
     let now = observe_source_after(engine, &locks)?;
     reach(injection_points::STEP_SNAPSHOT)?;
@@ -61,24 +60,23 @@ pub fn run(engine: &mut Engine) -> Result<Outcome> {
     let entries = window::count(engine, &before)?;
     let mut outcome = apply(engine, before, &now, differences, &entries)?;
     // The target stands where S does.
-    if outcome.progress.is_copied() && outcome.restarted.is_none() {
-        walk::slices(engine, &outcome.progress, When::BeforeCutover)?;
-        if engine.verification.as_ref().is_some_and(Run::has_found) {
-            reads::require_none(engine.plan.id, ": rows differ there")?;
-        }
-    }
+    let stands = outcome.progress.is_copied() && outcome.restarted.is_none();
+    let compares = stands && beside::begin(engine, &outcome.progress)?;
     if outcome.is_empty() {
         engine.target.send("ROLLBACK")?;
-        engine.reader.run("COMMIT")?;
+        if !compares {
+            engine.reader.run("COMMIT")?;
+        }
         engine.target.finish()?;
-        return Ok(outcome);
+    } else {
+        match outcome.round.take() {
+            None if compares => commit::commit_and_read_on(engine, &mut outcome, &now)?,
+            None => commit::commit(engine, &mut outcome, &now)?,
+            Some(round) => streams::run(engine, &mut outcome, &now, &round)?,
+        }
     }
-    match outcome.round.take() {
-        None => commit::commit(engine, &mut outcome, &now)?,
-        Some(round) => streams::run(engine, &mut outcome, &now, &round)?,
-    }
-    if outcome.progress.is_copied() {
-        engine.streams.end();
+    if compares {
+        beside::run(engine, &outcome.progress)?;
     }
     Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! A worker's streams: sessions in which chunks are copied beside those of its steps.
+//! A worker's streams: sessions in which rows are copied or compared beside those of its steps.
 
 use crate::remote::Connection;
 
@@ -6,6 +6,8 @@ use crate::remote::Connection;
 pub struct Stream {
     pub reader: Connection,
     pub writer: Connection,
+    /// Of which table it has what a comparison of rows needs.
+    pub prepared: Option<i32>,
 }
 
 /// What a worker knows of its streams.
@@ -18,14 +20,18 @@ pub struct Streams {
     pub by_cores: Option<usize>,
     /// As many as may be, by the locks that the servers have room for; None: they have not been asked.
     pub by_locks: Option<usize>,
+    /// The first ones, as many as see what the step sees.
+    pub held: usize,
     /// No more could be opened than there are.
     pub is_short: bool,
 }
 
 impl Streams {
-    /// Nothing is left to copy: their sessions are closed.
+    /// Nothing is left to do for them: their sessions are closed.
     pub fn end(&mut self) {
         self.open.clear();
-        self.wished = 0;
+        (self.wished, self.held) = (0, 0);
+        // There may be room for more when they are wanted again.
+        self.is_short = false;
     }
 }

@@ -5,6 +5,7 @@
 //! interrupted finish begins again where it was.
 
 use super::proof::Prover;
+use super::proof::abreast::Pair;
 use super::shown::Shown;
 use super::{purge, redirect};
 use crate::agent::error::{Result, SplitError};
@@ -12,6 +13,7 @@ use crate::agent::known_column::KnownColumn;
 use crate::agent::observe;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::{Column, TableShape};
+use crate::agent::state::progress::Progress;
 use crate::agent::state::side::{self, Installed, State};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{consumed, progress};
@@ -23,7 +25,7 @@ use crate::remote::Connection;
 use crate::remote::quote::array_literal;
 use crate::server::sql;
 use crate::server::txn::transaction;
-use crate::split::copy::leaves;
+use crate::split::copy::{held, leaves};
 use crate::split::cutover::{source, told};
 use crate::split::engine::Engine;
 use crate::split::injection_points::{self, reach};
@@ -31,6 +33,8 @@ use crate::split::install::{self, triggers};
 use crate::split::owners::{self, LookedThrough};
 use crate::split::record::{self, FinishRequest};
 use crate::split::references;
+use crate::split::table::Table;
+use crate::split::verify::changes::Changes;
 
 pub fn run(tenure: &Tenure, request: &FinishRequest) -> Result<()> {
     let plan = &tenure.plan;
@@ -233,12 +237,48 @@ fn delete_rows(tenure: &Tenure, request: &FinishRequest) -> Result<(Engine, u64)
             }
         },
         |(engine, source, _), position| {
-            let mut prover = Prover::new(engine, &progress, position, request.accepts)?;
-            walk.table(source, position, &shapes[position], Some(&mut prover))
+            delete_table((engine, source), (position, &walk, &shapes[position]), (&progress, request.accepts))
         },
     )?;
     require_all_passed(&mut engine, request.accepts)?;
     Ok((engine, deleted))
+}
+
+/// The rows of one table: a batch, and if that was not all, several at a time.
+fn delete_table(
+    (engine, source): (&mut Engine, &mut Connection),
+    (position, walk, shape): (usize, &purge::Walk, &TableShape),
+    (progress, accepts): (&Progress, bool),
+) -> Result<u64> {
+    let Engine { target, plan, tables, .. } = &mut *engine;
+    let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
+    let Some(mut going) = walk.go(source, position, shape)? else { return Ok(0) };
+    let mut deleted = going.some(&mut [Pair { source: &mut *source, prover }])?;
+    if going.is_over() {
+        return Ok(deleted);
+    }
+    held::open_to_delete(engine, progress)?;
+    let Engine { target, plan, tables, streams, .. } = engine;
+    let sessions = std::iter::once((source, target))
+        .chain(streams.open.iter_mut().map(|stream| (&mut stream.reader, &mut stream.writer)));
+    let mut pairs = Vec::new();
+    for (source, target) in sessions {
+        let prover = prover_of(target, (plan, &tables[position]), (progress, position), accepts)?;
+        pairs.push(Pair { source, prover });
+    }
+    while !going.is_over() {
+        deleted = deleted.saturating_add(going.some(&mut pairs)?);
+    }
+    Ok(deleted)
+}
+
+fn prover_of<'a>(
+    target: &'a mut Connection,
+    (plan, table): (&'a Plan, &'a Table),
+    (progress, position): (&Progress, usize),
+    accepts: bool,
+) -> Result<Prover<'a>> {
+    Prover::new(target, (plan, table), Changes::of(plan, progress, table, position), accepts)
 }
 
 /// What the source has of the scope is what it had at the cutover: no client has written there.

@@ -6,17 +6,19 @@
 //! Invariant: a batch is deleted only in the transaction in which each of its rows was shown to
 //! be on the target, or to have been changed or taken away there by a client.
 
+pub mod abreast;
+
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
-use crate::agent::state::progress::Progress;
 use crate::agent::state::queue;
 use crate::catalog::split::{self, Plan};
 use crate::error::{Failure, SqlState};
 use crate::guc;
 use crate::remote::Connection;
 use crate::remote::quote::literal;
+use crate::remote::result::Rows;
 use crate::server::txn::transaction;
-use crate::split::engine::Engine;
+use crate::split::copy::held;
 use crate::split::owners::{self, LookedThrough};
 use crate::split::table::Table;
 use crate::split::verify::changes::Changes;
@@ -43,22 +45,20 @@ pub struct Prover<'a> {
 
 impl<'a> Prover<'a> {
     pub fn new(
-        engine: &'a mut Engine,
-        progress: &Progress,
-        position: usize,
+        target: &'a mut Connection,
+        (plan, table): (&'a Plan, &'a Table),
+        changes: Changes,
         accepts: bool,
     ) -> Result<Prover<'a>> {
-        let Engine { target, plan, tables, .. } = engine;
-        let table = &tables[position];
         // Without a proof, nothing is asked of what was noted.
         let is_noted = key::is_as_noted(target, plan, table)?;
         if !accepts {
             key::require_as_noted(target, plan, table)?;
         }
         rows::prepare_target(target, table)?;
-        let changes = Changes::of(plan, progress, table, position);
         let looked_through = LookedThrough::default();
-        let alone = plan.of_tables(&[position]);
+        let position = plan.tables.iter().position(|policy| policy.ordinal == table.policy.ordinal);
+        let alone = plan.of_tables(&position.into_iter().collect::<Vec<_>>());
         Ok(Prover {
             target,
             plan,
@@ -72,35 +72,34 @@ impl<'a> Prover<'a> {
         })
     }
 
-    /// Shows that the target has the rows that `condition` selects of a leaf of the source,
-    /// in the source's open transaction; how many they are.
-    pub fn prove(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<u64> {
-        self.look()?;
-        let Prover { target, plan, table, accepts, .. } = self;
-        let brought = Sides { plan, table, source, target }.bring_keys(leaf, condition, !*accepts)?;
-        if brought > 0 {
-            self.require_all()?;
-            self.require_same(source, leaf, condition)?;
-        }
-        self.target.run("ROLLBACK")?;
-        Ok(brought)
-    }
-
     /// Begins the target's transaction: nothing comes to the table until its end, and what is
-    /// there is looked at. To plan a query may run it already.
-    fn look(&mut self) -> Result<()> {
+    /// there is looked at. To plan a query may run it already. `shortly`: nobody is waited for.
+    pub fn look(&mut self, shortly: bool) -> Result<()> {
         self.target.run("BEGIN")?;
+        if shortly {
+            self.target.run(held::SHORTLY)?;
+        }
         self.target.run(&format!("LOCK TABLE {} IN ROW EXCLUSIVE MODE", self.table.target.name))?;
+        if shortly {
+            self.target.run(held::AS_A_STEP)?;
+        }
         let code = owners::code_now(self.target, &self.alone, Side::Target)?;
         self.looked_through.require_none(self.target, &self.alone, Side::Target, &code)?;
         self.changes.look(self.plan, self.target, self.table)
     }
 
-    fn require_all(&mut self) -> Result<()> {
-        if !self.is_noted {
-            return Ok(());
-        }
-        let rows = self.target.run(&self.missing())?;
+    /// Nothing is to be shown in it.
+    pub fn leave(&mut self) -> Result<()> {
+        self.target.run("ROLLBACK")?;
+        Ok(())
+    }
+
+    /// What the target is asked about the keys that it was brought; None: nothing is asked of what was noted.
+    fn missing_question(&self) -> Option<String> {
+        self.is_noted.then(|| self.missing())
+    }
+
+    fn require_all(&mut self, rows: Rows) -> Result<()> {
         let cells: Vec<Option<String>> = rows.rows.into_iter().next().unwrap_or_default();
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);
         let (count, key) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
@@ -136,14 +135,17 @@ impl<'a> Prover<'a> {
         transaction(|| split::event(self.plan.id, None, None, text));
     }
 
-    /// Those of the rows that the target has and nobody has changed there are as they were.
-    fn require_same(&mut self, source: &mut Connection, leaf: &str, condition: &str) -> Result<()> {
-        if !self.knows_changes || self.accepts {
-            return Ok(());
-        }
+    /// And whether those of the rows that it has and nobody has changed there are as they were; None: that is
+    /// not known, or of no account.
+    fn same_question(&self) -> Option<String> {
+        let is_asked = self.knows_changes && !self.accepts;
+        is_asked.then(|| rows::looked(self.plan, self.table, &self.changes.explain(self.plan, self.table)))
+    }
+
+    fn require_same(&mut self, source: &mut Connection, rows: (&str, &str), answer: &Rows) -> Result<()> {
         let unless = self.changes.explain(self.plan, self.table);
         let Prover { target, plan, table, .. } = self;
-        let compared = Sides { plan, table, source, target }.look(leaf, condition, &unless)?;
+        let compared = Sides { plan, table, source, target }.tell(answer, rows, &unless)?;
         let Some(example) = compared.found.first() else { return Ok(()) };
         // It may have become full since it was asked.
         if self.target.run(&format!("SELECT {}", self.changes.are_incomplete()))?.scalar() == Some("t") {

@@ -2,10 +2,10 @@
 //! its own. Both sides are guarded by then, so no row of the scope appears behind
 //! the batch that has passed.
 
+pub mod abreast;
 pub mod few;
 pub mod scope_rows;
 
-use super::proof::Prover;
 use crate::agent::error::{Result, SplitError};
 use crate::agent::session::Side;
 use crate::agent::shape::{Leaf, TableShape};
@@ -84,23 +84,66 @@ impl Walk {
         Ok(found.rows.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
-    /// One table; with a prover only what it has shown to be on the other side.
-    pub fn table(
+    /// The tables whose rows a batch of one asks for, and it.
+    fn beside(&self, connection: &mut Connection, position: usize) -> Result<Vec<usize>> {
+        let mut beside = self.bonds.beside(connection, &self.plan, position)?;
+        beside.retain(|other| *other != position);
+        beside.push(position);
+        Ok(beside)
+    }
+
+    /// Rows that were to be deleted are gone, those that were shown to be on the other side, if any had to be.
+    fn require_gone(
         &self,
         connection: &mut Connection,
-        position: usize,
-        shape: &TableShape,
-        mut prover: Option<&mut Prover<'_>>,
-    ) -> Result<u64> {
+        (leaf, condition): (&str, &str),
+        shown: Option<u64>,
+        deleted: u64,
+    ) -> Result<()> {
+        let is_shown = shown.map(|shown| shown == deleted);
+        if is_shown == Some(true) {
+            return Ok(());
+        }
+        let left = connection.run(&format!("SELECT 1 FROM ONLY {leaf} t WHERE {condition} LIMIT 1"))?;
+        if !left.rows.is_empty() {
+            connection.run("ROLLBACK")?;
+            return Err(self.kept(connection, leaf));
+        }
+        if is_shown == Some(false) {
+            connection.run("ROLLBACK")?;
+            return Err(SplitError::Retry(format!(
+                "rows of {leaf} on shard \"{}\" that change although their keys have moved",
+                connection.shard()
+            )));
+        }
+        Ok(())
+    }
+
+    /// By a rule or a trigger that fires in a replica, which the table was given meanwhile.
+    fn kept(&self, connection: &Connection, name: &str) -> SplitError {
+        let (shard, id) = (connection.shard(), self.plan.id);
+        let end = match self.side {
+            Side::Source => "finish",
+            Side::Target => "rollback",
+        };
+        SplitError::failed(
+            SqlState::NOT_IN_STATE,
+            format!("rows of {name} on shard \"{shard}\" are still there after they were deleted"),
+            format!(
+                "A trigger or a rule that is enabled ALWAYS or REPLICA keeps them: disable it, then call shard_split_{end}({id}) again."
+            ),
+        )
+    }
+
+    /// One table, whatever the other side has of it.
+    pub fn table(&self, connection: &mut Connection, position: usize, shape: &TableShape) -> Result<u64> {
         // A table or column that is gone holds no rows of the scope.
         let Some(column) = self.plan.tables.get(position).and_then(|policy| shape.column(&policy.shard_by))
         else {
             return Ok(0);
         };
         let scope = self.plan.scope.predicate(column, "t");
-        let mut beside = self.bonds.beside(connection, &self.plan, position)?;
-        beside.retain(|other| *other != position);
-        beside.push(position);
+        let beside = self.beside(connection, position)?;
         let alone = self.plan.of_tables(&beside);
         let mut deleted = 0;
         for leaf in shape.leaves() {
@@ -110,7 +153,7 @@ impl Walk {
             connection.run("COMMIT")?;
             let asked = (&alone, beside.as_slice());
             let batches = Batches { walk: self, asked, position, leaf, scope: &scope, few };
-            deleted = batches.run(connection, file, prover.as_deref_mut())?.saturating_add(deleted);
+            deleted = batches.run(connection, file)?.saturating_add(deleted);
         }
         Ok(deleted)
     }
@@ -137,19 +180,14 @@ enum Passed {
 
 impl Batches<'_> {
     /// Block by block of the file that the leaf's rows are in; of another, from its beginning.
-    fn run(
-        &self,
-        connection: &mut Connection,
-        mut file: Option<String>,
-        mut prover: Option<&mut Prover<'_>>,
-    ) -> Result<u64> {
+    fn run(&self, connection: &mut Connection, mut file: Option<String>) -> Result<u64> {
         let mut total = blocks::of_leaf(connection, &self.leaf.name)?.blocks;
         let (mut from, mut size, mut deleted) = (0, FIRST_BLOCKS, 0u64);
         loop {
             let span = Span::next(from, size, total, self.few);
             let began = Instant::now();
             let condition = span.condition(self.scope);
-            match self.batch(connection, &condition, &file, prover.as_deref_mut())? {
+            match self.batch(connection, &condition, &file)? {
                 Passed::Deleted(count) => deleted = deleted.saturating_add(count),
                 Passed::Rewritten(other) => {
                     (file, from) = (other, 0);
@@ -165,13 +203,7 @@ impl Batches<'_> {
         }
     }
 
-    fn batch(
-        &self,
-        connection: &mut Connection,
-        condition: &str,
-        file: &Option<String>,
-        prover: Option<&mut Prover<'_>>,
-    ) -> Result<Passed> {
+    fn batch(&self, connection: &mut Connection, condition: &str, file: &Option<String>) -> Result<Passed> {
         let Walk { plan, side, generation, bonds, .. } = self.walk;
         tenure::begin_as(connection, plan.id, *side, *generation)?;
         let now = self.walk.look_again(connection, self.asked.0, self.leaf)?;
@@ -184,45 +216,10 @@ impl Batches<'_> {
             connection.run("ROLLBACK")?;
             return Err(references::stays_bound(plan, *side, &bond));
         }
-        let shown = prover.map(|prover| prover.prove(connection, &self.leaf.name, condition)).transpose()?;
         let deleted =
             connection.run(&format!("DELETE FROM ONLY {} t WHERE {condition}", self.leaf.name))?.affected;
-        let is_shown = shown.map(|shown| shown == deleted);
-        if is_shown != Some(true) && self.has_row(connection, condition)? {
-            connection.run("ROLLBACK")?;
-            return Err(self.kept(connection));
-        }
-        if is_shown == Some(false) {
-            connection.run("ROLLBACK")?;
-            return Err(SplitError::Retry(format!(
-                "rows of {} on shard \"{}\" that change although their keys have moved",
-                self.leaf.name,
-                connection.shard()
-            )));
-        }
+        self.walk.require_gone(connection, (&self.leaf.name, condition), None, deleted)?;
         connection.run("COMMIT")?;
         Ok(Passed::Deleted(deleted))
-    }
-
-    fn has_row(&self, connection: &mut Connection, condition: &str) -> Result<bool> {
-        let found =
-            connection.run(&format!("SELECT 1 FROM ONLY {} t WHERE {condition} LIMIT 1", self.leaf.name))?;
-        Ok(!found.rows.is_empty())
-    }
-
-    /// By a rule or a trigger that fires in a replica, which the table was given meanwhile.
-    fn kept(&self, connection: &Connection) -> SplitError {
-        let (name, shard, id) = (&self.leaf.name, connection.shard(), self.walk.plan.id);
-        let end = match self.walk.side {
-            Side::Source => "finish",
-            Side::Target => "rollback",
-        };
-        SplitError::failed(
-            SqlState::NOT_IN_STATE,
-            format!("rows of {name} on shard \"{shard}\" are still there after they were deleted"),
-            format!(
-                "A trigger or a rule that is enabled ALWAYS or REPLICA keeps them: disable it, then call shard_split_{end}({id}) again."
-            ),
-        )
     }
 }

@@ -7,7 +7,7 @@ use super::walk::{self, Ended};
 use crate::agent::error::Result;
 use crate::agent::session::Side;
 use crate::agent::state::progress;
-use crate::split::copy::{locks, step};
+use crate::split::copy::{held, locks, step};
 use crate::split::cutover::source;
 use crate::split::end::finish;
 use crate::split::engine::Engine;
@@ -17,6 +17,7 @@ use crate::split::owners;
 pub fn run(engine: &mut Engine, version: i64, failures: &mut u32) -> Result<()> {
     finish::require_told(engine, version)?;
     walk::begin(engine)?;
+    held::open_wished(engine)?;
     let ended = look(engine);
     walk::record(engine, ended.is_ok().then_some(Ended::Committed), failures);
     ended
@@ -45,11 +46,14 @@ fn look(engine: &mut Engine) -> Result<()> {
     engine.looked_through.require_none(&mut engine.target, &engine.plan, Side::Target, &code)?;
     key::require_all_as_noted(&mut engine.target, &engine.plan, &engine.tables)?;
     let progress = progress::stored(&mut engine.target, &engine.plan)?.unwrap_or_default();
-    let ended = walk::slices(engine, &progress, When::AfterCutover);
+    held::hold_open(engine)?;
+    walk::slices(engine, &progress, When::AfterCutover)?;
+    held::let_go(engine)?;
     engine.target.run("ROLLBACK")?;
     engine.reader.run("ROLLBACK")?;
     if let Some(run) = engine.verification.as_mut() {
         run.prepared = None;
     }
-    ended
+    engine.streams.open.iter_mut().for_each(|stream| stream.prepared = None);
+    Ok(())
 }

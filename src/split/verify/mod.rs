@@ -2,13 +2,17 @@
 //! table is compared within a step, when the target stands exactly where the step's snapshot
 //! of the source does: so what differs is wrong, and nothing is held longer than a step.
 
+mod abreast;
 pub mod after;
+pub mod beside;
 pub mod changes;
 pub mod key;
 pub mod position;
 mod ranges;
 pub mod repair;
 pub mod rows;
+mod rows_abreast;
+mod slice;
 pub mod state;
 pub mod walk;
 mod whole;

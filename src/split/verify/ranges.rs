@@ -45,8 +45,8 @@ const TYPES: [&str; 9] = [
 ];
 /// An index of the key finds a range, whatever statistics say. Back to what a session has with the
 /// next statement.
-const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;";
-const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on";
+pub const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;";
+pub const AS_BEFORE: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on";
 
 /// Whether a table is compared by ranges of its key: where that reads each block about once.
 pub fn suits(engine: &mut Engine, position: usize) -> Result<bool> {
@@ -188,7 +188,7 @@ impl Range {
     }
 
     /// The same of the scope alone.
-    fn conditions(&self, engine: &Engine, position: usize) -> [String; 2] {
+    pub fn conditions(&self, engine: &Engine, position: usize) -> [String; 2] {
         let (table, scope) = (&engine.tables[position], &engine.plan.scope);
         [(&table.source, &table.source_by), (&table.target, &table.target_by)]
             .map(|(shape, by)| format!("{} AND {}", self.condition(shape), scope.filter(by, "t")))

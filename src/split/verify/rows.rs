@@ -16,8 +16,9 @@ use crate::agent::shape::Column;
 use crate::agent::state::queue;
 use crate::catalog::split::Plan;
 use crate::catalog::verification::Difference;
-use crate::remote::copy::{self, Bounds};
+use crate::remote::copy::{self, Bounds, Piece};
 use crate::remote::quote::{ident, literal};
+use crate::remote::result::Rows;
 use crate::remote::{Connection, RemoteError, number};
 use crate::split::copy::computed;
 use crate::split::table::Table;
@@ -209,12 +210,9 @@ impl Sides<'_> {
     /// Brings keys and checksums of some rows of a leaf of the source to the target; how many.
     pub fn bring_keys(&mut self, leaf: &str, condition: &str, compares: bool) -> Result<u64> {
         let Sides { table, source, target, .. } = self;
-        let format = table.text_format();
-        let out = format!("COPY ({}) TO STDOUT ({format})", keys_of_source(table, leaf, condition, compares));
-        target.run("TRUNCATE pg_temp.verify_keys")?;
-        let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
-        let copied = copy::pipe(source, &out, target, &into, Bounds::unlimited())
-            .map_err(|error| without_values(error, table))?;
+        target.run(FORGET_ON_TARGET)?;
+        let piece = keys_from_source(table, leaf, condition, compares);
+        let copied = copy::pipe_one(source, target, piece).map_err(|error| without_values(error, table))?;
         if copied.rows > 0 {
             target.run("ANALYZE pg_temp.verify_keys")?;
         }
@@ -223,13 +221,14 @@ impl Sides<'_> {
 
     /// Which of these rows the target does not have as it would take them; `unless` is a
     /// condition over their keys `k` under which that is nothing to be told.
-    pub fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+    fn look(&mut self, leaf: &str, condition: &str, unless: &str) -> Result<Compared> {
+        let answer = self.target.run_unbounded(&looked(self.plan, self.table, unless))?;
+        self.tell(&answer, (leaf, condition), unless)
+    }
+
+    /// What the target has answered to that, and of rows that it does not have which they are.
+    pub fn tell(&mut self, answer: &Rows, (leaf, condition): (&str, &str), unless: &str) -> Result<Compared> {
         let table = self.table;
-        let scope = self.plan.scope.filter(&table.target_by, "t");
-        let answer = self.target.run_unbounded(&format!(
-            "SELECT {}, count(*), coalesce(sum(length), 0)::bigint FROM pg_temp.verify_keys k",
-            suspects(table, &scope, unless)
-        ))?;
         let row = answer.rows.first().cloned().unwrap_or_default();
         let cell = |n: usize| row.get(n).and_then(Option::as_deref);
         let shard = self.target.shard();
@@ -241,8 +240,9 @@ impl Sides<'_> {
         };
         if suspect > 0 {
             self.bring_rows(leaf, condition)?;
-            let query = differing(table, &scope, unless);
-            note(self.target, table, &query, &mut compared)?;
+            let scope = self.plan.scope.filter(&table.target_by, "t");
+            let found = self.target.run_unbounded(&differing(table, &scope, unless))?;
+            note(self.target, table, found, &mut compared)?;
         }
         Ok(compared)
     }
@@ -262,6 +262,40 @@ impl Sides<'_> {
         target.run("ANALYZE pg_temp.verify_rows")?;
         Ok(())
     }
+}
+
+/// What empties the tables of keys.
+pub const FORGET_ON_TARGET: &str = "TRUNCATE pg_temp.verify_keys";
+/// TRUNCATE is not for a transaction that only reads.
+pub const FORGET_ON_SOURCE: &str = "DELETE FROM pg_temp.verify_keys";
+
+/// Keys and checksums of some rows of a leaf of the source, for the target.
+pub fn keys_from_source(table: &Table, leaf: &str, condition: &str, compares: bool) -> Piece<'static> {
+    keys_piece(table, &keys_of_source(table, leaf, condition, compares))
+}
+
+/// Keys of some rows of a leaf of the target, for the source.
+pub fn keys_from_target(table: &Table, leaf: &str, condition: &str) -> Piece<'static> {
+    let keys = keys(table.target.key(), &queue::keys(&table.source));
+    keys_piece(table, &format!("SELECT {keys} FROM ONLY {leaf} t WHERE {condition}"))
+}
+
+fn keys_piece(table: &Table, query: &str) -> Piece<'static> {
+    let format = table.text_format();
+    Piece {
+        out: format!("COPY ({query}) TO STDOUT ({format})"),
+        into: format!("COPY pg_temp.verify_keys FROM STDIN ({format})"),
+        bounds: Bounds::unlimited(),
+        look: None,
+    }
+}
+
+/// Asks the target about keys that are there.
+pub fn looked(plan: &Plan, table: &Table, unless: &str) -> String {
+    format!(
+        "SELECT {}, count(*), coalesce(sum(length), 0)::bigint FROM pg_temp.verify_keys k",
+        suspects(table, &plan.scope.filter(&table.target_by, "t"), unless)
+    )
 }
 
 /// An aggregate over keys `k` with their checksums: of how many the target has no row as the source has it.
@@ -339,21 +373,19 @@ fn texts(table: &Table) -> String {
 /// Rows of a leaf of the target that the source does not have.
 pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<Compared> {
     let Sides { plan, table, source: reader, target } = sides;
-    let names = queue::keys(&table.source);
-    let format = table.text_format();
-    let out = format!(
-        "COPY (SELECT {} FROM ONLY {leaf} t WHERE {condition}) TO STDOUT ({format})",
-        keys(table.target.key(), &names)
-    );
-    // TRUNCATE is not for a transaction that only reads.
-    reader.run("DELETE FROM pg_temp.verify_keys")?;
-    let into = format!("COPY pg_temp.verify_keys FROM STDIN ({format})");
-    let copied = copy::pipe(target, &out, reader, &into, Bounds::unlimited())?;
+    reader.run(FORGET_ON_SOURCE)?;
+    let copied = copy::pipe_one(target, reader, keys_from_target(table, leaf, condition))?;
     let mut compared = Compared::default();
-    if copied.rows == 0 {
-        return Ok(compared);
+    if copied.rows > 0 {
+        let found = reader.run_unbounded(&unknown_to_source(plan, table))?;
+        note(reader, table, found, &mut compared)?;
     }
-    let query = format!(
+    Ok(compared)
+}
+
+/// Asks the source which of the keys that are there it does not have.
+pub fn unknown_to_source(plan: &Plan, table: &Table) -> String {
+    format!(
         "ANALYZE pg_temp.verify_keys;
          SELECT {}, count(*) OVER (), 'missing on the source'
            FROM pg_temp.verify_keys k
@@ -363,16 +395,13 @@ pub fn of_target(sides: &mut Sides<'_>, leaf: &str, condition: &str) -> Result<C
         table.source.name,
         table.source_join(),
         plan.scope.filter(&table.source_by, "t")
-    );
-    note(reader, table, &query, &mut compared)?;
-    Ok(compared)
+    )
 }
 
 /// Of each row the texts of its key, how many there are, and what is with it.
-fn note(connection: &mut Connection, table: &Table, query: &str, compared: &mut Compared) -> Result<()> {
-    let rows = connection.run_unbounded(query)?.rows;
+pub fn note(connection: &Connection, table: &Table, found: Rows, compared: &mut Compared) -> Result<()> {
     let width = table.source.key().len();
-    for row in rows {
+    for row in found.rows {
         let mut cells = row.into_iter().map(Option::unwrap_or_default);
         let key: Vec<String> = cells.by_ref().take(width).collect();
         let count = cells.next();

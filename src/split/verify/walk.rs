@@ -8,26 +8,26 @@ use super::changes::Changes;
 use super::position::{Position, Read};
 use super::ranges::{self, Range};
 use super::rows::{self, Compared, Sides};
+use super::slice::{
+    LEAST_BLOCKS, MOST_BLOCKS, noted, position_of, prepare, prepare_next, require_noted, unless,
+};
 use super::state::{Failed, Run, When};
-use super::whole;
+use super::{abreast, whole};
 use crate::agent::error::{Result, SplitError};
 use crate::agent::shape::Leaf;
 use crate::agent::state::progress::Progress;
-use crate::catalog::verification::{self, Difference, Status, Verification};
-use crate::error::{Failure, SqlState};
+use crate::catalog::verification::{self, Status, Verification};
 use crate::guc;
-use crate::remote::{Connection, Together};
+use crate::remote::Together;
 use crate::server::txn::transaction;
 use crate::server::wait;
 use crate::split::blocks::{self, Extent, Span};
-use crate::split::copy::scope_size;
+use crate::split::copy::{held, scope_size};
 use crate::split::engine::Engine;
 use std::time::Instant;
 
-/// Blocks of the first slice, of the smallest, and of the largest.
+/// Blocks of the first slice.
 const FIRST_BLOCKS: i64 = 256;
-const LEAST_BLOCKS: i64 = 64;
-const MOST_BLOCKS: i64 = 1 << 16;
 /// Attempts to compare a table, in a row.
 const MOST_FAILURES: u32 = 5;
 
@@ -39,15 +39,7 @@ pub fn begin(engine: &mut Engine) -> Result<()> {
     run.tables = tables;
     run.compared.clear();
     run.step_bytes = 0;
-    let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
-    if let Some(ordinal) = next.filter(|_| run.prepared != next)
-        && let Some(position) = position_of(engine, ordinal)
-    {
-        let Engine { reader, target, tables, .. } = engine;
-        rows::prepare_source(reader, &tables[position])?;
-        rows::prepare_target(target, &tables[position])?;
-        run.prepared = next;
-    }
+    prepare_next(engine, &mut run)?;
     engine.verification = Some(run);
     Ok(())
 }
@@ -61,16 +53,13 @@ pub fn rest(engine: &mut Engine) {
     }
 }
 
-fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
-    engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
-}
-
-/// Within a step, when the target stands where the step's snapshot does: slices, until half of
-/// the step's time is over. What cannot be compared does not keep the split from following.
+/// When the target stands where the step's snapshot does: slices, until half of the step's time is
+/// over, by the streams as well that see what it sees. What cannot be compared does not keep the
+/// split from following.
 pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()> {
     let Some(mut run) = engine.verification.take() else { return Ok(()) };
-    let ordinal = run.tables.first().map_or(0, |table| table.ordinal);
     let result = go_on(engine, &mut run, progress, when);
+    let ordinal = run.tables.first().map_or(0, |table| table.ordinal);
     let ended = result.map_err(|error| {
         let (text, may_pass) = (error.to_string(), error.is_transient());
         run.failure = Some(Failed { ordinal, text: text.clone(), may_pass });
@@ -86,8 +75,16 @@ pub fn slices(engine: &mut Engine, progress: &Progress, when: When) -> Result<()
 fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) -> Result<()> {
     let began = Instant::now();
     let mut bytes = 0;
-    small_ones(engine, run, began)?;
+    if engine.streams.held == 0 {
+        small_ones(engine, run, began)?;
+    }
     while let Some(table) = run.tables.first().cloned() {
+        if abreast::small_ones(engine, run)? {
+            if began.elapsed() >= guc::step_time() / 2 {
+                return wish(engine, progress);
+            }
+            continue;
+        }
         let Some(position) = position_of(engine, table.ordinal) else {
             run.tables.remove(0);
             continue;
@@ -107,9 +104,14 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
             Read::Ranges => true,
             _ => at == Position::default() && ranges::suits(engine, position)?,
         };
-        let compared = match by_ranges {
-            true => range(engine, run, (table, position), (when, progress))?,
-            false => blocks_of(engine, run, (table, position), (when, progress))?,
+        let abreast = match by_ranges {
+            true => abreast::ranges(engine, run, (&table, position), (when, progress))?,
+            false => abreast::blocks(engine, run, (&table, position), (when, progress))?,
+        };
+        let compared = match (abreast, by_ranges) {
+            (Some(bytes), _) => Some(bytes),
+            (None, true) => range(engine, run, (table, position), (when, progress))?,
+            (None, false) => blocks_of(engine, run, (table, position), (when, progress))?,
         };
         let Some(compared) = compared else { return Ok(()) };
         let differing = run.compared.last().map_or(0, |(table, _)| table.differing);
@@ -126,9 +128,15 @@ fn go_on(engine: &mut Engine, run: &mut Run, progress: &Progress, when: When) ->
         let over_rate = guc::max_copy_rate()
             .is_some_and(|rate| bytes as f64 > rate as f64 * guc::step_time().as_secs_f64());
         if began.elapsed() >= guc::step_time() / 2 || over_rate {
-            return Ok(());
+            return wish(engine, progress);
         }
     }
+    Ok(())
+}
+
+/// What is more than one step compares is compared by streams from the next one on.
+fn wish(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    engine.streams.wished = held::wanted(engine, progress)?.saturating_sub(1);
     Ok(())
 }
 
@@ -162,49 +170,6 @@ fn small_ones(engine: &mut Engine, run: &mut Run, began: Instant) -> Result<()> 
     Ok(())
 }
 
-/// What the sessions need for a table's rows. Within a step before the cutover they can have it with
-/// the next one alone, since a transaction that only reads creates no table; behind it the target's
-/// session suffices, in a transaction that is rolled back. Whether it is there.
-fn prepare(
-    engine: &mut Engine,
-    run: &mut Run,
-    (table, position): (&Verification, usize),
-    when: When,
-) -> Result<bool> {
-    if when == When::BeforeCutover {
-        run.wants_tables = true;
-        return Ok(false);
-    }
-    rows::prepare_target(&mut engine.target, &engine.tables[position])?;
-    run.prepared = Some(table.ordinal);
-    Ok(true)
-}
-
-/// Under which a row that the target does not have as the source does is nothing to be told.
-fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When) -> Result<String> {
-    let Engine { plan, target, tables, .. } = engine;
-    let table = &tables[position];
-    if when == When::BeforeCutover {
-        return Ok("false".to_owned());
-    }
-    let mut changes = Changes::of(plan, progress, table, position);
-    changes.look(plan, target, table)?;
-    require_noted(target, &changes)?;
-    Ok(changes.explain(plan, table))
-}
-
-/// Refuses to say which rows clients have changed where the log of them is too long.
-fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
-    if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() != Some("t") {
-        return Ok(());
-    }
-    Err(Failure::new(
-        SqlState::NOT_IN_STATE,
-        "not all rows are known that clients have changed since the cutover: the log of them is full (shardmaster.queue_max_size)",
-    )
-    .into())
-}
-
 /// The next blocks of a table; returns the bytes of their rows. None: the sessions do not have the
 /// tables yet that this needs.
 fn blocks_of(
@@ -213,7 +178,7 @@ fn blocks_of(
     (table, position): (Verification, usize),
     (when, progress): (When, &Progress),
 ) -> Result<Option<i64>> {
-    if run.prepared != Some(table.ordinal) && !prepare(engine, run, (&table, position), when)? {
+    if !prepare(engine, run, (&table, position), when)? {
         return Ok(None);
     }
     let unless = unless(engine, progress, position, when)?;
@@ -235,7 +200,7 @@ fn range(
     let compared = match range.compare(engine, position)? {
         Some(size) => Compared { rows: size.rows, bytes: size.bytes, ..Compared::default() },
         None => {
-            if run.prepared != Some(table.ordinal) && !prepare(engine, run, (&table, position), when)? {
+            if !prepare(engine, run, (&table, position), when)? {
                 return Ok(None);
             }
             let unless = unless(engine, progress, position, when)?;
@@ -253,25 +218,6 @@ fn range(
     let (next, found) = noted(table, compared, status, position);
     run.note(next, found);
     Ok(Some(bytes))
-}
-
-/// What is stored of a table of which more rows are compared, and those that differ.
-fn noted(
-    table: Verification,
-    compared: Compared,
-    status: Status,
-    position: String,
-) -> (Verification, Vec<Difference>) {
-    let next = Verification {
-        status,
-        position,
-        rows: table.rows + compared.rows,
-        bytes: table.bytes + compared.bytes,
-        differing: table.differing + compared.differing,
-        example: table.example.or_else(|| compared.found.first().cloned()),
-        ..table
-    };
-    (next, compared.found)
 }
 
 /// The next blocks of a table; returns the bytes of their rows.

@@ -8,10 +8,10 @@ use crate::agent::shape::{Column, TableShape};
 use crate::agent::state::progress::TableProgress;
 use crate::guc;
 use crate::keys::scope::Scope;
-use crate::remote::Connection;
 use crate::remote::number;
 use crate::remote::quote::array_literal;
 use crate::remote::result::Rows;
+use crate::remote::{Connection, RemoteError};
 use crate::split::copy::scope_size;
 use crate::split::engine::Engine;
 use crate::split::table::Table;
@@ -46,7 +46,8 @@ pub fn is_small(engine: &mut Engine, position: usize, progress: &TableProgress) 
         && are_found(target, &table.target, &table.target_by, &plan.scope)?)
 }
 
-fn most() -> i64 {
+/// Bytes of tables that are read at once.
+pub fn most() -> i64 {
     let in_a_step = |rate| (rate as f64 * guc::step_time().as_secs_f64()) as i64;
     guc::max_copy_rate().map_or(SMALL, |rate| SMALL.min(in_a_step(rate)))
 }
@@ -81,6 +82,16 @@ fn are_found(connection: &mut Connection, shape: &TableShape, by: &Column, scope
 /// sides.
 pub fn small_together(engine: &mut Engine, positions: &[usize]) -> Result<usize> {
     let most = most();
+    let mut read = 0_i64;
+    let is_within = |bytes: &i64| {
+        read = read.saturating_add(*bytes);
+        read <= most
+    };
+    Ok(sizes(engine, positions)?.into_iter().take_while(is_within).count())
+}
+
+/// Bytes of some tables, of both sides together.
+pub fn sizes(engine: &mut Engine, positions: &[usize]) -> Result<Vec<i64>> {
     let Engine { reader, target, tables, .. } = engine;
     let query = |of: fn(&Table) -> &TableShape| {
         let each = |(number, position): (usize, &usize)| {
@@ -93,19 +104,13 @@ pub fn small_together(engine: &mut Engine, positions: &[usize]) -> Result<usize>
     target.send(&query(|table| &table.target))?;
     let [here, there] = reader.finish_both(target);
     let (here, there) = (here?, there?);
-    let (mut read, mut count) = (0_i64, 0);
-    for (here, there) in here.rows.iter().zip(&there.rows) {
-        for (session, row) in [(&*reader, here), (&*target, there)] {
-            let bytes =
-                number::count(session.shard(), "the size of a table", row.get(1).and_then(Option::as_deref))?;
-            read = read.saturating_add(bytes);
-        }
-        if read > most {
-            break;
-        }
-        count += 1;
-    }
-    Ok(count)
+    let bytes = |session: &Connection, row: &[Option<String>]| {
+        number::count(session.shard(), "the size of a table", row.get(1).and_then(Option::as_deref))
+    };
+    let both = |(here, there): (&Vec<Option<String>>, &Vec<Option<String>>)| {
+        Ok(bytes(reader, here)?.saturating_add(bytes(target, there)?))
+    };
+    here.rows.iter().zip(&there.rows).map(both).collect()
 }
 
 /// What was compared of each of some tables, if both sides have the same; each side is asked in one message.
@@ -115,21 +120,33 @@ pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<
         return Ok(Vec::new());
     }
     let Engine { plan, reader, target, tables, .. } = engine;
-    let query = |side: Side| {
-        let each = |(number, position): (usize, &usize)| {
-            let table = &tables[*position];
-            let (name, by) = match side {
-                Side::Source => (table.source.name.clone(), &table.source_by),
-                Side::Target => (table.target_only(), &table.target_by),
-            };
-            format!("SELECT {number}, {}", sums(table, side, (&name, &plan.scope.predicate(by, "t"))))
+    reader.send(&together(&plan.scope, tables, positions, Side::Source))?;
+    target.send(&together(&plan.scope, tables, positions, Side::Target))?;
+    let answers = reader.finish_both(target);
+    read_together((reader, target), positions.len(), answers)
+}
+
+/// The message that asks a side for the sums of some tables.
+pub fn together(scope: &Scope, tables: &[Table], positions: &[usize], side: Side) -> String {
+    let each = |(number, position): (usize, &usize)| {
+        let table = &tables[*position];
+        let by = match side {
+            Side::Source => &table.source_by,
+            Side::Target => &table.target_by,
         };
-        let all: Vec<String> = positions.iter().enumerate().map(each).collect();
-        format!("SAVEPOINT together; {} ORDER BY 1", all.join(" UNION ALL "))
+        format!("SELECT {number}, {}", sums(table, side, &scope.predicate(by, "t")))
     };
-    reader.send(&query(Side::Source))?;
-    target.send(&query(Side::Target))?;
-    match reader.finish_both(target) {
+    let all: Vec<String> = positions.iter().enumerate().map(each).collect();
+    format!("SAVEPOINT together; {} ORDER BY 1", all.join(" UNION ALL "))
+}
+
+/// What both sides have answered to it, for so many tables.
+pub fn read_together(
+    (reader, target): (&mut Connection, &mut Connection),
+    count: usize,
+    answers: [std::result::Result<Rows, RemoteError>; 2],
+) -> Result<Vec<Option<Size>>> {
+    match answers {
         [Ok(here), Ok(there)] => {
             let same = |(here, there): (&Vec<Option<String>>, &Vec<Option<String>>)| {
                 Ok(same(sum(reader, here.get(1..))?, sum(target, there.get(1..))?))
@@ -144,7 +161,7 @@ pub fn compare_together(engine: &mut Engine, positions: &[usize]) -> Result<Vec<
             for session in [reader, target] {
                 session.run("ROLLBACK TO SAVEPOINT together")?;
             }
-            Ok(vec![None; positions.len()])
+            Ok(vec![None; count])
         }
     }
 }
@@ -167,17 +184,30 @@ pub fn of_rows(
 ) -> Result<Option<Size>> {
     let Engine { reader, target, tables, .. } = engine;
     let table = &tables[position];
-    let names = [table.source.name.clone(), table.target_only()];
-    let queries = [Side::Source, Side::Target].into_iter().zip(names).zip(conditions).zip(settings).map(
-        |(((side, name), condition), settings)| {
-            format!("{settings} SELECT {}", sums(table, side, (&name, condition)))
-        },
-    );
+    let queries = [Side::Source, Side::Target]
+        .into_iter()
+        .zip(conditions)
+        .zip(settings)
+        .map(|((side, condition), settings)| format!("{settings} {}", question(table, side, condition)));
     for (session, query) in [&mut *reader, &mut *target].into_iter().zip(queries) {
         session.send(&query).map_err(|error| rows::without_values(error, table))?;
     }
     // Both are taken in, whatever the one says: each is asked for more.
     let answers = reader.finish_both(target);
+    read(table, (&*reader, &*target), answers)
+}
+
+/// For what `of_rows` reads of a side's rows `t` for which a condition holds.
+pub fn question(table: &Table, side: Side, condition: &str) -> String {
+    format!("SELECT {}", sums(table, side, condition))
+}
+
+/// What both sides have answered to it.
+pub fn read(
+    table: &Table,
+    (reader, target): (&Connection, &Connection),
+    answers: [std::result::Result<Rows, RemoteError>; 2],
+) -> Result<Option<Size>> {
     let [source, there] = answers.map(|answer| answer.map_err(|error| rows::without_values(error, table)));
     let row = |answer: Rows| answer.rows.into_iter().next().unwrap_or_default();
     let (source, there) = (row(source?), row(there?));
@@ -185,8 +215,12 @@ pub fn of_rows(
 }
 
 /// The rest of a query, for what `sum` reads of the rows `t` of a side for which a condition holds.
-fn sums(table: &Table, side: Side, (name, condition): (&str, &str)) -> String {
+fn sums(table: &Table, side: Side, condition: &str) -> String {
     let row = rows::of_side(table, side);
+    let name = match side {
+        Side::Source => table.source.name.clone(),
+        Side::Target => table.target_only(),
+    };
     format!(
         "count(*), coalesce(sum({LENGTH}), 0)::bigint, coalesce(sum({CHECKSUM}), 0)::text
            FROM (SELECT {row} AS x FROM {name} t WHERE {condition} OFFSET 0) r"

@@ -31,7 +31,7 @@ pub fn delete(
         connection,
         shapes.len(),
         |connection, some| walk.few(connection, some, &shapes, None),
-        |connection, position| walk.table(connection, position, &shapes[position], None),
+        |connection, position| walk.table(connection, position, &shapes[position]),
     )
 }
 

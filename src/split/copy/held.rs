@@ -1,0 +1,255 @@
+//! The sessions of streams: how many there are to be, and how they come to see what a step sees.
+//!
+//! What a step has made sure of holds to the end of its streams: they have locked the tables of both sides, and read S,
+//! before it lets go of them.
+
+use super::locks;
+use super::stream::Stream;
+use crate::agent;
+use crate::agent::error::{Result, SplitError};
+use crate::agent::session::{self, Side};
+use crate::agent::state::progress::{Progress, TableProgress};
+use crate::agent::state::tenure;
+use crate::catalog::split;
+use crate::error::SqlState;
+use crate::guc;
+use crate::remote::quote::literal;
+use crate::remote::{Connection, RemoteError};
+use crate::server::txn::transaction;
+use crate::split::engine::Engine;
+
+/// Without an answer about its cores a server gets so many.
+const UNKNOWN: usize = 2;
+/// By cores alone there are no more.
+const MOST_BY_CORES: usize = 8;
+
+/// Opens what the step before has wished for, as long as nothing is locked: a server may let wait whoever comes.
+pub fn open_wished(engine: &mut Engine) -> Result<()> {
+    open(engine, engine.streams.wished, ["reader", "writer"])
+}
+
+/// Those that delete on the source what they show to be on the target. No transaction is open.
+pub fn open_to_delete(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    engine.reader.run("BEGIN")?;
+    engine.target.run("BEGIN")?;
+    engine.streams.wished = wanted(engine, progress)?.saturating_sub(1);
+    engine.reader.run("ROLLBACK")?;
+    engine.target.run("ROLLBACK")?;
+    open(engine, engine.streams.wished, ["finish"; 2])?;
+    for stream in &mut engine.streams.open {
+        stream.reader.run("SET session_replication_role = replica")?;
+    }
+    Ok(())
+}
+
+/// How much is to be done at the same time.
+pub fn wanted(engine: &mut Engine, progress: &Progress) -> Result<usize> {
+    // Writers wait, or nobody is to be disturbed by more.
+    if engine.window_limit.is_some() || engine.deciding.is_some() || guc::max_copy_rate().is_some() {
+        return Ok(1);
+    }
+    let wished = match guc::copy_streams() {
+        0 => by_cores(engine)?,
+        set => set,
+    };
+    if wished < 2 { Ok(wished) } else { Ok(wished.min(by_locks(engine, progress)?)) }
+}
+
+/// A server has room for so many locks, of all its sessions together, and each stream locks every partition: a quarter
+/// is for the streams, so that clients find room.
+fn by_locks(engine: &mut Engine, progress: &Progress) -> Result<usize> {
+    if let Some(known) = engine.streams.by_locks {
+        return Ok(known);
+    }
+    const ROOM: &str = "SELECT current_setting('max_locks_per_transaction')::bigint
+        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
+    let mut room = engine.reader.count("the room for locks", ROOM)?;
+    room = room.min(engine.target.count("the room for locks", ROOM)?);
+    // The table itself, and its queue.
+    let of = |table: &TableProgress| {
+        let target = table.target_leaves.as_ref().map_or(0, Vec::len);
+        table.leaves.len().max(target).saturating_add(2)
+    };
+    let locks: usize = progress.tables.iter().map(of).sum();
+    let quarter = usize::try_from(room / 4).unwrap_or(0);
+    let count = (quarter / locks.max(1)).max(1);
+    engine.streams.by_locks = Some(count);
+    Ok(count)
+}
+
+/// Half of the cores of the smaller side: the rest is its clients'.
+fn by_cores(engine: &mut Engine) -> Result<usize> {
+    if let Some(known) = engine.streams.by_cores {
+        return Ok(known);
+    }
+    let (source, target) = (cores(&mut engine.reader)?, cores(&mut engine.target)?);
+    let half = |cores: usize| (cores / 2).clamp(1, MOST_BY_CORES);
+    let count = [source, target].into_iter().flatten().min().map_or(UNKNOWN, half);
+    engine.streams.by_cores = Some(count);
+    Ok(count)
+}
+
+/// Of a server's host, as Linux lists those in use: 0-3,6. None: the mover may not read it, or there is no such file.
+fn cores(session: &mut Connection) -> Result<Option<usize>> {
+    const MAY_READ: &str = "pg_has_role('pg_read_server_files', 'USAGE') AND
+        has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')";
+    const LISTED: &str = "SELECT pg_read_file('/sys/devices/system/cpu/online', 0, 1000, true)";
+    let may = session.run(&format!("SELECT {MAY_READ}"))?;
+    if may.scalar() != Some("t") {
+        return Ok(None);
+    }
+    session.run("SAVEPOINT cores")?;
+    // Whatever its host has against it is no reason not to copy.
+    let listed = match session.run(LISTED) {
+        Ok(rows) => rows.scalar().and_then(counted),
+        Err(error) if error.sqlstate.is_some() => None,
+        Err(error) => return Err(error.into()),
+    };
+    session.run("ROLLBACK TO SAVEPOINT cores; RELEASE SAVEPOINT cores")?;
+    Ok(listed)
+}
+
+fn counted(listed: &str) -> Option<usize> {
+    let part = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (usize, usize) = (from.parse().ok()?, to.parse().ok()?);
+        to.checked_sub(from)?.checked_add(1)
+    };
+    listed.trim().split(',').map(part).sum()
+}
+
+/// Opens sessions that are missing. A server that takes no more is copied to by fewer.
+fn open(engine: &mut Engine, count: usize, purposes: [&str; 2]) -> Result<()> {
+    while engine.streams.open.len() < count && !engine.streams.is_short {
+        match open_one(engine, purposes) {
+            Ok(stream) => engine.streams.open.push(stream),
+            // The step's own sessions tell whether the server is there at all.
+            Err(SplitError::Remote(error)) => {
+                engine.streams.is_short = true;
+                let text = format!(
+                    "no more than {} streams work (shardmaster.copy_streams): {error}",
+                    engine.streams.open.len() + 1
+                );
+                transaction(|| split::event(engine.plan.id, None, None, &text));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A pair; `purposes` show in pg_stat_activity.
+fn open_one(engine: &Engine, [reading, writing]: [&str; 2]) -> Result<Stream> {
+    let Engine { plan, identity, .. } = engine;
+    let mut reader = tenure::open(plan, identity, Side::Source, reading)?;
+    session::require_one_server(&reader, &engine.reader)?;
+    let mut writer = tenure::open(plan, identity, Side::Target, writing)?;
+    session::require_one_server(&writer, &engine.target)?;
+    // The next worker ends them.
+    tenure::register(&mut reader, plan, Side::Source)?;
+    tenure::register(&mut writer, plan, Side::Target)?;
+    writer.run(&agent::stray(plan))?;
+    Ok(Stream { reader, writer, prepared: None })
+}
+
+/// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
+pub const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
+/// And then for others' rows as long as a step does.
+pub const AS_A_STEP: &str = "SET LOCAL lock_timeout = '2s'";
+/// Of the table of locks.
+const OUT_OF_MEMORY: &str = "53200";
+
+/// Has streams read S and lock what the step has locked; how many of the first ones do. A reader takes its locks
+/// before it takes S over, and S can be had only while the step has both: so nothing has come in between.
+pub fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
+    let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
+    let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
+    let into_snapshot = locks::source_locks_within(engine, SHORTLY);
+    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {AS_A_STEP}", literal(snapshot));
+    let write = format!("{}; {AS_A_STEP}", begin_writing(engine, SHORTLY));
+    let count = count.min(engine.streams.open.len());
+    let Engine { reader, streams, .. } = &mut *engine;
+    let streams = &mut streams.open[..count];
+    for stream in streams.iter_mut() {
+        stream.reader.send(&read)?;
+        stream.writer.send(&write)?;
+    }
+    let mut ready = Vec::new();
+    for stream in streams.iter_mut() {
+        let (read, written) = (stream.reader.finish(), stream.writer.finish());
+        let read = read.map_err(|error| unread(reader, error));
+        ready.push(has_locked(read)? & has_locked(tenure::begun(&mut stream.writer, written))?);
+    }
+    let first = ready.iter().take_while(|is_ready| **is_ready).count();
+    // One whose locks somebody waits for keeps none.
+    for stream in &mut streams[first..] {
+        stream.reader.run("ROLLBACK")?;
+        stream.writer.run("ROLLBACK")?;
+    }
+    Ok(first)
+}
+
+/// The same of those that are open and wanted, for as long as the step reads S.
+pub fn hold_open(engine: &mut Engine) -> Result<()> {
+    engine.streams.open.truncate(engine.streams.wished);
+    let count = engine.streams.open.len();
+    engine.streams.held = if count == 0 { 0 } else { hold(engine, count)? };
+    Ok(())
+}
+
+/// They have read what they were to read, and have written nothing.
+pub fn let_go(engine: &mut Engine) -> Result<()> {
+    let held = std::mem::take(&mut engine.streams.held);
+    for Stream { reader, writer, .. } in engine.streams.open.iter_mut().take(held) {
+        reader.send("ROLLBACK")?;
+        writer.send("ROLLBACK")?;
+    }
+    for Stream { reader, writer, .. } in engine.streams.open.iter_mut().take(held) {
+        reader.finish()?;
+        writer.finish()?;
+    }
+    Ok(())
+}
+
+/// A stream does not read S. Where the session is gone that has it, this is why, and another worker takes another one.
+fn unread(reader: &mut Connection, error: RemoteError) -> RemoteError {
+    if error.is_transient() { error } else { reader.run("SELECT 1").err().unwrap_or(error) }
+}
+
+fn nothing_exported(engine: &Engine) -> SplitError {
+    let shard = engine.reader.shard();
+    SplitError::failed(
+        SqlState::NOT_IN_STATE,
+        format!("shard \"{shard}\" has exported no snapshot"),
+        "Set shardmaster.copy_streams to 1 and resume the split.",
+    )
+}
+
+pub fn begin_writing(engine: &Engine, limit: &str) -> String {
+    let begin = tenure::begin_statements(engine.plan.id, Side::Target, engine.generation);
+    format!("{begin}; {limit}; {}", locks::target_locks(engine))
+}
+
+/// False: somebody is in the way, or the server has no room for more locks.
+fn has_locked<T>(outcome: std::result::Result<T, impl Into<SplitError>>) -> Result<bool> {
+    match outcome.map_err(Into::into) {
+        Ok(_) => Ok(true),
+        Err(SplitError::Remote(error)) if error.is_lock_timeout() || error.is(OUT_OF_MEMORY) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn cores_are_counted() {
+        assert_eq!(counted("0-3\n"), Some(4));
+        assert_eq!(counted("0"), Some(1));
+        assert_eq!(counted("0-3,6,8-9\n"), Some(7));
+        for wrong in ["", "x", "3-1", "0-", "-1", "0-18446744073709551615"] {
+            assert_eq!(counted(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Batches of one table that go at the same time, each by a pair of sessions of its own.
+//!
+//! Invariant: each is what a batch by itself is, a transaction in which the worker's generation cannot be overtaken, its leaf
+//! is locked and was looked at, and each of its rows was shown to be on the target. They are of other blocks or leaves, so
+//! none waits for another, and what a batch commits does not depend on whether the others do.
+
+use super::{FIRST_BLOCKS, MAX_BLOCKS, MIN_BLOCKS, Walk};
+use crate::agent::error::{Result, SplitError};
+use crate::agent::shape::{Column, Leaf, TableShape};
+use crate::agent::state::tenure;
+use crate::catalog::split::Plan;
+use crate::remote::copy::Bounds;
+use crate::remote::result::Rows;
+use crate::remote::{Connection, RemoteError};
+use crate::server::wait;
+use crate::split::blocks::{self, Span};
+use crate::split::copy::{held, scope_size};
+use crate::split::end::proof::abreast::{Pair, prove};
+use crate::split::injection_points::reach;
+use crate::split::references;
+use std::time::Instant;
+
+/// A table on its way.
+pub struct Going<'a> {
+    walk: &'a Walk,
+    position: usize,
+    column: &'a Column,
+    scope: String,
+    leaves: &'a [Leaf],
+    /// The tables that a batch asks for rows: the plan with these alone, and which they are.
+    alone: Plan,
+    beside: Vec<usize>,
+    at: Cursor,
+    /// Blocks of the next batch.
+    size: i64,
+}
+
+/// The leaf that is next, and how far it is.
+#[derive(Clone, Default)]
+struct Cursor {
+    leaf: usize,
+    /// None: nothing is known of it.
+    open: Option<Open>,
+}
+
+#[derive(Clone)]
+struct Open {
+    /// The file that its rows are in.
+    file: Option<String>,
+    blocks: i64,
+    /// Few rows, which an index finds: one batch.
+    few: bool,
+    from: i64,
+}
+
+struct Batch<'a> {
+    leaf: &'a Leaf,
+    file: Option<String>,
+    condition: String,
+    /// Where it begins.
+    at: Cursor,
+}
+
+/// What has come of the beginning of a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Began {
+    Yes,
+    /// Somebody waits for a stronger lock, or has one.
+    Locked,
+    /// The rows are in another file now, and in other blocks.
+    Rewritten,
+}
+
+impl Walk {
+    /// None: a table or column that is gone holds no rows of the scope.
+    pub fn go<'a>(
+        &'a self,
+        source: &mut Connection,
+        position: usize,
+        shape: &'a TableShape,
+    ) -> Result<Option<Going<'a>>> {
+        let policy = self.plan.tables.get(position);
+        let Some(column) = policy.and_then(|policy| shape.column(&policy.shard_by)) else { return Ok(None) };
+        let beside = self.beside(source, position)?;
+        Ok(Some(Going {
+            walk: self,
+            position,
+            column,
+            scope: self.plan.scope.predicate(column, "t"),
+            leaves: shape.leaves(),
+            alone: self.plan.of_tables(&beside),
+            beside,
+            at: Cursor::default(),
+            size: FIRST_BLOCKS,
+        }))
+    }
+}
+
+impl<'a> Going<'a> {
+    pub fn is_over(&self) -> bool {
+        self.at.leaf >= self.leaves.len()
+    }
+
+    /// The next batches, one for each pair; how many rows are gone.
+    pub fn some(&mut self, pairs: &mut [Pair<'_>]) -> Result<u64> {
+        let began = Instant::now();
+        let mut batches = Vec::new();
+        while batches.len() < pairs.len()
+            && let Some(pair) = pairs.first_mut()
+            && let Some(batch) = self.next(pair.source)?
+        {
+            batches.push(batch);
+        }
+        if let Some(batch) = batches.first() {
+            wait::report(&format!(
+                "deleting rows of {}, {} batches at a time",
+                batch.leaf.name,
+                batches.len()
+            ));
+        }
+        self.begin(pairs, &mut batches)?;
+        if batches.is_empty() {
+            return Ok(0);
+        }
+        let count = batches.len();
+        let pairs = &mut pairs[..count];
+        let of: Vec<(&str, &str)> =
+            batches.iter().map(|batch| (&*batch.leaf.name, &*batch.condition)).collect();
+        let shown = prove(pairs, &of)?;
+        let deleted = self.delete(pairs, &batches, &shown)?;
+        self.size = blocks::adapt(self.size, blocks::by_time(began.elapsed()), MIN_BLOCKS, MAX_BLOCKS);
+        Ok(deleted)
+    }
+
+    /// The next batch; None: there is none. No transaction is open.
+    fn next(&mut self, source: &mut Connection) -> Result<Option<Batch<'a>>> {
+        let Some(leaf) = self.leaves.get(self.at.leaf) else { return Ok(None) };
+        let open = match self.at.open.take() {
+            Some(open) => open,
+            None => self.open(source, leaf)?,
+        };
+        let span = Span::next(open.from, self.size, open.blocks, open.few);
+        let at = Cursor { leaf: self.at.leaf, open: Some(open.clone()) };
+        let batch = Batch { leaf, file: open.file.clone(), condition: span.condition(&self.scope), at };
+        match span.to {
+            Some(to) => self.at.open = Some(Open { from: to, ..open }),
+            None => self.at.leaf += 1,
+        }
+        Ok(Some(batch))
+    }
+
+    fn open(&self, source: &mut Connection, leaf: &Leaf) -> Result<Open> {
+        source.run("BEGIN")?;
+        let file = self.walk.look_again(source, &self.alone, leaf)?;
+        let few = scope_size::is_small(source, &leaf.name, self.column, &self.walk.plan.scope)?;
+        source.run("COMMIT")?;
+        let blocks = blocks::of_leaf(source, &leaf.name)?.blocks;
+        Ok(Open { file, blocks, few, from: 0 })
+    }
+
+    /// Begins the transactions of each, as far as they can be begun without waiting behind others; what is left comes
+    /// again.
+    fn begin(&mut self, pairs: &mut [Pair<'_>], batches: &mut Vec<Batch<'_>>) -> Result<()> {
+        for number in 0..batches.len() {
+            let began = self.begin_one(&mut pairs[number], &batches[number], number > 0)?;
+            if began == Began::Yes {
+                continue;
+            }
+            pairs[number].source.run("ROLLBACK")?;
+            pairs[number].prover.leave()?;
+            self.at = batches[number].at.clone();
+            if began == Began::Rewritten {
+                self.at.open = None;
+            }
+            batches.truncate(number);
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// `is_stream`: one is begun already. Who waits for a lock that it has comes before this one.
+    fn begin_one(&self, pair: &mut Pair<'_>, batch: &Batch<'_>, is_stream: bool) -> Result<Began> {
+        let Walk { plan, side, generation, bonds, .. } = self.walk;
+        let Pair { source, prover } = pair;
+        tenure::begin_as(source, plan.id, *side, *generation)?;
+        if is_stream {
+            source.run(held::SHORTLY)?;
+        }
+        let file = match self.walk.look_again(source, &self.alone, batch.leaf) {
+            Err(error) if is_stream && is_lock_timeout(&error) => return Ok(Began::Locked),
+            looked => looked?,
+        };
+        if file != batch.file {
+            return Ok(Began::Rewritten);
+        }
+        match prover.look(is_stream) {
+            Err(error) if is_stream && is_lock_timeout(&error) => return Ok(Began::Locked),
+            looked => looked?,
+        }
+        if is_stream {
+            source.run(held::AS_A_STEP)?;
+        }
+        let rows = (batch.leaf.name.as_str(), batch.condition.as_str());
+        match bonds.find(source, plan, (self.position, &self.beside), rows)? {
+            Some(bond) => Err(references::stays_bound(plan, *side, &bond)),
+            None => Ok(Began::Yes),
+        }
+    }
+
+    /// What was shown goes. Of those that cannot be deleted the others do not depend: they are committed
+    /// first.
+    fn delete(&self, pairs: &mut [Pair<'_>], batches: &[Batch<'_>], shown: &[u64]) -> Result<u64> {
+        let delete = |batch: &Batch<'_>| {
+            Some(format!("DELETE FROM ONLY {} t WHERE {}", batch.leaf.name, batch.condition))
+        };
+        let deletes: Vec<Option<String>> = batches.iter().map(delete).collect();
+        let mut sessions: Vec<&mut Connection> = pairs.iter_mut().map(|pair| &mut *pair.source).collect();
+        let answers = Connection::ask_all(&mut sessions, &deletes, Bounds::unlimited().stall)?;
+        let (mut deleted, mut failed) = (0_u64, None);
+        for (((pair, batch), shown), answer) in pairs.iter_mut().zip(batches).zip(shown).zip(answers) {
+            match self.end(pair.source, batch, *shown, answer) {
+                Ok(rows) => deleted = deleted.saturating_add(rows),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(deleted), Err)
+    }
+
+    fn end(
+        &self,
+        source: &mut Connection,
+        batch: &Batch<'_>,
+        shown: u64,
+        answer: Option<std::result::Result<Rows, RemoteError>>,
+    ) -> Result<u64> {
+        let deleted = answer.transpose()?.map_or(0, |answer| answer.affected);
+        self.walk.require_gone(source, (&batch.leaf.name, &batch.condition), Some(shown), deleted)?;
+        source.run("COMMIT")?;
+        reach(self.walk.after_batch)?;
+        Ok(deleted)
+    }
+}
+
+fn is_lock_timeout(error: &SplitError) -> bool {
+    matches!(error, SplitError::Remote(error) if error.is_lock_timeout())
+}

@@ -1,0 +1,47 @@
+//! Comparison by streams, once the step that brings the target to S is committed: its windows are seen by all sessions
+//! of the target then, and nothing but the next step writes there.
+//!
+//! Invariant: each session of the target has the worker's generation and the tables locked from before the step lets go
+//! of them, and each reader S. So what they see of either side is what the step has left.
+
+use super::state::{Run, When};
+use super::walk;
+use crate::agent::error::Result;
+use crate::agent::state::progress::Progress;
+use crate::agent::state::tenure;
+use crate::split::copy::held;
+use crate::split::engine::Engine;
+use crate::split::reads;
+
+/// Within a step, when the target stands where S does: whether streams are to compare. Else the step
+/// has done so itself.
+pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<bool> {
+    match engine.verification.as_ref().is_some_and(|run| !run.tables.is_empty()) {
+        true => held::hold_open(engine)?,
+        false => engine.streams.end(),
+    }
+    if engine.streams.held == 0 {
+        compare(engine, progress)?;
+    }
+    Ok(engine.streams.held > 0)
+}
+
+/// Once it is committed.
+pub fn run(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    let begin = held::begin_writing(engine, "");
+    let begun = engine.target.run(&begin);
+    tenure::begun(&mut engine.target, begun)?;
+    compare(engine, progress)?;
+    held::let_go(engine)?;
+    engine.target.run("ROLLBACK")?;
+    engine.reader.run("COMMIT")?;
+    Ok(())
+}
+
+fn compare(engine: &mut Engine, progress: &Progress) -> Result<()> {
+    walk::slices(engine, progress, When::BeforeCutover)?;
+    if engine.verification.as_ref().is_some_and(Run::has_found) {
+        reads::require_none(engine.plan.id, ": rows differ there")?;
+    }
+    Ok(())
+}

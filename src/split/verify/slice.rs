@@ -1,0 +1,126 @@
+//! What slices of a table have in common, whoever compares them.
+
+use super::changes::Changes;
+use super::rows::{self, Compared};
+use super::state::{Run, When};
+use crate::agent::error::Result;
+use crate::agent::state::progress::Progress;
+use crate::catalog::verification::{Difference, Status, Verification};
+use crate::error::{Failure, SqlState};
+use crate::remote::Connection;
+use crate::split::copy::stream::Stream;
+use crate::split::engine::Engine;
+
+/// Blocks of the smallest slice, and of the largest.
+pub const LEAST_BLOCKS: i64 = 64;
+pub const MOST_BLOCKS: i64 = 1 << 16;
+
+pub fn position_of(engine: &Engine, ordinal: i32) -> Option<usize> {
+    engine.tables.iter().position(|table| table.policy.ordinal == ordinal)
+}
+
+/// Before a step: what the sessions need for the rows of the table that is next, if they are to be compared.
+pub fn prepare_next(engine: &mut Engine, run: &mut Run) -> Result<()> {
+    let next = run.tables.first().map(|table| table.ordinal).filter(|_| run.wants_tables);
+    let Some(position) = next.and_then(|ordinal| position_of(engine, ordinal)) else { return Ok(()) };
+    let Engine { reader, target, tables, streams, .. } = engine;
+    if run.prepared != next {
+        rows::prepare_source(reader, &tables[position])?;
+        rows::prepare_target(target, &tables[position])?;
+        run.prepared = next;
+    }
+    for Stream { reader, writer, prepared } in &mut streams.open {
+        if *prepared != next {
+            rows::prepare_source(reader, &tables[position])?;
+            rows::prepare_target(writer, &tables[position])?;
+            *prepared = next;
+        }
+    }
+    Ok(())
+}
+
+/// What the sessions need for a table's rows. Within a step before the cutover they can have it with
+/// the next one alone, since a transaction that only reads creates no table; behind it the target's
+/// session suffices, in a transaction that is rolled back. Whether it is there.
+pub fn prepare(
+    engine: &mut Engine,
+    run: &mut Run,
+    (table, position): (&Verification, usize),
+    when: When,
+) -> Result<bool> {
+    if run.prepared == Some(table.ordinal) {
+        return Ok(true);
+    }
+    if when == When::BeforeCutover {
+        run.wants_tables = true;
+        return Ok(false);
+    }
+    rows::prepare_target(&mut engine.target, &engine.tables[position])?;
+    run.prepared = Some(table.ordinal);
+    Ok(true)
+}
+
+/// The same in the first streams.
+pub fn prepare_streams(
+    engine: &mut Engine,
+    count: usize,
+    (table, position): (&Verification, usize),
+    when: When,
+) -> Result<bool> {
+    let Engine { streams, tables, .. } = engine;
+    for Stream { writer, prepared, .. } in streams.open.iter_mut().take(count) {
+        if *prepared == Some(table.ordinal) {
+            continue;
+        }
+        if when == When::BeforeCutover {
+            return Ok(false);
+        }
+        rows::prepare_target(writer, &tables[position])?;
+        *prepared = Some(table.ordinal);
+    }
+    Ok(true)
+}
+
+/// Under which a row that the target does not have as the source does is nothing to be told.
+pub fn unless(engine: &mut Engine, progress: &Progress, position: usize, when: When) -> Result<String> {
+    let Engine { plan, target, tables, .. } = engine;
+    let table = &tables[position];
+    if when == When::BeforeCutover {
+        return Ok("false".to_owned());
+    }
+    let mut changes = Changes::of(plan, progress, table, position);
+    changes.look(plan, target, table)?;
+    require_noted(target, &changes)?;
+    Ok(changes.explain(plan, table))
+}
+
+/// Refuses to say which rows clients have changed where the log of them is too long.
+pub fn require_noted(target: &mut Connection, changes: &Changes) -> Result<()> {
+    if target.run(&format!("SELECT {}", changes.are_incomplete()))?.scalar() != Some("t") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        SqlState::NOT_IN_STATE,
+        "not all rows are known that clients have changed since the cutover: the log of them is full (shardmaster.queue_max_size)",
+    )
+    .into())
+}
+
+/// What is stored of a table of which more rows are compared, and those that differ.
+pub fn noted(
+    table: Verification,
+    compared: Compared,
+    status: Status,
+    position: String,
+) -> (Verification, Vec<Difference>) {
+    let next = Verification {
+        status,
+        position,
+        rows: table.rows + compared.rows,
+        bytes: table.bytes + compared.bytes,
+        differing: table.differing + compared.differing,
+        example: table.example.or_else(|| compared.found.first().cloned()),
+        ..table
+    };
+    (next, compared.found)
+}
