@@ -5,17 +5,19 @@
 //! Whatever it reads and writes belongs to the owner of the trigger's function, in the function's schema, and it calls
 //! nothing that anybody could have made: it runs with the rights of whoever writes, and asks for none.
 
+mod agent;
 mod call;
 mod entry;
+mod event;
 mod queue;
 mod row;
 mod scope;
+mod watch;
 
-use crate::error::{Failure, SqlState};
 use call::Call;
 use entry::Entry;
 pub use entry::SAMPLE;
-use pgrx::pg_sys::panic::ErrorReport;
+use event::{Event, raise};
 use pgrx::prelude::*;
 use pgrx::trigger_support::called_as_trigger;
 use row::Row;
@@ -23,35 +25,6 @@ pub use scope::MOST_BYTES;
 use std::ffi::CStr;
 
 const MOVER: &CStr = c"shardmaster_agent.mover";
-
-/// What a trigger was called for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Event {
-    Insert,
-    Update,
-    Delete,
-    Truncate,
-}
-
-impl Event {
-    fn of(event: u32) -> Event {
-        match event & pg_sys::TRIGGER_EVENT_OPMASK {
-            pg_sys::TRIGGER_EVENT_INSERT => Event::Insert,
-            pg_sys::TRIGGER_EVENT_UPDATE => Event::Update,
-            pg_sys::TRIGGER_EVENT_DELETE => Event::Delete,
-            _ => Event::Truncate,
-        }
-    }
-
-    fn letter(self) -> u8 {
-        match self {
-            Event::Insert => b'I',
-            Event::Update => b'U',
-            Event::Delete => b'D',
-            Event::Truncate => b'T',
-        }
-    }
-}
 
 #[doc(hidden)]
 #[unsafe(no_mangle)]
@@ -143,10 +116,4 @@ unsafe fn is_ordinary() -> bool {
         let mover = pg_sys::GetConfigOption(MOVER.as_ptr(), true, false);
         mover.is_null() || *mover == 0
     }
-}
-
-fn raise(message: impl Into<String>, hint: &str) -> ! {
-    let failure = Failure::new(SqlState::NOT_IN_STATE, message.into()).hint(hint);
-    ErrorReport::from(failure).report(PgLogLevel::ERROR);
-    unreachable!("an error was raised")
 }

@@ -1,9 +1,10 @@
 //! A queue's entries, made without a statement where nothing is special: the barrier is locked, the state read by a
 //! snapshot that is newer than that lock, and the entry written.
 
-use super::Event;
-use super::entry::{self, Agent};
+use super::agent::Agent;
+use super::event::Event;
 use super::row::Form;
+use super::watch;
 use pgrx::prelude::*;
 
 const READ: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
@@ -37,7 +38,7 @@ impl Queue {
         let barrier = there(&format!("barrier_{}", agent.split))?;
         let sequence = there(&format!("queue_{}_seq", agent.split))?;
         let side = there("side")?;
-        entry::watch(&[table, barrier, sequence, side]);
+        watch::watch(&[table, barrier, sequence, side]);
         let mut columns = vec![pg_sys::XID8OID, pg_sys::TIMESTAMPTZOID, pg_sys::CHAROID];
         columns.extend(keys);
         // SAFETY: relations of the agent's, opened and closed here.
@@ -79,7 +80,7 @@ impl Queue {
             pg_sys::LockRelationOid(self.table, WRITE);
             pg_sys::LockRelationOid(self.side, READ);
             pg_sys::LockRelationOid(self.sequence, WRITE);
-            if entry::epoch() != as_of {
+            if watch::epoch() != as_of {
                 return None;
             }
             let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
