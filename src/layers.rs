@@ -11,7 +11,7 @@ const FLOORS: [&[&str]; 13] = [
     &["error", "guc"],
     &["server", "keys"],
     &["remote"],
-    &["keychain"],
+    &["keychain", "native"],
     &["catalog"],
     &["agent"],
     &["placement", "gateway", "snowflake", "query"],

@@ -20,6 +20,7 @@ mod layers;
 mod lookups;
 mod majors;
 mod misplaced;
+mod native;
 mod placement;
 #[cfg(test)]
 mod properties;
@@ -50,6 +51,7 @@ extension_sql_file!("../sql/standing.sql", name = "standing", requires = ["catal
 extension_sql_file!("../sql/lookup.sql", name = "lookup", requires = ["catalog"]);
 extension_sql_file!("../sql/placement.sql", name = "placement", requires = ["catalog"]);
 extension_sql_file!("../sql/comments_worker.sql", name = "comments_worker", requires = [shard_status]);
+extension_sql_file!("../sql/native_capture.sql", name = "native_capture", requires = ["catalog"]);
 extension_sql_file!("../sql/access.sql", name = "access");
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 

@@ -17,6 +17,9 @@ const ANSWERED: Duration = Duration::from_secs(10);
 pub const OWNER: &str = "app_owner";
 /// The role that moves rows.
 pub const MOVER: &str = "mover";
+/// On a shard with the extension: has the mover capture by the native function.
+pub const NATIVE_CAPTURE: &str = "GRANT USAGE ON SCHEMA shardmaster TO mover;
+    GRANT EXECUTE ON FUNCTION shardmaster.native_capture(bigint, int) TO mover";
 /// The role of ordinary clients.
 pub const CLIENT: &str = "app";
 
@@ -119,6 +122,10 @@ impl Cluster {
         self.servers.push(server);
         let shard = Shard { key, server: Some(index), namespace: "public".into() };
         prepare_shard(&mut self.owner_of(&shard)?, &shard.namespace)?;
+        if std::env::var_os("SHARDMASTER_NATIVE_CAPTURE").is_some() {
+            let extension = format!("CREATE EXTENSION shardmaster; {NATIVE_CAPTURE}");
+            self.servers[index].superuser(DATABASE)?.batch_execute(&extension)?;
+        }
         let conninfo = self.servers[index].conninfo(DATABASE, MOVER);
         self.superuser()?
             .execute("SELECT shard_add($1, $2)", &[&shard.key, &conninfo])

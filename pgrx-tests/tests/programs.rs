@@ -65,6 +65,7 @@ mod misplaced_settled;
 mod misplaced_tables;
 mod monitoring;
 mod mover;
+mod native_capture;
 mod networks;
 mod owners;
 mod owners_later;

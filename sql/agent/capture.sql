@@ -97,7 +97,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $agent$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN
         PERFORM shardmaster_agent.{function}_row('T', NULL, NULL, {no_keys});
+        RETURN NULL;
     END IF;
-    RETURN NULL;
+    -- A trigger without a condition, which the native function had: no change may go by.
+    RAISE EXCEPTION 'function shardmaster_agent.{function}() of a capture trigger has been replaced'
+        USING ERRCODE = '55000', HINT = 'Roll split {split} back and start it again.';
 END $agent$;
 GRANT EXECUTE ON FUNCTION shardmaster_agent.{function}_row TO PUBLIC;

@@ -8,7 +8,7 @@ use super::session::Side;
 use super::shape::{Column, TableShape};
 use super::state::{queue, scope, side};
 use super::template::fill;
-use super::{SAMPLE, in_scope_function, key_arguments, key_values, trigger_function};
+use super::{SAMPLE, Watched, in_scope_function, key_arguments, key_values, trigger_function};
 use crate::catalog::split::Plan;
 use crate::keys::scope::Scope;
 use crate::remote::quote::literal;
@@ -67,13 +67,8 @@ fn same_keys(table: &TableShape) -> String {
 }
 
 /// The capture functions of one table of the source, and what they call.
-pub fn functions(
-    plan: &Plan,
-    ordinal: i32,
-    table: &TableShape,
-    shard_by: &Column,
-    filter: Option<&Filter>,
-) -> String {
+pub fn functions(plan: &Plan, watched: Watched<'_>, filter: Option<&Filter>) -> String {
+    let Watched { shape: table, shard_by, ordinal, is_native } = watched;
     let refuse = fill(
         REFUSE,
         &[
@@ -86,9 +81,9 @@ pub fn functions(
             ("other_shard", literal(&plan.target.shard_key)),
         ],
     );
-    let judge = match is_judged_within(plan, shard_by) {
+    let judge = match is_native || is_judged_within(plan, shard_by) {
         true => judge(plan.id, &plan.scope, shard_by, filter),
-        // The condition of its triggers has asked.
+        // The condition of its triggers has asked. Native ones have none.
         false => String::new(),
     };
     let either = (1..=table.key().len()).map(|n| format!("COALESCE(old_{n}, new_{n})"));

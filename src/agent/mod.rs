@@ -12,6 +12,7 @@ pub mod known_column;
 pub mod look_up;
 pub mod lookup;
 pub mod named;
+pub mod native;
 pub mod new_table;
 pub mod observe;
 pub mod one_database;
@@ -54,7 +55,7 @@ const STRAY: &str = include_str!("../../sql/agent/stray.sql");
 const IN_SCOPE: &str = include_str!("../../sql/agent/in_scope.sql");
 
 /// Entries of a queue between two looks at its lease and size.
-const SAMPLE: u32 = 64;
+const SAMPLE: u32 = crate::native::SAMPLE;
 
 /// As a value. The lists of what texts name are these parameters: schemas, names, columns.
 pub fn code(lists: [&str; 3]) -> String {
@@ -254,7 +255,7 @@ pub fn trigger_name(split: i64, side: Side, event: Event) -> String {
 /// What a row's trigger calls with the values of both versions. Where there is one, it stands for
 /// both: nothing has changed then that the function would have to tell apart.
 fn row_call(plan: &Plan, side: Side, watched: Watched<'_>, rows: &[&str], event: Event) -> String {
-    let Watched { shape, shard_by, ordinal } = watched;
+    let Watched { shape, shard_by, ordinal, .. } = watched;
     let new = rows.first().copied().unwrap_or("NEW");
     let old = rows.last().copied().unwrap_or("OLD");
     let columns = |version: &str| {
@@ -277,12 +278,17 @@ pub struct Watched<'a> {
     pub shape: &'a TableShape,
     pub shard_by: &'a Column,
     pub ordinal: i32,
+    /// Its function is: whose triggers for rows are the table's own, not its partitions'.
+    pub is_native: bool,
 }
 
 /// One trigger of a table or partition, created and made to fire always. That it fires
-/// always goes over to clones. Those for rows do all there is to do in their conditions.
+/// always goes over to clones. Those for rows do all there is to do in their conditions, but for native ones.
 pub fn trigger(plan: &Plan, side: Side, watched: Watched<'_>, table: &str, event: Event) -> String {
-    let Watched { shard_by, ordinal, .. } = watched;
+    let Watched { shape, shard_by, ordinal, is_native } = watched;
+    if is_native && event != Event::Truncate {
+        return native::trigger(plan, shape, shard_by, ordinal, event);
+    }
     let name = ident(&trigger_name(plan.id, side, event));
     let function = trigger_function(plan.id, side, ordinal);
     let rows: &[&str] = match event {

@@ -4,7 +4,7 @@
 use super::Size;
 use super::rig::{LIMIT, Rig};
 use super::stats::{Goal, Measure};
-use crate::cluster::{CLIENT, DATABASE};
+use crate::cluster::{CLIENT, DATABASE, NATIVE_CAPTURE};
 use crate::{Result, env};
 use postgres::{Client, NoTls};
 use std::path::PathBuf;
@@ -142,7 +142,38 @@ impl Measured {
     }
 }
 
+/// One kind of tenant beside a split, captured in one way.
+struct Case {
+    measured: Measured,
+    moving: i64,
+    is_native: bool,
+}
+
 pub fn capture(size: Size) -> Result<Vec<Measure>> {
+    let mut measures = of_tenants(size)?;
+    measures.extend(of_buckets(size)?);
+    Ok(measures)
+}
+
+/// Both by PL/pgSQL and by the native function.
+fn both_ways(
+    rig: &Rig,
+    name: &str,
+    tenants: [&str; 2],
+    size: Size,
+    (moving, ratio): (i64, f64),
+    most: [f64; 2],
+) -> Result<Vec<Case>> {
+    let case = |is_native: bool| {
+        let name = if is_native { format!("{name}, native") } else { name.to_owned() };
+        let most = most[usize::from(is_native)];
+        let measured = Measured::new(rig, &name, tenants, size, (ratio, most))?;
+        Ok(Case { measured, moving, is_native })
+    };
+    [false, true].into_iter().map(case).collect()
+}
+
+fn of_tenants(size: Size) -> Result<Vec<Measure>> {
     let rig = Rig::new(TENANTS * ROWS_OF_TENANT, TENANTS)?;
     // Even tenants move, the first ones first; odd ones stay.
     let (stays, stays_sql) = (
@@ -152,34 +183,49 @@ pub fn capture(size: Size) -> Result<Vec<Measure>> {
     let (moves, moves_sql) =
         (format!("2 * random(0, {FEW} - 1)"), format!("2 * floor(random() * {FEW})::bigint"));
     let (staying, moving) = ([stays.as_str(), stays_sql.as_str()], [moves.as_str(), moves_sql.as_str()]);
-    let mut stay_few = Measured::new(&rig, "staying tenants, 10 moving", staying, size, (0.97, 1.0))?;
-    let mut stay_many = Measured::new(&rig, "staying tenants, 10,000 moving", staying, size, (0.97, 1.0))?;
-    let mut move_few = Measured::new(&rig, "moving tenants, 10 moving", moving, size, (0.8, 12.0))?;
+    let stays = |name: &str, count| both_ways(&rig, name, staying, size, (count, 0.97), [1.0, 0.5]);
+    let mut cases = stays("staying tenants, 10 moving", FEW)?;
+    cases.extend(stays("staying tenants, 10,000 moving", MANY)?);
+    cases.extend(both_ways(&rig, "moving tenants, 10 moving", moving, size, (FEW, 0.8), [12.0, 3.0])?);
+    run(&rig, cases, size)
+}
+
+/// Half of 1,024 buckets move.
+fn of_buckets(size: Size) -> Result<Vec<Measure>> {
+    let rig = Rig::of_buckets(TENANTS * ROWS_OF_TENANT, TENANTS, 1024)?;
+    let stays = format!("2 * random(0, {TENANTS} / 2 - 1) + 1");
+    let stays_sql = format!("2 * floor(random() * {TENANTS} / 2)::bigint + 1");
+    let name = "staying tenants, 512 of 1,024 buckets moving";
+    let cases = both_ways(&rig, name, [&stays, &stays_sql], size, (FEW, 0.97), [2.0, 0.5])?;
+    run(&rig, cases, size)
+}
+
+fn run(rig: &Rig, mut cases: Vec<Case>, size: Size) -> Result<Vec<Measure>> {
     let seconds = size.seconds(4);
     for round in 0..size.pairs(10) {
         rig.source()?.batch_execute("VACUUM items")?;
         rig.settle()?;
-        // Which of a pair runs first changes with the round.
-        for step in 0..2 {
-            if (step + round) % 2 == 0 {
-                for measured in [&mut stay_few, &mut move_few, &mut stay_many] {
-                    measured.run(&rig, seconds, false)?;
+        for case in &mut cases {
+            // Which of a pair runs first changes with the round.
+            for step in 0..2 {
+                if (step + round) % 2 == 0 {
+                    case.measured.run(rig, seconds, false)?;
+                } else {
+                    with_capture(rig, case.moving, case.is_native, || case.measured.run(rig, seconds, true))?;
                 }
-            } else {
-                with_capture(&rig, FEW, || {
-                    stay_few.run(&rig, seconds, true)?;
-                    move_few.run(&rig, seconds, true)
-                })?;
-                with_capture(&rig, MANY, || stay_many.run(&rig, seconds, true))?;
             }
         }
         println!("  round {}", round + 1);
     }
-    Ok(stay_few.measures().chain(stay_many.measures()).chain(move_few.measures()).collect())
+    Ok(cases.into_iter().flat_map(|case| case.measured.measures()).collect())
 }
 
 /// With the triggers of a split of `count` tenants, of which nothing is copied yet.
-fn with_capture(rig: &Rig, count: i64, body: impl FnOnce() -> Result<()>) -> Result<()> {
+fn with_capture(rig: &Rig, count: i64, is_native: bool, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    rig.install([is_native, false])?;
+    if is_native {
+        rig.source()?.batch_execute(NATIVE_CAPTURE)?;
+    }
     let split = rig.plan(count)?;
     split.call("start_dual_write")?;
     split.wait("dual_write", LIMIT)?;

@@ -17,7 +17,7 @@ use crate::agent::state::side::{self, Version};
 use crate::agent::state::standing::{self as list, Standing};
 use crate::agent::state::tenure::{self, Tenure};
 use crate::agent::state::{self, consumed, lease, master, queue, scope};
-use crate::agent::{self, capture, judged, known_column, observe, schema, standing};
+use crate::agent::{self, Watched, capture, judged, known_column, native, observe, schema, standing};
 use crate::catalog::split::Plan;
 use crate::error::SqlState;
 use crate::guc;
@@ -150,9 +150,11 @@ fn create_side(connection: &mut Connection, tenure: &Tenure, tables: &[Table], s
     master::insert(connection, &tenure.identity)?;
     master::check(connection, &tenure.identity)?;
     create_rows(connection, plan, side, tenure.generation)?;
-    let filters = create_scope(connection, plan, tables, side)?;
+    let has_native = side == Side::Source && native::is_installed(connection)?;
+    let is_native = |table: &Table| has_native && native::suits(plan, &table.source, &table.source_by);
+    let filters = create_scope(connection, plan, tables, side, is_native)?;
     match side {
-        Side::Source => create_capture(connection, plan, tables, &filters)?,
+        Side::Source => create_capture(connection, plan, tables, &filters, is_native)?,
         Side::Target => {
             create_guard(connection, plan, tables)?;
             admit(connection, plan)?;
@@ -195,7 +197,13 @@ pub fn keep_lease(plan: &Plan) -> Result<()> {
 type Filters = Vec<(String, Option<Filter>)>;
 
 /// The table of the scope and the look-ups in it.
-fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side: Side) -> Result<Filters> {
+fn create_scope(
+    connection: &mut Connection,
+    plan: &Plan,
+    tables: &[Table],
+    side: Side,
+    is_native: impl Fn(&Table) -> bool,
+) -> Result<Filters> {
     let scope = scope::table(plan.id, side);
     let mut columns: Vec<&Column> = Vec::new();
     for table in tables {
@@ -219,7 +227,9 @@ fn create_scope(connection: &mut Connection, plan: &Plan, tables: &[Table], side
     for column in columns {
         let filter = Filter::of_scope(connection, &plan.scope, column)?;
         // Who has asked the filter before does not ask it again.
-        let is_asked = side == Side::Source && judged::is_judged_within(plan, column);
+        let is_of = |table: &&Table| side == Side::Source && table.source_by.base == column.base;
+        let is_asked = side == Side::Source
+            && (judged::is_judged_within(plan, column) || tables.iter().filter(is_of).all(&is_native));
         connection.run(&agent::in_scope(plan, side, &column.base, filter.as_ref().filter(|_| !is_asked)))?;
         filters.push((column.base.clone(), filter));
     }
@@ -231,13 +241,21 @@ fn create_capture(
     plan: &Plan,
     tables: &[Table],
     filters: &Filters,
+    is_native: impl Fn(&Table) -> bool,
 ) -> Result<()> {
     queue::create_barrier(connection, plan.id)?;
     queue::create(connection, plan.id, tables.iter().map(|table| (table.policy.ordinal, &table.source)))?;
     let functions = |table: &Table| {
         let filter = filters.iter().find(|(base, _)| *base == table.source_by.base);
         let filter = filter.and_then(|(_, filter)| filter.as_ref());
-        capture::functions(plan, table.policy.ordinal, &table.source, &table.source_by, filter)
+        let ordinal = table.policy.ordinal;
+        let is_native = is_native(table);
+        let watched = Watched { shape: &table.source, shard_by: &table.source_by, ordinal, is_native };
+        let mut functions = capture::functions(plan, watched, filter);
+        if is_native {
+            functions.push_str(&native::function(plan, ordinal));
+        }
+        functions
     };
     Ok(connection.run_all(tables.iter().map(functions))?)
 }

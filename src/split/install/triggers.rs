@@ -10,7 +10,7 @@ use crate::agent::standing::Arrival;
 use crate::agent::state::left;
 use crate::agent::state::redirect::Redirect;
 use crate::agent::state::standing::Standing;
-use crate::agent::{self, Event};
+use crate::agent::{self, Event, native};
 use crate::catalog::split::Plan;
 use crate::remote::Connection;
 use crate::remote::quote::{array_of, ident, text_array};
@@ -34,15 +34,25 @@ pub fn install_and(
 ) -> Result<()> {
     let functions: Vec<String> =
         tables.iter().map(|table| agent::trigger_function(plan.id, side, table.policy.ordinal)).collect();
+    let native = match side {
+        Side::Source => native::made(connection, plan.id)?,
+        Side::Target => Vec::new(),
+    };
     let mut groups = Vec::new();
     for (table, function) in tables.iter().zip(&functions) {
-        groups.extend(of_table(plan, table, side, function));
+        let is_native = native.contains(&table.policy.ordinal);
+        groups.extend(of_table(plan, table, side, (function, is_native)));
     }
     create_missing(connection, &groups, done)
 }
 
 /// What a table of the split is to have, by transactions.
-fn of_table<'a>(plan: &Plan, table: &'a Table, side: Side, function: &'a str) -> Vec<Group<'a>> {
+fn of_table<'a>(
+    plan: &Plan,
+    table: &'a Table,
+    side: Side,
+    (function, is_native): (&'a str, bool),
+) -> Vec<Group<'a>> {
     let (shape, column) = match side {
         Side::Source => (&table.source, &table.source_by),
         Side::Target => (&table.target, &table.target_by),
@@ -60,7 +70,7 @@ fn of_table<'a>(plan: &Plan, table: &'a Table, side: Side, function: &'a str) ->
             shape.leaves().iter().map(|leaf| (leaf.oid.as_str(), leaf.name.as_str(), &Event::ALL[..])),
         );
     }
-    let watched = agent::Watched { shape, shard_by: column, ordinal };
+    let watched = agent::Watched { shape, shard_by: column, ordinal, is_native };
     let wanted = |name: &str, event: &Event| Wanted {
         trigger: agent::trigger_name(plan.id, side, *event),
         function,

@@ -1,0 +1,468 @@
+//! Capture by the native function, where the source has the extension, beside the one in PL/pgSQL: the same statements
+//! leave the same entries, and are refused in the same words.
+
+use postgres::error::DbError;
+use postgres::{Client, Error};
+use shardmaster_tests::cluster::{CLIENT, Cluster, DATABASE, NATIVE_CAPTURE, OWNER};
+use shardmaster_tests::fixture::{load, to_pending};
+use shardmaster_tests::random::{self, Random};
+use shardmaster_tests::split::Split;
+use shardmaster_tests::workload::{Sharding, Workload};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const STEPS: usize = 120;
+/// A table, and how a row of it is written: $n is its number, $t its tenant.
+struct Table {
+    name: &'static str,
+    create: &'static str,
+    columns: &'static str,
+    row: &'static str,
+    is: &'static str,
+    other_key: &'static str,
+}
+
+const NUMBERS: [Table; 3] = [
+    Table {
+        name: "plain",
+        create: "CREATE TABLE plain (gone int, id bigint PRIMARY KEY, tenant int, v int); ALTER TABLE plain DROP gone",
+        columns: "id, tenant, v",
+        row: "$n, $t, 0",
+        is: "id = $n",
+        other_key: "id = id + 100000",
+    },
+    Table {
+        name: "parts",
+        create:
+            "CREATE TABLE parts (id int, tenant smallint, v int, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+                 CREATE TABLE parts_low PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (50);
+                 CREATE TABLE parts_high (gone int, v int, tenant smallint, more text, id int NOT NULL);
+                 ALTER TABLE parts_high DROP gone, DROP more;
+                 ALTER TABLE parts ATTACH PARTITION parts_high FOR VALUES FROM (50) TO (MAXVALUE)",
+        columns: "id, tenant, v",
+        row: "$n, $t, 0",
+        is: "id = $n",
+        other_key: "id = CASE WHEN id < 100000 THEN id + 100000 ELSE id - 99000 END",
+    },
+    Table {
+        name: "domains",
+        create: "CREATE TABLE domains (a a_text, v int, tenant a_number, b numeric(12, 2), PRIMARY KEY (b, a))",
+        columns: "a, b, tenant, v",
+        row: "'a$n', $n * 0.5, $t, 0",
+        is: "b = $n * 0.5",
+        other_key: "a = a || 'x'",
+    },
+];
+
+const TEXTS: [Table; 2] = [
+    Table {
+        name: "texts",
+        create: "CREATE TABLE texts (tenant text, id uuid PRIMARY KEY, v int)",
+        columns: "id, tenant, v",
+        row: "md5('$n')::uuid, $t, 0",
+        is: "id = md5('$n')::uuid",
+        other_key: "id = md5(id::text)::uuid",
+    },
+    Table {
+        name: "varchars",
+        create: "CREATE TABLE varchars (id varchar(100), v int, tenant varchar(10), PRIMARY KEY (id))",
+        columns: "id, tenant, v",
+        row: "repeat('$n', 8), $t, 0",
+        is: "id = repeat('$n', 8)",
+        other_key: "id = md5(id)",
+    },
+];
+
+/// A keyspace, and what moves of it.
+struct Keyspace {
+    name: &'static str,
+    tables: &'static [Table],
+    /// Of all its tenants on the source.
+    assign: &'static str,
+    plan: &'static str,
+    /// A tenant by its number, of which half move.
+    tenant: fn(usize) -> String,
+}
+
+const KEYSPACES: [Keyspace; 3] = [
+    Keyspace {
+        name: "default",
+        tables: &NUMBERS,
+        assign: "SELECT shard_assign_many(ARRAY(SELECT g::text FROM generate_series(0, 9) g), 'shard_a')",
+        plan: "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY(SELECT g::text FROM generate_series(0, 4) g))",
+        tenant: |number| format!("{}", number % 10),
+    },
+    Keyspace {
+        name: "texts",
+        tables: &TEXTS,
+        assign: "SELECT shard_assign_many(ARRAY(SELECT 'k' || g FROM generate_series(0, 599) g), 'shard_a', 'texts')",
+        plan: "SELECT shard_split_plan('shard_a', 'shard_b', ARRAY(SELECT 'k' || g FROM generate_series(0, 299) g), keyspace => 'texts')",
+        tenant: |number| format!("'k{}'", number * 50 % 600),
+    },
+    Keyspace {
+        name: "buckets",
+        tables: &NUMBERS,
+        assign: "SELECT 1",
+        plan: "SELECT shard_split_plan('shard_a', 'shard_b', array_agg(b::text), keyspace => 'buckets') FROM generate_series(0, 15, 2) b",
+        tenant: |number| format!("{}", number % 16),
+    },
+];
+
+/// What a client does, in one transaction of its own each.
+enum Step {
+    Run(String),
+    Copy(&'static str, String),
+}
+
+fn fill(text: &str, number: usize, tenant: &str) -> String {
+    text.replace("$n", &number.to_string()).replace("$t", tenant)
+}
+
+/// Statements over rows of few numbers, so that they meet.
+fn statement(random: &mut Random, keyspace: &Keyspace) -> String {
+    let table = random.one_of(keyspace.tables);
+    let Table { name, columns, row, is, other_key, .. } = table;
+    let tenant = match random.below(9) {
+        0 => "NULL".to_owned(),
+        _ => (keyspace.tenant)(random.below(12)),
+    };
+    let number = random.below(100);
+    let row = fill(row, number, &tenant);
+    let is = fill(is, number, &tenant);
+    let some = random.below(5);
+    match random.below(11) {
+        0..3 => format!("INSERT INTO {name} ({columns}) VALUES ({row}) ON CONFLICT DO NOTHING"),
+        3 => {
+            let key = columns.split(", v").next().unwrap().replace(", tenant", "");
+            format!(
+                "INSERT INTO {name} ({columns}) VALUES ({row}) ON CONFLICT ({key}) DO UPDATE SET v = {name}.v + 1, tenant = EXCLUDED.tenant"
+            )
+        }
+        4 => format!("UPDATE {name} SET v = v + 1 WHERE {is}"),
+        5 => format!("UPDATE {name} SET v = v + 1 WHERE v % 5 = {some}"),
+        6 => format!("UPDATE {name} SET tenant = {tenant} WHERE {is}"),
+        7 => format!("UPDATE {name} SET tenant = {tenant} WHERE v % 5 = {some}"),
+        8 => format!("UPDATE {name} SET {other_key} WHERE {is}"),
+        9 => format!("DELETE FROM {name} WHERE {is}"),
+        _ => format!(
+            "WITH gone AS (DELETE FROM {name} WHERE {is} RETURNING *) INSERT INTO {name} SELECT * FROM gone WHERE false"
+        ),
+    }
+}
+
+fn step(random: &mut Random, keyspace: &Keyspace) -> Step {
+    let mut one = || statement(random, keyspace);
+    let (first, second, third) = (one(), one(), one());
+    Step::Run(match random.below(12) {
+        0..6 => first,
+        6 => format!("BEGIN; {first}; SAVEPOINT s; {second}; ROLLBACK TO s; {third}; COMMIT"),
+        7 => format!("BEGIN; {first}; {second}; ROLLBACK"),
+        8 => format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {first}; {second}; COMMIT"),
+        9 => format!("BEGIN ISOLATION LEVEL SERIALIZABLE; {first}; COMMIT"),
+        10 => format!(
+            "DO $$ BEGIN {first}; BEGIN {second}; RAISE 'back'; EXCEPTION WHEN raise_exception THEN {third}; END; END $$"
+        ),
+        _ => {
+            let table = random.one_of(keyspace.tables);
+            let rows: Vec<String> = (0..5)
+                .map(|n| {
+                    let tenant = (keyspace.tenant)(random.below(12));
+                    format!("SELECT {}", fill(table.row, 1000 + random.below(100_000) * 5 + n, &tenant))
+                })
+                .collect();
+            return Step::Copy(table.name, rows.join(" UNION ALL "));
+        }
+    })
+}
+
+fn told(error: &Error) -> String {
+    let of = |error: &DbError| {
+        let parts = [Some(error.code().code()), Some(error.message()), error.detail(), error.hint()];
+        parts.map(Option::unwrap_or_default).join(" | ")
+    };
+    error.as_db_error().map_or_else(|| error.to_string(), of)
+}
+
+/// What a client is told; texts of a split without its number.
+fn run(client: &mut Client, step: &Step, keyspace: &Keyspace, split: i64) -> Option<String> {
+    let done = match step {
+        Step::Run(text) => client.batch_execute(text),
+        Step::Copy(table, rows) => {
+            let of = keyspace.tables.iter().find(|of| of.name == *table).unwrap();
+            let mut rows_as_text = Vec::new();
+            let read = format!("COPY ({rows}) TO STDOUT");
+            client.copy_out(&read).unwrap().read_to_end(&mut rows_as_text).unwrap();
+            let copy = format!("COPY {table} ({}) FROM STDIN", of.columns);
+            client.copy_in(&copy).and_then(|mut copy| {
+                copy.write_all(&rows_as_text).unwrap();
+                copy.finish().map(|_| ())
+            })
+        }
+    };
+    let error = done.err()?;
+    let _ = client.batch_execute("ROLLBACK");
+    Some(
+        told(&error)
+            .replace(&format!("split {split}"), "split N")
+            .replace(&format!("\"split_id\" : {split}"), "N"),
+    )
+}
+
+/// All entries of a split, by transactions in their order.
+fn entries(source: &mut Client, split: i64) -> Vec<String> {
+    let queues: Vec<String> = source
+        .query(
+            "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'shardmaster_agent'::regnamespace
+                AND c.relname ~ format('^queue_%s_\\d+$', $1::bigint::text) ORDER BY 1",
+            &[&split],
+        )
+        .unwrap()
+        .iter()
+        .map(|row| row.get::<_, String>(0))
+        .collect();
+    assert!(!queues.is_empty());
+    let mut found = Vec::new();
+    for (number, queue) in queues.iter().enumerate() {
+        let query = format!(
+            "SELECT concat(dense_rank() OVER (ORDER BY xid::text::numeric), ' ', to_jsonb(q) - 'xid' - 'at')
+               FROM shardmaster_agent.{queue} q ORDER BY xid, to_jsonb(q)::text COLLATE \"C\""
+        );
+        let mut lines: Vec<String> = source
+            .query(&query, &[])
+            .unwrap()
+            .iter()
+            .map(|row| format!("{number} {}", row.get::<_, String>(0)))
+            .collect();
+        lines.sort();
+        found.extend(lines);
+    }
+    found
+}
+
+/// What capture has left of a script: entries, what clients were told, in each state of the split.
+fn captured(cluster: &Cluster, keyspace: &Keyspace, seed: u64, is_native: bool) -> Vec<String> {
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    for table in keyspace.tables {
+        source.batch_execute(&format!("TRUNCATE {}", table.name)).unwrap();
+    }
+    let split = Split::plan_by(cluster, keyspace.plan).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    // Its worker would set a state back that it has not set.
+    split.call("pause").unwrap();
+    split.wait_held("shard_split_resume", LIMIT).unwrap();
+    assert_eq!(natives(&mut source), if is_native { keyspace.tables.len() as i64 } else { 0 });
+    let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    let mut random = Random::new(seed);
+    let mut found = Vec::new();
+    let told = |client: &mut Client, random: &mut Random, count: usize, found: &mut Vec<String>| {
+        for number in 0..count {
+            let step = step(random, keyspace);
+            let told = run(client, &step, keyspace, split.id);
+            let text = match &step {
+                Step::Run(text) | Step::Copy(_, text) => text,
+            };
+            found.extend(told.map(|told| format!("{number}: {told} of {text}")));
+        }
+    };
+    told(&mut client, &mut random, STEPS, &mut found);
+    found.extend(entries(&mut source, split.id));
+    let sequence = format!("SELECT setval('shardmaster_agent.queue_{}_seq', $1)", split.id);
+    let states = [("full", 2), ("fenced", 1), ("moved", 1), ("capture", 1)];
+    for (state, value) in states {
+        found.push(state.to_owned());
+        source.execute(&sequence, &[&i64::from(value)]).unwrap();
+        if state != "full" {
+            let set = "UPDATE shardmaster_agent.side SET state = $1, version = CASE WHEN $1 = 'moved' THEN 7 END WHERE split_id = $2 AND side = 'source'";
+            source.execute(set, &[&state, &split.id]).unwrap();
+        }
+        told(&mut client, &mut random, STEPS / 4, &mut found);
+        let now = "SELECT state FROM shardmaster_agent.side WHERE split_id = $1 AND side = 'source'";
+        let now: String = source.query_one(now, &[&split.id]).unwrap().get(0);
+        assert!(now == state || state == "full", "{now}");
+        if state == "moved" {
+            // The rows that stay are its own.
+            found.extend(run(
+                &mut client,
+                &Step::Run(format!("TRUNCATE {}", keyspace.tables[0].name)),
+                keyspace,
+                split.id,
+            ));
+        }
+    }
+    found.extend(entries(&mut source, split.id));
+    let marks = source
+        .query_one("SELECT count(*)::text FROM shardmaster_agent.overflow WHERE split_id = $1", &[&split.id]);
+    found.push(marks.unwrap().get(0));
+    drop(client);
+    split.call("resume").unwrap();
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+    found
+}
+
+fn set_up(cluster: &Cluster) {
+    for shard in &cluster.shards {
+        let mut owner = cluster.owner_of(shard).unwrap();
+        let tables = NUMBERS.iter().chain(&TEXTS);
+        let creates: Vec<&str> = tables.clone().map(|table| table.create).collect();
+        let names: Vec<&str> = tables.map(|table| table.name).collect();
+        owner
+            .batch_execute(&format!(
+                "SET ROLE {OWNER}; CREATE DOMAIN a_number AS integer CHECK (VALUE >= 0); CREATE DOMAIN a_text AS text;
+                 {}; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {} TO {CLIENT}",
+                creates.join("; "),
+                names.join(", ")
+            ))
+            .unwrap();
+    }
+}
+
+fn keyspaces(cluster: &Cluster, wanted: &Keyspace) {
+    let mut master = cluster.superuser().unwrap();
+    match wanted.name {
+        "default" => {}
+        "texts" => master.batch_execute("SELECT shard_keyspace_add('texts', 'directory')").unwrap(),
+        _ => master
+            .batch_execute(
+                "SELECT shard_keyspace_add('buckets', 'hash', buckets => 16, key_type => 'integer', shards => '{shard_a}')",
+            )
+            .unwrap(),
+    }
+    for table in wanted.tables {
+        master.execute("SELECT shard_table_add($1, 'tenant', $2)", &[&table.name, &wanted.name]).unwrap();
+    }
+    master.batch_execute(wanted.assign).unwrap();
+}
+
+#[test]
+fn the_same_statements_leave_the_same_entries() {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    set_up(&cluster);
+    let seed = random::seed();
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    for keyspace in &KEYSPACES {
+        keyspaces(&cluster, keyspace);
+        source.batch_execute("DROP EXTENSION IF EXISTS shardmaster").unwrap();
+        let by_plpgsql = captured(&cluster, keyspace, seed, false);
+        source.batch_execute(&format!("CREATE EXTENSION shardmaster; {NATIVE_CAPTURE}")).unwrap();
+        let natively = captured(&cluster, keyspace, seed, true);
+        for (at, (expected, found)) in by_plpgsql.iter().zip(&natively).enumerate() {
+            assert_eq!(found, expected, "keyspace {}, seed {seed}, line {at}", keyspace.name);
+        }
+        assert_eq!(natively.len(), by_plpgsql.len());
+        let of = |what: &str| by_plpgsql.iter().filter(|line| line.contains(what)).count();
+        println!(
+            "{}: {} lines, {} SM001, {} SM002",
+            keyspace.name,
+            by_plpgsql.len(),
+            of("SM001"),
+            of("SM002")
+        );
+        assert!(of("SM001") > 0 && of("SM002") > 0 && by_plpgsql.len() > STEPS / 2, "{by_plpgsql:?}");
+        let mut master = cluster.superuser().unwrap();
+        for table in keyspace.tables {
+            master.execute("SELECT shard_table_drop($1, $2)", &[&table.name, &keyspace.name]).unwrap();
+        }
+    }
+}
+
+/// Where nothing but a native function captures.
+fn natives(source: &mut Client) -> i64 {
+    let query = "SELECT count(*) FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+                  WHERE l.lanname = 'c' AND p.pronamespace = 'shardmaster_agent'::regnamespace";
+    source.query_one(query, &[]).unwrap().get(0)
+}
+
+/// Whole splits, with clients and their checks; the extension on the source goes while the second one is under way.
+#[test]
+fn splits_under_load_lose_nothing() {
+    let cluster = Cluster::servers(2, &[]).unwrap();
+    let mut shards: Vec<Client> =
+        cluster.servers.iter().map(|server| server.superuser(DATABASE).unwrap()).collect();
+    for shard in &mut shards {
+        shard.batch_execute(&format!("CREATE EXTENSION shardmaster; {NATIVE_CAPTURE}")).unwrap();
+    }
+    let sharding = Sharding::Hash { buckets: 16, shards: 1 };
+    let mut workload = Workload::prepare(&cluster, load(sharding)).unwrap();
+    workload.start();
+    for (source, target, step) in [("shard_a", "shard_b", 2), ("shard_b", "shard_a", 4)] {
+        let plan = format!(
+            "SELECT shard_split_plan('{source}', '{target}', array_agg(b::text), keyspace => 'tenants')
+               FROM generate_series(0, 15, {step}) b"
+        );
+        let split = Split::plan_by(&cluster, &plan).unwrap();
+        to_pending(&split);
+        let shard = &mut shards[usize::from(source == "shard_b")];
+        assert!(natives(shard) > 0);
+        shard.batch_execute("DROP EXTENSION shardmaster").unwrap();
+        workload.wait_for(300, LIMIT).unwrap();
+        split.call("cutover").unwrap();
+        split.wait("completed", LIMIT).unwrap();
+        workload.wait_for(300, LIMIT).unwrap();
+        split.finish(LIMIT).unwrap();
+    }
+    workload.stop().unwrap();
+    let report = workload.report(&cluster).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// What an owner does to the table under a split, and what becomes of the function.
+#[test]
+fn no_change_goes_by_whatever_is_done_to_table_and_function() {
+    let cluster = Cluster::servers(2, &["fsync = off"]).unwrap();
+    set_up(&cluster);
+    let mut source = cluster.servers[0].superuser(DATABASE).unwrap();
+    source.batch_execute(&format!("CREATE EXTENSION shardmaster; {NATIVE_CAPTURE}")).unwrap();
+    keyspaces(&cluster, &KEYSPACES[0]);
+    let split = Split::plan_by(&cluster, KEYSPACES[0].plan).unwrap();
+    split.call("start_dual_write").unwrap();
+    split.wait("dual_write", LIMIT).unwrap();
+    let mut client = cluster.servers[0].connect(DATABASE, CLIENT).unwrap();
+    let prefix = format!("\"00_shardmaster_{}_s_", split.id);
+    let refused = |client: &mut Client, statement: &str| {
+        client.batch_execute(statement).err().map(|error| told(&error)).unwrap_or_default()
+    };
+
+    // Names and places of columns are nothing of it.
+    client.batch_execute("INSERT INTO parts VALUES (1, 1, 0), (60, 1, 0)").unwrap();
+    source
+        .batch_execute(
+            "ALTER TABLE parts RENAME id TO number; ALTER TABLE parts RENAME tenant TO id; ALTER TABLE parts RENAME v TO tenant;
+             CREATE TABLE parts_more (tenant int, number int NOT NULL, id smallint);
+             ALTER TABLE parts DETACH PARTITION parts_high;
+             ALTER TABLE parts ATTACH PARTITION parts_more FOR VALUES FROM (50) TO (MAXVALUE);
+             GRANT ALL ON parts_more TO PUBLIC",
+        )
+        .unwrap();
+    client.batch_execute("INSERT INTO parts (number, id) VALUES (2, 1), (61, 1), (62, 9)").unwrap();
+    let keys: Vec<String> =
+        entries(&mut source, split.id).into_iter().filter(|line| line.starts_with("1 ")).collect();
+    assert_eq!(
+        keys,
+        [
+            "1 1 {\"k1\": 1, \"op\": \"I\"}",
+            "1 1 {\"k1\": 60, \"op\": \"I\"}",
+            "1 2 {\"k1\": 2, \"op\": \"I\"}",
+            "1 2 {\"k1\": 61, \"op\": \"I\"}"
+        ]
+    );
+
+    // As with conditions, columns that capture reads are neither dropped nor given another type.
+    for statement in ["ALTER TABLE plain DROP tenant", "ALTER TABLE plain ALTER tenant TYPE text"] {
+        let told = refused(&mut source, statement);
+        assert!(told.starts_with("2BP01") || told.starts_with("0A000"), "{told}");
+    }
+    // Who drops what keeps them finds that nothing goes by.
+    source
+        .batch_execute(&format!(
+            "DROP TRIGGER {prefix}c\" ON plain; ALTER TABLE plain ALTER tenant TYPE bigint"
+        ))
+        .unwrap();
+    let told = refused(&mut client, "INSERT INTO plain VALUES (1, 1, 0)");
+    assert!(told.starts_with("55000") && told.contains("has lost its columns"), "{told}");
+
+    split.call("rollback").unwrap();
+    split.wait("rolled_back", LIMIT).unwrap();
+}

@@ -1,0 +1,135 @@
+//! What the agent has beside a trigger's function: in its schema, and of its owner.
+
+use super::event::raise;
+use pgrx::prelude::*;
+use std::ffi::{CStr, CString};
+
+/// What helps whoever finds a trigger that lacks something.
+pub const HINT: &str = "The split notices it and copies again once its triggers are whole: roll it back and start it again, or drop the triggers whose names begin with 00_shardmaster.";
+
+/// Where a trigger's function is, and what is beside it.
+pub struct Agent {
+    schema: pg_sys::Oid,
+    owner: pg_sys::Oid,
+    name: String,
+    pub split: i64,
+    ordinal: i64,
+}
+
+impl Agent {
+    /// # Safety
+    /// A function that is called.
+    pub unsafe fn of(function: pg_sys::Oid) -> Agent {
+        // SAFETY: look-ups in the system cache.
+        unsafe {
+            let name = pg_sys::get_func_name(function);
+            let name = if name.is_null() { "" } else { CStr::from_ptr(name).to_str().unwrap_or_default() };
+            let numbers = name.strip_prefix("capture_").and_then(|numbers| numbers.split_once('_'));
+            let numbers = numbers.and_then(|(split, ordinal)| split.parse().ok().zip(ordinal.parse().ok()));
+            let Some((split, ordinal)) = numbers else {
+                raise(format!("function \"{name}\" has not the name of a split's"), HINT);
+            };
+            let (schema, owner) = (pg_sys::get_func_namespace(function), owner(function));
+            Agent { schema, owner, name: name.to_owned(), split, ordinal }
+        }
+    }
+
+    /// The number of a relation beside it, of the same owner; invalid: there is none.
+    pub fn relation(&self, name: &str) -> pg_sys::Oid {
+        let Ok(name) = CString::new(name) else { return pg_sys::Oid::INVALID };
+        // SAFETY: look-ups in the system cache; the row is read before it is given back.
+        unsafe {
+            let relation = pg_sys::get_relname_relid(name.as_ptr(), self.schema);
+            let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
+            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(relation));
+            if tuple.is_null() {
+                return pg_sys::Oid::INVALID;
+            }
+            let is_own =
+                (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner == self.owner;
+            pg_sys::ReleaseSysCache(tuple);
+            if is_own { relation } else { pg_sys::Oid::INVALID }
+        }
+    }
+
+    pub fn queue(&self) -> String {
+        format!("queue_{}_{}", self.split, self.ordinal)
+    }
+
+    /// The function beside it whose name goes on like this.
+    ///
+    /// # Safety
+    /// In a transaction.
+    pub unsafe fn function(&self, ending: &str) -> pg_sys::Oid {
+        let name = format!("{}{ending}", self.name);
+        let mut found = pg_sys::Oid::INVALID;
+        // SAFETY: rows of a catalog, each read while it is there; what is opened here is closed here. The name lives as
+        // long as the scan.
+        unsafe {
+            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+            let functions = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
+            let mut wanted = pg_sys::NameData::default();
+            for (to, byte) in wanted.data.iter_mut().take(pg_sys::NAMEDATALEN as usize - 1).zip(name.bytes())
+            {
+                *to = byte as std::ffi::c_char;
+            }
+            let mut key = pg_sys::ScanKeyData::default();
+            pg_sys::ScanKeyInit(
+                &mut key,
+                pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
+                pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+                pg_sys::F_NAMEEQ.into(),
+                pg_sys::Datum::from(&raw mut wanted),
+            );
+            let index = pg_sys::Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
+            let scan = pg_sys::systable_beginscan(functions, index, true, std::ptr::null_mut(), 1, &mut key);
+            loop {
+                let tuple = pg_sys::systable_getnext(scan);
+                if tuple.is_null() {
+                    break;
+                }
+                let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+                if row.pronamespace == self.schema && row.proowner == self.owner {
+                    found = row.oid;
+                }
+            }
+            pg_sys::systable_endscan(scan);
+            pg_sys::table_close(functions, lock);
+        }
+        if found == pg_sys::Oid::INVALID {
+            raise(format!("function \"{name}\" of a capture trigger is missing"), HINT);
+        }
+        found
+    }
+
+    /// The types of what a function takes.
+    ///
+    /// # Safety
+    /// The function is there.
+    pub unsafe fn arguments(&self, function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
+        let (mut types, mut count) = (std::ptr::null_mut(), 0);
+        // SAFETY: a look-up in the system cache, which makes an array of so many.
+        unsafe {
+            pg_sys::get_func_signature(function, &mut types, &mut count);
+            std::slice::from_raw_parts(types, usize::try_from(count).unwrap_or(0)).to_vec()
+        }
+    }
+}
+
+/// Whose a function is.
+///
+/// # Safety
+/// In a transaction.
+unsafe fn owner(function: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a look-up in the system cache; the row is read before it is given back.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return pg_sys::Oid::INVALID;
+        }
+        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).proowner;
+        pg_sys::ReleaseSysCache(tuple);
+        owner
+    }
+}

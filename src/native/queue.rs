@@ -1,0 +1,246 @@
+//! A queue's entries, made without a statement where nothing is special: the barrier is locked, the state read by a
+//! snapshot that is newer than that lock, and the entry written.
+
+use super::agent::Agent;
+use super::event::Event;
+use super::row::Form;
+use super::watch;
+use pgrx::prelude::*;
+
+const READ: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+const WRITE: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+/// What was locked stays locked until the transaction ends, as a statement's tables do.
+const KEEP: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
+/// The columns before the key: xid, at, op.
+const BEFORE_KEY: usize = 3;
+
+/// Where a trigger queues, all of it the agent's.
+pub struct Queue {
+    split: i64,
+    table: pg_sys::Oid,
+    barrier: pg_sys::Oid,
+    sequence: pg_sys::Oid,
+    side: pg_sys::Oid,
+    side_key: pg_sys::Oid,
+}
+
+impl Queue {
+    /// None: something is not as it was made. Whoever changed it finds that PL/pgSQL does as that says.
+    ///
+    /// # Safety
+    /// In a transaction.
+    pub unsafe fn find(agent: &Agent, keys: &[pg_sys::Oid]) -> Option<Queue> {
+        let there = |name: &str| {
+            let relation = agent.relation(name);
+            (relation != pg_sys::Oid::INVALID).then_some(relation)
+        };
+        let table = there(&agent.queue())?;
+        let barrier = there(&format!("barrier_{}", agent.split))?;
+        let sequence = there(&format!("queue_{}_seq", agent.split))?;
+        let side = there("side")?;
+        watch::watch(&[table, barrier, sequence, side]);
+        let mut columns = vec![pg_sys::XID8OID, pg_sys::TIMESTAMPTZOID, pg_sys::CHAROID];
+        columns.extend(keys);
+        // SAFETY: relations of the agent's, opened and closed here.
+        unsafe {
+            let is_plain =
+                with(table, READ, |relation| is_plain(relation, &columns) && has_plain_index(relation));
+            if !is_plain || pg_sys::get_rel_relkind(sequence) as u8 != pg_sys::RELKIND_SEQUENCE {
+                return None;
+            }
+            let of_side = [pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::TEXTOID];
+            let side_key = with(side, READ, |relation| {
+                if is_plain_from(relation, &of_side) {
+                    pg_sys::RelationGetReplicaIndex(relation)
+                } else {
+                    pg_sys::InvalidOid
+                }
+            });
+            (side_key != pg_sys::InvalidOid).then_some(Queue {
+                split: agent.split,
+                table,
+                barrier,
+                sequence,
+                side,
+                side_key,
+            })
+        }
+    }
+
+    /// Writes an entry if the split's state is `capture` and the queues are open; when, or None: PL/pgSQL is to say.
+    /// `as_of`: when what this was made of was found.
+    ///
+    /// # Safety
+    /// In the call of a trigger, READ COMMITTED. Values of the queue's types.
+    pub unsafe fn insert(&self, event: Event, keys: &[pg_sys::Datum], as_of: u64) -> Option<i64> {
+        // SAFETY: what is opened here is closed here, or by the end of a (sub)transaction that fails. Locks tell what has
+        // been changed before: then nothing of it is used.
+        unsafe {
+            pg_sys::LockRelationOid(self.barrier, pg_sys::RowShareLock as pg_sys::LOCKMODE);
+            pg_sys::LockRelationOid(self.table, WRITE);
+            pg_sys::LockRelationOid(self.side, READ);
+            pg_sys::LockRelationOid(self.sequence, WRITE);
+            if watch::epoch() != as_of {
+                return None;
+            }
+            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+            let takes = with(self.side, KEEP, |side| self.captures(side, snapshot))
+                && with(self.sequence, KEEP, |sequence| is_open(sequence, snapshot));
+            pg_sys::UnregisterSnapshot(snapshot);
+            takes.then(|| with(self.table, KEEP, |queue| write(queue, event, keys)))
+        }
+    }
+
+    /// Whether the split's state is `capture`.
+    ///
+    /// # Safety
+    /// The table of sides and a snapshot.
+    unsafe fn captures(&self, side: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> bool {
+        let mut key = pg_sys::ScanKeyData::default();
+        let mut captures = false;
+        // SAFETY: as the caller promises; the index is its primary key, of which the first column is the number.
+        unsafe {
+            pg_sys::ScanKeyInit(
+                &mut key,
+                1,
+                pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+                pg_sys::F_INT8EQ.into(),
+                pg_sys::Datum::from(self.split),
+            );
+            let scan = pg_sys::systable_beginscan(side, self.side_key, true, snapshot, 1, &mut key);
+            loop {
+                let tuple = pg_sys::systable_getnext(scan);
+                if tuple.is_null() {
+                    break;
+                }
+                let says = |column: i32, text: &[u8]| {
+                    let mut is_null = false;
+                    let value = pg_sys::heap_getattr(tuple, column, (*side).rd_att, &mut is_null);
+                    !is_null && Form::Varying.bytes(value) == Some(text)
+                };
+                captures |= says(2, b"source") && says(3, b"capture");
+            }
+            pg_sys::systable_endscan(scan);
+        }
+        captures
+    }
+}
+
+/// Whether a sequence that nobody draws from says that the queues are open.
+///
+/// # Safety
+/// A sequence and a snapshot, which shows its only row as all do.
+unsafe fn is_open(sequence: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: as the caller promises; its first column is the last value.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let scan = pg_sys::systable_beginscan(sequence, pg_sys::InvalidOid, false, snapshot, 0, none);
+        let tuple = pg_sys::systable_getnext(scan);
+        let mut is_null = false;
+        let is_open = !tuple.is_null()
+            && pg_sys::heap_getattr(tuple, 1, (*sequence).rd_att, &mut is_null).value() as i64 <= 1;
+        pg_sys::systable_endscan(scan);
+        is_open
+    }
+}
+
+/// # Safety
+/// A queue, and values of its key.
+unsafe fn write(queue: pg_sys::Relation, event: Event, keys: &[pg_sys::Datum]) -> i64 {
+    // SAFETY: as the caller promises. The table has no more than these columns and an index over its own columns, which is
+    // all that is written here.
+    unsafe {
+        let at = pg_sys::GetCurrentTimestamp();
+        let mut values = vec![
+            pg_sys::Datum::from(pg_sys::GetTopFullTransactionId().value),
+            pg_sys::Datum::from(at),
+            pg_sys::Datum::from(event.letter()),
+        ];
+        values.extend(keys);
+        let mut nulls = vec![false; values.len()];
+        let tuple = pg_sys::heap_form_tuple((*queue).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+        pg_sys::CatalogTupleInsert(queue, tuple);
+        pg_sys::heap_freetuple(tuple);
+        at
+    }
+}
+
+/// # Safety
+/// In a transaction; with KEEP, the relation is locked, and stays so.
+unsafe fn with<R>(
+    relation: pg_sys::Oid,
+    lock: pg_sys::LOCKMODE,
+    body: impl FnOnce(pg_sys::Relation) -> R,
+) -> R {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let relation = pg_sys::relation_open(relation, lock);
+        let result = body(relation);
+        pg_sys::relation_close(relation, lock);
+        result
+    }
+}
+
+/// A table of these columns and no other, whose rows are written without anything else being done.
+///
+/// # Safety
+/// An open relation.
+unsafe fn is_plain(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let row = &*(*relation).rd_rel;
+        let shape = &*(*relation).rd_att;
+        let constraints = shape.constr;
+        let is_free =
+            constraints.is_null() || (*constraints).num_check == 0 && !(*constraints).has_generated_stored;
+        !row.relhastriggers
+            && !row.relhasrules
+            && is_free
+            && usize::try_from(shape.natts).is_ok_and(|count| count == columns.len())
+            && is_plain_from(relation, columns)
+            && columns.len() > BEFORE_KEY
+    }
+}
+
+/// A table that begins with these columns, whose rows are all in its own heap.
+///
+/// # Safety
+/// An open relation.
+unsafe fn is_plain_from(relation: pg_sys::Relation, columns: &[pg_sys::Oid]) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let row = &*(*relation).rd_rel;
+        let has = |(at, of): (usize, &pg_sys::Oid)| {
+            pg_sys::get_atttype((*relation).rd_id, at as pg_sys::AttrNumber + 1) == *of
+        };
+        row.relkind as u8 == pg_sys::RELKIND_RELATION
+            && row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
+            && row.relam == pg_sys::HEAP_TABLE_AM_OID
+            && !row.relhassubclass
+            && !row.relispartition
+            && !row.relrowsecurity
+            && columns.iter().enumerate().all(has)
+    }
+}
+
+/// Whether the only index of a table is one over its first column.
+///
+/// # Safety
+/// An open table.
+unsafe fn has_plain_index(relation: pg_sys::Relation) -> bool {
+    // SAFETY: as the caller promises; what is opened here is closed here.
+    unsafe {
+        let list = pg_sys::RelationGetIndexList(relation);
+        let indexes = pgrx::PgList::<pg_sys::Oid>::from_pg(list);
+        let Some(index) = indexes.get_oid(0).filter(|_| indexes.len() == 1) else { return false };
+        let index = pg_sys::index_open(index, READ);
+        let row = &*(*index).rd_index;
+        let is_plain = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
+            && row.indnatts == 1
+            && *row.indkey.values.as_ptr() == 1
+            && !row.indisexclusion
+            && pg_sys::RelationGetIndexPredicate(index).is_null();
+        pg_sys::index_close(index, KEEP);
+        is_plain
+    }
+}

@@ -1,0 +1,223 @@
+//! What a split moves, as a session keeps it: read once from the agent's table.
+//!
+//! It need not be read again. All of it was committed before the first trigger, and from then on it only becomes less, when
+//! keys come back to their shard. So what it does not hold stays; of what it holds, the state of the split says more.
+
+use super::row::Form;
+use pgrx::prelude::*;
+use shardmaster_client::{Key, shard_for};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+/// Bytes of keys up to which a session keeps a scope; of a longer one each row is left to PL/pgSQL.
+pub const MOST_BYTES: usize = 4 << 20;
+/// What a key costs beside its own bytes.
+const OF_KEY: usize = 32;
+
+/// What a shard-by column holds: equal where the bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    SmallInt,
+    Integer,
+    BigInt,
+    Text,
+    Uuid,
+}
+
+impl Kind {
+    /// Of a type that no domain is around.
+    pub fn of(type_oid: pg_sys::Oid) -> Option<Kind> {
+        match type_oid {
+            pg_sys::INT2OID => Some(Kind::SmallInt),
+            pg_sys::INT4OID => Some(Kind::Integer),
+            pg_sys::INT8OID => Some(Kind::BigInt),
+            pg_sys::TEXTOID | pg_sys::VARCHAROID => Some(Kind::Text),
+            pg_sys::UUIDOID => Some(Kind::Uuid),
+            _ => None,
+        }
+    }
+
+    /// A value as a key; None: it is not in its row as it is.
+    ///
+    /// # Safety
+    /// A value of this kind, which lives as long as what is returned.
+    pub unsafe fn key<'a>(self, value: pg_sys::Datum) -> Option<Key<'a>> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self {
+                Kind::SmallInt => Some(Key::BigInt((value.value() as i16).into())),
+                Kind::Integer => Some(Key::BigInt((value.value() as i32).into())),
+                Kind::BigInt => Some(Key::BigInt(value.value() as i64)),
+                Kind::Text => {
+                    let bytes = Form::Varying.bytes(value)?;
+                    std::str::from_utf8(bytes).ok().map(Key::Text)
+                }
+                Kind::Uuid => Form::Fixed(16).bytes(value)?.try_into().ok().map(Key::Uuid),
+            }
+        }
+    }
+}
+
+/// The keys of a scope.
+pub enum Set {
+    Numbers(HashSet<i64>),
+    Texts(HashSet<Box<str>>),
+    Uuids(HashSet<[u8; 16]>),
+    /// Of so many, by their numbers.
+    Buckets(NonZeroU32, HashSet<i64>),
+    /// More than a session keeps, or of another type than the column.
+    Unknown,
+}
+
+impl Set {
+    /// None: that is not known here.
+    pub fn has(&self, key: &Key<'_>) -> Option<bool> {
+        match (self, key) {
+            (Set::Numbers(keys), Key::BigInt(key)) => Some(keys.contains(key)),
+            (Set::Texts(keys), Key::Text(key)) => Some(keys.contains(*key)),
+            (Set::Uuids(keys), Key::Uuid(key)) => Some(keys.contains(key)),
+            (Set::Buckets(count, buckets), _) => Some(buckets.contains(&shard_for(*key, *count).into())),
+            (Set::Numbers(_) | Set::Texts(_) | Set::Uuids(_) | Set::Unknown, _) => None,
+        }
+    }
+}
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<u32, Rc<Set>>> = RefCell::default();
+    /// Something was done to one of these tables: dropped, in the end.
+    static IS_STALE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Called wherever the server reads invalidations: does nothing but remember.
+pub fn invalidated(relation: pg_sys::Oid) {
+    let is_known =
+        KNOWN.with(|known| known.try_borrow().is_ok_and(|known| known.contains_key(&relation.to_u32())));
+    if is_known || relation == pg_sys::Oid::INVALID {
+        IS_STALE.set(true);
+    }
+}
+
+/// The keys in a table of the agent; of buckets their numbers.
+///
+/// # Safety
+/// In a transaction. The table is one of scopes, of keys or buckets.
+pub unsafe fn of(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Rc<Set> {
+    if IS_STALE.replace(false) {
+        KNOWN.with_borrow_mut(HashMap::clear);
+    }
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&table.to_u32()).cloned()) {
+        return known;
+    }
+    // SAFETY: as the caller promises.
+    let set = Rc::new(unsafe { read(table, buckets) });
+    KNOWN.with_borrow_mut(|known| known.insert(table.to_u32(), Rc::clone(&set)));
+    set
+}
+
+/// # Safety
+/// As above.
+unsafe fn read(table: pg_sys::Oid, buckets: Option<NonZeroU32>) -> Set {
+    const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+    // SAFETY: as the caller promises; what is opened here is closed here, or by the end of a transaction that fails. The
+    // newest snapshot shows what was committed before the triggers, whatever that of the transaction shows. What is read of
+    // a row is copied while it is there.
+    unsafe {
+        let relation = pg_sys::table_open(table, LOCK);
+        let kind = Kind::of(pg_sys::getBaseType(pg_sys::get_atttype(table, 1)));
+        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+        let scan = pg_sys::systable_beginscan(
+            relation,
+            pg_sys::InvalidOid,
+            false,
+            snapshot,
+            0,
+            std::ptr::null_mut(),
+        );
+        let columns = (*(*relation).rd_att).natts as usize;
+        let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); columns], vec![false; columns]);
+        let mut found =
+            Found { numbers: HashSet::new(), texts: HashSet::new(), uuids: HashSet::new(), bytes: 0 };
+        let mut is_known = kind.is_some();
+        while is_known {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            pg_sys::heap_deform_tuple(tuple, (*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+            is_known = kind.and_then(|kind| kind.key(values[0])).is_some_and(|key| found.add(&key));
+            pgrx::check_for_interrupts!();
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::UnregisterSnapshot(snapshot);
+        pg_sys::table_close(relation, LOCK);
+        match (is_known, kind, buckets) {
+            (true, Some(Kind::Integer), Some(count)) => Set::Buckets(count, found.numbers),
+            (true, Some(Kind::SmallInt | Kind::Integer | Kind::BigInt), None) => Set::Numbers(found.numbers),
+            (true, Some(Kind::Text), None) => Set::Texts(found.texts),
+            (true, Some(Kind::Uuid), None) => Set::Uuids(found.uuids),
+            (true | false, _, _) => Set::Unknown,
+        }
+    }
+}
+
+struct Found {
+    numbers: HashSet<i64>,
+    texts: HashSet<Box<str>>,
+    uuids: HashSet<[u8; 16]>,
+    bytes: usize,
+}
+
+impl Found {
+    /// False: that are too many.
+    fn add(&mut self, key: &Key<'_>) -> bool {
+        let bytes = match key {
+            Key::BigInt(key) => {
+                self.numbers.insert(*key);
+                8
+            }
+            Key::Text(key) => {
+                self.texts.insert((*key).into());
+                key.len()
+            }
+            Key::Uuid(key) => {
+                self.uuids.insert(*key);
+                16
+            }
+        };
+        self.bytes += bytes + OF_KEY;
+        self.bytes <= MOST_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_in_a_set_of_its_own_kind_alone() {
+        let numbers = Set::Numbers(HashSet::from([7]));
+        assert_eq!(numbers.has(&Key::BigInt(7)), Some(true));
+        assert_eq!(numbers.has(&Key::BigInt(8)), Some(false));
+        assert_eq!(numbers.has(&Key::Text("7")), None);
+        assert_eq!(Set::Unknown.has(&Key::BigInt(7)), None);
+    }
+
+    #[test]
+    fn a_key_of_any_kind_has_a_bucket() {
+        let count = NonZeroU32::new(16).unwrap();
+        let bucket = i64::from(shard_for("a", count));
+        let set = Set::Buckets(count, HashSet::from([bucket]));
+        assert_eq!(set.has(&Key::Text("a")), Some(true));
+    }
+
+    #[test]
+    fn a_session_keeps_no_more_than_so_many_bytes() {
+        let mut found =
+            Found { numbers: HashSet::new(), texts: HashSet::new(), uuids: HashSet::new(), bytes: 0 };
+        let long = "x".repeat(MOST_BYTES - OF_KEY);
+        assert!(found.add(&Key::Text(&long)));
+        assert!(!found.add(&Key::Text("")));
+    }
+}
