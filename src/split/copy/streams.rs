@@ -16,6 +16,7 @@ use super::stream::Stream;
 use super::{collision, leaves, locks, window};
 use crate::agent;
 use crate::agent::error::{Result, SplitError};
+use crate::agent::opening::LOCK_TIMEOUT;
 use crate::agent::session::{self, Side};
 use crate::agent::shape::Observation;
 use crate::agent::state::progress::{self, Progress, TableProgress};
@@ -51,7 +52,10 @@ pub fn begin(engine: &mut Engine, progress: &Progress) -> Result<Option<Round>> 
     // Whoever wants fewer wants their sessions.
     engine.streams.open.truncate(engine.streams.wished);
     // Where a worker before has got nowhere: by itself a chunk says why.
-    if engine.streams.open.is_empty() || progress.failed_since(engine.generation) > 0 {
+    if std::mem::take(&mut engine.streams.rest)
+        || engine.streams.open.is_empty()
+        || progress.failed_since(engine.generation) > 0
+    {
         return Ok(None);
     }
     let planned = chunk::plan(engine, progress, engine.streams.open.len() + 1)?;
@@ -178,8 +182,6 @@ fn open_one(engine: &Engine) -> Result<Stream> {
 
 /// So long a stream waits for a lock that the step has: who waits for a stronger one comes first.
 const SHORTLY: &str = "SET LOCAL lock_timeout = '100ms'";
-/// And then for others' rows as long as a step does.
-const AS_A_STEP: &str = "SET LOCAL lock_timeout = '2s'";
 /// Of the table of locks.
 const OUT_OF_MEMORY: &str = "53200";
 
@@ -189,8 +191,8 @@ fn hold(engine: &mut Engine, count: usize) -> Result<usize> {
     let exported = engine.reader.run("SELECT pg_export_snapshot()")?;
     let snapshot = exported.scalar().ok_or_else(|| nothing_exported(engine))?;
     let into_snapshot = locks::source_locks_within(engine, SHORTLY);
-    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {AS_A_STEP}", literal(snapshot));
-    let write = format!("{}; {AS_A_STEP}", begin_writing(engine, SHORTLY));
+    let read = format!("{into_snapshot}; SET TRANSACTION SNAPSHOT {}; {}", literal(snapshot), as_a_step());
+    let write = begin_writing(engine);
     let count = count.min(engine.streams.open.len());
     let Engine { reader, streams, .. } = &mut *engine;
     let streams = &mut streams.open[..count];
@@ -227,9 +229,14 @@ fn nothing_exported(engine: &Engine) -> SplitError {
     )
 }
 
-fn begin_writing(engine: &Engine, limit: &str) -> String {
+/// And then for others' rows as long as a step does.
+fn as_a_step() -> String {
+    format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+}
+
+fn begin_writing(engine: &Engine) -> String {
     let begin = tenure::begin_statements(engine.plan.id, Side::Target, engine.generation);
-    format!("{begin}; {limit}; {}", locks::target_locks(engine))
+    format!("{begin}; {SHORTLY}; {}; {}", locks::target_locks(engine), as_a_step())
 }
 
 /// False: somebody is in the way, or the server has no room for more locks.
@@ -246,9 +253,11 @@ pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round:
     // A worker that fails behind it each time has got nowhere, and the next one is to try less.
     commit::commit_before_chunks(engine, outcome, now)?;
     reach(injection_points::STREAMS_BEGUN)?;
-    let begin = begin_writing(engine, "");
+    let begin = begin_writing(engine);
     let begun = engine.target.run(&begin);
-    tenure::begun(&mut engine.target, begun)?;
+    if !has_locked(tenure::begun(&mut engine.target, begun))? {
+        return give_up(engine, round);
+    }
     let began = Instant::now();
     let copied = copy(engine, round)?;
     let took = began.elapsed();
@@ -256,14 +265,29 @@ pub fn run(engine: &mut Engine, outcome: &mut Outcome, now: &Observation, round:
     // Nothing is written behind it.
     leaves::check_unchanged(engine, &outcome.progress)?;
     commit_each(engine, outcome, round, &copied, took)?;
-    engine.reader.send("COMMIT")?;
-    for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
-        stream.reader.send("COMMIT")?;
+    let Engine { reader, streams, .. } = engine;
+    let others = streams.beside(round.chunks.len()).iter_mut().map(|stream| &mut stream.reader);
+    end_all(std::iter::once(reader).chain(others), "COMMIT")
+}
+
+/// Somebody waits for the target's tables, and the streams keep him waiting as long as the step waits behind him. All
+/// that S has of changes is on the target; the chunks are the next step's.
+fn give_up(engine: &mut Engine, round: &Round) -> Result<()> {
+    let Engine { reader, streams, .. } = engine;
+    streams.rest = true;
+    let others =
+        streams.beside(round.chunks.len()).iter_mut().flat_map(|Stream { reader, writer }| [writer, reader]);
+    end_all(others.chain([reader]), "ROLLBACK")
+}
+
+/// Ends transactions that have written nothing.
+fn end_all<'a>(sessions: impl Iterator<Item = &'a mut Connection>, by: &str) -> Result<()> {
+    let mut asked = Vec::new();
+    for session in sessions {
+        session.send(by)?;
+        asked.push(session);
     }
-    engine.reader.finish()?;
-    for stream in &mut engine.streams.open[..round.chunks.len() - 1] {
-        stream.reader.finish()?;
-    }
+    asked.into_iter().try_for_each(|session| session.finish().map(drop))?;
     Ok(())
 }
 
