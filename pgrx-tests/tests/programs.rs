@@ -118,6 +118,7 @@ mod settle;
 mod smoke;
 mod snowflake;
 mod spellings;
+mod stamps;
 mod strays;
 mod streams;
 mod streams_attacked;
